@@ -1,0 +1,60 @@
+# Every target sets up what it needs: a virtual environment in .venv and the native build.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+KERNELS := CMakeLists.txt $(shell find kernels -type f)
+DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
+  print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
+
+.PHONY: install demo test check lint style cpp bench-merge dist clean
+
+install: $(VENV)/.installed  ## virtual environment and native build, in place
+
+demo: install  ## the whole chain on a task that needs no download
+	$(BIN)/tasc run quickstart --output demo
+
+test: install
+	$(BIN)/python -m pytest
+
+check: lint cpp test  ## what must be green before a change lands
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+style: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behaviour sanitizers
+	cmake -S . -B build/cpp -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	  -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -Werror" \
+	  -DTASC_TESTS=ON -DTASC_CUDA=OFF
+	cmake --build build/cpp
+	ctest --test-dir build/cpp --output-on-failure
+
+bench-merge: install  ## time the merge search; DATA is a folder with eur-lex, medquad, tokenizers
+	$(BIN)/python benchmarks/merge_search.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+
+dist: install
+	$(BIN)/pip install --quiet build
+	$(BIN)/python -m build
+
+clean:
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.dependencies: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing dependencies into $(VENV)"
+	@$(BIN)/python -c $(DEPENDENCIES) > $(VENV)/requirements.txt
+	@$(PIP) install -c constraints.txt -r $(VENV)/requirements.txt
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.dependencies $(KERNELS)
+	@command -v nvcc >/dev/null || echo "no nvcc: CUDA kernels are skipped, everything runs on the CPU"
+	@echo "building the native kernels"
+	@PATH="$(abspath $(BIN)):$$PATH" $(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,3 @@
+"""TASC: task-adaptive compression pipelines for small language models."""
+
+__version__ = "0.1.0"

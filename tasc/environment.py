@@ -1,0 +1,54 @@
+"""What produced a number: versions, commit, machine. Recorded in every manifest."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tasc import __version__
+
+PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "peft", "bitsandbytes", "numpy")
+
+
+def environment() -> dict[str, Any]:
+    """Describe what produced a number: versions, commit, machine."""
+    return {
+        "tasc": __version__,
+        "git": _commit(),
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "system": platform.system(),
+        },
+    }
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree, with '+' when it has uncommitted changes."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():  # installed from a wheel: the folder above is not ours
+        return None
+    git = ["git", "-C", str(root)]
+    try:
+        sha = subprocess.run(
+            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
+        state = subprocess.run(
+            [*git, "status", "--porcelain"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return sha.stdout.strip()[:12] + ("+" if state.stdout.strip() else "")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -1,0 +1,152 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tasc.artefact import (
+    MANIFEST,
+    Step,
+    check_output,
+    create,
+    fingerprint,
+    read_manifest,
+    up_to_date,
+    write_json,
+)
+from tasc.errors import InputError, IntegrityError
+
+STEP = Step("demo", {"size": 1, "model": "somewhere"}, {"model": "abc"})
+
+
+def fail(output: Path, name: str, *, in_work: bool = False) -> None:
+    """Start an artefact, leave a file, and break."""
+    with create(output, STEP, force=True) as workspace:
+        ((workspace.work if in_work else workspace.folder) / name).write_text("half")
+        raise RuntimeError
+
+
+def make(output: Path, text: str, step: Step = STEP, *, force: bool = False) -> None:
+    with create(output, step, force=force, seed=3) as workspace:
+        (workspace.folder / "data.txt").write_text(text)
+
+
+def test_an_artefact_says_what_made_it(tmp_path):
+    make(tmp_path / "out", "hello")
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["command"] == "demo"
+    assert manifest["arguments"] == STEP.arguments
+    assert manifest["seed"] == 3
+    assert list(manifest["files"]) == ["data.txt"]
+    assert manifest["environment"]["packages"]["torch"]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_step_is_up_to_date_when_inputs_hash_the_same_wherever_they_lie(tmp_path):
+    make(tmp_path / "out", "hello")
+    assert up_to_date(tmp_path / "out", STEP)
+    moved = Step("demo", {"size": 1, "model": "elsewhere"}, {"model": "abc"})
+    assert up_to_date(tmp_path / "out", moved)
+    assert not up_to_date(tmp_path / "out", Step("demo", {"size": 2}, {"model": "abc"}))
+    assert not up_to_date(tmp_path / "out", Step("demo", STEP.arguments, {"model": "abd"}))
+    assert not up_to_date(tmp_path / "none", STEP)
+
+
+def test_an_existing_artefact_needs_force_and_a_foreign_folder_is_never_touched(tmp_path):
+    make(tmp_path / "out", "old")
+    with pytest.raises(InputError, match="already exists: pass --force"):
+        make(tmp_path / "out", "new")
+    make(tmp_path / "out", "new", force=True)
+    assert (tmp_path / "out" / "data.txt").read_text() == "new"
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="did not write"):
+        make(tmp_path / "home", "new", force=True)
+    assert (tmp_path / "home" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_failure_leaves_the_old_artefact_and_nothing_beside_it(tmp_path):
+    make(tmp_path / "out", "old")
+    with pytest.raises(RuntimeError):
+        fail(tmp_path / "out", "data.txt")
+    assert (tmp_path / "out" / "data.txt").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_checkpoints_survive_a_failure_but_only_for_the_same_step(tmp_path):
+    with pytest.raises(RuntimeError):
+        fail(tmp_path / "out", "checkpoint", in_work=True)
+    with create(tmp_path / "out", STEP, force=False) as workspace:
+        assert (workspace.work / "checkpoint").read_text() == "half"
+    with pytest.raises(RuntimeError):
+        fail(tmp_path / "out", "checkpoint", in_work=True)
+    other = Step("demo", {"size": 9}, {})
+    with create(tmp_path / "out", other, force=True) as workspace:
+        assert not (workspace.work / "checkpoint").exists()
+
+
+def test_unusable_outputs_are_refused_before_any_work(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file"):
+        check_output(tmp_path / "file", force=True)
+    with pytest.raises(InputError, match="cannot be written"):
+        check_output(tmp_path / "file" / "below", force=False)
+    with pytest.raises(InputError, match="cannot be written"):
+        check_output(Path("/proc/nothing/here"), force=False)
+
+
+def test_a_damaged_manifest_is_refused(tmp_path):
+    make(tmp_path / "out", "hello")
+    (tmp_path / "out" / MANIFEST).write_text("{")
+    with pytest.raises(IntegrityError, match="damaged"):
+        read_manifest(tmp_path / "out")
+
+
+def test_fingerprints_follow_contents(tmp_path):
+    make(tmp_path / "a", "hello")
+    make(tmp_path / "b", "hello")
+    make(tmp_path / "c", "other")
+    assert fingerprint(tmp_path / "a") == fingerprint(tmp_path / "b")
+    assert fingerprint(tmp_path / "a") != fingerprint(tmp_path / "c")
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    write_json(plain / "x.json", [1])
+    before = fingerprint(plain)
+    write_json(plain / "x.json", [2])
+    assert fingerprint(plain) != before
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from tasc.artefact import Step, create
+step = Step("demo", {}, {})
+for i in range(100000):
+    with create(Path(sys.argv[1]), step, force=True) as workspace:
+        for part in range(20):
+            (workspace.folder / f"{part}.txt").write_text(str(i))
+    print(i, flush=True)
+"""
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_artefact(tmp_path):
+    output = tmp_path / "out"
+    for delay in (0.0, 0.003, 0.007, 0.013, 0.02, 0.031):
+        process = subprocess.Popen(
+            [sys.executable, "-c", ENDLESS, str(output)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.readline()  # at least one artefact is whole
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        manifest = json.loads((output / MANIFEST).read_text())
+        parts = {(output / name).read_text() for name in manifest["files"]}
+        assert len(manifest["files"]) == 20
+        assert len(parts) == 1, "files of two runs are mixed"
+    make(output, "last", force=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"], "leftovers of killed runs stay"

@@ -1,0 +1,9 @@
+// The Python face of tasc_cpu: one bind_* function a header, nothing else.
+#include "bind.h"
+
+NB_MODULE(_native, m) {
+  bind_merge_search(m);
+  bind_ngram_count(m);
+  bind_ngram_model(m);
+  bind_tree(m);
+}

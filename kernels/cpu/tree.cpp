@@ -1,0 +1,1 @@
+#include "tasc/tree.h"  // header only; compiled here once so that warnings are seen

@@ -1,0 +1,51 @@
+// Draft trees in arrays: node i continues node parents[i] < i; -1 is the last accepted token.
+// The routines are shared by the C++ and the CUDA build, so both walk a tree in the same way.
+#pragma once
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define TASC_HD __host__ __device__
+#else
+#define TASC_HD
+#endif
+
+namespace tasc {
+
+// Index of the first node whose parent does not precede it, or -1 when the tree is well formed.
+TASC_HD inline int first_bad_parent(const int32_t* parents, int n) {
+  for (int i = 0; i < n; ++i)
+    if (parents[i] < -1 || parents[i] >= i) return i;
+  return -1;
+}
+
+inline int words_for(int n) { return (n + 63) / 64; }
+
+// bits[i * words + w]: bit j of word w is set when node 64 w + j is node i or an ancestor of it.
+// depths[i]: 0 for a child of the last accepted token.
+TASC_HD inline void ancestor_bits(const int32_t* parents, int n, int words, uint64_t* bits,
+                                  int32_t* depths) {
+  for (int i = 0; i < n; ++i) {
+    const int p = parents[i];
+    for (int w = 0; w < words; ++w) bits[i * words + w] = p < 0 ? 0 : bits[p * words + w];
+    bits[i * words + i / 64] |= uint64_t{1} << (i % 64);
+    depths[i] = p < 0 ? 0 : depths[p] + 1;
+  }
+}
+
+// Follows the target's arg-max through the tree. best[0] is the arg-max after the context and
+// best[i + 1] the one after node i. Writes the accepted nodes to path, returns how many; the bonus
+// token is then best[0] for an empty path and best[path[last] + 1] otherwise.
+TASC_HD inline int greedy_walk(const int32_t* tokens, const int32_t* parents, const int32_t* best,
+                               int n, int32_t* path) {
+  int accepted = 0;
+  int at = -1;
+  for (int i = 0; i < n; ++i) {  // children follow their parent, so one pass is enough
+    if (parents[i] == at && tokens[i] == best[at + 1]) {
+      path[accepted++] = i;
+      at = i;
+    }
+  }
+  return accepted;
+}
+
+}  // namespace tasc

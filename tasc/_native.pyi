@@ -1,0 +1,73 @@
+from collections.abc import Callable
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+UInt64 = npt.NDArray[np.uint64]
+Float32 = npt.NDArray[np.float32]
+
+class MergeOutcome(TypedDict):
+    # ids, new_id, string, frequency, inner, pcs, tokens, h2, h1
+    merges: list[tuple[tuple[int, ...], int, bytes, int, int, float, int, float, float]]
+    # ids, new_id, frequency, inner, after
+    aliases: list[tuple[tuple[int, ...], int, int, int, int]]
+    tokens_before: int
+    tokens_after: int
+    h2_before: float
+    h1_before: float
+    rejected: int
+    refused: int
+
+def count_ngrams(tokens: Int32, offsets: Int64, n: int) -> tuple[Int32, Int64]: ...
+def merge_search(
+    tokens: Int32,
+    offsets: Int64,
+    weights: Int64,
+    strings: UInt8,
+    string_ends: Int64,
+    special: Int32,
+    boundaries: UInt8,
+    budget: int,
+    n_max: int,
+    alpha: float,
+    conditional: bool,
+    min_frequency: int,
+    admit: Callable[[bytes], bool] | None,
+    tick: Callable[[int], None] | None,
+) -> MergeOutcome: ...
+
+class NgramIndex:
+    n_max: int
+    tokens: int
+    contexts: int
+    bytes: int
+    def __init__(
+        self, tokens: Int32, offsets: Int64, weights: Int64, n_max: int, min_count: int
+    ) -> None: ...
+    def check_integrity(self) -> str | None: ...
+
+class LocalTable:
+    def __init__(self, n_max: int) -> None: ...
+    def clear(self) -> None: ...
+    def extend(self, tokens: Int32) -> None: ...
+    def __len__(self) -> int: ...
+
+def mixture(
+    corpus: NgramIndex, local: LocalTable, context: Int32, lambda_: float, limit: int
+) -> list[tuple[int, float]]: ...
+def draft_tree(
+    corpus: NgramIndex,
+    local: LocalTable,
+    lambda_: float,
+    budget: int,
+    width: int,
+    min_probability: float,
+    end: int,
+) -> tuple[Int32, Int32, Float32]: ...
+def ancestor_bits(parents: Int32) -> tuple[UInt64, Int32]: ...
+def tree_inputs(parents: Int32) -> tuple[UInt8, Int64]: ...
+def greedy_walk(tokens: Int32, parents: Int32, best: Int32) -> Int32: ...

@@ -1,0 +1,167 @@
+"""What numeric backends do: arrays in, plain structures out. No tokenizers, no models, no files."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tasc.errors import InputError
+from tasc.progress import Progress, silent
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+
+N_MAX_LIMIT = 16  # longest n-gram of the merge search
+
+
+@dataclass(frozen=True)
+class NgramCounts:
+    """The K distinct n-grams of a corpus and how often each occurs (overlaps counted)."""
+
+    ids: Int32  # (K, n)
+    counts: Int64  # (K,) descending; ties by ascending ids
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One token added by the search, in order of acceptance."""
+
+    ids: tuple[int, ...]  # over the vocabulary at that round: base ids and earlier new ids
+    new_id: int
+    string: bytes
+    frequency: int  # weighted, non-overlapping
+    reward: int  # frequency * (n - 1)
+    pcs: float
+    tokens: int  # weighted length of the corpus after this merge
+    h2: float  # Rényi-2 entropy of its token distribution after this merge, bits
+    h1: float = 0.0  # Shannon entropy, bits
+    inner: int = 0  # of frequency: occurrences inside one pre-token that are not the whole of it
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A second spelling of an added token: its occurrences became that token at no cost."""
+
+    ids: tuple[int, ...]
+    new_id: int
+    frequency: int
+    inner: int  # as in Merge
+    after: int  # merges accepted before it
+
+
+@dataclass(frozen=True)
+class MergeRequest:
+    """The corpus and the rules of one merge search (Tsur et al., section 4.1, Algorithm 1).
+
+    With ``boundaries`` an occurrence counts, and is replaced, only if it begins and ends on
+    pre-token boundaries (the ends of a sample are boundaries), or is a pair whose second token does
+    not start a pre-token: an ordinary BPE merge.
+    """
+
+    tokens: Int32  # (T,) all samples, one after another
+    offsets: Int64  # (S + 1,) sample s is tokens[offsets[s]:offsets[s + 1]]
+    weights: Int64  # (S,) multiplicity of each distinct sample, >= 1
+    vocabulary: Sequence[bytes]  # string of each base token; b"" for special ones and holes
+    special: frozenset[int]  # ids that no n-gram may hold; nor one with an empty string
+    budget: int
+    n_max: int = 4
+    alpha_pcs: float = 0.05
+    conditional: bool = False  # PCS given the preceding n - 1 tokens
+    boundaries: UInt8 | None = None  # (T,) 1 where a pre-token starts
+    banned: frozenset[bytes] = frozenset()  # strings never proposed
+    admit: Callable[[bytes], bool] | None = None  # asked once for each n-gram about to be tested
+    min_frequency: int = 2  # an n-gram seen once compresses nothing that recurs
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """What a merge search found; fewer merges than the budget when no candidate was left."""
+
+    merges: tuple[Merge, ...]
+    tokens_before: int
+    tokens_after: int
+    h2_before: float
+    h1_before: float
+    rejected: int  # n-grams turned down by PCS
+    aliases: tuple[Alias, ...]
+
+    @property
+    def duplicates(self) -> int:
+        """How many n-grams spelled a token that was added before."""
+        return len(self.aliases)
+
+
+class Backend(Protocol):
+    """Every backend returns the same for the same input; ``reference`` is the definition."""
+
+    def count_ngrams(self, tokens: Int32, offsets: Int64, n: int) -> NgramCounts:
+        """Count the n-grams of tokens (T,) within samples tokens[offsets[s]:offsets[s + 1]].
+
+        Raises InputError when n < 1, an id is negative, or the arrays do not fit together.
+        """
+
+    def merge_search(self, request: MergeRequest, progress: Progress = silent) -> MergeResult:
+        """Find up to ``budget`` n-grams worth a token (METHODS of TASC-ft, Algorithm 1).
+
+        Departs from the paper: ties go to the larger n, then to the smaller ids, so a run repeats;
+        samples carry weights; an n-gram spelled like a base token is passed over, one spelled like
+        an added token becomes that token. Raises InputError.
+        """
+
+
+def check_samples(tokens: Int32, offsets: Int64) -> None:
+    """Raise InputError unless tokens (T,) int32 >= 0 and offsets (S + 1,) int64 fit together."""
+    _check_array("tokens", tokens, np.int32)
+    _check_array("offsets", offsets, np.int64)
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens):
+        raise InputError(f"offsets must run from 0 to the number of tokens, {len(tokens)}")
+    if np.any(np.diff(offsets) < 0):
+        raise InputError("offsets must not decrease")
+    if len(tokens) and tokens.min() < 0:
+        raise InputError(f"token ids must not be negative, got {tokens.min()}")
+
+
+def check_request(request: MergeRequest) -> None:
+    """Raise InputError for a request that cannot be searched."""
+    check_samples(request.tokens, request.offsets)
+    _check_array("weights", request.weights, np.int64)
+    if len(request.weights) + 1 != len(request.offsets):
+        raise InputError(
+            f"weights must have one entry a sample, got {len(request.weights)} "
+            f"for {len(request.offsets) - 1} samples"
+        )
+    if len(request.weights) and request.weights.min() < 1:
+        raise InputError(f"weights must be at least 1, got {request.weights.min()}")
+    if request.boundaries is not None:
+        _check_array("boundaries", request.boundaries, np.uint8)
+        if len(request.boundaries) != len(request.tokens):
+            raise InputError("boundaries must have one entry a token")
+    _check_ids(request)
+    _check_options(request)
+
+
+def _check_ids(request: MergeRequest) -> None:
+    size = len(request.vocabulary)
+    highest = max([*request.special, int(request.tokens.max()) if len(request.tokens) else -1, -1])
+    if highest >= size or min(request.special, default=0) < 0:
+        raise InputError(f"token id {highest} is outside of the vocabulary of {size} tokens")
+
+
+def _check_options(request: MergeRequest) -> None:
+    if not 2 <= request.n_max <= N_MAX_LIMIT:
+        raise InputError(f"n_max must lie in 2..{N_MAX_LIMIT}, got {request.n_max}")
+    if not request.alpha_pcs >= 0:
+        raise InputError(f"the PCS threshold must be 0 or more, got {request.alpha_pcs}")
+    if request.budget < 0:
+        raise InputError(f"the budget must be 0 or more, got {request.budget}")
+    if request.min_frequency < 1:
+        raise InputError(f"min_frequency must be at least 1, got {request.min_frequency}")
+
+
+def _check_array(name: str, array: npt.NDArray[np.generic], dtype: type[np.generic]) -> None:
+    if array.ndim != 1 or array.dtype != dtype:
+        wanted = np.dtype(dtype).name
+        raise InputError(f"{name} must be one row of {wanted}, got {array.dtype} {array.shape}")

@@ -1,0 +1,96 @@
+"""The compiled backend: checks arguments, calls ``tasc._native``, wraps what comes back."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tasc.backend.base import (
+    Alias,
+    Int32,
+    Int64,
+    Merge,
+    MergeRequest,
+    MergeResult,
+    NgramCounts,
+    UInt8,
+    check_request,
+    check_samples,
+)
+from tasc.errors import InputError, UnavailableError
+from tasc.progress import Progress, silent
+
+try:
+    from tasc import _native
+except ImportError as error:  # the message must survive to the one line a user sees
+    raise UnavailableError(
+        f"the native kernels are not built ({error}): run `make install`"
+    ) from error
+
+
+class NativeBackend:
+    """C++ on one core, incremental; releases the GIL and can be interrupted."""
+
+    def count_ngrams(self, tokens: Int32, offsets: Int64, n: int) -> NgramCounts:
+        """See Backend.count_ngrams."""
+        check_samples(tokens, offsets)
+        if n < 1:
+            raise InputError(f"n must be at least 1, got {n}")
+        ids, counts = _native.count_ngrams(
+            np.ascontiguousarray(tokens), np.ascontiguousarray(offsets), n
+        )
+        return NgramCounts(ids.reshape(-1, n), counts)
+
+    def merge_search(self, request: MergeRequest, progress: Progress = silent) -> MergeResult:
+        """See Backend.merge_search."""
+        check_request(request)
+        strings, string_ends = _strings(request)
+        found = _native.merge_search(
+            tokens=np.ascontiguousarray(request.tokens),
+            offsets=np.ascontiguousarray(request.offsets),
+            weights=np.ascontiguousarray(request.weights),
+            strings=strings,
+            string_ends=string_ends,
+            special=np.array(sorted(request.special), np.int32),
+            boundaries=_boundaries(request),
+            budget=request.budget,
+            n_max=request.n_max,
+            alpha=request.alpha_pcs,
+            conditional=request.conditional,
+            min_frequency=request.min_frequency,
+            admit=_admit(request),
+            tick=lambda accepted: progress("merge search", accepted, request.budget),
+        )
+        merges = tuple(
+            Merge(ids, new_id, string, count, count * (len(ids) - 1), pcs, tokens, h2, h1, inner)
+            for ids, new_id, string, count, inner, pcs, tokens, h2, h1 in found["merges"]
+        )
+        progress("merge search", len(merges), len(merges))
+        return MergeResult(
+            merges=merges,
+            tokens_before=found["tokens_before"],
+            tokens_after=found["tokens_after"],
+            h2_before=found["h2_before"],
+            h1_before=found["h1_before"],
+            rejected=found["rejected"],
+            aliases=tuple(Alias(*alias) for alias in found["aliases"]),
+        )
+
+
+def _strings(request: MergeRequest) -> tuple[UInt8, Int64]:
+    """The vocabulary's strings end to end, and where each begins (V + 1,)."""
+    lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
+    flat = np.frombuffer(b"".join(request.vocabulary), np.uint8)
+    return flat, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _boundaries(request: MergeRequest) -> UInt8:
+    if request.boundaries is None:
+        return np.empty(0, np.uint8)
+    return np.ascontiguousarray(request.boundaries)
+
+
+def _admit(request: MergeRequest) -> Callable[[bytes], bool] | None:
+    banned, admit = request.banned, request.admit
+    if not banned:
+        return admit
+    return lambda string: string not in banned and (admit is None or admit(string))

@@ -1,0 +1,122 @@
+"""Which method suits a task, in plain words, from measured numbers.
+
+The rule follows section 5.2, "Trade-off between methods", and section 3.1 of Tsur et al.: a small
+typical set favours TASC-ft, a large one TASC-spec, and outputs of a few tokens need neither. The
+thresholds are ours; each stands below with its reason.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Choice = Literal["TASC-ft", "TASC-spec", "both", "neither"]
+
+# Outputs shorter than this (end included) leave nothing to save: reading the prompt dominates.
+SHORT_STEPS = 4.0
+# Fewer gains than this do not pay for fine-tuning with new tokens, or for verifying drafts.
+WORTH_RATIO = 1.5
+# The paper sees little gain beyond 500 added tokens (section 6.1), and training cost grows.
+BUDGET = 500
+# Without a tokenizer: a typical set that a budget of hundreds of n-grams covers in good part, and
+# one beyond which even a large table misses most outputs (Table 1: EUR-LEX 8.34K, MedQuAD 111.6K).
+FEW_BIGRAMS = 10_000
+# Without a tokenizer: an output entropy at least this far below the input's.
+LOWER_SHARE = 0.10
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measured numbers of one task; None where nothing was measured.
+
+    Attributes:
+        words_per_output: mean.
+        output_n80: most frequent output bigrams (words) that make 80 % of all.
+        entropy_change: (output - input) / input entropy of word bigrams.
+        steps_per_output: tokens of an output and its end, mean.
+        step_ratio: steps without added tokens by steps with ``budget`` added ones.
+        budget: added tokens that ratio is for.
+        tokens_per_step: of held-out outputs replayed through an n-gram table of the others.
+    """
+
+    words_per_output: float
+    output_n80: int
+    entropy_change: float
+    steps_per_output: float | None = None
+    step_ratio: float | None = None
+    budget: int | None = None
+    tokens_per_step: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The choice and why, one sentence a reason."""
+
+    choice: Choice
+    reasons: tuple[str, ...]
+
+
+def decide(seen: Evidence) -> Verdict:
+    """Choose by this rule.
+
+    Measured on tokens: neither below SHORT_STEPS steps an output; TASC-ft when the predicted step
+    ratio is WORTH_RATIO or more; TASC-spec when the replay yields WORTH_RATIO tokens a step or
+    more; both or neither accordingly. Measured on words only: neither below two words an output;
+    TASC-ft when few bigrams (FEW_BIGRAMS) cover 80 % and the entropy is LOWER_SHARE below the
+    input's; else TASC-spec.
+    """
+    if seen.steps_per_output is None or seen.step_ratio is None:
+        return _from_words(seen)
+    if seen.steps_per_output < SHORT_STEPS:
+        short = (
+            f"An output takes {seen.steps_per_output:.1f} decoding steps on average, its end "
+            "included: there is nothing to save, reading the prompt dominates."
+        )
+        return Verdict("neither", (short,))
+    fine_tune = seen.step_ratio >= WORTH_RATIO
+    speculate = (seen.tokens_per_step or 0.0) >= WORTH_RATIO
+    choice: Choice = "neither"
+    if fine_tune or speculate:
+        choice = "both" if fine_tune and speculate else "TASC-ft" if fine_tune else "TASC-spec"
+    reasons = [_of_fine_tuning(seen, fine_tune), _of_speculation(seen, speculate)]
+    if choice == "both":
+        reasons.append(
+            "Fine-tune with the new tokens where the model may be trained, and draft on top; "
+            "TASC-spec alone needs no training."
+        )
+    return Verdict(choice, tuple(reasons))
+
+
+def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
+    return (
+        f"{seen.budget} added tokens are predicted to make decoding {seen.step_ratio:.2f}× shorter "
+        f"({seen.steps_per_output:.1f} steps an output without): TASC-ft "
+        f"{'pays' if worth else f'does not pay (it should be {WORTH_RATIO}× or more)'}."
+    )
+
+
+def _of_speculation(seen: Evidence, worth: bool) -> str:
+    if seen.tokens_per_step is None:
+        return "Too few outputs to replay some of them: TASC-spec was not judged."
+    return (
+        f"On held-out outputs an n-gram table of the others yields {seen.tokens_per_step:.2f} "
+        f"tokens a step: TASC-spec "
+        f"{'pays' if worth else f'does not pay (it should be {WORTH_RATIO} or more)'}."
+    )
+
+
+def _from_words(seen: Evidence) -> Verdict:
+    hint = "Judged by words only: name a tokenizer to have the compression and drafts measured."
+    if seen.words_per_output < 2:
+        short = f"An output has {seen.words_per_output:.1f} words on average: nothing to save."
+        return Verdict("neither", (short, hint))
+    low = seen.output_n80 <= FEW_BIGRAMS and seen.entropy_change <= -LOWER_SHARE
+    numbers = (
+        f"{seen.output_n80:,} word bigrams make 80 % of the outputs, and their entropy is "
+        f"{abs(seen.entropy_change):.0%} {'below' if seen.entropy_change < 0 else 'above'} the "
+        f"inputs': the outputs vary {'little' if low else 'much'}."
+    )
+    why = (
+        "A few hundred added tokens can cover a good part of them."
+        if low
+        else "Added tokens cover little of them; drafts from the corpus need no training."
+    )
+    return Verdict("TASC-ft" if low else "TASC-spec", (numbers, why, hint))

@@ -1,0 +1,1 @@
+"""Task data and tokenizers: sources, splits, built-in tasks, texts as token ids."""

@@ -1,0 +1,190 @@
+"""Built-in tasks made from the installed Python standard library: nothing to download.
+
+``builtin:stdlib-tokens``: a statement or short function -> the names of its token types
+("NAME OP NAME NEWLINE"), an output of low variability. ``builtin:stdlib-docs``: a function without
+its docstring -> the docstring's first line, one of high variability. The rows depend on the Python
+version only: every choice is made by a hash of the text or of the module's name.
+"""
+
+import ast
+import hashlib
+import io
+import sysconfig
+import textwrap
+import tokenize
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tasc.data.source import BUILTIN, Source
+from tasc.data.table import Table, check_columns, choose_split
+from tasc.errors import InputError
+
+SPLITS = ("train", "validation", "test")
+_SHARES = (10, 1, 1)  # of the hash range, and thousands of rows of stdlib-tokens
+_ROWS_PER_SHARE = 1000
+_SNIPPET_CHARS = (8, 160)  # shortest and longest snippet of stdlib-tokens
+_SNIPPET_LINES = 6
+_FUNCTION_CHARS = (40, 600)
+_DOC_CHARS = (10, 120)
+# Tests are not real source; the others are tables, vendored grammars or demonstrations.
+_SKIPPED = frozenset(
+    {"test", "tests", "idle_test", "idlelib", "lib2to3", "turtledemo", "encodings"}
+    | {"pydoc_data", "ensurepip", "site-packages", "dist-packages", "__pycache__"}
+)
+
+Row = tuple[str, str]  # input, output
+Rows = dict[str, list[Row]]  # by split
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What one pass over the library yields."""
+
+    snippets: list[str]
+    documented: list[tuple[str, str, str]]  # module, function without docstring, first line
+
+
+def read(source: Source, split: str) -> Table:
+    """Return a built-in task's split.
+
+    Raises:
+        InputError: no such task, split or column, or Python was installed without its source.
+    """
+    task = _TASKS.get(source.path.removeprefix(BUILTIN))
+    if task is None:
+        known = ", ".join(BUILTIN + name for name in _TASKS)
+        raise InputError(f"{source.path}: no such built-in task; there are {known}")
+    check_columns(source.path, ("input", "output"), source.columns())
+    split = choose_split(source.path, SPLITS, split)
+    rows = task()[split]
+    columns = {"input": [row[0] for row in rows], "output": [row[1] for row in rows]}
+    wanted = {name: columns[name] for name in source.columns()}
+    return Table(split, wanted, lambda place: f"{source.path} ({split}): row {place + 1}")
+
+
+@cache
+def _token_task() -> Rows:
+    rows: Rows = {split: [] for split in SPLITS}
+    room = dict(zip(SPLITS, (share * _ROWS_PER_SHARE for share in _SHARES), strict=True))
+    for snippet in sorted(set(_library().snippets), key=_hash):
+        split = _split_of(snippet)
+        if len(rows[split]) < room[split]:
+            rows[split].append((snippet, token_types(snippet)))
+    return rows
+
+
+@cache
+def _docs_task() -> Rows:
+    rows: Rows = {split: [] for split in SPLITS}
+    seen = set()
+    for module, function, line in _library().documented:
+        if function not in seen:
+            seen.add(function)
+            rows[_split_of(module)].append((function, line))
+    return rows
+
+
+_TASKS: dict[str, Callable[[], Rows]] = {"stdlib-tokens": _token_task, "stdlib-docs": _docs_task}
+
+
+def token_types(code: str) -> str:
+    """Return the names of the token types of ``code``, separated by blanks."""
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    return " ".join(
+        tokenize.tok_name[token.type] for token in tokens if token.type != tokenize.ENDMARKER
+    )
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def _split_of(text: str) -> str:
+    place = _hash(text) % sum(_SHARES)
+    return SPLITS[0] if place < _SHARES[0] else SPLITS[1 + place - _SHARES[0]]
+
+
+@cache
+def _library() -> _Found:
+    found = _Found([], [])
+    root = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root)
+        if _SKIPPED.isdisjoint(name.parts):
+            _search(name.as_posix(), path, found)
+    if not found.snippets:
+        raise InputError(f"{root}: this Python has no standard library source; use a file instead")
+    return found
+
+
+def _search(module: str, path: Path, found: _Found) -> None:
+    try:
+        text = path.read_text(encoding="utf-8")
+        with warnings.catch_warnings(action="ignore"):  # old escapes in old modules
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    lines = text.split("\n")  # as the tree counts them: a form feed ends no line
+    for node in _statements(tree.body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.documented.extend(_documented(module, node, lines))
+        found.snippets.extend(_snippet(node, lines))
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        for name in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(node, name, []))
+        for handler in getattr(node, "handlers", []):
+            yield from _statements(handler.body)
+
+
+def _snippet(node: ast.stmt, lines: list[str]) -> Iterator[str]:
+    """The source of a one-line statement or of a short function; no bare strings."""
+    first, last = node.lineno, node.end_lineno or node.lineno
+    is_function = isinstance(node, ast.FunctionDef)
+    if last - first >= (_SNIPPET_LINES if is_function else 1) or _is_string(node):
+        return
+    code = _source(lines, first, last)
+    if first == last:
+        code = lines[first - 1].encode()[node.col_offset : node.end_col_offset].decode()
+    if _SNIPPET_CHARS[0] <= len(code) <= _SNIPPET_CHARS[1] and not code[0].isspace():
+        yield code
+
+
+def _documented(
+    module: str, node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]
+) -> Iterator[tuple[str, str, str]]:
+    doc = ast.get_docstring(node)
+    if not doc or len(node.body) < 2:
+        return
+    string = node.body[0]
+    if node.body[1].lineno == string.end_lineno or string.lineno == node.lineno:
+        return  # the docstring shares a line with code
+    rest = [
+        *lines[node.lineno - 1 : string.lineno - 1],
+        *lines[string.end_lineno : node.end_lineno],
+    ]
+    function = textwrap.dedent("\n".join(rest))
+    if not function.startswith(("def ", "async def ")):
+        return  # a string that begins at the margin
+    line = doc.splitlines()[0].strip()
+    fits = _FUNCTION_CHARS[0] <= len(function) <= _FUNCTION_CHARS[1]
+    if fits and not line.startswith(">>>") and _DOC_CHARS[0] <= len(line) <= _DOC_CHARS[1]:
+        yield module, function, line
+
+
+def _is_string(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _source(lines: list[str], first: int, last: int) -> str:
+    return textwrap.dedent("\n".join(lines[first - 1 : last]))

@@ -1,0 +1,76 @@
+"""Data sets on the Hugging Face Hub, read by `datasets` into its own cache."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tasc.data.foreign import one_line
+from tasc.data.quiet import quiet_datasets
+from tasc.data.source import Source
+from tasc.data.table import Table, check_columns, choose_split
+from tasc.errors import InputError, UnavailableError
+
+_Result = TypeVar("_Result")
+
+
+def find_splits(source: Source) -> list[str]:
+    """Return the names of the splits.
+
+    Raises:
+        InputError: there is no such data set or configuration.
+        UnavailableError: the Hub cannot be reached.
+    """
+    import datasets
+
+    _check_reachable(source.path)
+    return list(_call(source, lambda: datasets.get_dataset_split_names(source.path, source.config)))
+
+
+def read(source: Source, split: str) -> Table:
+    """Read the source's columns of one split."""
+    import datasets
+
+    split = choose_split(source.path, find_splits(source), split)
+    table: Any = _call(
+        source, lambda: datasets.load_dataset(source.path, source.config, split=split)
+    )
+    check_columns(f"{source.path} ({split})", table.column_names, source.columns())
+    columns = {name: list(table[name]) for name in source.columns()}
+    return Table(split, columns, lambda place: f"{source.path} ({split}): row {place + 1}")
+
+
+def _check_reachable(path: str) -> None:
+    """Ask the Hub once: `datasets` itself retries for some 20 s before it gives up.
+
+    With HF_HUB_OFFLINE set nothing is asked, and a cached copy is used if there is one.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import (
+        HFValidationError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
+
+    try:
+        with quiet_datasets():
+            HfApi().dataset_info(path, timeout=10)
+    except OfflineModeIsEnabled:
+        return
+    except (RepositoryNotFoundError, HFValidationError):
+        raise InputError(
+            f"{path}: no such file or folder here and no such data set on the Hub"
+        ) from None
+    except Exception:  # the client's errors come from the HTTP library it was built on
+        raise UnavailableError(
+            f"{path}: no such file or folder here, and the Hub cannot be reached; give a local "
+            "path, or set HF_HUB_OFFLINE=1 to use a copy downloaded before"
+        ) from None
+
+
+def _call(source: Source, action: Callable[[], _Result]) -> _Result:
+    try:
+        with quiet_datasets():
+            return action()
+    except ConnectionError as error:
+        raise UnavailableError(f"{source.path}: {one_line(error)}") from None
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{source.path}: {one_line(error)}") from None

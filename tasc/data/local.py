@@ -1,0 +1,206 @@
+"""Files of the user: one file, or a folder with one for each split.
+
+CSV and Parquet are read by `datasets`, whose cache goes to a temporary folder. JSON is read here:
+`datasets` reports a bad line without its number and refuses unused columns of mixed type.
+"""
+
+import csv
+import gzip
+import json
+import re
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasc.data.foreign import one_line
+from tasc.data.quiet import quiet_datasets
+from tasc.data.source import Source
+from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
+from tasc.errors import InputError
+
+_FORMATS = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv"}
+_FORMATS[".parquet"] = "parquet"
+_SPLIT_FILE = re.compile(
+    r"(train|validation|valid|val|dev|test)(-\d+-of-\d+)?(\.(?:jsonl|ndjson|json|csv|parquet))(\.gz)?"
+)
+
+
+@dataclass
+class _Rows:
+    """Rows under construction: the wanted columns, and where each row stands."""
+
+    columns: dict[str, list[object]]
+    places: list[str] = field(default_factory=list)
+
+    def add(self, row: dict[str, Any], place: str) -> None:
+        check_columns(place, row, list(self.columns))
+        for name, values in self.columns.items():
+            values.append(row[name])
+        self.places.append(place)
+
+
+def is_local(path: str) -> bool:
+    """Whether ``path`` is, or can only be meant as, a file or folder."""
+    if path.startswith(("/", ".", "~")) or path.count("/") > 1:
+        return True
+    return Path(path).exists() or _format(Path(path)) is not None
+
+
+def find_splits(path: str) -> dict[str, list[Path]]:
+    """Return the files of each split, in the order train, validation, test.
+
+    Raises:
+        InputError: nothing is there, or the folder has no file named after a split.
+    """
+    place = Path(path).expanduser()
+    if place.is_file():
+        return {"train": [place]}
+    if not place.is_dir():
+        raise InputError(f"{path}: no such file or folder")
+    names = sorted(entry.name for entry in place.iterdir() if entry.is_file())
+    found: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
+    for name in names:
+        match = _SPLIT_FILE.fullmatch(name)
+        if match:
+            split = "validation" if match[1] in VALIDATION_NAMES else match[1]
+            found[split].append(place / name)
+    found = {split: files for split, files in found.items() if files}
+    for split, files in found.items():
+        _refuse_rivals(path, split, files)
+    if not found:
+        raise InputError(
+            f"{path}: no file named after a split (train.jsonl, validation.csv, test.parquet, "
+            f"…); it has {', '.join(names[:8]) or 'no files'}: name one of them"
+        )
+    return found
+
+
+def read(source: Source, split: str) -> Table:
+    """Read the source's columns of one split."""
+    files = find_splits(source.path)
+    split = choose_split(source.path, list(files), split)
+    rows = _Rows({name: [] for name in source.columns()})
+    for path in files[split]:
+        _read_file(path, rows)
+    return Table(split, rows.columns, rows.places.__getitem__)
+
+
+def _refuse_rivals(folder: str, split: str, files: Sequence[Path]) -> None:
+    if len(files) > 1 and not all("-of-" in path.name for path in files):
+        names = ", ".join(path.name for path in files)
+        raise InputError(f"{folder}: several files for the split {split!r}: {names}; keep one")
+
+
+def _format(path: Path) -> str | None:
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    return _FORMATS.get(suffix.lower())
+
+
+def _read_file(path: Path, rows: _Rows) -> None:
+    form = _format(path)
+    if form is None:
+        raise InputError(
+            f"{path}: unknown kind of file; expected .jsonl, .json, .csv or .parquet (also .gz)"
+        )
+    if form in {"csv", "parquet"}:
+        _read_by_datasets(path, form, rows)
+    elif form == "json" and _starts_with_list(path):
+        _read_list(path, rows)
+    else:
+        _read_lines(path, rows)
+
+
+def _bytes_lines(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+            yield from lines
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def _text_lines(path: Path) -> Iterator[str]:
+    for number, line in enumerate(_bytes_lines(path), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}:{number}: invalid UTF-8 (byte 0x{line[error.start]:02x} at column "
+                f"{error.start + 1}); save the file as UTF-8"
+            ) from None
+
+
+def _read_lines(path: Path, rows: _Rows) -> None:
+    for number, line in enumerate(_text_lines(path), start=1):
+        if line.isspace():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: invalid JSON: {error}") from None
+        _add(row, f"{path}:{number}", rows)
+
+
+def _starts_with_list(path: Path) -> bool:
+    for line in _text_lines(path):
+        if line.strip():
+            return line.lstrip().startswith("[")
+    return False
+
+
+def _read_list(path: Path, rows: _Rows) -> None:
+    try:
+        entries = json.loads("".join(_text_lines(path)))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: invalid JSON: {error.msg}") from None
+    for number, row in enumerate(entries, start=1):
+        _add(row, f"{path}: row {number}", rows)
+
+
+def _add(row: object, place: str, rows: _Rows) -> None:
+    if not isinstance(row, dict):
+        raise InputError(f"{place}: expected a JSON object, saw a {type(row).__name__}")
+    rows.add(row, place)
+
+
+def _read_by_datasets(path: Path, form: str, rows: _Rows) -> None:
+    import datasets
+
+    with tempfile.TemporaryDirectory() as scratch, quiet_datasets():
+        plain = _unpacked(path, Path(scratch)) if path.suffix == ".gz" else path
+        options: dict[str, Any] = {}
+        if form == "csv":
+            header = _csv_header(path)
+            if not header:
+                return
+            texts = datasets.Features({name: datasets.Value("string") for name in header})
+            options = {"features": texts, "keep_default_na": False}
+        try:
+            table = datasets.load_dataset(
+                form, data_files=str(plain), split="train", cache_dir=scratch, **options
+            )
+        except Exception as error:  # datasets, pandas and pyarrow each raise their own
+            raise InputError(f"{path}: invalid {form.upper()}: {one_line(error)}") from None
+        check_columns(str(path), table.column_names, list(rows.columns))
+        for name, values in rows.columns.items():
+            values.extend(table[name])
+        rows.places.extend(f"{path}: row {number}" for number in range(1, len(table) + 1))
+
+
+def _unpacked(path: Path, folder: Path) -> Path:
+    copy = folder / path.stem
+    with copy.open("wb") as target:
+        target.writelines(_bytes_lines(path))
+    return copy
+
+
+def _csv_header(path: Path) -> list[str]:
+    """Return the names in the first row, after checking that the whole file is UTF-8."""
+    lines = list(_text_lines(path))
+    header = next(csv.reader(lines), [])
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise InputError(f"{path}:1: the column {twice[0]!r} is there twice; rename one")
+    return header

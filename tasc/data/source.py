@@ -1,0 +1,83 @@
+"""What the user names as data: where it is, which columns are used, and how a prompt is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import Formatter
+
+from tasc.errors import InputError
+
+BUILTIN = "builtin:"
+INPUT_FIELD = "input"  # in a template: the input column, whatever it is called
+
+
+@dataclass(frozen=True)
+class Source:
+    """A task's data.
+
+    Attributes:
+        path: ``builtin:NAME``, a file (JSONL, JSON, CSV or Parquet, also .gz), a folder with one
+            file for each split, or a Hub id.
+        input_column: column of the inputs; a list-valued one is taken as words.
+        output_column: column of the expected outputs; likewise.
+        template: the prompt; ``{input}`` is the input, any other ``{name}`` that column of the
+            row, and ``{{`` and ``}}`` are braces.
+        config: configuration of a Hub data set, where it has several.
+
+    Raises:
+        InputError: the template is malformed or shows the output.
+    """
+
+    path: str
+    input_column: str = "input"
+    output_column: str = "output"
+    template: str = "{input}\n"
+    config: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the template before any data is read."""
+        if not self.path:
+            raise InputError("the data source is empty: give builtin:NAME, a path or a Hub id")
+        names = [name for _, name in template_parts(self.template) if name is not None]
+        if not names:
+            raise InputError(f"the template {self.template!r} names no column: write {{input}}")
+        if self.output_column in names and self.output_column != INPUT_FIELD:
+            raise InputError(
+                f"the template {self.template!r} shows the output column "
+                f"{self.output_column!r}: the model would be given the answer"
+            )
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that are read, each once: input, output, then the template's."""
+        names = [
+            name for _, name in template_parts(self.template) if name not in {None, INPUT_FIELD}
+        ]
+        wanted = [self.input_column, self.output_column, *(name for name in names if name)]
+        return tuple(dict.fromkeys(wanted))
+
+    def prompt(self, text: str, row: Mapping[str, str]) -> str:
+        """Write the prompt of one row: ``text`` is its input, ``row`` its other columns."""
+        fields = {**row, INPUT_FIELD: text}
+        return "".join(
+            literal + (fields[name] if name is not None else "")
+            for literal, name in template_parts(self.template)
+        )
+
+
+def template_parts(template: str) -> list[tuple[str, str | None]]:
+    """Split a template into (literal text, name of the column after it or None).
+
+    Only plain ``{name}`` is taken: no attributes, indices, conversions or formats.
+    """
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError as error:
+        raise InputError(
+            f"the template {template!r} cannot be read ({error}); write braces as {{{{ and }}}}"
+        ) from None
+    for _, name, form, conversion in parts:
+        if name is not None and (form or conversion or not name or set(name) & set(".[]")):
+            raise InputError(
+                f"the template {template!r} may only hold plain {{column}} names, without "
+                f"attributes, indices or formats; saw one at {name!r}"
+            )
+    return [(literal, name) for literal, name, _, _ in parts]

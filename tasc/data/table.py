@@ -1,0 +1,91 @@
+"""The columns of one split as they were read, and their values as text or words."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tasc.errors import InputError
+
+_SCALARS = (str, int, float, bool)
+VALIDATION_NAMES = ("validation", "valid", "val", "dev")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Some columns of a split.
+
+    Attributes:
+        split: the split's name.
+        columns: values by column, all of one length.
+        where: says where a row stands, for errors ("FILE:LINE", "FILE: row 3").
+    """
+
+    split: str
+    columns: Mapping[str, Sequence[object]]
+    where: Callable[[int], str]
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return max(map(len, self.columns.values()), default=0)
+
+    def texts(self, name: str) -> list[str]:
+        """Return a column as text: lists joined by one blank, nothing for null."""
+        return [self._text(name, place, value) for place, value in enumerate(self.columns[name])]
+
+    def words(self, name: str) -> list[tuple[str, ...]] | None:
+        """Return the words of a list-valued column; None when no value is a list."""
+        values = self.columns[name]
+        if not any(isinstance(value, list) for value in values):
+            return None
+        return [_words(value) for value in values]
+
+    def _text(self, name: str, place: int, value: object) -> str:
+        if isinstance(value, list) and all(isinstance(word, _SCALARS) for word in value):
+            value = " ".join([str(word) for word in value])
+        if value is None:
+            return ""
+        if not isinstance(value, _SCALARS):
+            raise InputError(
+                f"{self.where(place)}: column {name!r} holds a {_kind(value)}; expected text, "
+                "a number or a list of words"
+            )
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{self.where(place)}: column {name!r} holds half of a surrogate pair "
+                f"(\\u{ord(text[error.start]):04x}), which is not a character; repair the escape"
+            ) from None
+        return text
+
+
+def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) -> None:
+    """Raise InputError when a wanted column does not exist, naming those that do."""
+    known = list(existing)
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise InputError(
+            f"{where}: no column {missing[0]!r}; it has {', '.join(map(str, known)) or 'none'}"
+        )
+
+
+def choose_split(path: str, existing: Sequence[str], split: str) -> str:
+    """Return the existing split that ``split`` means, "valid", "val" and "dev" being the same."""
+    same: Sequence[str] = VALIDATION_NAMES if split in VALIDATION_NAMES else ()
+    found = [name for name in (split, *same) if name in existing]
+    if not found:
+        raise InputError(f"{path}: no split {split!r}; it has {', '.join(existing) or 'none'}")
+    return found[0]
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    return () if value is None else tuple(str(value).split())
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        return "list of lists or objects"
+    return "object" if isinstance(value, dict) else type(value).__name__

@@ -1,0 +1,108 @@
+"""The string of every token id as bytes, for each way a tokenizer spells its tokens.
+
+Strings are compared as bytes throughout the project: the byte-level alphabet, "▁" and "<0x0A>" are
+spellings of one tokenizer and mean nothing outside it.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from tokenizers import Tokenizer
+
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_METASPACE = "▁"
+
+
+@cache
+def byte_alphabet() -> dict[str, int]:
+    """Return the character -> byte table of byte-level BPE.
+
+    Printable Latin-1 bytes stand for themselves, the other 68 for the characters from U+0100 on.
+    """
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in set(shown)]
+    table = {chr(byte): byte for byte in shown}
+    return table | {chr(0x100 + place): byte for place, byte in enumerate(hidden)}
+
+
+def spell_bytes(string: bytes) -> str:
+    """Return ``string`` in the byte-level alphabet."""
+    letters = _letters()
+    return "".join([letters[byte] for byte in string])
+
+
+def token_strings(tokenizer: Tokenizer) -> list[bytes]:
+    """Return the string of each id, ``b""`` for special tokens and for ids that no token has.
+
+    A token that starts a word in a vocabulary with word marks ("▁x", or "x" beside "##x") has a
+    leading blank, as it has in running text.
+    """
+    vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
+    spell = _speller(tokenizer)
+    strings = [b""] * (max(vocabulary.values(), default=-1) + 1)
+    for text, token in vocabulary.items():
+        strings[token] = spell(text)
+    for token, added in tokenizer.get_added_tokens_decoder().items():
+        strings[token] = b"" if added.special else added.content.encode()
+    for token in special_tokens(tokenizer):
+        strings[token] = b""
+    return strings
+
+
+def special_tokens(tokenizer: Tokenizer) -> frozenset[int]:
+    """Return the ids that stand for no text: special added tokens and the unknown token."""
+    added = tokenizer.get_added_tokens_decoder()
+    special = {token for token, entry in added.items() if entry.special}
+    unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "")
+    return frozenset(special if unknown is None else special | {unknown})
+
+
+@cache
+def _letters() -> list[str]:
+    table = {byte: letter for letter, byte in byte_alphabet().items()}
+    return [table[byte] for byte in range(256)]
+
+
+def _speller(tokenizer: Tokenizer) -> Callable[[str], bytes]:
+    kinds = _kinds(tokenizer.decoder) | _kinds(tokenizer.pre_tokenizer)
+    if "ByteLevel" in kinds:
+        return _from_alphabet
+    if type(tokenizer.model).__name__ == "WordPiece":
+        mark = tokenizer.model.continuing_subword_prefix
+        return lambda text: _from_wordpiece(text, mark)
+    suffix = getattr(tokenizer.model, "end_of_word_suffix", None) or ""
+    fallback = "ByteFallback" in kinds or bool(getattr(tokenizer.model, "byte_fallback", False))
+    return lambda text: _from_pieces(text, suffix, fallback)
+
+
+def _from_alphabet(text: str) -> bytes:
+    table = byte_alphabet()
+    try:
+        return bytes([table[letter] for letter in text])
+    except KeyError:  # a token that was put into the vocabulary as plain text
+        return text.encode()
+
+
+def _from_wordpiece(text: str, mark: str) -> bytes:
+    return text[len(mark) :].encode() if text.startswith(mark) else b" " + text.encode()
+
+
+def _from_pieces(text: str, suffix: str, fallback: bool) -> bytes:
+    found = _BYTE_PIECE.fullmatch(text) if fallback else None
+    if found:
+        return bytes([int(found[1], 16)])
+    if suffix and text.endswith(suffix):
+        text = text[: -len(suffix)] + " "
+    return text.replace(_METASPACE, " ").encode()
+
+
+def _kinds(part: Any) -> set[str]:  # noqa: ANN401 - the library has no common type
+    """The types named in a decoder's or pre-tokenizer's own description, sequences included."""
+    if part is None:
+        return set()
+    described = json.loads(part.__getstate__())
+    members = described.get("decoders", []) + described.get("pretokenizers", [])
+    return {described["type"]} | {member["type"] for member in members}

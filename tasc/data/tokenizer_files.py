@@ -1,0 +1,133 @@
+"""Where a tokenizer comes from: tokenizer.json, GPT-2's pair, a tiktoken file, or the Hub."""
+
+import json
+import re
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from tasc.data.foreign import one_line
+from tasc.data.quiet import no_bars
+from tasc.data.tiktoken import is_tiktoken, read_tiktoken
+from tasc.errors import InputError, UnavailableError
+
+COMPANIONS = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+_SUFFIXES = {".json", ".tiktoken", ".model", ".txt"}
+
+Read = tuple[Tokenizer, dict[str, bytes]]  # the tokenizer and its companion files by name
+
+
+def read_tokenizer(path_or_id: str) -> Read:
+    """Return the tokenizer found at a path or on the Hub, and the contents of its companion files.
+
+    Where the source has no companion files a tokenizer_config.json is made up, so that an export
+    is complete. Accepts what ``tasc.data.tokenizer.load_tokenizer`` says.
+    """
+    path = Path(path_or_id).expanduser()
+    if path.is_dir():
+        return _from_folder(path, path_or_id)
+    if path.is_file():
+        return _from_file(path, path_or_id)
+    if _looks_local(path_or_id):
+        raise InputError(f"{path_or_id}: no such tokenizer file or folder")
+    return _from_hub(path_or_id)
+
+
+def _from_folder(folder: Path, name: str) -> Read:
+    if (folder / "tokenizer.json").is_file():
+        return _from_file(folder / "tokenizer.json", name)
+    for vocabulary, merges in _PAIRS:
+        if (folder / vocabulary).is_file() and (folder / merges).is_file():
+            return _from_pair(folder / vocabulary, folder / merges, name)
+    for path in [*sorted(folder.glob("*.tiktoken")), folder / "tokenizer.model"]:
+        if path.is_file() and is_tiktoken(path):
+            return _from_file(path, name)
+    seen = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+    raise InputError(
+        f"{name}: no tokenizer in this folder: expected tokenizer.json, vocab.json with "
+        f"merges.txt, encoder.json with vocab.bpe, or *.tiktoken; saw {seen}"
+    )
+
+
+def _from_file(path: Path, name: str) -> Read:
+    if path.suffix != ".json":
+        if not is_tiktoken(path):
+            raise InputError(
+                f"{name}: neither a tokenizer.json nor a tiktoken file; save the tokenizer with "
+                "transformers' save_pretrained to get a tokenizer.json"
+            )
+        tokenizer, end = read_tiktoken(path)
+        return (tokenizer, _made_up_files(end))
+    try:
+        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise InputError(f"{path}: not a tokenizer.json: {one_line(error)}") from None
+    beside = {companion: path.parent / companion for companion in COMPANIONS}
+    files = {companion: file.read_bytes() for companion, file in beside.items() if file.is_file()}
+    return (tokenizer, files)
+
+
+def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
+    try:
+        model = models.BPE.from_file(str(vocabulary), str(merges))
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise InputError(
+            f"{name}: {vocabulary.name} and {merges.name} are not a BPE pair: {one_line(error)}"
+        ) from None
+    _check_class(vocabulary.parent / "tokenizer_config.json", name)
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    return (tokenizer, _made_up_files("<|endoftext|>"))
+
+
+def _check_class(config: Path, name: str) -> None:
+    """The pair does not say how text is split: refuse one that another family's class wrote."""
+    if not config.is_file():
+        return
+    found = re.search(r'"tokenizer_class"\s*:\s*"(\w+)"', config.read_text(encoding="utf-8"))
+    if found and found[1] not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
+        raise InputError(
+            f"{name}: the pair of files belongs to a {found[1]}, whose way to split text it does "
+            "not hold; give its tokenizer.json"
+        )
+
+
+def _from_hub(name: str) -> Read:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["tokenizer.json", "vocab.json", "merges.txt", *COMPANIONS]
+    try:
+        with no_bars():
+            folder = snapshot_download(name, allow_patterns=wanted)
+    except LocalEntryNotFoundError:
+        raise UnavailableError(
+            f"{name}: no such file or folder here, and the Hub cannot be reached; "
+            "give the path of a tokenizer.json"
+        ) from None
+    except (OSError, HFValidationError) as error:
+        raise InputError(f"{name}: not a tokenizer on the Hub: {one_line(error)}") from None
+    return _from_folder(Path(folder), name)
+
+
+def _looks_local(name: str) -> bool:
+    in_folders = name.startswith(("/", ".", "~")) or name.count("/") > 1
+    return in_folders or Path(name).suffix in _SUFFIXES
+
+
+def _made_up_files(end: str) -> dict[str, bytes]:
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": end,
+        "pad_token": end,
+        "clean_up_tokenization_spaces": False,
+    }
+    return {"tokenizer_config.json": json.dumps(config, indent=2).encode() + b"\n"}

@@ -1,0 +1,98 @@
+"""Entropy and coverage: values known by hand, and laws."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasc.analysis.entropy import (
+    coverage,
+    curve,
+    normalised,
+    renyi_bits,
+    shannon_bits,
+    typical_set,
+)
+
+COUNTS = st.lists(st.integers(1, 1000), min_size=1, max_size=40).map(
+    lambda counts: np.array(counts, dtype=np.int64)
+)
+laws = settings(max_examples=60, deadline=None)
+
+
+def test_values_known_by_hand():
+    halves = np.array([4, 2, 1, 1])
+    assert shannon_bits(halves) == pytest.approx(1.75)
+    assert renyi_bits(halves) == pytest.approx(-math.log2(1 / 4 + 1 / 16 + 2 / 64))
+    assert renyi_bits(halves, 0) == pytest.approx(2)
+    assert normalised(1.75, 4) == pytest.approx(0.875)
+    assert typical_set(3) == 8
+
+
+def test_a_uniform_distribution_has_all_entropies_equal():
+    counts = np.full(32, 7)
+    for alpha in (0, 0.5, 1, 2, 5):
+        assert renyi_bits(counts, alpha) == pytest.approx(5)
+    assert normalised(shannon_bits(counts), 32) == pytest.approx(1)
+
+
+def test_nothing_and_one_symbol_have_no_entropy():
+    for counts in (np.zeros(0, dtype=np.int64), np.zeros(3, dtype=np.int64), np.array([9])):
+        assert shannon_bits(counts) == 0
+        assert renyi_bits(counts) == 0
+    assert normalised(0.0, 1) == 0
+    assert coverage(np.zeros(0, dtype=np.int64)) == 0
+    assert curve(np.zeros(0, dtype=np.int64)) == ()
+
+
+def test_a_negative_order_is_refused():
+    with pytest.raises(ValueError, match="0 or more"):
+        renyi_bits(np.array([1]), -1)
+
+
+@laws
+@given(COUNTS)
+def test_shannon_is_the_sum_over_probabilities(counts):
+    shares = counts / counts.sum()
+    assert shannon_bits(counts) == pytest.approx(-(shares * np.log2(shares)).sum(), abs=1e-9)
+
+
+@laws
+@given(COUNTS)
+def test_renyi_falls_with_its_order_and_tends_to_shannon(counts):
+    values = [renyi_bits(counts, alpha) for alpha in (0, 0.5, 1, 2, 4)]
+    assert all(low >= high - 1e-9 for low, high in pairwise(values))
+    assert renyi_bits(counts, 1 + 1e-6) == pytest.approx(shannon_bits(counts), abs=1e-3)
+    assert values[0] == pytest.approx(math.log2(len(counts)), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("counts", "needed"), [([8, 1, 1], 1), ([7, 1, 1, 1], 2), ([1] * 10, 8), ([1] * 5, 4), ([3], 1)]
+)
+def test_coverage_is_reached_exactly_at_the_share(counts, needed):
+    assert coverage(np.array(counts)) == needed
+
+
+@laws
+@given(COUNTS, st.floats(0.01, 1))
+def test_coverage_is_the_fewest_symbols_that_reach_the_share(counts, share):
+    ranked = sorted(counts.tolist(), reverse=True)
+    needed = coverage(counts, share)
+    assert sum(ranked[:needed]) >= share * sum(ranked) - 1e-6
+    assert sum(ranked[: needed - 1]) < share * sum(ranked)
+
+
+@laws
+@given(COUNTS)
+def test_the_curve_rises_from_the_first_rank_to_all(counts):
+    points = curve(counts, 10)
+    ranks, shares = zip(*points, strict=True)
+    assert len(points) <= 10
+    assert (ranks[0], ranks[-1]) == (1, len(counts))
+    assert shares[0] == pytest.approx(counts.max() / counts.sum())
+    assert shares[-1] == pytest.approx(1)
+    assert list(ranks) == sorted(set(ranks))
+    assert list(shares) == sorted(shares)

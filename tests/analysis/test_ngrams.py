@@ -1,0 +1,82 @@
+"""Word n-grams against plain counting, and the numbers of Table 1."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasc.analysis.ngrams import intern, ngram_codes, word_stats
+from tasc.data.corpus import load
+from tasc.data.source import Source
+
+SAMPLES = st.lists(st.lists(st.sampled_from(["a", "b", "A", "é"]), max_size=8), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SAMPLES)
+def test_counts_are_those_of_one_long_stream(samples):
+    stream = [word for sample in samples for word in sample]
+    stats = word_stats(samples, 3)
+    assert stats.samples == len(samples)
+    assert stats.words == len(stream)
+    assert stats.distinct_words == len(set(stream))
+    for row in stats.ngrams:
+        grams = Counter(zip(*(stream[i:] for i in range(row.n)), strict=False))
+        assert row.distinct == len(grams)
+        assert row.total == grams.total()
+    assert [row.n for row in stats.ngrams] == [1, 2, 3]
+
+
+def test_case_is_kept_and_bigrams_cross_samples():
+    stats = word_stats([["the", "The"], ["the"]], 2)
+    assert stats.distinct_words == 2
+    assert stats.bigrams.distinct == 2
+    assert stats.bigrams.entropy_bits == 1
+    assert stats.bigrams.typical_set == 2
+    assert stats.bigrams.n80 == 2
+
+
+def test_words_are_numbered_in_order_of_appearance():
+    ids, lengths = intern(iter([["b", "a"], [], ["b"]]))
+    assert ids.tolist() == [0, 1, 0]
+    assert lengths == [2, 0, 1]
+
+
+def test_codes_stay_apart_where_their_product_would_overflow():
+    ids = np.random.default_rng(0).integers(0, 50, 400) * 40_000_000_000  # 3 of them exceed 63 bits
+    grams = list(zip(*(ids[i:].tolist() for i in range(4)), strict=False))
+    codes = ngram_codes(ids, 4).tolist()
+    assert len(codes) == len(grams)
+    assert len(set(zip(grams, codes, strict=True))) == len(set(grams)) == len(set(codes))
+
+
+def test_a_stream_shorter_than_n_has_no_ngrams():
+    assert len(ngram_codes(np.array([1, 2]), 3)) == 0
+    assert word_stats([["one"]], 4).bigrams.total == 0
+
+
+def test_table_1_of_part_of_speech_tagging(data_dir):
+    corpus = load(Source(str(data_dir / "ud-ewt-pos"), input_column="tokens"), "train")
+    before = word_stats(corpus.words("input"), 2).bigrams
+    after = word_stats(corpus.words("output"), 2).bigrams
+    assert round(before.entropy_bits, 2) == 15.53
+    assert round(after.entropy_bits, 2) == 6.57
+    assert (before.n80, after.n80) == (65288, 63)
+    assert round(before.n80 / after.n80, 1) == 1036.3
+    assert round(100 * (after.entropy_bits / before.entropy_bits - 1), 1) == -57.7
+
+
+def test_table_1_of_intents_and_slots(data_dir):
+    corpus = load(Source(str(data_dir / "massive-en")), "train")
+    before = word_stats(corpus.words("input"), 2).bigrams
+    assert round(before.entropy_bits, 2) == 13.40
+    assert before.n80 == 15943
+
+
+@pytest.mark.parametrize("n_max", [1, 2, 5])
+def test_the_spectrum_runs_to_n_max_and_holds_the_bigrams(n_max):
+    stats = word_stats([["a", "b", "a", "b", "c"]], n_max)
+    assert [row.n for row in stats.ngrams] == list(range(1, max(n_max, 2) + 1))
+    assert stats.bigrams.n == 2

@@ -1,0 +1,157 @@
+"""The whole analysis: grids, token statistics, and a report that is plain data."""
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tasc.analysis.report import TaskReport, analyze
+from tasc.analysis.tokens import distinct, encode_outputs, expand, token_stats
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.tokenizer import load_tokenizer
+from tasc.errors import InputError
+
+INTENTS = ("play_music", "set_alarm", "weather", "lights_off")
+
+
+@pytest.fixture
+def corpus(make_corpus):
+    rows = [
+        (f"utterance number {n} about {INTENTS[n % 4]}", f"intent: {INTENTS[n % 4]}, slot: {n % 5}")
+        for n in range(60)
+    ]
+    return make_corpus(rows)
+
+
+def test_distinct_texts_and_back():
+    found = distinct(["b", "a", "b", "b"])
+    assert found.texts == ["b", "a"]
+    assert found.weights.tolist() == [3, 1]
+    assert [found.texts[place] for place in found.places] == ["b", "a", "b", "b"]
+
+
+def test_expanding_gives_what_encoding_everything_gives(tokenizer):
+    texts = ["play music", "", "set", "play music", "é"]
+    found = distinct(texts)
+    expanded, wanted = expand(tokenizer.encode(found.texts), found.places), tokenizer.encode(texts)
+    assert np.array_equal(expanded.tokens, wanted.tokens)
+    assert np.array_equal(expanded.offsets, wanted.offsets)
+
+
+def test_token_statistics_do_not_cross_samples(tokenizer):
+    encoded = tokenizer.encode(["ab", "cd"])
+    stats = token_stats(encoded, 4, 280, 3)
+    assert (stats.samples, stats.tokens, stats.longest) == (2, 4, 2)
+    assert [row.total for row in stats.ngrams] == [4, 2, 0]
+    assert stats.bytes_per_token == 1
+    assert stats.ngrams[0].normalised == pytest.approx(2 / math.log2(280))
+
+
+def test_a_report_without_a_tokenizer_looks_at_words_only(corpus):
+    report = analyze(corpus)
+    assert report.tokens is None
+    assert report.distinct_outputs == 20
+    assert report.output.words == 240
+    change = report.output.bigrams.entropy_bits / report.input.bigrams.entropy_bits - 1
+    assert report.entropy_change == pytest.approx(change)
+    assert report.coverage_ratio == report.input.bigrams.n80 / report.output.bigrams.n80
+
+
+def test_inputs_without_entropy_do_not_divide_by_it(make_corpus):
+    report = analyze(make_corpus([("", "a b c"), ("", "d e f")]))
+    assert report.entropy_change == 0
+    assert report.coverage_ratio == 0
+
+
+def test_every_budget_saves_more_and_the_first_nothing(corpus, tokenizer):
+    report = analyze(corpus, tokenizer, budgets=(0, 5, 10, 20))
+    points = report.tokens.budgets
+    assert [point.budget for point in points] == [0, 5, 10, 20]
+    assert points[0].step_ratio == 1
+    assert points[0].tokens_per_output == pytest.approx(report.tokens.output.tokens_per_sample)
+    assert points[0].bytes_per_token == pytest.approx(report.tokens.output.bytes_per_token)
+    assert points[0].h1_bits == pytest.approx(report.tokens.output.ngrams[0].entropy_bits)
+    assert points[0].h2_bits == pytest.approx(report.tokens.output.ngrams[0].renyi2_bits)
+    for low, high in pairwise(points):
+        assert high.tokens_per_output < low.tokens_per_output
+        assert high.step_ratio > low.step_ratio
+        saved = (points[0].tokens_per_output + 1) / (high.tokens_per_output + 1)
+        assert high.step_ratio == pytest.approx(saved)
+
+
+def test_one_grid_point_tells_where_the_candidates_end(corpus, tokenizer):
+    points = analyze(corpus, tokenizer, budgets=(0, 5000, 9000)).tokens.budgets
+    assert [point.budget for point in points] == [0, 5000]
+    assert 0 < points[1].added < 5000
+
+
+def test_the_boundaries_are_for_the_pretoken_export_only(corpus, tokenizer):
+    repeated = distinct(corpus.outputs)
+    assert encode_outputs(repeated, tokenizer, "added").starts is None
+    once = encode_outputs(repeated, tokenizer, "pretoken")
+    assert len(once.starts) == len(once.encoded.tokens)
+    reports = {
+        export: analyze(corpus, tokenizer, budgets=(3,), export=export)
+        for export in ("added", "pretoken")
+    }
+    ratios = {export: report.tokens.budgets[0].step_ratio for export, report in reports.items()}
+    assert ratios["added"] >= ratios["pretoken"] > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"export": "other"}, "use pretoken or added"),
+        ({"budgets": ()}, "saw none"),
+        ({"budgets": (-1,)}, "0 or more"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(corpus, tokenizer, options, words):
+    with pytest.raises(InputError, match=words):
+        analyze(corpus, tokenizer, **options)
+
+
+def test_another_split_is_replayed_when_given(corpus, tokenizer, make_corpus):
+    own = analyze(corpus, tokenizer, budgets=(0,))
+    assert own.tokens.replay.samples == 6
+    strange = make_corpus([("x", "ZZZZ YYYY")])
+    other = analyze(corpus, tokenizer, budgets=(0,), held_out=strange)
+    assert other.tokens.replay.samples == 1
+    assert other.tokens.replay.tokens_per_step < own.tokens.replay.tokens_per_step
+
+
+def test_few_outputs_are_not_replayed(make_corpus, tokenizer):
+    report = analyze(make_corpus([("a", "b c d e f")] * 3), tokenizer, budgets=(0,))
+    assert report.tokens.replay is None
+    assert "Too few outputs" in " ".join(report.verdict.reasons)
+
+
+def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
+    report = analyze(corpus, tokenizer, budgets=(0, 5))
+    assert isinstance(report, TaskReport)
+    plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert plain["samples"] == 60
+    assert plain["verdict"]["choice"] == report.verdict.choice
+    sides = [plain["input"], plain["output"], plain["tokens"]["input"], plain["tokens"]["output"]]
+    for side in sides:
+        assert [row["n"] for row in side["ngrams"]] == [1, 2, 3, 4]
+        assert all(len(row["curve"]) <= 200 for row in side["ngrams"])
+    assert plain["tokens"]["budgets"][1]["added"] == 5
+
+
+def test_progress_is_told_of_each_stage(corpus, tokenizer):
+    calls = []
+    analyze(corpus, tokenizer, budgets=(0, 5), progress=lambda *call: calls.append(call))
+    assert {"words", "tokens"} <= {name for name, _, _ in calls}
+    assert ("words", 2, 2) in calls
+
+
+def test_real_intents_compress_as_the_literature_says(data_dir):
+    corpus = load(Source(str(data_dir / "massive-en")), "train")
+    tokenizer = load_tokenizer(str(data_dir / "tokenizers" / "gpt2"))
+    report = analyze(corpus, tokenizer, budgets=(0, 250))
+    assert report.tokens.budgets[-1].step_ratio > 3.5
+    assert report.verdict.choice == "both"

@@ -1,0 +1,1 @@
+"""TASC-ft: choose new tokens for a task and write them into its tokenizer."""

@@ -1,0 +1,82 @@
+"""How far new tokens shorten outputs, as the search predicts and as the saved tokenizer does."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tasc.backend.base import Alias, Int32, Int64, Merge, UInt8
+
+
+@dataclass(frozen=True)
+class Compression:
+    """Sizes of a set of outputs; tokens without an end token."""
+
+    outputs: int
+    bytes: int  # UTF-8
+    before: int  # tokens of the base tokenizer
+    predicted: int  # tokens when the search's merges are replayed one after another
+    reached: int  # tokens of the saved tokenizer
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return totals, tokens per output and bytes per token, as JSON values."""
+        totals = {"before": self.before, "predicted": self.predicted, "reached": self.reached}
+        return {
+            "outputs": self.outputs,
+            "bytes": self.bytes,
+            "tokens": totals,
+            "tokens_per_output": {
+                name: tokens / max(self.outputs, 1) for name, tokens in totals.items()
+            },
+            "bytes_per_token": {name: self.bytes / max(n, 1) for name, n in totals.items()},
+            "ratio": self.before / max(self.reached, 1),
+        }
+
+
+def replay(
+    tokens: Int32, offsets: Int64, boundaries: UInt8 | None, steps: Iterable[Merge | Alias]
+) -> Int64:
+    """Carry out merges one after another; returns the number of tokens (S,) left in each sample.
+
+    ``boundaries`` (T,) restricts occurrences as in MergeRequest.
+    """
+    tokens = tokens.copy()
+    sample = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    first = np.zeros(len(tokens) + 1, bool)
+    first[offsets] = True
+    starts = first.copy() if boundaries is None else first | np.append(boundaries, 1).astype(bool)
+    for step in steps:
+        ids = step.ids
+        found = _occurrences(tokens, sample, None if boundaries is None else starts, ids)
+        if not len(found):
+            continue
+        tokens[found] = step.new_id
+        kept = np.ones(len(tokens), bool)
+        kept[(found[:, None] + np.arange(1, len(ids))).ravel()] = False
+        tokens, sample = tokens[kept], sample[kept]
+        starts = starts[np.append(kept, True)]
+    return np.bincount(sample, minlength=len(offsets) - 1).astype(np.int64)
+
+
+def _occurrences(
+    tokens: Int32, sample: Int64, starts: np.ndarray | None, ids: Sequence[int]
+) -> np.ndarray:
+    """Where the n-gram stands: non-overlapping, left to right, within a sample, admissible."""
+    n, last = len(ids), len(tokens) - len(ids) + 1
+    if last <= 0:
+        return np.empty(0, np.int64)
+    here = sample[:last] == sample[n - 1 :]
+    for place, token in enumerate(ids):
+        here &= tokens[place : place + last] == token
+    found = np.flatnonzero(here)
+    if starts is not None:
+        whole = starts[found] & starts[found + n]
+        found = found[whole | ((n == 2) & ~starts[found + 1])]
+    if len(found) < 2 or np.diff(found).min() >= n:
+        return found
+    kept: list[int] = []
+    for at in found.tolist():
+        if not kept or at - kept[-1] >= n:
+            kept.append(at)
+    return np.array(kept)

@@ -1,0 +1,30 @@
+"""The options of ``augment``."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+from tasc.backend.base import N_MAX_LIMIT
+from tasc.errors import InputError
+from tasc.vocab.export import Export
+
+
+@dataclass(frozen=True)
+class AugmentOptions:
+    """What to look for and how to write it."""
+
+    budget: int = 500
+    n_max: int = 4
+    pcs: float = 0.05
+    conditional: bool = False  # PCS given the preceding n - 1 tokens
+    export: Export = "pretoken"
+
+    def __post_init__(self) -> None:
+        """Raise InputError for values that make no sense."""
+        if self.budget < 1:
+            raise InputError(f"--budget must be at least 1, got {self.budget}")
+        if not 2 <= self.n_max <= N_MAX_LIMIT:
+            raise InputError(f"--n-max must lie in 2..{N_MAX_LIMIT}, got {self.n_max}")
+        if not self.pcs > 0:
+            raise InputError(f"--pcs must be above 0, got {self.pcs}")
+        if self.export not in get_args(Export):
+            raise InputError(f"--export must be pretoken or added, got {self.export}")

@@ -1,0 +1,170 @@
+"""Search, export, look which new tokens are never produced, drop them, and search on."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from tasc.backend import MergeRequest, MergeResult, get_backend
+from tasc.backend.base import Int64, UInt8
+from tasc.data.token_bytes import byte_alphabet
+from tasc.data.tokenizer import Encoded, LoadedTokenizer
+from tasc.errors import InputError
+from tasc.progress import Progress
+from tasc.vocab.export import Export, Exporter
+from tasc.vocab.merges import NewToken
+from tasc.vocab.options import AugmentOptions
+from tasc.vocab.selection import Selection, select
+
+_ROUNDS = 12  # searches at most; the second half of them no longer refills the budget
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Distinct outputs with their multiplicities, in tokens of the base tokenizer."""
+
+    texts: list[str]
+    weights: Int64  # (S,)
+    encoded: Encoded
+    boundaries: UInt8 | None  # (T,), for the pretoken export
+
+    @classmethod
+    def of(cls, texts: Sequence[str], base: LoadedTokenizer, kind: Export) -> "Outputs":
+        """Count and encode the texts."""
+        counts = Counter(texts)
+        distinct = list(counts)
+        weights = np.fromiter(counts.values(), np.int64, len(counts))
+        if kind == "added":
+            return cls(distinct, weights, base.encode(distinct), None)
+        return cls(distinct, weights, *base.encode_with_boundaries(distinct))
+
+
+@dataclass(frozen=True)
+class Refined:
+    """The last search, what was taken from it, and the tokenizer made of that."""
+
+    result: MergeResult
+    chosen: Selection
+    made: Tokenizer
+    dead: list[NewToken]  # tokens that no output holds, when the rounds did not suffice
+    excluded: dict[str, int]  # n-grams that the export cannot carry, by reason
+    rounds: int
+
+
+class Screen:
+    """Turns down strings that an export cannot carry, and remembers them by reason."""
+
+    def __init__(self, base: LoadedTokenizer, kind: Export) -> None:
+        """``added`` tokens are garbled by a byte-level decoder if they look like its alphabet."""
+        byte_level = type(base.tokenizer.decoder).__name__ == "ByteLevel"
+        self._garbles = kind == "added" and byte_level
+        self.excluded: dict[str, set[bytes]] = {"not_utf8": set(), "byte_alphabet": set()}
+
+    def __call__(self, string: bytes) -> bool:
+        """Whether a token of this string can be written, loaded and decoded."""
+        try:
+            text = string.decode()
+        except UnicodeDecodeError:
+            self.excluded["not_utf8"].add(string)
+            return False
+        if self._garbles and not text.isascii() and byte_alphabet().keys() >= set(text):
+            self.excluded["byte_alphabet"].add(string)
+            return False
+        return True
+
+
+class Refiner:
+    """Finds tokens for the outputs that the exported tokenizer really produces on them.
+
+    A dead token that hardly stands in the search's corpus any more was a scaffold: it stays in the
+    search and is not written. One that does stand there cannot be reached by the tokenizer: its
+    string is banned. Either way the budget goes to the next best.
+    """
+
+    def __init__(self, base: LoadedTokenizer, outputs: Outputs, options: AugmentOptions) -> None:
+        """Raise InputError when the base tokenizer does not allow the export."""
+        self._outputs = outputs
+        self._options = options
+        self._exporter = Exporter(base, options.export)
+        self._screen = Screen(base, options.export)
+        self._vocabulary = base.vocabulary()
+        # Added tokens are cut out of a text before anything else, so no n-gram can hold one.
+        self._barriers = base.special_ids | frozenset(base.tokenizer.get_added_tokens_decoder())
+        self._scaffolds: set[bytes] = set()
+        self._banned: set[bytes] = set()
+
+    def run(self, name: str, progress: Progress) -> Refined:
+        """Refine until no token is dead or the rounds are used up; ``name`` stands in errors.
+
+        Raises InputError when the budget is larger than the number of candidates.
+        """
+        budget = self._options.budget
+        for done in range(1, _ROUNDS + 1):
+            result, chosen = self._select(budget, progress)
+            if done == 1:
+                self._check_budget(len(chosen.tokens), name)
+            made = self._exporter.tokenizer(chosen.additions, chosen.rules)
+            dead = self._dead(made, chosen.tokens)
+            if not dead or done == _ROUNDS:
+                break
+            self._drop(dead, chosen)
+            if done >= _ROUNDS // 2 or len(dead) == len(chosen.tokens):
+                budget = len(chosen.tokens) - len(dead)
+            if not budget:
+                raise InputError(
+                    f"{name}: the exported tokenizer produces none of the {len(dead)} new tokens: "
+                    "use the other --export"
+                )
+        excluded = {reason: len(strings) for reason, strings in self._screen.excluded.items()}
+        return Refined(result, chosen, made, dead, excluded, done)
+
+    def _select(self, budget: int, progress: Progress) -> tuple[MergeResult, Selection]:
+        """Search until ``budget`` tokens stand, or there are no more."""
+        asked = budget + len(self._scaffolds) + max(16, budget // 8)
+        while True:
+            result = self._search(asked, progress)
+            chosen = select(result, self._vocabulary, self._scaffolds, budget)
+            if len(chosen.tokens) == budget or len(result.merges) < asked:
+                return result, chosen
+            asked *= 2
+
+    def _search(self, budget: int, progress: Progress) -> MergeResult:
+        encoded, options = self._outputs.encoded, self._options
+        request = MergeRequest(
+            tokens=encoded.tokens,
+            offsets=encoded.offsets,
+            weights=self._outputs.weights,
+            vocabulary=self._vocabulary,
+            special=self._barriers,
+            budget=budget,
+            n_max=options.n_max,
+            alpha_pcs=options.pcs,
+            conditional=options.conditional,
+            boundaries=self._outputs.boundaries,
+            banned=frozenset(self._banned),
+            admit=self._screen,
+        )
+        return get_backend().merge_search(request, progress)
+
+    def _check_budget(self, found: int, name: str) -> None:
+        if found < self._options.budget:
+            advice = f"use --budget {found}" if found else "use more outputs or a higher --pcs"
+            raise InputError(
+                f"{name}: budget {self._options.budget} is larger than the {found} n-grams that "
+                f"recur in {int(self._outputs.weights.sum())} outputs and pass "
+                f"PCS < {self._options.pcs}: {advice}"
+            )
+
+    def _dead(self, made: Tokenizer, tokens: Sequence[NewToken]) -> list[NewToken]:
+        seen: set[int] = set()
+        for entry in made.encode_batch_fast(self._outputs.texts, add_special_tokens=False):
+            seen.update(entry.ids)
+        return [token for token in tokens if token.new_id not in seen]
+
+    def _drop(self, dead: list[NewToken], chosen: Selection) -> None:
+        left = dict(zip(chosen.tokens, chosen.left_over, strict=True))
+        for token in dead:
+            unreachable = 2 * left[token] > token.frequency
+            (self._banned if unreachable else self._scaffolds).add(token.string.encode())

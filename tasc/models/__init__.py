@@ -1,0 +1,1 @@
+"""Models: loading, new embedding rows, and the target that decoding runs on."""

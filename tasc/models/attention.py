@@ -1,0 +1,104 @@
+"""Tree attention through transformers' attention interface: no forked model files.
+
+Registering an attention of our own does two things: a step pays for no mask that it does not need,
+and keys are shared by query groups instead of being copied once for every query head.
+"""
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+NAME = "tasc"
+
+
+def register() -> str:
+    """Make the attention known to transformers (once); return the name to configure models with."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(NAME, attend)
+    return NAME
+
+
+def attend(
+    module: torch.nn.Module,  # noqa: ARG001 - the interface's signature
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,  # noqa: ARG001 - decoding never drops out
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    position_ids: torch.Tensor | None = None,
+    **_: Any,  # noqa: ANN401 - whatever else a model hands to every attention
+) -> tuple[torch.Tensor, None]:
+    """Attend ``query`` (B, H, q, d) to ``key`` and ``value`` (B, H_kv, k, d).
+
+    The last q keys are those of the queries.
+
+    ``attention_mask`` (B, 1, q, k) is True where a query may look. None means causal: every key for
+    a single query, the lower triangle for a prefill. Returns (B, q, H, d).
+    """
+    queries, keys = query.shape[2], key.shape[2]
+    if sliding_window is not None and keys > sliding_window:
+        attention_mask = _windowed(attention_mask, queries, keys, sliding_window, position_ids)
+    if softcap is not None:
+        return _softcapped(query, key, value, attention_mask, scaling, softcap), None
+    if attention_mask is None and queries not in (1, keys):
+        attention_mask = _causal(queries, keys, query.device)
+    out = functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=attention_mask,
+        scale=scaling,
+        is_causal=attention_mask is None and queries > 1,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return out.transpose(1, 2), None
+
+
+def _causal(queries: int, keys: int, device: torch.device) -> torch.Tensor:
+    mask = torch.ones(queries, keys, dtype=torch.bool, device=device)
+    return mask.tril(keys - queries)[None, None]
+
+
+def _windowed(
+    mask: torch.Tensor | None,
+    queries: int,
+    keys: int,
+    window: int,
+    position_ids: torch.Tensor | None,
+) -> torch.Tensor:
+    """Narrow ``mask`` to keys fewer than ``window`` positions back; tree nodes share positions."""
+    device = position_ids.device if position_ids is not None else torch.device("cpu")
+    before = torch.arange(keys - queries, device=device)
+    own = (
+        position_ids[0]
+        if position_ids is not None
+        else torch.arange(keys - queries, keys, device=device)
+    )
+    near = own[:, None] - torch.cat([before, own])[None, :] < window
+    base = _causal(queries, keys, device) if mask is None else mask
+    return base & near[None, None]
+
+
+def _softcapped(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+    softcap: float,
+) -> torch.Tensor:
+    """Attention with capped scores (Gemma 2), which the fused kernels do not offer."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
+    scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+    scores = torch.tanh(scores / softcap) * softcap
+    queries, keys = query.shape[2], key.shape[2]
+    allowed = _causal(queries, keys, query.device) if mask is None else mask
+    scores = scores.masked_fill(~allowed, float("-inf"))
+    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
+    return (weights @ value).transpose(1, 2)

@@ -1,0 +1,88 @@
+"""New rows of the embedding and the LM head, section 4.2 of "Task-Centric Acceleration"."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from transformers import PreTrainedModel
+
+from tasc.errors import InputError
+
+
+class NewRow(Protocol):
+    """A token to add: its id and the base tokens its string is made of."""
+
+    @property
+    def new_id(self) -> int:
+        """Row of the new token."""
+
+    @property
+    def base_ids(self) -> Sequence[int]:
+        """Base tokens of the string, in order; a token that occurs twice counts twice."""
+
+
+def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewRow], size: int = 0) -> None:
+    """Give each new token the mean of its base tokens' rows, in both matrices, tied or not.
+
+    The matrices grow to ``size`` rows, the tokenizer's length, or to the highest new id; a padded
+    vocabulary is never shrunk, its spare rows are used first. Means are set after resizing, which
+    fills new rows with its own guess. Departs from the paper in one point: the mean is over the
+    *base* tokens, as the constituents of a nested n-gram may be new themselves.
+
+    Raises:
+        InputError: a base id that is no base token, or a new id given twice.
+    """
+    old = model.get_input_embeddings().weight.shape[0]
+    _check(rows, old)
+    needed = max([old, size, *(row.new_id + 1 for row in rows)])
+    if needed > old:
+        model.resize_token_embeddings(needed, mean_resizing=False)
+    for matrix in _matrices(model):
+        _set_means(matrix, rows)
+
+
+def output_head(model: PreTrainedModel) -> torch.nn.Module:
+    """Return the LM head.
+
+    Raises:
+        InputError: the model has none.
+    """
+    head = model.get_output_embeddings()
+    if not isinstance(head, torch.nn.Module):
+        raise InputError(f"{type(model).__name__} has no LM head: it cannot learn new tokens")
+    return head
+
+
+def is_tied(model: PreTrainedModel) -> bool:
+    """Say whether the embedding and the LM head are one matrix."""
+    return output_head(model).weight is model.get_input_embeddings().weight
+
+
+def _check(rows: Sequence[NewRow], base_size: int) -> None:
+    new = {row.new_id for row in rows}
+    if len(new) != len(rows):
+        raise InputError("two new tokens have the same id: make the tokenizer with tasc augment")
+    for row in rows:
+        wrong = [i for i in row.base_ids if i in new or not 0 <= i < base_size]
+        if wrong or not row.base_ids:
+            raise InputError(
+                f"new token {row.new_id} is made of {list(row.base_ids)}, which are not all among "
+                f"the model's {base_size} tokens: the tokenizer was made for another model"
+            )
+
+
+def _matrices(model: PreTrainedModel) -> list[torch.Tensor]:
+    head = output_head(model)
+    tensors = [model.get_input_embeddings().weight]
+    if not is_tied(model):
+        tensors.append(head.weight)
+    bias = getattr(head, "bias", None)
+    return tensors if bias is None else [*tensors, bias]
+
+
+@torch.no_grad()
+def _set_means(matrix: torch.Tensor, rows: Sequence[NewRow]) -> None:
+    """Set rows of ``matrix`` (V, d), or entries of a bias (V,), from rows of the same."""
+    for row in rows:
+        base = torch.tensor(list(row.base_ids), device=matrix.device)
+        matrix[row.new_id] = matrix[base].float().mean(0).to(matrix.dtype)

@@ -1,0 +1,91 @@
+"""The target model as the decoding loop sees it: prefill, score a tree, keep a path."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from tasc.backend.tree import tree_inputs
+from tasc.errors import InputError
+from tasc.models import attention
+from tasc.models.cache import Storage, tree_cache
+
+
+class Target:
+    """One sequence on one model. Works with any transformers causal language model.
+
+    The order of calls is ``prefill``, then (``score``, ``keep``) once a step. Rows are logits of
+    shape (n + 1, V) on the model's device: row 0 after the last token, row i + 1 after node i.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """Take ``model`` into use: its attention is replaced by the tree attention, for good."""
+        if model.config._attn_implementation != attention.NAME:
+            model.set_attn_implementation(attention.register())
+        self.model = model.eval()
+        self.device = model.device
+        config = model.config.get_text_config()
+        self.layers = int(config.num_hidden_layers)
+        self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
+        self.storage: Storage
+
+    @torch.inference_mode()
+    def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
+        """Start a sequence: read ``prompt`` (L,) int32 and return the row (1, V) after it.
+
+        ``room`` is how many further positions will be needed; the cache is allocated for them.
+        """
+        if len(prompt) == 0:
+            raise InputError("the prompt has no tokens: add some text to the prompt template")
+        if self.max_positions and len(prompt) + room > self.max_positions:
+            raise InputError(
+                f"prompt of {len(prompt)} tokens plus {room} new ones exceeds the model's "
+                f"{self.max_positions} positions: lower --max-new-tokens or shorten the prompt"
+            )
+        self.cache, self.storage = tree_cache(self.layers, len(prompt) + room)
+        ids = torch.from_numpy(prompt.astype(np.int64))[None].to(self.device)
+        logits = self._forward(ids, torch.arange(len(prompt), device=self.device)[None], None, 1)
+        self.storage.length = len(prompt)
+        return logits
+
+    @torch.inference_mode()
+    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
+        """Return the rows (n + 1, V) of ``last`` and a tree of n nodes, in one forward."""
+        length, n = self.storage.length, len(tokens)
+        ids = torch.empty((1, n + 1), dtype=torch.int64)
+        ids[0, 0] = last
+        if n == 0:
+            position = torch.full((1, 1), length)
+            return self._forward(ids.to(self.device), position.to(self.device), None, 0)
+        ids[0, 1:] = torch.from_numpy(tokens)
+        seen, offsets = tree_inputs(parents)
+        mask = torch.ones((n + 1, length + n + 1), dtype=torch.bool)
+        mask[:, length:] = torch.from_numpy(seen).view(n + 1, n + 1)
+        positions = (torch.from_numpy(offsets) + length)[None]
+        return self._forward(
+            ids.to(self.device), positions.to(self.device), mask[None, None].to(self.device), 0
+        )
+
+    def keep(self, path: Sequence[int] | np.ndarray) -> None:
+        """Accept the token given to ``score`` and the nodes of ``path``; forget the other nodes."""
+        self.storage.keep(path)
+
+    def _forward(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        mask: torch.Tensor | None,
+        rows: int,
+    ) -> torch.Tensor:
+        """Run the model; ``rows`` last logits are computed, 0 for all."""
+        out = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=rows,
+        )
+        logits: torch.Tensor = out.logits[0]
+        return logits

@@ -1,0 +1,114 @@
+"""The methods by name: DRAFTERS is the table, ``parse`` reads ``name:option=value,…``."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from tasc.errors import InputError
+from tasc.spec.protocols import Drafter
+
+DEFAULT_BUDGET = 12
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What drafters are built from: the corpus' outputs, each (T_i,) int32, and the end token."""
+
+    outputs: Sequence[np.ndarray]
+    end: int
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """For methods without options."""
+
+
+Factory = Callable[[], Drafter]
+
+
+def _autoregressive(_resources: Resources, _options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.none import Autoregressive
+
+    return Autoregressive
+
+
+def _tasc_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.tasc_spec import TascSpec, corpus_index
+
+    index = corpus_index(resources.outputs, resources.end, options)
+    return lambda: TascSpec(index, resources.end, options)
+
+
+def _tasc_spec_options() -> type:
+    from tasc.spec.drafters.tasc_spec import TascSpecOptions
+
+    return TascSpecOptions
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method: how to build it, its options, where it is described, and whether it drafts."""
+
+    prepare: Callable[[Resources, Any], Factory]
+    options: Callable[[], type]
+    paper: str
+    drafts: bool = True
+
+
+DRAFTERS: dict[str, Entry] = {
+    "ar": Entry(_autoregressive, lambda: NoOptions, "plain autoregressive decoding", drafts=False),
+    "tasc-spec": Entry(_tasc_spec, _tasc_spec_options, "Tsur et al., TASC, section 5.2"),
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method with its options, ready to be built for a model's vocabulary."""
+
+    label: str
+    name: str
+    options: Any
+    budget: int
+
+    def prepare(self, resources: Resources) -> Factory:
+        """Build what sequences share; the result makes one drafter a sequence."""
+        return DRAFTERS[self.name].prepare(resources, self.options)
+
+
+def parse(text: str) -> Method:
+    """Read a method such as ``ar``, ``tasc-spec`` or ``tasc-spec:width=1,budget=10``.
+
+    Raises:
+        InputError: unknown method or option, or a value of the wrong type.
+    """
+    name, _, rest = text.partition(":")
+    if name not in DRAFTERS:
+        raise InputError(f"unknown method {name!r}: choose from {', '.join(DRAFTERS)}")
+    entry = DRAFTERS[name]
+    options = entry.options()
+    known = {f.name.rstrip("_"): f for f in fields(options)}
+    given: dict[str, Any] = {}
+    budget = DEFAULT_BUDGET if entry.drafts else 0
+    for item in filter(None, rest.split(",")):
+        key, _, value = item.partition("=")
+        if key == "budget" and entry.drafts:
+            budget = _number(text, key, value, int)
+        elif key in known:
+            given[known[key].name] = _number(text, key, value, type(known[key].default))
+        else:
+            choices = ", ".join(["budget", *known] if entry.drafts else known) or "none"
+            raise InputError(f"method {text!r}: unknown option {key!r}; options: {choices}")
+    if budget < 0:
+        raise InputError(f"method {text!r}: budget must be 0 or more, got {budget}")
+    return Method(text, name, options(**given), budget)
+
+
+def _number(text: str, key: str, value: str, kind: type) -> Any:  # noqa: ANN401
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise InputError(
+            f"method {text!r}: {key} must be {kind.__name__}, got {value!r}"
+        ) from error

@@ -1,0 +1,114 @@
+"""Tiny random models and a tiny tokenizer, made in a folder of the test, without any network."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+END = "<|endoftext|>"
+ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
+TEXTS = (
+    "wake me up at nine\nintent: alarm_set, slot fills: {time: nine}",
+    "play some jazz music\nintent: play_music, slot fills: {genre: jazz}",
+    "is it going to rain today\nintent: weather_query, slot fills: {date: today}",
+    "turn the lights off\nintent: lights_off, slot fills: {}",
+    "remind me to call my mother tomorrow\nintent: calendar_set, slot fills: {date: tomorrow}",
+)
+PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def make_tokenizer(folder: Path, texts: Iterable[str] = TEXTS, size: int = 320) -> Path:
+    """Save a byte-level BPE tokenizer with Qwen2's pattern; its end token has id 0."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PATTERN), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": END,
+        "pad_token": END,
+        "clean_up_tokenization_spaces": False,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def make_model(
+    folder: Path,
+    architecture: str = "qwen2",
+    *,
+    vocabulary: int = 320,
+    tied: bool = True,
+    hidden: int = 64,
+    layers: int = 2,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Path:
+    """Save a random model of a given shape and return its folder."""
+    build_model(
+        architecture,
+        vocabulary=vocabulary,
+        tied=tied,
+        hidden=hidden,
+        layers=layers,
+        seed=seed,
+    ).to(dtype).save_pretrained(folder)
+    return folder
+
+
+def build_model(
+    architecture: str = "qwen2",
+    *,
+    vocabulary: int = 320,
+    tied: bool = True,
+    hidden: int = 64,
+    layers: int = 2,
+    seed: int = 0,
+) -> PreTrainedModel:
+    """Return a random model, in evaluation mode: 4 heads, 2 of keys and values."""
+    sizes = {"head_dim": hidden // 4} if architecture in ("gemma", "mistral") else {}
+    config = AutoConfig.for_model(
+        architecture,
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        tie_word_embeddings=tied,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+        initializer_range=0.3,  # large, so that arg-maxes are far apart
+        **sizes,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    return model.eval()
+
+
+def make_base(folder: Path, architecture: str = "qwen2", **shape: object) -> Path:
+    """Save a model and its tokenizer in one folder, as a checkpoint is published."""
+    make_tokenizer(folder)
+    return make_model(folder, architecture, **shape)  # type: ignore[arg-type]

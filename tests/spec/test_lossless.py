@@ -1,0 +1,66 @@
+"""The specification of the project: every method × architecture gives autoregressive output."""
+
+import numpy as np
+import pytest
+import torch
+
+from tasc.models.target import Target
+from tasc.spec.decode import generate
+from tasc.spec.drafters import DRAFTERS, Resources, parse
+from tests.pico import ARCHITECTURES, build_model
+
+VARIANTS = {
+    "ar": ["ar"],
+    "tasc-spec": [
+        "tasc-spec:p_min=1",
+        "tasc-spec:p_min=1,width=1,budget=7",
+        "tasc-spec:p_min=1,width=2,budget=33,lambda=0.5",
+        "tasc-spec:p_min=1,budget=70",
+        "tasc-spec:p_min=3,n_max=2,min_probability=0.2",
+    ],
+}
+NEW_TOKENS = 40
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def case(request):
+    """A model, prompts, and what transformers' own greedy generate makes of them."""
+    model = build_model(request.param)
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (1, 5, 17, 40)]
+    outputs = []
+    for prompt in prompts:
+        ids = torch.from_numpy(prompt.astype(np.int64))[None]
+        out = model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0)
+        outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
+    return Target(model), prompts, outputs
+
+
+def test_every_method_has_a_variant_here():
+    assert set(VARIANTS) == set(DRAFTERS)
+
+
+@pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
+def test_greedy_output_equals_transformers_generate(case, text):
+    target, prompts, outputs = case
+    # Half of the corpus is what the model says, so that drafts are accepted; half is misleading.
+    rng = np.random.default_rng(1)
+    noise = [rng.permutation(o).astype(np.int32) for o in outputs]
+    method = parse(text)
+    factory = method.prepare(Resources([*outputs, *outputs, *noise], 0))
+    accepted = 0
+    for prompt, expected in zip(prompts, outputs, strict=True):
+        result = generate(
+            target,
+            factory(),
+            prompt,
+            max_new_tokens=NEW_TOKENS,
+            end_ids=(0,),
+            budget=method.budget,
+        )
+        assert result.tokens.tolist() == expected.tolist()
+        assert result.decoding_steps == len(result.accepted) + 1
+        assert sum(result.accepted) + result.decoding_steps == len(result.tokens)
+        accepted += sum(result.accepted)
+    if text.startswith("tasc-spec:p_min=1"):
+        assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"

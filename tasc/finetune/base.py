@@ -1,0 +1,198 @@
+"""A small base model from scratch: Qwen2's architecture and pre-tokenizer, trained on a corpus."""
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from tasc.data.corpus import Corpus
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.errors import InputError
+from tasc.finetune.base_tokenizer import train_tokenizer
+from tasc.finetune.batch import Sequences, example_sequences, packed_blocks
+from tasc.finetune.folder import save_model
+from tasc.finetune.loop import Run
+from tasc.finetune.schedule import Schedule, TrainReport
+from tasc.models.load import Device, device_has_bfloat16, resolve_device
+from tasc.progress import Progress, silent
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A size: parameters with the full vocabulary, and the learning rate found good for it."""
+
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    learning_rate: float
+
+
+PRESETS = {
+    "pico": Preset(512, 64, 192, 2, 4, 2, 5e-3),  # 0.13 M
+    "tiny": Preset(1024, 128, 384, 4, 4, 2, 4e-3),  # 1.0 M
+    "small": Preset(2048, 256, 768, 5, 4, 2, 3e-3),  # 4.5 M
+    "medium": Preset(8192, 512, 1536, 8, 8, 2, 1e-3),  # 28 M
+}
+
+
+@dataclass(frozen=True)
+class BaseOptions:
+    """Options of training a base model.
+
+    Attributes:
+        preset: a row of ``PRESETS``.
+        vocabulary: tokens of the tokenizer, the preset's where None.
+        tokenizer_text: what the tokenizer is trained on. A published model's tokenizer has not
+            seen the outputs of the task at hand, and with "prompts" neither has this one; "all"
+            gives one that is fitted to the outputs from the start.
+        epochs: passes over the corpus.
+        minutes: stop by then; see ``Schedule``.
+        learning_rate: peak of the cosine schedule, the preset's where None.
+        block: tokens of a row; documents are packed into rows and do not see each other.
+        batch_blocks: rows per optimiser step.
+        positions: longest sequence the model is declared to read.
+        checkpoint_steps: optimiser steps between checkpoints, 0 for none.
+        device: where to train.
+        seed: of weights and order.
+    """
+
+    preset: str = "small"
+    vocabulary: int | None = None
+    tokenizer_text: Literal["prompts", "all"] = "prompts"
+    epochs: float = 3.0
+    minutes: float | None = None
+    learning_rate: float | None = None
+    block: int = 256
+    batch_blocks: int = 9
+    positions: int = 4096
+    checkpoint_steps: int = 100
+    device: Device = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.preset not in PRESETS:
+            raise InputError(f"no preset {self.preset!r}: choose one of {', '.join(PRESETS)}")
+        if self.vocabulary is not None and self.vocabulary < _LEAST_TOKENS:
+            raise InputError(f"vocabulary must be {_LEAST_TOKENS} or more, got {self.vocabulary}")
+        if self.learning_rate is not None and self.learning_rate <= 0:
+            raise InputError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if self.block < 2:
+            raise InputError(f"block must be 2 or more, got {self.block}")
+        self.schedule()
+
+    def schedule(self, *, bfloat16: bool = True) -> Schedule:
+        """Return the part of the options that the training loop reads."""
+        return Schedule(
+            epochs=self.epochs,
+            micro_batch=self.batch_blocks,
+            effective_batch=self.batch_blocks,
+            minutes=self.minutes,
+            shape="cosine",
+            warmup_steps=_WARMUP_STEPS,
+            floor=0.05,
+            bfloat16=bfloat16,
+            checkpoint_steps=self.checkpoint_steps,
+            seed=self.seed,
+        )
+
+
+_LEAST_TOKENS = 257  # 256 bytes and the end token
+_WARMUP_STEPS = 30
+_WEIGHT_DECAY = 0.1  # on matrices only
+
+
+@dataclass(frozen=True, eq=False)
+class BaseResult:
+    """A trained base model, still in memory."""
+
+    model: PreTrainedModel
+    tokenizer: LoadedTokenizer
+    report: TrainReport
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
+        save_model(self.model, self.tokenizer, folder)
+
+
+def train_base(
+    corpus: Corpus,
+    validation: Corpus | None,
+    options: BaseOptions,
+    *,
+    work: Path,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> BaseResult:
+    """Train a tokenizer and a model on the documents prompt + output + end token of a corpus.
+
+    Args:
+        corpus: the documents.
+        validation: documents for the loss after each epoch.
+        options: size and length of the training.
+        work: folder for checkpoints.
+        resume: go on from the newest checkpoint there.
+        progress: called after each step.
+    """
+    preset = PRESETS[options.preset]
+    progress("training the tokenizer", 0, 0)
+    texts = list(corpus.prompts)
+    if options.tokenizer_text == "all":
+        texts = [prompt + out for prompt, out in zip(texts, corpus.outputs, strict=True)]
+    tokenizer = train_tokenizer(texts, options.vocabulary or preset.vocabulary)
+    model = build(preset, len(tokenizer.vocabulary()), options.positions, options.seed)
+    model.to(resolve_device(options.device))
+    documents = _documents(tokenizer, corpus, sys.maxsize)
+    held_out = None if validation is None else _documents(tokenizer, validation, options.positions)
+    run = Run(
+        model,
+        _groups(model, options.learning_rate or preset.learning_rate),
+        packed_blocks(documents, options.block, options.seed),
+        options.schedule(bfloat16=device_has_bfloat16(model.device)),
+        work=work,
+        name=f"base {asdict(options)} {asdict(preset)}",
+    )
+    report = run.train(held_out, resume=resume, progress=progress)
+    return BaseResult(model, tokenizer, report)
+
+
+def build(preset: Preset, vocabulary: int, positions: int, seed: int) -> PreTrainedModel:
+    """Return a model with random weights; embedding and LM head are tied, the end token is 0."""
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=preset.hidden,
+        intermediate_size=preset.intermediate,
+        num_hidden_layers=preset.layers,
+        num_attention_heads=preset.heads,
+        num_key_value_heads=preset.key_value_heads,
+        max_position_embeddings=positions,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: PreTrainedModel = Qwen2ForCausalLM(config)
+    return model
+
+
+def _documents(tokenizer: LoadedTokenizer, corpus: Corpus, longest: int) -> Sequences:
+    return example_sequences(tokenizer, corpus.prompts, corpus.outputs, longest, learn_prompts=True)
+
+
+def _groups(model: PreTrainedModel, rate: float) -> list[dict[str, Any]]:
+    """AdamW groups: weight decay on matrices, none on biases and norms."""
+    betas = (0.9, 0.95)
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    others = [p for p in model.parameters() if p.ndim < 2]
+    return [
+        {"params": matrices, "lr": rate, "betas": betas, "weight_decay": _WEIGHT_DECAY},
+        {"params": others, "lr": rate, "betas": betas, "weight_decay": 0.0},
+    ]

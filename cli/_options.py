@@ -1,0 +1,77 @@
+"""The options that commands share, and the one way from options to a finished step."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tasc.recipe.configs import StepConfig
+    from tasc.recipe.steps import Outcome
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="builtin:NAME (stdlib-tokens, stdlib-docs), a JSONL/JSON/CSV/Parquet file (also .gz), "
+        "a folder with splits, or a Hub id."
+    ),
+]
+InputColumn = Annotated[str, typer.Option(help="Column of the inputs; a list is taken as words.")]
+OutputColumn = Annotated[str, typer.Option(help="Column of the outputs; a list is taken as words.")]
+Template = Annotated[str, typer.Option(help="Prompt template; {input} and other columns by name.")]
+HubConfig = Annotated[str | None, typer.Option("--config", help="Configuration of a Hub data set.")]
+Output = Annotated[Path | None, typer.Option(help="Artefact folder [default: tasc-out/COMMAND].")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing artefact.")]
+Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
+Limit = Annotated[int | None, typer.Option(help="Use at most so many examples, drawn by the seed.")]
+Split = Annotated[str, typer.Option(help="Split to work on.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from a killed run's checkpoint.")]
+
+
+def step(
+    command: str,
+    data: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    output: Path | None,
+    force: bool,
+    resume: bool = True,
+) -> "Outcome":
+    """Check the options, then run the command into its output folder under a progress bar."""
+    from tasc.artefact import check_output
+    from tasc.recipe.configs import CONFIGS
+    from tasc.recipe.steps import carry_out
+
+    from ._console import bars
+
+    folder = output or Path("tasc-out") / command
+    config = _checked(CONFIGS[command], {"source": data} | options)
+    check_output(folder, force=force)
+    with bars() as progress:
+        return carry_out(config, folder, force=force, resume=resume, progress=progress)
+
+
+def _checked(kind: "type[StepConfig]", values: dict[str, Any]) -> "StepConfig":
+    from pydantic import ValidationError
+
+    from tasc.errors import InputError
+    from tasc.recipe.configs import explain
+
+    try:
+        return kind(**{k: v for k, v in values.items() if v is not None})
+    except ValidationError as error:
+        raise InputError(explain(error.errors(), f"tasc {kind.command}")) from error
+
+
+def data(
+    path: str, input_column: str, output_column: str, template: str, config: str | None
+) -> dict[str, Any]:
+    """Collect the options that describe a source."""
+    return {
+        "path": path,
+        "input_column": input_column,
+        "output_column": output_column,
+        "template": template.replace("\\n", "\n"),  # a shell makes newlines hard to type
+        "config": config,
+    }

@@ -1,0 +1,130 @@
+"""``tasc analyze``: how predictable a task's outputs are, and what each method would bring."""
+
+from typing import Annotated, Any
+
+import typer
+
+from . import _options as o
+
+
+def analyze(
+    source: o.Source,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Tokenizer or model folder, file, or Hub id.")
+    ] = None,
+    budget: Annotated[
+        list[int] | None, typer.Option(help="Budgets of added tokens to predict; repeatable.")
+    ] = None,
+    n_max: Annotated[int, typer.Option(help="Longest n-gram.")] = 4,
+    pcs: Annotated[float, typer.Option(help="Threshold of the prefix collision score.")] = 0.05,
+    export: Annotated[str, typer.Option(help="pretoken (boundary-safe) or added.")] = "pretoken",
+    input_column: o.InputColumn = "input",
+    output_column: o.OutputColumn = "output",
+    template: o.Template = "{input}\\n",
+    config: o.HubConfig = None,
+    split: o.Split = "train",
+    limit: o.Limit = None,
+    seed: o.Seed = 0,
+    output: o.Output = None,
+    force: o.Force = False,
+    json: o.Json = False,
+) -> None:
+    """Measure entropy and coverage of inputs and outputs, predict every budget, and advise."""
+    options = {
+        "tokenizer": tokenizer,
+        "budgets": budget or None,
+        "n_max": n_max,
+        "pcs": pcs,
+        "export": export,
+        "split": split,
+        "limit": limit,
+        "seed": seed,
+    }
+    data = o.data(source, input_column, output_column, template, config)
+    done = o.step("analyze", data, options, output=output, force=force)
+    if json:
+        from ._console import print_json
+
+        print_json(done.result)
+        return
+    show(done.result)
+    typer.echo(f"details: {done.output / 'analysis.json'}")
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print Table 1's row, the token statistics, the budget grid, and the verdict."""
+    from ._console import table
+
+    sides = [("input", result["input"]), ("output", result["output"])]
+    bigrams = {name: side["ngrams"][1] for name, side in sides}
+    table(
+        f"Word bigrams of {result['path']} ({result['split']}, {result['samples']:,} samples)",
+        ["", "entropy (bits)", "distinct bigrams", "bigrams for 80 %", "words/sample"],
+        [
+            [
+                name,
+                f"{bigrams[name]['entropy_bits']:.2f}",
+                f"{bigrams[name]['distinct']:,}",
+                f"{bigrams[name]['n80']:,}",
+                f"{side['words_per_sample']:.1f}",
+            ]
+            for name, side in sides
+        ]
+        + [
+            [
+                "change",
+                f"{result['entropy_change']:+.1%}",
+                "",
+                f"{result['coverage_ratio']:.1f}",
+                "",
+            ]
+        ],
+    )
+    if result["tokens"]:
+        _show_tokens(result["tokens"])
+    verdict = result["verdict"]
+    typer.echo(f"Verdict: {verdict['choice']}")
+    for reason in verdict["reasons"]:
+        typer.echo(f"  {reason}")
+
+
+def _show_tokens(tokens: dict[str, Any]) -> None:
+    from ._console import table
+
+    table(
+        f"Tokens of {tokens['tokenizer']} ({tokens['vocabulary']:,} in the vocabulary)",
+        ["", "tokens/sample", "bytes/token", "entropy H", "H / log2|V|", "Rényi H2", "typical set"],
+        [
+            [
+                name,
+                f"{side['tokens_per_sample']:.2f}",
+                f"{side['bytes_per_token']:.2f}",
+                f"{unigrams['entropy_bits']:.2f}",
+                f"{unigrams['normalised']:.3f}",
+                f"{unigrams['renyi2_bits']:.2f}",
+                f"{unigrams['typical_set']:,.0f}",
+            ]
+            for name, side in (("input", tokens["input"]), ("output", tokens["output"]))
+            for unigrams in [side["ngrams"][0]]
+        ],
+    )
+    table(
+        "TASC-ft: predicted from one merge search on the training outputs",
+        ["added tokens", "tokens/output", "bytes/token", "H2 (bits)", "fewer steps"],
+        [
+            [
+                f"{point['added']:,}",
+                f"{point['tokens_per_output']:.2f}",
+                f"{point['bytes_per_token']:.2f}",
+                f"{point['h2_bits']:.2f}",
+                f"{point['step_ratio']:.2f}×",
+            ]
+            for point in tokens["budgets"]
+        ],
+    )
+    if tokens["replay"]:
+        replay = tokens["replay"]
+        typer.echo(
+            f"TASC-spec: {replay['tokens_per_step']:.2f} tokens a step on {replay['samples']:,} "
+            "held-out outputs, replayed through the corpus' n-grams"
+        )

@@ -1,0 +1,49 @@
+"""``tasc base``: train a small base model and its tokenizer from scratch."""
+
+from typing import Annotated
+
+import typer
+
+from . import _options as o
+from . import finetune as _finetune
+
+
+def base(
+    source: o.Source,
+    preset: Annotated[str, typer.Option(help="Size: pico, tiny, small or medium.")] = "small",
+    vocabulary: Annotated[int | None, typer.Option(help="Tokens [default: the preset's].")] = None,
+    epochs: Annotated[float, typer.Option(help="Passes over the text.")] = 3.0,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak rate [preset's].")] = None,
+    resume: o.Resume = False,
+    input_column: o.InputColumn = "input",
+    output_column: o.OutputColumn = "output",
+    template: o.Template = "{input}\\n",
+    config: o.HubConfig = None,
+    split: o.Split = "train",
+    limit: o.Limit = None,
+    seed: o.Seed = 0,
+    output: o.Output = None,
+    force: o.Force = False,
+    json: o.Json = False,
+) -> None:
+    """Train a Qwen2-architecture model and a byte-level BPE tokenizer; nothing is downloaded."""
+    options = {
+        "preset": preset,
+        "vocabulary": vocabulary,
+        "epochs": epochs,
+        "minutes": minutes,
+        "learning_rate": learning_rate,
+        "split": split,
+        "limit": limit,
+        "seed": seed,
+    }
+    data = o.data(source, input_column, output_column, template, config)
+    done = o.step("base", data, options, output=output, force=force, resume=resume)
+    if json:
+        from ._console import print_json
+
+        print_json(done.result)
+        return
+    _finetune.show(done.result)
+    typer.echo(f"model: {done.output}")

@@ -1,0 +1,80 @@
+"""``tasc finetune``: QLoRA on a task, with or without new tokens."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import _options as o
+
+
+def finetune(
+    source: o.Source,
+    model: Annotated[str, typer.Option(help="Model folder or Hub id to start from.")],
+    augmented: Annotated[
+        Path | None, typer.Option(help="Folder written by tasc augment: adds its tokens.")
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Also write a plain model folder, adapter merged in.")
+    ] = False,
+    epochs: Annotated[float, typer.Option(help="Passes over the examples.")] = 3.0,
+    learning_rate: Annotated[float, typer.Option(help="Peak learning rate of AdamW.")] = 2e-4,
+    row_learning_rate: Annotated[
+        float | None, typer.Option(help="Peak rate of new tokens' rows [default: the same].")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Examples a forward.")] = 8,
+    effective_batch: Annotated[int, typer.Option(help="Examples an optimizer step.")] = 64,
+    max_length: Annotated[int, typer.Option(help="Tokens of prompt and output together.")] = 512,
+    validation: Annotated[str, typer.Option(help="Split for the loss after each epoch.")] = (
+        "validation"
+    ),
+    resume: o.Resume = False,
+    input_column: o.InputColumn = "input",
+    output_column: o.OutputColumn = "output",
+    template: o.Template = "{input}\\n",
+    config: o.HubConfig = None,
+    split: o.Split = "train",
+    limit: o.Limit = None,
+    seed: o.Seed = 0,
+    output: o.Output = None,
+    force: o.Force = False,
+    json: o.Json = False,
+) -> None:
+    """Train LoRA on an NF4 base, new token rows mean-initialised; loss on outputs only."""
+    options = {
+        "model": model,
+        "augmented": str(augmented) if augmented else None,
+        "merge": merge,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "row_learning_rate": row_learning_rate,
+        "batch_size": batch_size,
+        "effective_batch": effective_batch,
+        "max_length": max_length,
+        "validation": None if validation == "validation" else validation,
+        "split": split,
+        "limit": limit,
+        "seed": seed,
+    }
+    data = o.data(source, input_column, output_column, template, config)
+    done = o.step("finetune", data, options, output=output, force=force, resume=resume)
+    if json:
+        from ._console import print_json
+
+        print_json(done.result)
+        return
+    show(done.result)
+    typer.echo(f"adapter: {done.output / 'adapter'}")
+    if merge:
+        typer.echo(f"model: {done.output / 'model'}")
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print what the training did."""
+    evaluations = result["evaluations"]
+    held_out = f", validation loss {evaluations[-1]['loss']:.3f}" if evaluations else ""
+    typer.echo(
+        f"{result['steps']} steps in {result['seconds']:.0f} s, training loss "
+        f"{result['losses'][-1]:.3f}{held_out}, {result['trainable_parameters']:,} of "
+        f"{result['total_parameters']:,} parameters trained"
+    )

@@ -1,0 +1,57 @@
+"""Assemble the sub-commands; turn errors a user can meet into one line and exit code 2."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tasc import __version__
+from tasc.errors import TascError
+
+from . import analyze, augment, base, bench, doctor, finetune, run
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Make a small language model fast on a narrow task: analyze the task, augment the "
+    "tokenizer, finetune, and bench lossless speculative decoding.",
+)
+app.command("analyze")(analyze.analyze)
+app.command("augment")(augment.augment)
+app.command("finetune")(finetune.finetune)
+app.command("bench")(bench.bench)
+app.command("run")(run.run)
+app.command("base")(base.base)
+app.command("doctor")(doctor.doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tasc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _show: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Hold the options that stand before a sub-command."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run ``tasc``. Exit code 2 means that the input, the options, or the machine must change."""
+    try:
+        app(args=arguments)
+    except TascError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: nothing half-written was left; run again to continue", err=True)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""``tasc run``: a whole recipe, each step done once."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import _options as o
+
+
+def run(
+    recipe: Annotated[str, typer.Argument(help="YAML file, or the name of one that comes along.")],
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with local data sets [default: $TASC_DATA].")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split for analyze and bench, instead of the recipe's.")
+    ] = None,
+    limit: o.Limit = None,
+    seed: Annotated[int | None, typer.Option(help="Seed instead of the recipe's.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder [default: tasc-out/RECIPE].")] = None,
+    force: o.Force = False,
+    json: o.Json = False,
+) -> None:
+    """Run a recipe: analyze, augment, finetune, bench; finished steps are not run again."""
+    from tasc.recipe.runner import Overrides, find, read
+    from tasc.recipe.runner import run as run_plan
+
+    from ._console import bars, err, print_json
+
+    path = find(recipe)
+    plan = read(path, Overrides(data_dir, seed, limit, split))
+    folder = output or Path("tasc-out") / path.stem
+    results: dict[str, Any] = {}
+    with bars() as progress:
+        for name, config, done in run_plan(plan, folder, force=force, progress=progress):
+            results[name] = done.result
+            state = "up to date" if done.reused else "done"
+            err.print(f"{name}: {state} ({done.output})", markup=False, soft_wrap=True)
+            if not json:
+                _show(config.command, done.result)
+    if json:
+        print_json(results)
+
+
+def _show(command: str, result: dict[str, Any]) -> None:
+    from . import analyze, augment, bench, finetune
+
+    views = {
+        "analyze": analyze.show,
+        "augment": augment.show,
+        "base": finetune.show,
+        "finetune": finetune.show,
+        "bench": bench.show,
+    }
+    views[command](result)

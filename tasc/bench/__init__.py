@@ -1,0 +1,1 @@
+"""Measure models and methods on one decoding loop, and report."""

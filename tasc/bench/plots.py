@@ -1,0 +1,87 @@
+"""The report's plots as inline SVG: no script, no file beside the page."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+COLOURS = ("#2f6690", "#d1495b", "#66a182", "#edae49", "#5c5470", "#8d96a3")
+PARTS = ("prefill", "draft", "forward", "verify", "commit")
+
+
+def label(row: dict[str, Any]) -> str:
+    """Name a cell."""
+    return f"{row['model']} · {row['method']}"
+
+
+def latency(rows: Sequence[dict[str, Any]]) -> str:
+    """Bars of mean milliseconds a sample with the 10th to 90th percentile."""
+    figure, axes = _figure(0.55 * len(rows) + 1.2)
+    for i, row in enumerate(rows):
+        spread = row["ms_per_sample_spread"]
+        axes.barh(i, row["ms_per_sample"], color=COLOURS[i % len(COLOURS)], height=0.6)
+        axes.plot([spread["p10"], spread["p90"]], [i, i], color="#333333", linewidth=1.2)
+        axes.text(row["ms_per_sample"], i - 0.38, f"{row['ms_per_sample']:.1f} ms", fontsize=9)
+    axes.set_yticks(range(len(rows)), [label(r) for r in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("milliseconds per sample (line: 10th to 90th percentile of samples)")
+    return _svg(figure)
+
+
+def acceptance(rows: Sequence[dict[str, Any]]) -> str:
+    """Share of drafting steps in which at least k draft tokens were accepted, against k."""
+    drafting = [r for r in rows if r["accepted_by_position"]]
+    if not drafting:
+        return ""
+    figure, axes = _figure(3.2)
+    for i, row in enumerate(drafting):
+        shares = row["accepted_by_position"]
+        axes.plot(
+            range(1, len(shares) + 1),
+            shares,
+            marker="o",
+            markersize=4,
+            color=COLOURS[i % len(COLOURS)],
+            label=label(row),
+        )
+    axes.set_ylim(0, 1)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel("draft position k")
+    axes.set_ylabel("share of steps accepting ≥ k")
+    axes.legend(frameon=False, fontsize=9)
+    return _svg(figure)
+
+
+def where_time_goes(rows: Sequence[dict[str, Any]]) -> str:
+    """Stacked bars of the milliseconds a sample by part of the loop."""
+    figure, axes = _figure(0.55 * len(rows) + 1.4)
+    left = [0.0] * len(rows)
+    for part, colour in zip(PARTS, COLOURS, strict=False):
+        widths = [1000 * row["seconds"][part] / row["samples"] for row in rows]
+        axes.barh(range(len(rows)), widths, left=left, color=colour, height=0.6, label=part)
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.set_yticks(range(len(rows)), [label(r) for r in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("milliseconds per sample")
+    axes.legend(frameon=False, fontsize=9, ncols=5, loc="lower center", bbox_to_anchor=(0.4, 1.0))
+    return _svg(figure)
+
+
+def _figure(height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(8.2, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="x", color="#e5e5e5", linewidth=0.8)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    # Text as paths looks alike everywhere; a fixed salt makes equal figures equal files.
+    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "tasc"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]

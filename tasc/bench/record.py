@@ -1,0 +1,132 @@
+"""From generations to figures: one JSON record a cell, and the comparisons people ask for."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from tasc.bench.matrix import Cell
+from tasc.bench.quality import score
+from tasc.spec.decode import Generation
+
+
+def records(
+    cells: Sequence[Cell], references: Sequence[str], metrics: Sequence[str], delimiter: str
+) -> list[dict[str, Any]]:
+    """Describe each cell; lossless counts compare it with the same model's first method."""
+    baselines: dict[str, Cell] = {}
+    for cell in cells:
+        baselines.setdefault(cell.model.label, cell)
+    return [
+        _record(cell, baselines[cell.model.label], references, metrics, delimiter) for cell in cells
+    ]
+
+
+def _record(
+    cell: Cell, baseline: Cell, references: Sequence[str], metrics: Sequence[str], delimiter: str
+) -> dict[str, Any]:
+    first = cell.runs[0]
+    ms = sample_ms(cell)
+    tokens = sum(len(g.tokens) for g in first)
+    predictions = [cell.model.tokenizer.decode(g.tokens.tolist()) for g in first]
+    return {
+        "model": cell.model.label,
+        "method": cell.method.label,
+        "samples": len(first),
+        "tokens": tokens,
+        "tokens_per_output": tokens / len(first),
+        "decoding_steps": sum(g.decoding_steps for g in first),
+        "decoding_steps_per_output": sum(g.decoding_steps for g in first) / len(first),
+        "ms_per_sample": float(np.mean(ms)),
+        "ms_per_sample_spread": _spread(ms),
+        "ms_per_sample_by_repeat": [
+            1000 * sum(g.timeline.total for g in run) / len(run) for run in cell.runs
+        ],
+        "tokens_per_second": 1000 * tokens / sum(ms),
+        **_acceptance(first),
+        "seconds": _seconds(cell.runs),
+        "lossless": _lossless(first, baseline.runs[0], baseline.method.label),
+        "quality": score(metrics, predictions, references, delimiter),
+        "sample_ms": [round(x, 4) for x in ms],
+    }
+
+
+def sample_ms(cell: Cell) -> list[float]:
+    """Milliseconds of each sample from prompt to last token: the median over the repeats."""
+    return [1000 * median(g.timeline.total for g in runs) for runs in zip(*cell.runs, strict=True)]
+
+
+def _spread(ms: Sequence[float]) -> dict[str, float]:
+    names = ("p10", "p50", "p90")
+    return dict(zip(names, np.percentile(ms, [10, 50, 90]).tolist(), strict=True))
+
+
+def _acceptance(run: Sequence[Generation]) -> dict[str, Any]:
+    """Acceptance over steps that drafted: the mean length counts the bonus token."""
+    accepted = [a for g in run for a, d in zip(g.accepted, g.drafted, strict=True) if d]
+    drafted = sum(d for g in run for d in g.drafted)
+    if not accepted:
+        return {"acceptance_length": 1.0, "accepted_by_position": [], "drafted": 0, "accepted": 0}
+    lengths = np.array(accepted)
+    by_position = [float((lengths >= k).mean()) for k in range(1, int(lengths.max()) + 1)]
+    return {
+        "acceptance_length": float(lengths.mean() + 1),
+        "accepted_by_position": by_position,
+        "drafted": drafted,
+        "accepted": int(lengths.sum()),
+    }
+
+
+def _seconds(runs: Sequence[Sequence[Generation]]) -> dict[str, float]:
+    parts = ("prefill", "draft", "forward", "verify", "commit")
+    return {
+        part: sum(getattr(g.timeline, part) for run in runs for g in run) / len(runs)
+        for part in parts
+    }
+
+
+def _lossless(
+    run: Sequence[Generation], baseline: Sequence[Generation], against: str
+) -> dict[str, Any]:
+    """Count samples whose tokens equal the baseline's; name the first that differs."""
+    same = [np.array_equal(a.tokens, b.tokens) for a, b in zip(run, baseline, strict=True)]
+    result: dict[str, Any] = {"against": against, "identical": sum(same), "of": len(same)}
+    if not all(same):
+        i = same.index(False)
+        a, b = run[i].tokens, baseline[i].tokens
+        n = min(len(a), len(b))
+        differs = np.flatnonzero(a[:n] != b[:n])
+        result["first_difference"] = {"sample": i, "token": int(differs[0]) if len(differs) else n}
+    return result
+
+
+def comparisons(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Compare every cell with the first model's first method, and with its own model's."""
+    overall = rows[0]
+    own: dict[str, dict[str, Any]] = {}
+    result = []
+    for row in rows:
+        base = own.setdefault(row["model"], row)
+        pairs = [base] if base is overall else [base, overall]
+        result += [_compare(row, other) for other in pairs if other is not row]
+    return result
+
+
+def _compare(row: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    ratios = np.array(base["sample_ms"]) / np.array(row["sample_ms"])
+    return {
+        "model": row["model"],
+        "method": row["method"],
+        "against": {"model": base["model"], "method": base["method"]},
+        "speedup": base["ms_per_sample"] / row["ms_per_sample"],
+        "speedup_median_of_samples": float(np.median(ratios)),
+        "speedup_by_repeat": [
+            b / a
+            for a, b in zip(
+                row["ms_per_sample_by_repeat"], base["ms_per_sample_by_repeat"], strict=True
+            )
+        ],
+        "fewer_steps": base["decoding_steps"] / row["decoding_steps"],
+        "quality_change": {k: row["quality"][k] - base["quality"][k] for k in row["quality"]},
+    }

@@ -1,0 +1,28 @@
+"""``report.html``: the figures of a bench for a reader, self-contained and escaped."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from tasc.bench import plots
+
+
+def render(results: dict[str, Any], examples: Sequence[dict[str, Any]]) -> str:
+    """Return the page for ``results`` (as in results.json) and a few decoded examples."""
+    environment = Environment(
+        loader=PackageLoader("tasc.bench", "templates"), autoescape=True, undefined=StrictUndefined
+    )
+    rows = results["cells"]
+    return environment.get_template("report.html").render(
+        results=results,
+        rows=rows,
+        comparisons={(c["model"], c["method"]): c for c in results["comparisons"]},
+        metrics=list(rows[0]["quality"]),
+        examples=examples,
+        # The only user text in figures are labels, which matplotlib draws as paths.
+        latency=Markup(plots.latency(rows)),
+        acceptance=Markup(plots.acceptance(rows)),
+        time=Markup(plots.where_time_goes(rows)),
+    )

@@ -1,0 +1,123 @@
+"""One bench from options to results: load, run every cell, describe."""
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasc.artefact import MANIFEST
+from tasc.bench import matrix, quality, record
+from tasc.data.corpus import Corpus
+from tasc.data.tokenizer import load_tokenizer
+from tasc.environment import environment
+from tasc.errors import InputError
+from tasc.models.load import Device, Dtype, load_model
+from tasc.models.target import Target
+from tasc.progress import Progress, silent
+from tasc.spec.drafters import parse
+
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What to run and how. ``models`` are folders or Hub ids, each optionally ``label=path``."""
+
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    metrics: tuple[str, ...]
+    delimiter: str
+    dtype: Dtype
+    device: Device
+    limits: matrix.Limits
+
+
+def bench(
+    corpus: Corpus, test: Corpus, options: BenchOptions, progress: Progress = silent
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run all cells; return the results as they are saved, and a few examples for the report."""
+    quality.check_metrics(options.metrics)
+    methods = [parse(text) for text in options.methods]
+    started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    models = [_load(text, options) for text in options.models]
+    if len({m.label for m in models}) < len(models):
+        raise InputError("two models have the same name: tell them apart with --model label=path")
+    cells = matrix.run(models, methods, corpus, test, options.limits, progress)
+    rows = record.records(cells, test.outputs, options.metrics, options.delimiter)
+    results = {
+        "task": {
+            "source": test.source.path,
+            "split": test.split,
+            "samples": len(test.examples),
+            "corpus_split": corpus.split,
+            "corpus_outputs": len(corpus.examples),
+        },
+        "settings": {
+            "dtype": str(next(models[0].target.model.parameters()).dtype).removeprefix("torch."),
+            "device": str(models[0].target.device),
+            "threads": torch.get_num_threads(),
+            "repeats": options.limits.repeats,
+            "warmup": options.limits.warmup,
+            "max_new_tokens": options.limits.max_new_tokens,
+        },
+        "cells": rows,
+        "comparisons": record.comparisons(rows),
+        "started": started,
+        "command_line": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "environment": environment(),
+    }
+    return results, _examples(cells, test)
+
+
+def resolve_model(text: str) -> tuple[str, str]:
+    """Split ``label=path`` and find the plain model folder inside an artefact.
+
+    Returns (label, folder or Hub id).
+    """
+    label, found, path = text.rpartition("=")
+    folder = Path(path)
+    if not found:
+        label = folder.name or path
+    if not (folder / MANIFEST).is_file():
+        return label, path
+    for candidate in (folder, folder / "model"):
+        if (candidate / "config.json").is_file():
+            return label, str(candidate)
+    raise InputError(
+        f"{folder} holds an adapter but no plain model: run tasc finetune with --merge"
+    )
+
+
+def _load(text: str, options: BenchOptions) -> matrix.Loaded:
+    label, path = resolve_model(text)
+    model = load_model(path, dtype=options.dtype, device=options.device)
+    tokenizer = load_tokenizer(path)
+    configured = getattr(model.generation_config, "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    ends = dict.fromkeys([tokenizer.eos_id, *(i for i in listed if i is not None)])
+    return matrix.Loaded(label, Target(model), tokenizer, tuple(ends))
+
+
+def _examples(cells: Sequence[matrix.Cell], test: Corpus) -> list[dict[str, Any]]:
+    """Decode the first few outputs of each model's first method."""
+    first: dict[str, matrix.Cell] = {}
+    for cell in cells:
+        first.setdefault(cell.model.label, cell)
+    return [
+        {
+            "sample": i,
+            "prompt": example.prompt,
+            "reference": example.output,
+            "outputs": [
+                {"model": label, "text": text, "equal": text.strip() == example.output.strip()}
+                for label, cell in first.items()
+                for text in [cell.model.tokenizer.decode(cell.runs[0][i].tokens.tolist())]
+            ],
+        }
+        for i, example in enumerate(test.examples[:EXAMPLES])
+    ]

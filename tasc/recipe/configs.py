@@ -1,0 +1,152 @@
+"""The options of every command, checked in one place for the command line and for recipes alike."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasc.data.source import Source
+
+
+class Config(BaseModel):
+    """Frozen options; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    command: ClassVar[str]
+    result_file: ClassVar[str]
+    # Fields that name a folder, file, or Hub id, and may name an earlier step of a recipe.
+    references: ClassVar[tuple[str, ...]] = ()
+
+
+class DataConfig(Config):
+    """Where examples come from: a built-in task, a local file or folder, or a Hub data set."""
+
+    path: str
+    input_column: str = "input"
+    output_column: str = "output"
+    template: str = "{input}\n"
+    config: str | None = None
+
+    def source(self) -> Source:
+        """Return the library's description of the same."""
+        return Source(**self.model_dump())
+
+
+class StepConfig(Config):
+    """What every command takes."""
+
+    source: DataConfig
+    split: str = "train"
+    limit: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+
+
+class AnalyzeConfig(StepConfig):
+    """Options of ``tasc analyze``."""
+
+    command = "analyze"
+    result_file = "analysis.json"
+    references = ("tokenizer",)
+
+    tokenizer: str | None = None
+    budgets: tuple[int, ...] = (0, 50, 100, 250, 500, 1000)
+    n_max: int = Field(4, ge=2, le=8)
+    pcs: float = Field(0.05, gt=0)
+    export: Literal["pretoken", "added"] = "pretoken"
+    held_out: str = "validation"
+
+
+class AugmentConfig(StepConfig):
+    """Options of ``tasc augment``."""
+
+    command = "augment"
+    result_file = "augmentation.json"
+    references = ("tokenizer",)
+
+    tokenizer: str
+    budget: int = Field(500, ge=1)
+    n_max: int = Field(4, ge=2, le=8)
+    pcs: float = Field(0.05, gt=0)
+    conditional: bool = False
+    export: Literal["pretoken", "added"] = "pretoken"
+    held_out: str = "validation"
+
+
+class BaseConfig(StepConfig):
+    """Options of ``tasc base``."""
+
+    command = "base"
+    result_file = "training.json"
+
+    preset: Literal["pico", "tiny", "small", "medium"] = "small"
+    vocabulary: int | None = Field(None, ge=300)
+    epochs: float = Field(3.0, gt=0)
+    minutes: float | None = Field(None, gt=0)
+    learning_rate: float | None = Field(None, gt=0)
+    validation: str | None = "validation"
+
+
+class FinetuneConfig(StepConfig):
+    """Options of ``tasc finetune``."""
+
+    command = "finetune"
+    result_file = "training.json"
+    references = ("model", "augmented")
+
+    model: str
+    augmented: str | None = None
+    merge: bool = False
+    epochs: float = Field(3.0, gt=0)
+    learning_rate: float = Field(2e-4, gt=0)
+    row_learning_rate: float | None = Field(None, gt=0)
+    warmup_steps: int = Field(0, ge=0)
+    batch_size: int = Field(8, ge=1)
+    effective_batch: int = Field(64, ge=1)
+    max_length: int = Field(512, ge=8)
+    quantize: bool = True
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    validation: str | None = "validation"
+
+
+class BenchConfig(StepConfig):
+    """Options of ``tasc bench``."""
+
+    command = "bench"
+    result_file = "results.json"
+    references = ("models",)
+
+    split: str = "test"
+    models: tuple[str, ...] = Field(min_length=1)
+    methods: tuple[str, ...] = ("ar", "tasc-spec")
+    corpus_split: str = "train"
+    metrics: tuple[str, ...] = ("exact_match", "token_accuracy")
+    delimiter: str = ";"
+    max_new_tokens: int = Field(256, ge=1)
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    repeats: int = Field(1, ge=1)
+    warmup: int = Field(3, ge=0)
+
+
+CONFIGS: dict[str, type[StepConfig]] = {
+    "analyze": AnalyzeConfig,
+    "augment": AugmentConfig,
+    "base": BaseConfig,
+    "finetune": FinetuneConfig,
+    "bench": BenchConfig,
+}
+
+
+def explain(errors: list[Any], where: str) -> str:
+    """Turn pydantic's errors into one line: every wrong key, what was seen, what is allowed."""
+    lines = []
+    for error in errors:
+        key = ".".join(str(part) for part in error["loc"]) or "(top level)"
+        if error["type"] == "extra_forbidden":
+            lines.append(f"{key}: unknown key")
+        elif error["type"] == "missing":
+            lines.append(f"{key}: missing")
+        else:
+            seen = repr(error["input"])[:60]
+            lines.append(f"{key}: {error['msg'][0].lower()}{error['msg'][1:]}, got {seen}")
+    return f"{where}: " + "; ".join(lines)

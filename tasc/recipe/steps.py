@@ -1,0 +1,233 @@
+"""Every command as a step: what it reads, and how it turns that into an artefact."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasc.artefact import Step, Workspace, create, fingerprint, up_to_date, write_json
+from tasc.data.corpus import Corpus, load
+from tasc.errors import InputError
+from tasc.progress import Progress, silent
+from tasc.recipe.configs import (
+    AnalyzeConfig,
+    AugmentConfig,
+    BaseConfig,
+    BenchConfig,
+    FinetuneConfig,
+    StepConfig,
+)
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step left: its folder, its result, and whether it was there already."""
+
+    output: Path
+    result: Result
+    reused: bool
+
+
+def carry_out(
+    config: StepConfig,
+    output: Path,
+    *,
+    force: bool = False,
+    reuse: bool = False,
+    resume: bool = True,
+    progress: Progress = silent,
+) -> Outcome:
+    """Run one step into ``output``; with ``reuse``, an artefact of the same step is left alone.
+
+    ``resume`` continues a killed run of the very same step from its last checkpoint.
+    """
+    corpora = _corpora(config)
+    step = Step(config.command, config.model_dump(mode="json"), _inputs(config, corpora))
+    if reuse and up_to_date(output, step):
+        result = json.loads((output / config.result_file).read_text(encoding="utf-8"))
+        return Outcome(output, result, reused=True)
+    with create(output, step, force=force or reuse, seed=config.seed) as workspace:
+        job = Job(config, corpora, workspace, resume, progress)
+        result = _RUN[config.command](job)
+        write_json(workspace.folder / config.result_file, result)
+    return Outcome(output, result, reused=False)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step in flight."""
+
+    config: Any  # the config class that belongs to the command
+    corpora: dict[str, Corpus]
+    workspace: Workspace
+    resume: bool
+    progress: Progress
+
+    @property
+    def corpus(self) -> Corpus:
+        """The split the command works on."""
+        return self.corpora["main"]
+
+    def optional(self, name: str) -> Corpus | None:
+        """Another split, if the command was given one and the source has it."""
+        return self.corpora.get(name)
+
+
+def _corpora(config: StepConfig) -> dict[str, Corpus]:
+    """Load every split the step reads. Only the main one is cut to --limit, except for a bench."""
+    source = config.source.source()
+    corpora = {"main": load(source, config.split, limit=config.limit, seed=config.seed)}
+    for role in ("validation", "held_out", "corpus_split"):
+        split = getattr(config, role, None)
+        if split is None:
+            continue
+        try:
+            corpora[role] = load(source, split, seed=config.seed)
+        except InputError:
+            if role == "corpus_split" or role in config.model_fields_set:
+                raise  # asked for by name; the defaults are taken only where they exist
+    return corpora
+
+
+def _inputs(config: StepConfig, corpora: dict[str, Corpus]) -> dict[str, str]:
+    inputs = {"source": " ".join(f"{k}={c.fingerprint}" for k, c in corpora.items())}
+    for name in config.references:
+        value = getattr(config, name)
+        listed = value if isinstance(value, tuple) else (value,)
+        inputs[name] = " ".join(_identify(text) for text in listed if text is not None)
+    return inputs
+
+
+def _identify(text: str) -> str:
+    """Name what a reference holds: label and contents of a folder, or the Hub id itself."""
+    label, found, path = text.rpartition("=")
+    folder = Path(path)
+    return f"{label}{found}{fingerprint(folder) if folder.exists() else path}"
+
+
+def _analyze(job: Job) -> Result:
+    from tasc.analysis.report import analyze
+    from tasc.data.tokenizer import load_tokenizer
+
+    c: AnalyzeConfig = job.config
+    report = analyze(
+        job.corpus,
+        load_tokenizer(c.tokenizer) if c.tokenizer else None,
+        budgets=c.budgets,
+        n_max=c.n_max,
+        alpha_pcs=c.pcs,
+        export=c.export,
+        held_out=job.optional("held_out"),
+        progress=job.progress,
+    )
+    return report.to_dict()
+
+
+def _augment(job: Job) -> Result:
+    from tasc.data.tokenizer import load_tokenizer
+    from tasc.vocab.augment import AugmentOptions, augment
+
+    c: AugmentConfig = job.config
+    held_out = job.optional("held_out")
+    augmentation = augment(
+        job.corpus,
+        load_tokenizer(c.tokenizer),
+        AugmentOptions(c.budget, c.n_max, c.pcs, c.conditional, c.export),
+        held_out=held_out.outputs if held_out else (),
+        progress=job.progress,
+    )
+    augmentation.save(job.workspace.folder)
+    return augmentation.to_dict()
+
+
+def _base(job: Job) -> Result:
+    from tasc.finetune.base import BaseOptions, train_base
+
+    c: BaseConfig = job.config
+    options = BaseOptions(
+        preset=c.preset,
+        vocabulary=c.vocabulary,
+        epochs=c.epochs,
+        minutes=c.minutes,
+        learning_rate=c.learning_rate,
+        seed=c.seed,
+    )
+    result = train_base(
+        job.corpus,
+        job.optional("validation"),
+        options,
+        work=job.workspace.work,
+        resume=job.resume,
+        progress=job.progress,
+    )
+    result.save(job.workspace.folder)
+    return result.report.to_dict()
+
+
+def _finetune(job: Job) -> Result:
+    from tasc.bench.run import resolve_model
+    from tasc.finetune.train import TrainOptions, finetune
+    from tasc.vocab.merges import read_merges
+
+    c: FinetuneConfig = job.config
+    _, model = resolve_model(c.model)
+    options = TrainOptions(
+        epochs=c.epochs,
+        learning_rate=c.learning_rate,
+        row_learning_rate=c.row_learning_rate,
+        warmup_steps=c.warmup_steps,
+        batch_size=c.batch_size,
+        effective_batch=c.effective_batch,
+        max_length=c.max_length,
+        quantize=c.quantize,
+        device=c.device,
+        seed=c.seed,
+    )
+    result = finetune(
+        model,
+        c.augmented or model,
+        read_merges(Path(c.augmented)) if c.augmented else (),
+        job.corpus,
+        job.optional("validation"),
+        options,
+        work=job.workspace.work,
+        resume=job.resume,
+        progress=job.progress,
+    )
+    result.save_adapter(job.workspace.folder / "adapter")
+    if c.merge:
+        result.save_merged(job.workspace.folder / "model")
+    return result.report.to_dict()
+
+
+def _bench(job: Job) -> Result:
+    from tasc.bench.matrix import Limits
+    from tasc.bench.report import render
+    from tasc.bench.run import BenchOptions, bench
+
+    c: BenchConfig = job.config
+    options = BenchOptions(
+        models=c.models,
+        methods=c.methods,
+        metrics=c.metrics,
+        delimiter=c.delimiter,
+        dtype=c.dtype,
+        device=c.device,
+        limits=Limits(c.max_new_tokens, c.repeats, c.warmup),
+    )
+    results, examples = bench(job.corpora["corpus_split"], job.corpus, options, job.progress)
+    page = render(results, examples)
+    (job.workspace.folder / "report.html").write_text(page, encoding="utf-8")
+    return results
+
+
+_RUN: dict[str, Callable[[Job], Result]] = {
+    "analyze": _analyze,
+    "augment": _augment,
+    "base": _base,
+    "finetune": _finetune,
+    "bench": _bench,
+}

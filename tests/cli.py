@@ -1,0 +1,17 @@
+"""Run the command line in this process."""
+
+from typing import Any
+
+from tasc_cli.main import main
+
+
+def tasc(capsys: Any, *arguments: object) -> tuple[int, str, str]:
+    """Run ``tasc`` with ``arguments``; return its exit code, stdout, and stderr."""
+    capsys.readouterr()
+    code = 0
+    try:
+        main([str(a) for a in arguments])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err

@@ -1,0 +1,98 @@
+"""Imports point down: cli → recipe → bench → finetune, spec → models, vocab, analysis → data."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOOR = {"tasc.errors", "tasc.progress", "tasc.environment", "tasc.__version__"}
+BACKEND = {"tasc.backend", "tasc._native"}
+DATA = BACKEND | {"tasc.data"}
+BENCH = DATA | {
+    f"tasc.{name}" for name in ("analysis", "vocab", "models", "finetune", "spec", "artefact")
+}
+# layer -> what it may import of tasc besides itself and the floor
+MAY_IMPORT = {
+    "tasc/errors.py": set(),
+    "tasc/progress.py": set(),
+    "tasc/environment.py": set(),
+    "tasc/artefact.py": set(),
+    "tasc/backend": {"tasc._native"},
+    "tasc/data": BACKEND,
+    "tasc/analysis": DATA,
+    "tasc/vocab": DATA | {"tasc.analysis"},
+    "tasc/models": DATA,
+    "tasc/finetune": DATA | {"tasc.models", "tasc.vocab", "tasc.analysis"},
+    "tasc/spec": DATA | {"tasc.models", "tasc.vocab", "tasc.analysis"},
+    "tasc/bench": BENCH,
+    "tasc/recipe": BENCH | {"tasc.bench"},
+    "cli": BENCH | {"tasc.bench", "tasc.recipe"},
+}
+TORCH_ROOMS = ("models", "finetune", "spec", "bench")
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """Absolute imports of a file as dotted names, and whether each stands at module level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = {id(node) for node in tree.body}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(a.name, id(node) in top) for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found += [(f"{node.module}.{a.name}", id(node) in top) for a in node.names]
+    return found
+
+
+def python_files(layer: str) -> list[Path]:
+    top = ROOT / layer
+    return [top] if top.is_file() else sorted(top.rglob("*.py"))
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_imports_point_down(layer):
+    own = layer.removesuffix(".py").replace("/", ".")
+    allowed = MAY_IMPORT[layer] | FLOOR | {own}
+    files = python_files(layer)
+    assert files
+    for path in files:
+        for name, _ in imports(path):
+            if name.split(".")[0] in {"tasc", "tasc_cli"}:
+                assert any(name == a or name.startswith(a + ".") for a in allowed), (
+                    f"{path.relative_to(ROOT)} imports {name}, which lies above it"
+                )
+
+
+def test_every_room_has_its_rule():
+    rooms = {f"tasc/{p.name}" for p in (ROOT / "tasc").iterdir() if (p / "__init__.py").is_file()}
+    modules = {f"tasc/{p.name}" for p in (ROOT / "tasc").glob("*.py")} - {"tasc/__init__.py"}
+    assert rooms | modules <= set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("layer", [layer for layer in MAY_IMPORT if layer.startswith("tasc/")])
+def test_torch_stays_in_its_rooms_and_nobody_prints(layer):
+    for path in python_files(layer):
+        for name, at_top in imports(path):
+            if at_top and name.split(".")[0] in {"torch", "transformers", "peft", "accelerate"}:
+                assert path.relative_to(ROOT / "tasc").parts[0] in TORCH_ROOMS, f"{path}: {name}"
+            assert name.split(".")[0] not in {"typer", "rich", "pickle"}, f"{path}: {name}"
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from tasc_cli.main import app; "
+        "heavy = {'torch', 'transformers', 'datasets', 'numpy', 'pydantic'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_called_cli_or_kernels_is_installed():
+    import importlib.metadata
+
+    files = importlib.metadata.files("tasc") or []
+    assert not {f.parts[0] for f in files} & {"cli", "kernels", "tests", "recipes"}

@@ -1,0 +1,270 @@
+"""Every command through the command line, on real subsets, as a user would chain them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli import tasc
+
+LIMIT = 300
+
+
+def done(capsys, *arguments: object) -> dict:
+    """Run a command with --json; return what it printed: JSON and nothing else."""
+    code, out, err = tasc(capsys, *arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("chain")
+
+
+@pytest.fixture
+def massive(data_dir):
+    return data_dir / "massive-en"
+
+
+# The tests below are one chain: each uses what those before it wrote.
+
+
+def test_base_trains_a_model_that_transformers_loads(capsys, folder, massive):
+    result = done(
+        capsys,
+        *("base", massive, "--preset", "pico", "--epochs", 2, "--limit", LIMIT),
+        *("--output", folder / "base"),
+    )
+    assert result["steps"] > 0
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "base")
+    assert model.config.model_type == "qwen2"
+    text = "wake me up at five am"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_analyze_predicts_what_augment_reaches(capsys, folder, massive):
+    analysis = done(
+        capsys,
+        *("analyze", massive, "--tokenizer", folder / "base", "--budget", 0, "--budget", 40),
+        *("--limit", LIMIT, "--output", folder / "analysis"),
+    )
+    augmentation = done(
+        capsys,
+        *("augment", massive, "--tokenizer", folder / "base", "--budget", 40),
+        *("--limit", LIMIT, "--output", folder / "augmented"),
+    )
+    points = {p["budget"]: p for p in analysis["tokens"]["budgets"]}
+    train = augmentation["train"]["tokens_per_output"]
+    assert points[0]["tokens_per_output"] == pytest.approx(train["before"])
+    assert train["reached"] == pytest.approx(points[40]["tokens_per_output"], rel=0.1)
+    assert augmentation["held_out"]["ratio"] > 1.5
+
+
+def test_augmented_folder_loads_in_transformers_and_lists_its_merges(folder, massive):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder / "augmented")
+    merges = json.loads((folder / "augmented" / "merges.json").read_text())["merges"]
+    assert len(merges) == 40
+    assert {"ids", "new_id", "string", "frequency", "reward", "pcs"} <= set(merges[0])
+    rows = [json.loads(line) for line in (massive / "test.jsonl").read_text().splitlines()[:200]]
+    produced = set()
+    for row in rows:
+        ids = tokenizer(row["output"], add_special_tokens=False)["input_ids"]
+        assert tokenizer.decode(ids) == row["output"]
+        produced |= set(ids)
+    assert produced & {m["new_id"] for m in merges}
+
+
+def test_finetune_with_new_tokens_writes_adapter_and_plain_model(capsys, folder, massive):
+    for name, extra in {"plain": (), "ft": ("--augmented", folder / "augmented")}.items():
+        result = done(
+            capsys,
+            *("finetune", massive, "--model", folder / "base", *extra, "--merge"),
+            *("--epochs", 1, "--limit", LIMIT, "--output", folder / name),
+        )
+        assert result["trainable_parameters"] < result["total_parameters"]
+    assert (folder / "ft" / "adapter" / "adapter_model.safetensors").is_file()
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(folder / "ft" / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "ft" / "model")
+    assert model.get_input_embeddings().weight.shape[0] >= len(tokenizer)
+
+
+def test_bench_measures_every_cell_and_every_method_is_lossless(capsys, folder, massive):
+    result = done(
+        capsys,
+        *("bench", massive, "--model", f"baseline={folder / 'plain'}", "--model", folder / "ft"),
+        *("--method", "ar", "--method", "tasc-spec", "--method", "tasc-spec:width=1,budget=6"),
+        *("--metric", "exact_match", "--metric", "micro_f1", "--delimiter", ","),
+        *("--limit", 12, "--max-new-tokens", 24, "--output", folder / "bench"),
+    )
+    assert [(c["model"], c["method"]) for c in result["cells"]] == [
+        (model, method)
+        for model in ("baseline", "ft")
+        for method in ("ar", "tasc-spec", "tasc-spec:width=1,budget=6")
+    ]
+    for cell in result["cells"]:
+        assert cell["lossless"]["identical"] == cell["lossless"]["of"] == 12
+        assert 0 <= cell["quality"]["micro_f1"] <= 1
+        assert cell["ms_per_sample"] > 0
+    chain = result["cells"][2]
+    assert chain["accepted_by_position"] == sorted(chain["accepted_by_position"], reverse=True)
+    page = (folder / "bench" / "report.html").read_text()
+    assert page.count("<svg") == 3
+    assert "<script" not in page
+
+
+def test_bench_refuses_an_adapter_without_a_plain_model(capsys, folder, massive):
+    done(
+        capsys,
+        *("finetune", massive, "--model", folder / "base", "--epochs", 0.2, "--limit", 64),
+        *("--output", folder / "adapter-only"),
+    )
+    code, _, err = tasc(
+        capsys,
+        *("bench", massive, "--model", folder / "adapter-only", "--limit", 2),
+        *("--output", folder / "bench-2"),
+    )
+    assert code == 2
+    assert "--merge" in err
+
+
+RECIPE = """
+name: small
+description: the chain, small
+data: {path: massive-en}
+steps:
+  base: {command: base, preset: pico, epochs: 1, limit: 120}
+  tokens: {command: augment, tokenizer: base, budget: 20, limit: 120}
+  tasc-ft: {command: finetune, model: base, augmented: tokens, epochs: 1, merge: true, limit: 120}
+  bench: {command: bench, models: [base, tasc-ft], limit: 4, max_new_tokens: 16, warmup: 1}
+"""
+
+
+def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, data_dir):
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text(RECIPE)
+    command = ("run", recipe, "--data-dir", data_dir, "--output", tmp_path / "out")
+    code, out, err = tasc(capsys, *command)
+    assert code == 0, err
+    assert [line.partition(" (")[0] for line in err.splitlines()] == [
+        f"{step}: done" for step in ("base", "tokens", "tasc-ft", "bench")
+    ]
+    assert out.strip().splitlines()[-1].split()[:2] == ["tasc-ft", "tasc-spec"]
+    code, _, err = tasc(capsys, *command)
+    assert err.count("up to date") == 4
+    recipe.write_text(RECIPE.replace("budget: 20", "budget: 25"))
+    code, _, err = tasc(capsys, *command)
+    assert code == 0
+    assert [line.partition(" (")[0] for line in err.splitlines()] == [
+        "base: up to date",
+        "tokens: done",
+        "tasc-ft: done",
+        "bench: done",
+    ]
+
+
+def test_doctor_and_version(capsys):
+    report = done(capsys, "doctor")
+    assert report["kernels"]["native"] == "built"
+    assert "quickstart" in report["recipes"]
+    code, out, _ = tasc(capsys, "--version")
+    assert code == 0
+    assert out.startswith("tasc ")
+
+
+def test_every_builtin_task_can_be_analyzed(capsys, tmp_path):
+    for name in ("stdlib-tokens", "stdlib-docs"):
+        result = done(
+            capsys, "analyze", f"builtin:{name}", "--limit", 500, "--output", tmp_path / name
+        )
+        assert result["samples"] == 500
+    low, high = (
+        json.loads((tmp_path / name / "analysis.json").read_text())
+        for name in ("stdlib-tokens", "stdlib-docs")
+    )
+    assert low["output"]["ngrams"][1]["entropy_bits"] < high["output"]["ngrams"][1]["entropy_bits"]
+
+
+def test_user_text_is_escaped_in_the_report():
+    from tasc.bench.report import render
+
+    cell = {
+        "model": "<b>m</b>",
+        "method": "ar",
+        "samples": 1,
+        "ms_per_sample": 1.0,
+        "ms_per_sample_spread": {"p10": 1.0, "p50": 1.0, "p90": 1.0},
+        "tokens_per_second": 1.0,
+        "tokens_per_output": 1.0,
+        "decoding_steps_per_output": 1.0,
+        "acceptance_length": 1.0,
+        "accepted_by_position": [],
+        "seconds": dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1),
+        "lossless": {"against": "ar", "identical": 1, "of": 1},
+        "quality": {"exact_match": 1.0},
+    }
+    results = {
+        "task": {
+            "source": "<i>s</i>",
+            "split": "test",
+            "samples": 1,
+            "corpus_split": "train",
+            "corpus_outputs": 1,
+        },
+        "settings": {
+            "dtype": "float32",
+            "device": "cpu",
+            "threads": 1,
+            "repeats": 1,
+            "warmup": 0,
+            "max_new_tokens": 1,
+        },
+        "cells": [cell],
+        "comparisons": [],
+        "started": "now",
+        "command_line": "tasc bench",
+        "environment": {
+            "tasc": "0",
+            "git": None,
+            "python": "3",
+            "packages": {},
+            "machine": {"processor": "p", "cores": 1},
+        },
+    }
+    example = {
+        "sample": 0,
+        "prompt": "<script>alert(1)</script>",
+        "reference": "&",
+        "outputs": [{"model": "m", "text": "<img src=x>", "equal": False}],
+    }
+    page = render(results, [example])
+    assert "<script>" not in page
+    assert "<img" not in page
+    assert "<i>s" not in page
+    assert "<b>m" not in page
+
+
+def test_recipes_that_come_along_are_all_readable(tmp_path, monkeypatch):
+    from tasc.recipe.runner import Overrides, directory, read
+
+    monkeypatch.delenv("TASC_DATA", raising=False)
+    recipes = sorted(directory().glob("*.yaml"))
+    assert len(recipes) >= 5
+    for path in recipes:
+        plan = read(path, Overrides())
+        assert plan.steps, path
+        known: set[str] = set()
+        for name, step in plan.steps.items():
+            for field in step.references:
+                value = getattr(step, field)
+                for text in value if isinstance(value, tuple) else (value,):
+                    assert text is None or text in known or "/" in text, f"{path}: {name}: {text}"
+            known.add(name)
+        assert Path(path).read_text().startswith("# "), f"{path} does not say what it is for"

@@ -1,0 +1,157 @@
+"""Bad input gets one clear line and exit code 2, and leaves nothing half-written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli import tasc
+from tests.pico import make_base, make_tokenizer
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def task(tmp_path):
+    rows = [{"input": f"number {i}", "output": f"value {i % 3} and {i % 3}"} for i in range(12)]
+    return write(tmp_path / "task.jsonl", rows)
+
+
+def refused(capsys, *arguments: object) -> str:
+    """Run a command that must fail; return its one line."""
+    code, out, err = tasc(capsys, *arguments)
+    assert code == 2, err
+    assert out == ""
+    lines = err.strip().splitlines()
+    assert len(lines) == 1, err
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def test_missing_column_names_the_columns_there_are(capsys, task, tmp_path):
+    line = refused(capsys, "analyze", task, "--input-column", "text", "--output", tmp_path / "out")
+    assert "'text'" in line
+    assert "input, output" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_or_empty_split(capsys, task, tmp_path):
+    line = refused(capsys, "analyze", task, "--split", "test", "--output", tmp_path / "out")
+    assert "test" in line
+    assert "train" in line
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    assert "empty" in refused(capsys, "analyze", empty, "--output", tmp_path / "out")
+
+
+def test_empty_outputs(capsys, tmp_path):
+    path = write(tmp_path / "x.jsonl", [{"input": "a", "output": ""}, {"input": "b", "output": ""}])
+    line = refused(capsys, "analyze", path, "--output", tmp_path / "out")
+    assert "output" in line
+    assert "empty" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b'{"input": "a", "output": "b"}\n{"input": "\xff", "output": "c"}\n', "UTF-8"),
+        (b'{"input": "a", "output": "b"}\n{"input": "a", \n', "JSON"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(capsys, tmp_path, content, word):
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(content)
+    line = refused(capsys, "analyze", path, "--output", tmp_path / "out")
+    assert word in line
+    assert "broken.jsonl" in line
+    assert "2" in line
+
+
+def test_unknown_source_builtin_and_tokenizer(capsys, task, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    out = ("--output", tmp_path / "out")
+    assert "stdlib-tokens" in refused(capsys, "analyze", "builtin:nothing", *out)
+    assert "no-such.jsonl" in refused(capsys, "analyze", tmp_path / "no-such.jsonl", *out)
+    line = refused(capsys, "augment", task, "--tokenizer", tmp_path / "nowhere", *out)
+    assert "nowhere" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_budget_larger_than_the_candidates(capsys, task, tmp_path):
+    tokenizer = make_tokenizer(tmp_path / "tok")
+    command = ("augment", task, "--tokenizer", tokenizer, "--budget", 5000)
+    line = refused(capsys, *command, "--output", tmp_path / "out")
+    assert "budget 5000" in line
+    assert "--budget" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_outputs_that_cannot_or_must_not_be_written(capsys, task, tmp_path):
+    assert tasc(capsys, "analyze", task, "--output", tmp_path / "out")[0] == 0
+    before = (tmp_path / "out" / "manifest.json").read_bytes()
+    assert "--force" in refused(capsys, "analyze", task, "--output", tmp_path / "out")
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == before
+    assert tasc(capsys, "analyze", task, "--output", tmp_path / "out", "--force")[0] == 0
+    line = refused(capsys, "analyze", task, "--output", task / "below")
+    assert "cannot be written" in line
+
+
+def test_wrong_options_are_all_named_at_once(capsys, task, tmp_path):
+    out = ("--output", tmp_path / "out")
+    line = refused(capsys, "analyze", task, "--limit", 0, "--export", "magic", *out)
+    assert "limit" in line
+    assert "export" in line
+    line = refused(
+        capsys, "bench", task, "--model", "x", "--method", "eagle", "--split", "train", *out
+    )
+    assert "unknown method 'eagle'" in line
+    line = refused(
+        capsys, "bench", task, "--model", "x", "--metric", "bleu", "--split", "train", *out
+    )
+    assert "unknown metric 'bleu'" in line
+
+
+def test_models_that_cannot_be_used(capsys, task, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    out = ("--output", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    line = refused(capsys, "finetune", task, "--model", tmp_path / "empty", *out)
+    assert "empty" in line
+    base = make_base(tmp_path / "base")
+    foreign = make_tokenizer(tmp_path / "foreign")
+    line = refused(capsys, "finetune", task, "--model", base, "--augmented", foreign, *out)
+    assert "merges.json" in line
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / ".out.work").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("- a\n", ["must hold the keys"]),
+        ("name: [", ["not a readable YAML"]),
+        ("name: x\n", ["description: missing", "data: missing", "steps: missing"]),
+        (
+            "name: x\ndescription: y\ndata: {path: builtin:stdlib-tokens}\nsteps:\n"
+            "  a: {command: analyze, tokeniser: z}\n  b: {command: fly}\n",
+            ["step a: tokeniser: unknown key", "step b: command must be one of"],
+        ),
+    ],
+)
+def test_a_wrong_recipe_is_refused_whole(capsys, tmp_path, text, words):
+    path = tmp_path / "r.yaml"
+    path.write_text(text)
+    line = refused(capsys, "run", path, "--output", tmp_path / "out")
+    for word in words:
+        assert word in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_recipe_and_data_folder(capsys, tmp_path):
+    assert "quickstart" in refused(capsys, "run", "nonsense")
+    line = refused(capsys, "run", "massive", "--data-dir", tmp_path)
+    assert "massive-en" in line
+    assert "--data-dir" in line

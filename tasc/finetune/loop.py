@@ -115,7 +115,7 @@ class Run:
             for name, parameter in self.trainable.items():
                 parameter.copy_(state.parameters[name])
         checkpoint.restore_optimizer(self.optimizer, state.optimizer)
-        pass
+        checkpoint.restore_rng(self.device, state.rng)
         self.journal = _Journal(**state.journal)
         return state.step
 

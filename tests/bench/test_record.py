@@ -1,0 +1,75 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tasc.bench.record import comparisons, records
+from tasc.spec.decode import Generation, Timeline
+
+
+def generation(tokens: list[int], accepted: list[int], ms: float) -> Generation:
+    return Generation(
+        np.array(tokens, np.int32),
+        drafted=[4 if a else 2 for a in accepted],
+        accepted=accepted,
+        timeline=Timeline(forward=ms / 1000),
+    )
+
+
+class Letters:
+    """Token i is the i-th letter."""
+
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(chr(97 + i) for i in ids)
+
+
+def cell(model: str, method: str, *runs: list[Generation]) -> SimpleNamespace:
+    return SimpleNamespace(
+        model=SimpleNamespace(label=model, tokenizer=Letters()),
+        method=SimpleNamespace(label=method),
+        runs=list(runs),
+    )
+
+
+@pytest.fixture
+def rows():
+    plain = [generation([0, 1, 2, 3], [], 40), generation([4, 5], [], 20)]
+    for g, n in zip(plain, (3, 1), strict=True):
+        g.accepted, g.drafted = [0] * n, [0] * n
+    fast = [generation([0, 1, 2, 3], [2], 20), generation([4, 6], [0], 12)]
+    slower = [generation([0, 1, 2, 3], [2], 30), generation([4, 6], [0], 14)]
+    cells = [cell("m", "ar", plain, plain), cell("m", "spec", fast, slower)]
+    return records(cells, ["a b c d", "e f"], ["exact_match"], ";")
+
+
+def test_times_are_medians_over_repeats_and_means_over_samples(rows):
+    assert rows[0]["ms_per_sample"] == pytest.approx(30)
+    assert rows[1]["sample_ms"] == pytest.approx([25, 13])
+    assert rows[1]["ms_per_sample"] == pytest.approx(19)
+    assert rows[1]["ms_per_sample_by_repeat"] == pytest.approx([16, 22])
+    assert rows[1]["tokens_per_second"] == pytest.approx(6000 / 38)
+
+
+def test_steps_and_acceptance_are_counted_over_steps_that_drafted(rows):
+    assert rows[0]["decoding_steps"] == 6
+    assert rows[0]["acceptance_length"] == 1.0
+    assert rows[1]["decoding_steps"] == 4
+    assert rows[1]["acceptance_length"] == pytest.approx(2.0)
+    assert rows[1]["accepted_by_position"] == pytest.approx([0.5, 0.5])
+    assert (rows[1]["drafted"], rows[1]["accepted"]) == (6, 2)
+
+
+def test_a_difference_is_counted_and_located(rows):
+    assert rows[0]["lossless"]["identical"] == 2
+    assert rows[1]["lossless"]["identical"] == 1
+    assert rows[1]["lossless"]["first_difference"] == {"sample": 1, "token": 1}
+    assert rows[1]["quality"] == {"exact_match": 0.5}
+
+
+def test_comparisons_are_with_the_first_method(rows):
+    (comparison,) = comparisons(rows)
+    assert comparison["against"] == {"model": "m", "method": "ar"}
+    assert comparison["speedup"] == pytest.approx(30 / 19)
+    assert comparison["fewer_steps"] == pytest.approx(1.5)
+    assert comparison["speedup_by_repeat"] == pytest.approx([30 / 16, 30 / 22])
+    assert comparison["quality_change"] == {"exact_match": -0.5}

@@ -1,0 +1,169 @@
+"""From outputs to an augmented tokenizer."""
+
+import json
+
+import pytest
+
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.tokenizer import load_tokenizer
+from tasc.errors import InputError, IntegrityError
+from tasc.vocab.augment import AugmentOptions, augment
+from tasc.vocab.merges import read_merges
+from tests.vocab.tiny import TEXTS, corpus, tokenizer
+
+EXPORTS = ["pretoken", "added"]
+WORDS = ["red", "green", "blue", "old", "new", "tall"]
+OUTPUTS = [
+    f"intent: {verb}, slot fills: {{colour: {word}, size: {k}}}"
+    for verb in ("paint_wall", "buy_paint", "mix_paint_well")
+    for k, word in enumerate(WORDS * 4)
+]
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_every_new_token_is_produced_and_numbered_in_order(export):
+    base = tokenizer()
+    made = augment(corpus(OUTPUTS), base, AugmentOptions(budget=12, export=export), OUTPUTS[:5])
+    size = len(base.vocabulary())
+    assert [token.new_id for token in made.tokens] == list(range(size, size + 12))
+    produced = {i for entry in made.tokenizer.encode_batch(OUTPUTS) for i in entry.ids}
+    assert produced >= set(range(size, size + 12))
+    assert (made.dead, made.base_size, made.to_dict()["size"]) == (0, size, size + 12)
+    assert made.train.reached < made.train.before / 2
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_ids_and_base_ids_spell_the_string(export):
+    base = tokenizer()
+    made = augment(corpus(OUTPUTS), base, AugmentOptions(budget=20, export=export))
+    strings = base.vocabulary()
+    for token in made.tokens:
+        assert b"".join(strings[i] for i in token.ids) == token.string.encode()
+        assert b"".join(strings[i] for i in token.base_ids) == token.string.encode()
+        assert max(token.base_ids) < made.base_size
+        assert token.reward == token.frequency * (len(token.ids) - 1)
+        strings.append(token.string.encode())
+
+
+def test_a_token_that_longer_ones_swallowed_costs_no_budget():
+    # " fills: {" and the like always stand inside a longer n-gram.
+    made = augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(budget=12))
+    assert made.scaffolds > 0
+    assert any(len(token.ids) > 4 for token in made.tokens)
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_the_report_is_what_the_saved_folder_does(tmp_path, export):
+    held_out = OUTPUTS[::7] + TEXTS
+    options = AugmentOptions(budget=12, export=export)
+    made = augment(corpus(OUTPUTS), tokenizer(), options, held_out)
+    made.save(tmp_path)
+    saved = load_tokenizer(str(tmp_path))
+    for part, texts in ((made.train, OUTPUTS), (made.held_out, held_out)):
+        assert part.reached == len(saved.encode(texts).tokens)
+        assert part.before == len(tokenizer().encode(texts).tokens)
+        assert part.bytes == sum(len(text.encode()) for text in texts)
+        assert part.outputs == len(texts)
+        assert abs(part.predicted - part.reached) <= 0.1 * part.reached
+    assert read_merges(tmp_path) == list(made.tokens)
+    entries = json.loads((tmp_path / "merges.json").read_text())["merges"]
+    names = {"ids", "new_id", "string", "frequency", "reward", "pcs", "base_ids"}
+    assert all(set(entry) == names for entry in entries)
+
+
+def test_pretoken_changes_no_base_token_and_added_does():
+    base = tokenizer("gpt2", size=500)
+    assert len(base.encode([" in therapy"]).tokens) == 2
+    texts = corpus([" in the", " in the red", " in the blue"] * 3)
+    changed = {}
+    for export in EXPORTS:
+        options = AugmentOptions(budget=1, pcs=2.0, export=export)
+        made = augment(texts, base, options, [" in therapy"])
+        assert made.tokens[0].string == " in the"
+        changed[export] = made.changed
+    assert changed == {"pretoken": 0, "added": 1}
+
+
+def test_identical_outputs_are_counted_not_repeated():
+    once = augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(budget=8))
+    thrice = augment(corpus(OUTPUTS * 3), tokenizer(), AugmentOptions(budget=8))
+    assert [t.string for t in thrice.tokens] == [t.string for t in once.tokens]
+    assert [t.frequency for t in thrice.tokens] == [3 * t.frequency for t in once.tokens]
+    assert thrice.train.reached == 3 * once.train.reached
+
+
+def test_a_budget_beyond_the_candidates_names_the_largest_that_works():
+    few = corpus(OUTPUTS[:6])
+    with pytest.raises(
+        InputError, match=r"tiny.jsonl: budget 900 is larger than the (\d+) n-"
+    ) as e:
+        augment(few, tokenizer(), AugmentOptions(budget=900))
+    largest = int(str(e.value).rsplit("--budget ", 1)[1])
+    made = augment(few, tokenizer(), AugmentOptions(budget=largest))
+    assert 0 < len(made.tokens) <= largest
+    with pytest.raises(InputError, match=r"larger than the 0 n-grams .* use more outputs"):
+        augment(corpus(["x"]), tokenizer(), AugmentOptions())
+
+
+def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
+    base = tokenizer("gpt2", size=256)
+    texts = ["naïve", "naïve", "日本", "日本", "日x本"]
+    options = {"budget": 1, "pcs": 2.0, "n_max": 8}
+    added = augment(corpus(texts), base, AugmentOptions(**options, export="added"))
+    assert added.excluded["byte_alphabet"] > 0
+    assert "naïve" not in {token.string for token in added.tokens}
+    safe = augment(corpus(texts), base, AugmentOptions(**options, export="pretoken"))
+    assert safe.excluded["byte_alphabet"] == 0
+    cut = augment(corpus(["\u65e5\u6700"] * 2 + ["\u65e6"] * 9), base, AugmentOptions(budget=1))
+    assert cut.excluded["not_utf8"] > 0
+
+
+def test_no_ngram_holds_an_added_token():
+    texts = ["a<tool>b c<|end|>"] * 5 + ["x y z"] * 5
+    made = augment(corpus(texts), tokenizer(), AugmentOptions(budget=2, pcs=2.0, export="added"))
+    assert all("<tool>" not in token.string for token in made.tokens)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": 0}, "--budget must be at least 1, got 0"),
+        ({"n_max": 1}, "--n-max must lie in 2..16, got 1"),
+        ({"pcs": 0.0}, "--pcs must be above 0, got 0.0"),
+        ({"pcs": float("nan")}, "--pcs must be above 0, got nan"),
+        ({"export": "other"}, "--export must be pretoken or added, got other"),
+    ],
+)
+def test_options_are_checked_where_they_are_made(options, message):
+    with pytest.raises(InputError, match=message):
+        AugmentOptions(**options)
+
+
+def test_merges_that_cannot_be_read_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"no merges.json here"):
+        read_merges(tmp_path)
+    for broken in ("[]", '{"merges": [{"ids": [1]}]}', "{", '{"merges": 3}'):
+        (tmp_path / "merges.json").write_text(broken)
+        with pytest.raises(IntegrityError, match=r"merges.json is not a list of merges"):
+            read_merges(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen2"])
+def test_real_outputs_reach_what_the_search_predicts(data_dir, name):
+    source = Source(str(data_dir / "massive-en"))
+    base = load_tokenizer(str(data_dir / "tokenizers" / name))
+    train, held_out = load(source, "train", limit=4000), load(source, "validation", limit=1000)
+    made = augment(train, base, AugmentOptions(budget=250), held_out.outputs)
+    assert (len(made.tokens), made.dead, made.changed) == (250, 0, 0)
+    for part in (made.train, made.held_out):
+        assert part.before / part.reached > 3.5
+        assert abs(part.predicted / part.reached - 1) < 0.02
+
+
+def test_real_outputs_in_the_added_export(data_dir):
+    base = load_tokenizer(str(data_dir / "tokenizers" / "gpt2"))
+    train = load(Source(str(data_dir / "eur-lex")), "train", limit=5000)
+    made = augment(train, base, AugmentOptions(budget=300, export="added"))
+    assert (len(made.tokens), made.dead) == (300, 0)
+    assert made.train.before / made.train.reached > 1.8

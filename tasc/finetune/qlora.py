@@ -16,6 +16,7 @@ from peft.tuners.trainable_tokens import TrainableTokensLayer
 from transformers import PreTrainedModel
 
 from tasc.errors import InputError
+from tasc.finetune.dropout import BitDropout
 from tasc.models.embeddings import is_tied, output_head
 
 _ADAPTER = "default"
@@ -48,6 +49,10 @@ def attach(
     for parameter in adapted.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
+    if dropout and model.device.type == "cpu":
+        for module in adapted.modules():
+            if isinstance(module, LoraLayer):
+                module.lora_dropout[_ADAPTER] = BitDropout(dropout)
     return adapted
 
 

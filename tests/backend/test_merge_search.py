@@ -59,9 +59,7 @@ def requests(draw):
     strings = st.lists(st.sampled_from(b"ab"), min_size=2, max_size=4).map(bytes)
     return request(
         samples,
-        weights=draw(
-            st.lists(st.integers(1, 3), min_size=len(samples), max_size=len(samples)),
-        ),
+        weights=draw(st.lists(st.integers(1, 3), min_size=len(samples), max_size=len(samples))),
         boundaries=None if flags is None else np.array(flags, np.uint8),
         budget=draw(st.sampled_from([0, 1, 3, 100])),
         n_max=draw(st.integers(2, 5)),
@@ -235,10 +233,15 @@ def test_progress_reports_the_end_and_its_exception_ends_the_search():
 
 
 def test_an_interrupt_ends_the_native_search():
-    asked = request([[0, 1] * 100], admit=lambda string: True)
-    armed = dataclasses.replace(asked, admit=lambda s: signal.raise_signal(signal.SIGINT) or True)
+    calls: list[int] = []
+
+    def interrupt(description, done, total):
+        calls.append(done)
+        signal.raise_signal(signal.SIGINT)
+
     with pytest.raises(KeyboardInterrupt):
-        BACKENDS[0].merge_search(armed)
+        BACKENDS[0].merge_search(request([[0, 1] * 100]), interrupt)
+    assert len(calls) == 1
 
 
 def test_an_unknown_backend_is_named_in_the_error():

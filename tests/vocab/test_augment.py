@@ -75,7 +75,7 @@ def test_the_report_is_what_the_saved_folder_does(tmp_path, export):
 def test_pretoken_changes_no_base_token_and_added_does():
     base = tokenizer("gpt2", size=500)
     assert len(base.encode([" in therapy"]).tokens) == 2
-    texts = corpus([" in the", " in the red", " in the blue"] * 3)
+    texts = corpus([" in the"] * 3)
     changed = {}
     for export in EXPORTS:
         options = AugmentOptions(budget=1, pcs=2.0, export=export)

@@ -1,0 +1,118 @@
+"""Time the TASC-ft merge search on EUR-LEX and MedQuAD training outputs in GPT-2 tokens.
+
+Tokenisation is not timed. Each data set is measured in a process of its own, so that peak memory is
+its own. Usage: python benchmarks/merge_search.py --data-dir DIR [--json FILE]
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tasc.backend import MergeRequest, get_backend
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.tokenizer import load_tokenizer
+
+DATA_SETS = ("eur-lex", "medquad")
+
+
+def main() -> None:
+    """Measure every data set and print the figures as JSON."""
+    options = parse()
+    if options.only:
+        print(json.dumps(measure(options)))  # noqa: T201 - a script
+        return
+    results = [run_alone(name) for name in DATA_SETS]
+    text = json.dumps({"machine": machine(), "command": sys.argv, "results": results}, indent=2)
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    print(text)  # noqa: T201 - a script
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("TASC_DATA"))
+    parser.add_argument("--tokenizer", help="default: tokenizers/gpt2 in the data folder")
+    parser.add_argument("--budget", type=int, default=1000)
+    parser.add_argument("--n-max", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--boundaries", action="store_true", help="as for the pretoken export")
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    parser.add_argument("--only", choices=DATA_SETS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.data_dir is None:
+        parser.error("--data-dir or TASC_DATA must name the data folder")
+    return options
+
+
+def run_alone(name: str) -> dict[str, object]:
+    """Measure one data set in a fresh process."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--only", name]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    result: dict[str, object] = json.loads(done.stdout)
+    return result
+
+
+def measure(options: argparse.Namespace) -> dict[str, object]:
+    """Search every output as it comes: identical ones are not joined, so all tokens are indexed."""
+    base = load_tokenizer(options.tokenizer or str(options.data_dir / "tokenizers" / "gpt2"))
+    texts = load(Source(str(options.data_dir / options.only)), "train").outputs
+    encoded, starts = base.encode_with_boundaries(texts)
+    request = MergeRequest(
+        tokens=encoded.tokens,
+        offsets=encoded.offsets,
+        weights=np.ones(len(texts), np.int64),
+        vocabulary=base.vocabulary(),
+        special=base.special_ids,
+        budget=options.budget,
+        n_max=options.n_max,
+        boundaries=starts if options.boundaries else None,
+    )
+    before = peak_bytes()
+    backend = get_backend("native")
+    seconds = []
+    for _ in range(options.repeats):
+        start = time.perf_counter()
+        result = backend.merge_search(request)
+        seconds.append(time.perf_counter() - start)
+    return {
+        "data": options.only,
+        "outputs": len(texts),
+        "tokens_before": result.tokens_before,
+        "tokens_after": result.tokens_after,
+        "merges": len(result.merges),
+        "median_s": statistics.median(seconds),
+        "all_s": seconds,
+        "peak_rss_bytes": peak_bytes(),
+        "peak_rss_before_search_bytes": before,
+    }
+
+
+def peak_bytes() -> int:
+    """The largest resident set this process ever had."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def machine() -> dict[str, object]:
+    """What the figures were measured on."""
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""A run that is killed leaves nothing half-written and goes on where it stopped."""
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.cli import tasc
+from tests.pico import make_base
+
+
+def test_a_killed_finetune_resumes_to_the_same_adapter(capsys, tmp_path, data_dir):
+    base = make_base(tmp_path / "base")
+    command = ["finetune", data_dir / "massive-en", "--model", base, "--limit", 700]
+    command += ["--epochs", 1, "--batch-size", 8, "--effective-batch", 8]
+    arguments = [str(a) for a in command]
+
+    def output(name: str) -> list[str]:
+        return ["--output", str(tmp_path / name)]
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tasc_cli.main", *arguments, *output("killed")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    work = tmp_path / ".killed.work"
+    deadline = time.monotonic() + 120
+    while not list(work.rglob("*.safetensors")) and time.monotonic() < deadline:
+        assert process.poll() is None, "the run ended before its first checkpoint"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed").exists()
+    for name, resume in (("killed", ["--resume"]), ("whole", [])):
+        code, _, err = tasc(capsys, *arguments, *output(name), *resume)
+        assert code == 0, err
+    killed, whole = (_adapter(tmp_path / name) for name in ("killed", "whole"))
+    assert killed == whole
+    assert not work.exists()
+    assert json.loads((tmp_path / "killed" / "training.json").read_text())["steps"] == 88
+
+
+def _adapter(folder: Path) -> str:
+    data = (folder / "adapter" / "adapter_model.safetensors").read_bytes()
+    return hashlib.sha256(data).hexdigest()

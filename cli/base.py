@@ -12,6 +12,9 @@ def base(
     source: o.Source,
     preset: Annotated[str, typer.Option(help="Size: pico, tiny, small or medium.")] = "small",
     vocabulary: Annotated[int | None, typer.Option(help="Tokens [default: the preset's].")] = None,
+    tokenizer_text: Annotated[
+        str, typer.Option(help="What the tokenizer learns from: prompts, or all with the outputs.")
+    ] = "prompts",
     epochs: Annotated[float, typer.Option(help="Passes over the text.")] = 3.0,
     minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak rate [preset's].")] = None,
@@ -31,6 +34,7 @@ def base(
     options = {
         "preset": preset,
         "vocabulary": vocabulary,
+        "tokenizer_text": tokenizer_text,
         "epochs": epochs,
         "minutes": minutes,
         "learning_rate": learning_rate,

@@ -80,6 +80,7 @@ class BaseConfig(StepConfig):
 
     preset: Literal["pico", "tiny", "small", "medium"] = "small"
     vocabulary: int | None = Field(None, ge=300)
+    tokenizer_text: Literal["prompts", "all"] = "prompts"
     epochs: float = Field(3.0, gt=0)
     minutes: float | None = Field(None, gt=0)
     learning_rate: float | None = Field(None, gt=0)
@@ -124,6 +125,7 @@ class BenchConfig(StepConfig):
     max_new_tokens: int = Field(256, ge=1)
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = Field(None, ge=1)
     repeats: int = Field(1, ge=1)
     warmup: int = Field(3, ge=0)
 

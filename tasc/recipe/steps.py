@@ -150,6 +150,7 @@ def _base(job: Job) -> Result:
     options = BaseOptions(
         preset=c.preset,
         vocabulary=c.vocabulary,
+        tokenizer_text=c.tokenizer_text,
         epochs=c.epochs,
         minutes=c.minutes,
         learning_rate=c.learning_rate,
@@ -216,6 +217,7 @@ def _bench(job: Job) -> Result:
         delimiter=c.delimiter,
         dtype=c.dtype,
         device=c.device,
+        threads=c.threads,
         limits=Limits(c.max_new_tokens, c.repeats, c.warmup),
     )
     results, examples = bench(job.corpora["corpus_split"], job.corpus, options, job.progress)

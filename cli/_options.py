@@ -25,6 +25,9 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an existing artefa
 Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Limit = Annotated[int | None, typer.Option(help="Use at most so many examples, drawn by the seed.")]
 Split = Annotated[str, typer.Option(help="Split to work on.")]
+Threads = Annotated[
+    int | None, typer.Option(help="CPU threads of torch; small models are fastest on one.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from a killed run's checkpoint.")]
 

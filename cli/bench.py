@@ -24,9 +24,7 @@ def bench(
     max_new_tokens: Annotated[int, typer.Option(help="Longest output, in tokens.")] = 256,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    threads: Annotated[
-        int | None, typer.Option(help="CPU threads; small models are fastest on one.")
-    ] = None,
+    threads: o.Threads = None,
     repeats: Annotated[int, typer.Option(help="Passes over all samples.")] = 1,
     warmup: Annotated[int, typer.Option(help="Samples that warm up, unmeasured.")] = 3,
     input_column: o.InputColumn = "input",

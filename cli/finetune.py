@@ -28,6 +28,7 @@ def finetune(
     validation: Annotated[str, typer.Option(help="Split for the loss after each epoch.")] = (
         "validation"
     ),
+    threads: o.Threads = None,
     resume: o.Resume = False,
     input_column: o.InputColumn = "input",
     output_column: o.OutputColumn = "output",
@@ -52,6 +53,7 @@ def finetune(
         "effective_batch": effective_batch,
         "max_length": max_length,
         "validation": None if validation == "validation" else validation,
+        "threads": threads,
         "split": split,
         "limit": limit,
         "seed": seed,

@@ -3,8 +3,7 @@
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,20 +35,12 @@ class BenchOptions:
     dtype: Dtype
     device: Device
     limits: matrix.Limits
-    threads: int | None = None
 
 
 def bench(
     corpus: Corpus, test: Corpus, options: BenchOptions, progress: Progress = silent
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Run all cells; return the results as they are saved, and a few examples for the report."""
-    with _threads(options.threads):
-        return _bench(corpus, test, options, progress)
-
-
-def _bench(
-    corpus: Corpus, test: Corpus, options: BenchOptions, progress: Progress
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     quality.check_metrics(options.metrics)
     methods = [parse(text) for text in options.methods]
     started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
@@ -81,17 +72,6 @@ def _bench(
         "environment": environment(),
     }
     return results, _examples(cells, test)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Let torch use ``count`` CPU threads meanwhile, its own choice where None."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def resolve_model(text: str) -> tuple[str, str]:

@@ -41,6 +41,12 @@ class StepConfig(Config):
     seed: int = Field(0, ge=0)
 
 
+class ModelConfig(StepConfig):
+    """What every command takes that runs a model. Small ones are fastest on one CPU thread."""
+
+    threads: int | None = Field(None, ge=1)
+
+
 class AnalyzeConfig(StepConfig):
     """Options of ``tasc analyze``."""
 
@@ -72,7 +78,7 @@ class AugmentConfig(StepConfig):
     held_out: str = "validation"
 
 
-class BaseConfig(StepConfig):
+class BaseConfig(ModelConfig):
     """Options of ``tasc base``."""
 
     command = "base"
@@ -87,7 +93,7 @@ class BaseConfig(StepConfig):
     validation: str | None = "validation"
 
 
-class FinetuneConfig(StepConfig):
+class FinetuneConfig(ModelConfig):
     """Options of ``tasc finetune``."""
 
     command = "finetune"
@@ -109,7 +115,7 @@ class FinetuneConfig(StepConfig):
     validation: str | None = "validation"
 
 
-class BenchConfig(StepConfig):
+class BenchConfig(ModelConfig):
     """Options of ``tasc bench``."""
 
     command = "bench"
@@ -125,7 +131,6 @@ class BenchConfig(StepConfig):
     max_new_tokens: int = Field(256, ge=1)
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = Field(None, ge=1)
     repeats: int = Field(1, ge=1)
     warmup: int = Field(3, ge=0)
 

@@ -1,7 +1,8 @@
 """Every command as a step: what it reads, and how it turns that into an artefact."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tasc.recipe.configs import (
     BaseConfig,
     BenchConfig,
     FinetuneConfig,
+    ModelConfig,
     StepConfig,
 )
 
@@ -51,7 +53,8 @@ def carry_out(
         return Outcome(output, result, reused=True)
     with create(output, step, force=force or reuse, seed=config.seed) as workspace:
         job = Job(config, corpora, workspace, resume, progress)
-        result = _RUN[config.command](job)
+        with _threads(config):
+            result = _RUN[config.command](job)
         write_json(workspace.folder / config.result_file, result)
     return Outcome(output, result, reused=False)
 
@@ -74,6 +77,22 @@ class Job:
     def optional(self, name: str) -> Corpus | None:
         """Another split, if the command was given one and the source has it."""
         return self.corpora.get(name)
+
+
+@contextmanager
+def _threads(config: StepConfig) -> Iterator[None]:
+    """Let torch use the step's number of CPU threads meanwhile, its own choice where None."""
+    if not isinstance(config, ModelConfig) or config.threads is None:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(config.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _corpora(config: StepConfig) -> dict[str, Corpus]:
@@ -217,7 +236,6 @@ def _bench(job: Job) -> Result:
         delimiter=c.delimiter,
         dtype=c.dtype,
         device=c.device,
-        threads=c.threads,
         limits=Limits(c.max_new_tokens, c.repeats, c.warmup),
     )
     results, examples = bench(job.corpora["corpus_split"], job.corpus, options, job.progress)

@@ -53,7 +53,7 @@ class Draft:
 
     ``tokens`` (n,) int32; ``parents`` (n,) int32: node i continues node ``parents[i]`` < i, and -1
     is the last accepted token. A chain has parents -1, 0, 1, …; no nodes at all is plain decoding.
-    ``q`` tells what nodes were drawn from; without it none was chosen at random.
+    ``q`` tells what nodes were drawn from; without it they count as certain.
     """
 
     tokens: np.ndarray = field(default_factory=_no_tokens)

@@ -16,8 +16,8 @@ class MultiBranch:
     """Multi-branch rejection sampling on a tree (Miao et al., "SpecInfer", section 4.3).
 
     Siblings that were drawn without replacement, as in EAGLE (Li et al.), are told apart by
-    ``Laws.replacement``. A child without a law counts as certain: it is accepted with the target's
-    probability, which is exact if it was chosen without randomness.
+    ``Laws.replacement``. A child without a law counts as certain and is accepted with the target's
+    probability: exact wherever it came from, and less often than with the law it was drawn from.
     """
 
     def __init__(self, sampling: Sampling) -> None:

@@ -5,6 +5,7 @@ import torch
 
 from tasc import _native
 from tasc.backend import cuda
+from tasc.backend.tree import refusals
 from tasc.errors import InputError
 
 
@@ -37,10 +38,8 @@ def compact_kv(data: torch.Tensor, start: int, path: torch.Tensor) -> None:
             cuda.launch("tasc_compact", *where, path.data_ptr(), len(path), stream)
         return
     view = data.detach().view(torch.uint8).view(-1, positions, size).numpy()
-    try:
+    with refusals():
         _native.compact(view, start, np.ascontiguousarray(path.numpy()))
-    except ValueError as error:
-        raise InputError(str(error)) from error
 
 
 @compact_kv.register_fake

@@ -69,6 +69,8 @@ class Draft:
         n = len(self.tokens)
         if len(self.parents) != n:
             raise InputError(f"a draft of {n} tokens needs {n} parents, got {len(self.parents)}")
+        if n == 0 and self.q is None:
+            return  # plain decoding comes by here at every token
         bad = (self.parents < -1) | (self.parents >= np.arange(n, dtype=np.int32))
         if bad.any():
             i = int(bad.argmax())

@@ -14,6 +14,7 @@ import torch
 
 from tasc import _native
 from tasc.backend import cuda
+from tasc.backend.tree import refusals
 from tasc.errors import InputError
 from tasc.spec.verify.walks import Walked
 
@@ -38,10 +39,8 @@ def native(kernel: Callable[..., np.ndarray], rows: torch.Tensor, *arguments: An
         bits = rows.view(torch.uint16).numpy()
     else:
         bits = rows.float().numpy()
-    try:
+    with refusals():
         return kernel(bits, half, *arguments)
-    except ValueError as error:
-        raise InputError(str(error)) from error
 
 
 def run(kernel: str, rows: torch.Tensor, *arguments: Any) -> Walked:  # noqa: ANN401

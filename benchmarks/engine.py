@@ -191,6 +191,7 @@ def describe(done: list[tuple[np.ndarray, float, float]]) -> dict[str, Any]:
     shares = [forward / seconds for _, seconds, forward in done]
     return {
         "tokens_per_second_median": statistics.median(speeds),
+        "tokens_per_second_best": max(speeds),
         "tokens_per_second_p10_p90": np.percentile(speeds, [10, 90]).tolist(),
         "forward_share_median": statistics.median(shares),
         "forward_share_least": min(shares),
@@ -211,6 +212,7 @@ def ratio(
         "to": against,
         "median": statistics.median(ratios),
         "p10_p90": np.percentile(ratios, [10, 90]).tolist(),
+        "of_fastest_runs": min(b[1] for b in runs[against]) / min(a[1] for a in runs[way]),
     }
 
 

@@ -129,9 +129,8 @@ def generate(
     clock = time.perf_counter
     result = Generation(np.empty(0, np.int32))
     begin = clock()
-    row = target.prefill(prompt, max_new_tokens + budget)
-    room = max_new_tokens + budget + 1
-    adjust = Processors(processors, prompt, room, row.device) if processors else None
+    row = target.prefill(prompt, max_new_tokens)  # drafts never run past the last token
+    adjust = Processors(processors, prompt, max_new_tokens, row.device) if processors else None
     output = _Output(end_ids, stop, on_tokens, adjust)
     _, last = verify(Draft(), row, adjust)
     result.timeline.prefill = clock() - begin

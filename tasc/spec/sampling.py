@@ -11,6 +11,8 @@ NO_TOKEN = (
     "choose"
 )
 
+_USUAL_NUCLEUS = 1024
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -64,7 +66,12 @@ class Sampling:
 
 def _nucleus(scores: torch.Tensor, top_p: float) -> torch.Tensor:
     """Keep the most likely tokens up to the one with which their mass reaches ``top_p``."""
-    ascending, order = scores.sort()
-    below = ascending.softmax(-1).cumsum(-1) <= 1 - top_p
-    below[-1] = False  # the most likely token stays, whatever rounding says
-    return scores.masked_fill(torch.zeros_like(below).scatter(0, order, below), float("-inf"))
+    law = scores.softmax(-1)
+    # A nucleus is small as a rule: sorting 152k tokens would cost a tenth of a small model's step.
+    values, order = law.topk(min(_USUAL_NUCLEUS, len(law)))
+    if float(values.sum()) < top_p:
+        values, order = law.sort(descending=True)
+    inside = values.cumsum(-1) - values < top_p
+    inside[0] = True
+    kept = order[inside]
+    return torch.full_like(scores, float("-inf")).index_copy(0, kept, scores[kept])

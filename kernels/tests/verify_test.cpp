@@ -1,3 +1,4 @@
+#undef NDEBUG
 #include <barrier>
 #include <cassert>
 #include <cmath>
@@ -23,9 +24,10 @@ struct ThreadLanes {
 template <class Work>
 void on_lanes(int lanes, const Work& work) {
   std::barrier<> barrier(lanes);
-  std::vector<std::jthread> threads;
+  std::vector<std::thread> threads;
   for (int i = 0; i < lanes; ++i)
     threads.emplace_back([&, i] { work(ThreadLanes{i, lanes, &barrier}); });
+  for (std::thread& thread : threads) thread.join();
 }
 
 struct Case {  // a random tree whose children are likely tokens, over rows of a few clear peaks

@@ -163,7 +163,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     runs: dict[str, list[tuple[np.ndarray, float, float]]] = {way: [] for way in compared}
     for repeat in range(options.repeats + 1):
         for prompt in prompts:
-            for way, run in compared.items():
+            # Who goes first changes, so that nobody always finds warm caches.
+            for way, run in list(compared.items())[:: -1 if repeat % 2 else 1]:
                 outcome = run(prompt)
                 if repeat:
                     runs[way].append(outcome)

@@ -31,17 +31,47 @@ __device__ uint64_t key_of(float value, int64_t id) {
 __device__ uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 template <class T>
+struct alignas(16) Pack {  // one 16-byte load
+  static constexpr int kSize = 16 / sizeof(T);
+  T values[kSize];
+};
+
+// The best key among the kEach logits of a row that fall to this thread. Rows that allow it are read
+// in packs; either way each warp reads neighbouring addresses.
+template <class T>
+__device__ uint64_t best_of_mine(const T* __restrict__ row, int64_t vocabulary) {
+  constexpr int kSize = Pack<T>::kSize;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads * kEach;
+  uint64_t mine = 0;
+  if (reinterpret_cast<uintptr_t>(row) % sizeof(Pack<T>) != 0) {
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int64_t id = first + k * kThreads + threadIdx.x;
+      if (id < vocabulary) mine = larger(mine, key_of(to_float(row[id]), id));
+    }
+    return mine;
+  }
+#pragma unroll
+  for (int k = 0; k < kEach / kSize; ++k) {
+    const int64_t id = first + (k * kThreads + static_cast<int64_t>(threadIdx.x)) * kSize;
+    if (id + kSize <= vocabulary) {
+      const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(row + id);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j)
+        mine = larger(mine, key_of(to_float(pack.values[j]), id + j));
+    } else {
+      for (int64_t i = id; i < vocabulary; ++i) mine = larger(mine, key_of(to_float(row[i]), i));
+    }
+  }
+  return mine;
+}
+
+template <class T>
 __global__ void best_of_rows(const T* __restrict__ logits, int64_t vocabulary,
                              unsigned long long* __restrict__ best) {
   __shared__ uint64_t warps[kThreads / 32];
   const T* row = logits + static_cast<int64_t>(blockIdx.y) * vocabulary;
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kThreads * kEach + threadIdx.x;
-  uint64_t mine = 0;
-#pragma unroll
-  for (int k = 0; k < kEach; ++k) {
-    const int64_t id = begin + k * kThreads;
-    if (id < vocabulary) mine = larger(mine, key_of(to_float(row[id]), id));
-  }
+  uint64_t mine = best_of_mine(row, vocabulary);
   for (int step = 16; step > 0; step /= 2)
     mine = larger(mine, __shfl_down_sync(0xffffffffu, mine, step));
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;

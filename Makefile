@@ -8,7 +8,7 @@ KERNELS := CMakeLists.txt $(shell find kernels -type f)
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
-.PHONY: install demo test check lint style cpp bench-merge dist clean
+.PHONY: install demo test check lint style cpp bench-merge bench-engine dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -38,6 +38,9 @@ cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behavi
 
 bench-merge: install  ## time the merge search; DATA is a folder with eur-lex, medquad, tokenizers
 	$(BIN)/python benchmarks/merge_search.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+
+bench-engine: install  ## time the decoding loop against transformers' generate; ARGS="--repeats 9 --json FILE"
+	$(BIN)/python benchmarks/engine.py $(ARGS)
 
 dist: install
 	$(BIN)/pip install --quiet build

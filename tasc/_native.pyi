@@ -9,6 +9,7 @@ Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
 
 class MergeOutcome(TypedDict):
     # ids, new_id, string, frequency, inner, pcs, tokens, h2, h1
@@ -71,3 +72,23 @@ def draft_tree(
 def ancestor_bits(parents: Int32) -> tuple[UInt64, Int32]: ...
 def tree_inputs(parents: Int32) -> tuple[UInt8, Int64]: ...
 def greedy_walk(tokens: Int32, parents: Int32, best: Int32) -> Int32: ...
+
+# rows (n + 1, V) as float32, or the bits of float16 (half) or bfloat16; result (n + 2,)
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.uint16]
+
+def verify_greedy(rows: Rows, half: bool, tokens: Int32, parents: Int32) -> Int32: ...
+def verify_sampled(
+    rows: Rows, half: bool, tokens: Int32, parents: Int32, temperature: float, uniforms: Float64
+) -> Int32: ...
+def verify_rejection(
+    rows: Rows,
+    half: bool,
+    tokens: Int32,
+    parents: Int32,
+    laws: Float32,
+    law_of: Int32,
+    replacement: bool,
+    temperature: float,
+    uniforms: Float64,
+) -> Int32: ...
+def compact(data: UInt8, start: int, path: Int32) -> None: ...

@@ -32,3 +32,4 @@ void bind_merge_search(nb::module_& m);
 void bind_ngram_count(nb::module_& m);
 void bind_ngram_model(nb::module_& m);
 void bind_tree(nb::module_& m);
+void bind_verify(nb::module_& m);

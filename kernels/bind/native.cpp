@@ -6,4 +6,5 @@ NB_MODULE(_native, m) {
   bind_ngram_count(m);
   bind_ngram_model(m);
   bind_tree(m);
+  bind_verify(m);
 }

@@ -10,6 +10,10 @@
 namespace {
 
 void check(const Input<int32_t>& parents) {
+  if (parents.size() > static_cast<size_t>(tasc::kMaxNodes))
+    throw std::invalid_argument("draft tree of " + std::to_string(parents.size()) +
+                                " nodes: at most " + std::to_string(tasc::kMaxNodes) +
+                                " fit in a step");
   const int bad = tasc::first_bad_parent(parents.data(), static_cast<int>(parents.size()));
   if (bad >= 0)
     throw std::invalid_argument("draft tree: node " + std::to_string(bad) + " has parent " +

@@ -8,6 +8,22 @@ from tasc.errors import UnavailableError
 
 DTYPES = {"torch.float32": 0, "torch.float16": 1, "torch.bfloat16": 2}
 
+_POINTER, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+_ROWS_AND_TREE = (_POINTER, _I32, _I64, _POINTER, _POINTER, _I32)
+
+# the arguments of kernels/include/tasc/cuda_api.h
+SIGNATURES = {
+    "tasc_ancestor_bits": (_POINTER, _I32, _POINTER, _POINTER, _POINTER),
+    "tasc_verify_greedy": (*_ROWS_AND_TREE, _POINTER, _POINTER, _POINTER),
+    "tasc_verify_sampled": (*_ROWS_AND_TREE, ctypes.c_float, _POINTER, _POINTER, _POINTER),
+    "tasc_verify_rejection": (
+        *_ROWS_AND_TREE,
+        *(_POINTER, _I32, _POINTER, _I32),
+        *(ctypes.c_float, _POINTER, _POINTER, _POINTER, _POINTER),
+    ),
+    "tasc_compact": (_POINTER, _I64, _I64, _I64, _I64, _I64, _POINTER, _I32, _POINTER),
+}
+
 
 @cache
 def library() -> ctypes.CDLL | None:
@@ -16,12 +32,8 @@ def library() -> ctypes.CDLL | None:
     if not path.is_file():
         return None
     lib = ctypes.CDLL(str(path))
-    pointer, i32, i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
-    lib.tasc_ancestor_bits.argtypes = [pointer, i32, pointer, pointer, pointer]
-    lib.tasc_verify_greedy.argtypes = [
-        *(pointer, i32, i64, pointer, pointer, i32),
-        *(pointer, pointer, pointer),
-    ]
+    for name, types in SIGNATURES.items():
+        getattr(lib, name).argtypes = types
     lib.tasc_cuda_error_string.restype = ctypes.c_char_p
     return lib
 
@@ -32,3 +44,16 @@ def check(code: int) -> None:
     if code and lib is not None:
         message = lib.tasc_cuda_error_string(code).decode()
         raise UnavailableError(f"a CUDA kernel failed: {message}; use --device cpu to go without")
+
+
+def launch(name: str, *arguments: float) -> None:
+    """Call a kernel of the library; pointers are integers, the stream comes last.
+
+    Raises UnavailableError when the library was not built or the device refuses.
+    """
+    lib = library()
+    if lib is None:
+        raise UnavailableError(
+            "libtasc_cuda was not built: run `make install` with nvcc on PATH, or use --device cpu"
+        )
+    check(getattr(lib, name)(*arguments))

@@ -1,11 +1,45 @@
-"""Draft trees in arrays: node i continues node ``parents[i]``; -1 is the last accepted token."""
+"""Draft trees in arrays: node i continues node ``parents[i]``; -1 is the last accepted token.
+
+All raise InputError for a tree whose parents do not precede their children, or of more nodes than
+fit in a step (4096).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
-from tasc._native import ancestor_bits, greedy_walk
-from tasc._native import tree_inputs as _tree_inputs
+from tasc import _native
+from tasc.errors import InputError
 
-__all__ = ["ancestor_bits", "greedy_walk", "tree_inputs"]
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what a native routine says of its arguments into an InputError."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def ancestor_bits(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ancestors (n, ceil(n / 64)) uint64 and depths (n,) int32 of a tree of n nodes.
+
+    Bit j of word w is set where node 64 w + j is the node of the row or an ancestor of it.
+    """
+    with refusals():
+        bits, depths = _native.ancestor_bits(parents)
+    n = len(parents)
+    return bits.reshape(n, (n + 63) // 64), depths
+
+
+def greedy_walk(tokens: np.ndarray, parents: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Return the nodes (k,) int32 along the arg-max ids ``best`` (n + 1,) int32.
+
+    best[0] is the arg-max after the last accepted token, best[i + 1] the one after node i.
+    """
+    with refusals():
+        return _native.greedy_walk(tokens, parents, best)
 
 
 def tree_inputs(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -14,6 +48,7 @@ def tree_inputs(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Row and column 0 are the last accepted token. The mask (n + 1, n + 1) is True where a row may
     see a column: itself and its ancestors; offsets (n + 1,) int64 are depths, 0 for the last token.
     """
-    mask, offsets = _tree_inputs(parents)
+    with refusals():
+        mask, offsets = _native.tree_inputs(parents)
     side = len(parents) + 1
     return mask.view(np.bool_).reshape(side, side), offsets

@@ -1,14 +1,50 @@
 """The one draft type: a tree of proposed tokens in arrays."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tasc.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
+
 
 def _no_tokens() -> np.ndarray:
     return np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What sampled nodes were drawn from: one row for the children of a node, not one a node.
+
+    ``rows`` (m, V) float32, on the target's device: laws over the target's vocabulary, each summing
+    to 1. ``of`` (n + 1,) int32: the children of node p were drawn from ``rows[of[p + 1]]``, and
+    those of the last accepted token from ``rows[of[0]]``; -1 where children were chosen without
+    randomness, or where there are none.
+
+    Siblings are in the order in which they were drawn: independently with ``replacement`` (a token
+    may come twice), else each from what the ones before it left. How many there are must not depend
+    on which tokens they are, or rejection sampling is no longer exact.
+    """
+
+    rows: "torch.Tensor"
+    of: np.ndarray
+    replacement: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse rows that are no matrix and names of rows that are not there."""
+        if self.rows.dim() != 2 or str(self.rows.dtype) != "torch.float32":
+            raise InputError(
+                f"the laws of a draft are a float32 matrix, got {self.rows.dtype} of shape "
+                f"{tuple(self.rows.shape)}"
+            )
+        if self.of.dtype != np.int32 or ((self.of < -1) | (self.of >= len(self.rows))).any():
+            raise InputError(
+                f"laws.of must be int32 and name rows 0..{len(self.rows) - 1}, or -1 for no law, "
+                f"got {self.of.dtype} {self.of.tolist()}"
+            )
 
 
 @dataclass(frozen=True)
@@ -17,10 +53,12 @@ class Draft:
 
     ``tokens`` (n,) int32; ``parents`` (n,) int32: node i continues node ``parents[i]`` < i, and -1
     is the last accepted token. A chain has parents -1, 0, 1, …; no nodes at all is plain decoding.
+    ``q`` tells what nodes were drawn from; without it they count as certain.
     """
 
     tokens: np.ndarray = field(default_factory=_no_tokens)
     parents: np.ndarray = field(default_factory=_no_tokens)
+    q: Laws | None = None
 
     def __post_init__(self) -> None:
         """Refuse a tree whose parents do not precede their children."""
@@ -31,18 +69,36 @@ class Draft:
         n = len(self.tokens)
         if len(self.parents) != n:
             raise InputError(f"a draft of {n} tokens needs {n} parents, got {len(self.parents)}")
+        if n == 0 and self.q is None:
+            return  # plain decoding comes by here at every token
         bad = (self.parents < -1) | (self.parents >= np.arange(n, dtype=np.int32))
         if bad.any():
             i = int(bad.argmax())
             raise InputError(
                 f"draft node {i} has parent {self.parents[i]}: a parent is -1 or an earlier node"
             )
+        if self.q is not None and len(self.q.of) != n + 1:
+            raise InputError(
+                f"a draft of {n} tokens needs {n + 1} entries in laws.of, got {len(self.q.of)}"
+            )
 
     def __len__(self) -> int:
         """Return the number of nodes."""
         return len(self.tokens)
 
+    def children(self, node: int) -> list[int]:
+        """Return the nodes that continue ``node``, in order."""
+        found: list[int] = np.flatnonzero(self.parents == node).tolist()
+        return found
 
-def chain(tokens: np.ndarray) -> Draft:
-    """Return the draft in which each of ``tokens`` (n,) int32 continues the one before it."""
-    return Draft(tokens, np.arange(-1, len(tokens) - 1, dtype=np.int32))
+
+def chain(tokens: np.ndarray, rows: "torch.Tensor | None" = None) -> Draft:
+    """Return the draft in which each of ``tokens`` (n,) int32 continues the one before it.
+
+    ``rows`` (n, V) float32 are the laws they were drawn from, if they were.
+    """
+    n = len(tokens)
+    laws = None
+    if rows is not None:
+        laws = Laws(rows, np.append(np.arange(n, dtype=np.int32), np.int32(-1)))
+    return Draft(tokens, np.arange(-1, n - 1, dtype=np.int32), laws)

@@ -1,14 +1,22 @@
-"""What a drafter is. One object serves one sequence; its constructor takes what they share."""
+"""What drafters and verifiers are. One object serves one sequence."""
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from tasc.spec.draft import Draft
 
+# (tokens this step accepted so far, a row of logits (V,) after them) -> the row (V,) to decide on
+Adjust = Callable[[Sequence[int], torch.Tensor], torch.Tensor]
+
 
 class Drafter(Protocol):
-    """Proposes tokens; never decides. Any draft is lossless, a good one is fast."""
+    """Proposes tokens; never decides. Any draft is lossless, a good one is fast.
+
+    The constructor takes what sequences share.
+    """
 
     def start(self, prompt: np.ndarray) -> None:
         """Forget the last sequence and read ``prompt`` (L,) int32. Called once a sequence."""
@@ -18,3 +26,20 @@ class Drafter(Protocol):
 
     def observe(self, tokens: np.ndarray) -> None:
         """Learn the tokens (k,) int32 that a step settled: accepted path and bonus token."""
+
+
+class Verifier(Protocol):
+    """Decides: from a draft and the target's rows to the accepted path and the token after it.
+
+    ``rows`` (n + 1, V) are logits of any float dtype: row 0 after the last token, row i + 1 after
+    node i. Rows are adjusted and made into laws only where the walk comes by, in the order of the
+    tokens they settle. Returns the accepted nodes (k,) int32, root to leaf, and the bonus token.
+
+    Raises InputError for a tree that is none, rows that do not fit it, or a row that leaves no
+    token to choose.
+    """
+
+    def __call__(
+        self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None = None
+    ) -> tuple[np.ndarray, int]:
+        """Verify one step."""

@@ -1,5 +1,6 @@
 // C ABI of libtasc_cuda: raw device pointers, sizes and a stream. Each call returns a CUDA error
-// code (0 is success), starts its work on the stream and does not wait for it.
+// code (0 is success), starts its work on the stream and does not wait for it. Calls allocate
+// nothing, so they can be captured in a CUDA graph.
 #pragma once
 #include <stdint.h>
 #define TASC_API __attribute__((visibility("default")))  // the library hides everything else
@@ -11,12 +12,35 @@ extern "C" {
 TASC_API int tasc_ancestor_bits(const int32_t* parents, int32_t n, uint64_t* bits, int32_t* depths,
                                 void* stream);
 
-// Greedy verification of a tree of n nodes. logits (n + 1, vocabulary) row-major, of dtype 0 =
-// float32, 1 = float16, 2 = bfloat16; best (n + 1,) receives the arg-max of each row (the smaller
-// id on ties); result (n + 2,) receives the number of accepted nodes, the bonus token, and the path.
+// Verification of a tree of n nodes (0 is plain decoding). logits (n + 1, vocabulary) row-major, of
+// dtype 0 = float32, 1 = float16, 2 = bfloat16: row 0 after the last token, row i + 1 after node i.
+// result (n + 2,) receives the number of accepted nodes, the bonus token, the path, then -1; or,
+// for a tree or row that is refused, one of the negative codes of tasc/verify.h and its place.
+
+// Greedy: along the arg-max, the smaller id on ties. best (n + 1,) is scratch.
 TASC_API int tasc_verify_greedy(const void* logits, int32_t dtype, int64_t vocabulary,
                                 const int32_t* tokens, const int32_t* parents, int32_t n,
-                                int32_t* best, int32_t* result, void* stream);
+                                uint64_t* best, int32_t* result, void* stream);
+
+// Sampled at a temperature with uniforms (n + 1,) in [0, 1), see tasc/verify.h.
+TASC_API int tasc_verify_sampled(const void* logits, int32_t dtype, int64_t vocabulary,
+                                 const int32_t* tokens, const int32_t* parents, int32_t n,
+                                 float temperature, const double* uniforms, int32_t* result,
+                                 void* stream);
+
+// Rejection sampling against laws (law_rows, vocabulary), law_of (n + 1,) and uniforms (n + 1,) in
+// [0, 1), see tasc/rejection.h. scratch (vocabulary,).
+TASC_API int tasc_verify_rejection(const void* logits, int32_t dtype, int64_t vocabulary,
+                                   const int32_t* tokens, const int32_t* parents, int32_t n,
+                                   const float* laws, int32_t law_rows, const int32_t* law_of,
+                                   int32_t replacement, float temperature, const double* uniforms,
+                                   float* scratch, int32_t* result, void* stream);
+
+// Moves positions start + path[j] to start + j, j < count, in each of `blocks` blocks of a cache.
+// All sizes in bytes; path must rise and stay inside the block (the caller has checked it).
+TASC_API int tasc_compact(void* data, int64_t blocks, int64_t block_stride, int64_t position_stride,
+                          int64_t position_size, int64_t start, const int32_t* path, int32_t count,
+                          void* stream);
 
 TASC_API const char* tasc_cuda_error_string(int code);
 #ifdef __cplusplus

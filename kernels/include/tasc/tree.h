@@ -5,11 +5,17 @@
 
 #ifdef __CUDACC__
 #define TASC_HD __host__ __device__
+#define TASC_UNROLL(count) _Pragma(TASC_TEXT(unroll count))
+#define TASC_TEXT(words) #words
 #else
 #define TASC_HD
+#define TASC_UNROLL(count)
 #endif
 
 namespace tasc {
+
+// A step scores all nodes in one forward under an n × n mask; a tree beyond this is a mistake.
+constexpr int kMaxNodes = 4096;
 
 // Index of the first node whose parent does not precede it, or -1 when the tree is well formed.
 TASC_HD inline int first_bad_parent(const int32_t* parents, int n) {

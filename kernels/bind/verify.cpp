@@ -1,0 +1,165 @@
+#include "tasc/argmax.h"
+#include "tasc/compact.h"
+#include "tasc/rejection.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "bind.h"
+
+namespace {
+
+using Rows32 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Rows16 = nb::ndarray<const uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// The tree, checked against the number of rows and the limit; its parents are checked by the walk.
+tasc::Tree tree_of(const Input<int32_t>& tokens, const Input<int32_t>& parents, size_t rows,
+                   size_t size) {
+  const size_t n = parents.size();
+  if (n > static_cast<size_t>(tasc::kMaxNodes))
+    throw std::invalid_argument("draft tree of " + std::to_string(n) + " nodes: at most " +
+                                std::to_string(tasc::kMaxNodes) + " fit in a step");
+  if (tokens.size() != n || rows != n + 1 || size == 0 || size > INT32_MAX)
+    throw std::invalid_argument("draft tree: " + std::to_string(n) + " parents need " +
+                                std::to_string(n) + " tokens and " + std::to_string(n + 1) +
+                                " rows of logits, got " + std::to_string(tokens.size()) + " and " +
+                                std::to_string(rows) + " rows of " + std::to_string(size));
+  return {tokens.data(), parents.data(), static_cast<int>(n)};
+}
+
+// Throws what a refused verification says.
+void check(const std::vector<int32_t>& result, const tasc::Tree& tree) {
+  if (result[0] >= 0) return;
+  const std::string at = std::to_string(result[1]);
+  if (result[0] == tasc::kBadTree)
+    throw std::invalid_argument("draft tree: node " + at + " has parent " +
+                                std::to_string(tree.parents[result[1]]) +
+                                "; a parent must be -1 or an earlier node");
+  if (result[0] == tasc::kBadRow)
+    throw std::invalid_argument("row " + at + " of the logits has no finite maximum: the model " +
+                                "or a logits processor leaves no token to choose");
+  throw std::invalid_argument("draft tree: the children of node " +
+                              std::to_string(result[1] - 1) + " name a law that is not there");
+}
+
+// Runs work(logits) on 32-bit rows, or on 16-bit ones (float16 where `half`, else bfloat16).
+template <class Work>
+void on_rows(const Rows32& rows, bool, const Work& work) {
+  work(rows.data());
+}
+template <class Work>
+void on_rows(const Rows16& rows, bool half, const Work& work) {
+  if (half)
+    work(reinterpret_cast<const tasc::Float16*>(rows.data()));
+  else
+    work(reinterpret_cast<const tasc::BFloat16*>(rows.data()));
+}
+
+template <class Rows, class Verify>
+Output<int32_t> verified(const Rows& rows, bool half, const tasc::Tree& tree, const Verify& verify) {
+  std::vector<int32_t> result(static_cast<size_t>(tree.n) + 2);
+  {
+    const nb::gil_scoped_release release;
+    on_rows(rows, half, [&](const auto* logits) { verify(logits, result.data()); });
+  }
+  check(result, tree);
+  return to_numpy(std::move(result));
+}
+
+void check_uniforms(const Input<double>& uniforms, const tasc::Tree& tree, float temperature) {
+  if (uniforms.size() != static_cast<size_t>(tree.n) + 1)
+    throw std::invalid_argument("a draft of " + std::to_string(tree.n) + " nodes needs " +
+                                std::to_string(tree.n + 1) + " uniform numbers, got " +
+                                std::to_string(uniforms.size()));
+  if (!(temperature > 0))
+    throw std::invalid_argument("the temperature must be above 0, got " +
+                                std::to_string(temperature));
+}
+
+template <class Rows>
+Output<int32_t> greedy(const Rows& rows, bool half, const Input<int32_t>& tokens,
+                       const Input<int32_t>& parents) {
+  const auto size = static_cast<int64_t>(rows.shape(1));
+  const tasc::Tree tree = tree_of(tokens, parents, rows.shape(0), rows.shape(1));
+  return verified(rows, half, tree, [&](const auto* logits, int32_t* result) {
+    tasc::verify_greedy(logits, size, tree, result);
+  });
+}
+
+template <class Rows>
+Output<int32_t> sampled(const Rows& rows, bool half, const Input<int32_t>& tokens,
+                        const Input<int32_t>& parents, float temperature,
+                        const Input<double>& uniforms) {
+  const auto size = static_cast<int64_t>(rows.shape(1));
+  const tasc::Tree tree = tree_of(tokens, parents, rows.shape(0), rows.shape(1));
+  check_uniforms(uniforms, tree, temperature);
+  return verified(rows, half, tree, [&](const auto* logits, int32_t* result) {
+    tasc::Workspace work;
+    tasc::verify_sampled(tasc::OneLane{}, logits, size, tree, 1 / temperature, uniforms.data(),
+                         work, result);
+  });
+}
+
+template <class Rows>
+Output<int32_t> rejection(const Rows& rows, bool half, const Input<int32_t>& tokens,
+                          const Input<int32_t>& parents, const Rows32& laws,
+                          const Input<int32_t>& law_of, bool replacement, float temperature,
+                          const Input<double>& uniforms) {
+  const auto size = static_cast<int64_t>(rows.shape(1));
+  const tasc::Tree tree = tree_of(tokens, parents, rows.shape(0), rows.shape(1));
+  check_uniforms(uniforms, tree, temperature);
+  if (law_of.size() != tokens.size() + 1 || laws.shape(1) != rows.shape(1))
+    throw std::invalid_argument("the laws of a draft must be as wide as the logits, " +
+                                std::to_string(size) + ", and be named for each node and the " +
+                                "last token; got width " + std::to_string(laws.shape(1)) + " and " +
+                                std::to_string(law_of.size()) + " names");
+  const tasc::Proposals proposals{laws.data(), static_cast<int>(laws.shape(0)), law_of.data(),
+                                  replacement};
+  return verified(rows, half, tree, [&](const auto* logits, int32_t* result) {
+    tasc::Workspace work;
+    std::vector<float> scratch(static_cast<size_t>(size));
+    tasc::verify_rejection(tasc::OneLane{}, logits, size, tree, proposals, 1 / temperature,
+                           uniforms.data(), scratch.data(), work, result);
+  });
+}
+
+// data (blocks, positions, bytes of a position), changed in place.
+void compact(nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu> data, int64_t start,
+             const Input<int32_t>& path) {
+  const auto positions = static_cast<int64_t>(data.shape(1));
+  const auto size = static_cast<int64_t>(data.shape(2));
+  const int count = static_cast<int>(path.size());
+  const int bad = start < 0 || start > positions
+                      ? 0
+                      : tasc::first_bad_step(path.data(), count, positions - start);
+  if (bad >= 0 && count > 0)
+    throw std::invalid_argument("cannot keep node " + std::to_string(path.data()[bad]) +
+                                " behind position " + std::to_string(start) + " of " +
+                                std::to_string(positions) + ": a path rises and stays inside");
+  const nb::gil_scoped_release release;
+  for (size_t block = 0; block < data.shape(0); ++block)
+    tasc::compact(tasc::OneLane{}, data.data() + block * positions * size, size, size, start,
+                  path.data(), count);
+}
+
+template <class Rows>
+void bind_rows(nb::module_& m) {
+  m.def("verify_greedy", &greedy<Rows>, nb::arg("rows").noconvert(), nb::arg("half"),
+        nb::arg("tokens").noconvert(), nb::arg("parents").noconvert());
+  m.def("verify_sampled", &sampled<Rows>, nb::arg("rows").noconvert(), nb::arg("half"),
+        nb::arg("tokens").noconvert(), nb::arg("parents").noconvert(), nb::arg("temperature"),
+        nb::arg("uniforms").noconvert());
+  m.def("verify_rejection", &rejection<Rows>, nb::arg("rows").noconvert(), nb::arg("half"),
+        nb::arg("tokens").noconvert(), nb::arg("parents").noconvert(), nb::arg("laws").noconvert(),
+        nb::arg("law_of").noconvert(), nb::arg("replacement"), nb::arg("temperature"),
+        nb::arg("uniforms").noconvert());
+}
+
+}  // namespace
+
+void bind_verify(nb::module_& m) {
+  bind_rows<Rows32>(m);
+  bind_rows<Rows16>(m);
+  m.def("compact", &compact, nb::arg("data").noconvert(), nb::arg("start"),
+        nb::arg("path").noconvert());
+}

@@ -1,0 +1,131 @@
+// Multi-branch rejection sampling on a tree (Miao et al., SpecInfer, section 4.3; on a chain it is
+// Leviathan et al., algorithm 1). Shared by the C++ and the CUDA build, see verify.h.
+#pragma once
+#include "tasc/verify.h"
+
+namespace tasc {
+
+constexpr int32_t kBadLaw = -3;  // children whose law is not among the rows given: result[1] = p + 1
+
+// Less of a law than this is rounding: what it would be normalised to means nothing.
+constexpr double kNothing = 1e-9;
+
+// The laws that children were drawn from. laws (rows, size); of[p + 1] is the row for the children
+// of node p, -1 where they were chosen without randomness.
+struct Proposals {
+  const float* laws;
+  int rows;
+  const int32_t* of;
+  bool replacement;  // siblings drawn independently; else each without the ones before it
+
+  TASC_HD int first_bad_law(int n) const {
+    for (int i = 0; i <= n; ++i)
+      if (of[i] < -1 || of[i] >= rows) return i;
+    return -1;
+  }
+};
+
+// The law q_k of one child, a law divided by what earlier siblings left of it, or all mass on
+// one token. Tokens of earlier siblings need no exclusion: their target
+// mass is zero once they were turned down.
+struct Proposal {
+  const float* law;  // null: all mass on `token`
+  int64_t token;
+  double left;
+  TASC_HD double operator()(int64_t i) const {
+    if (law == nullptr) return i == token ? 1.0 : 0.0;
+    const float q = law[i];
+    return q > 0 ? q / left : 0.0;
+  }
+};
+
+// What is left of the target's law at one node, as children are turned down: first the row's own
+// law, then the residuals, kept in scratch (size,).
+template <class T>
+struct Remaining {
+  RowMass<T> row;
+  double total;
+  float* scratch;
+  bool changed;
+  TASC_HD double operator()(int64_t i) const { return (changed ? scratch[i] : row(i)) / total; }
+};
+
+template <class T>
+struct Residual {  // max(p - q, 0)
+  const Remaining<T>& p;
+  const Proposal& q;
+  TASC_HD double operator()(int64_t i) const {
+    const double left = p(i) - q(i);
+    return left > 0 ? left : 0;
+  }
+};
+
+// Replaces p by the normalised residual. Where rounding leaves nothing, p and q are equal to within
+// it and p stays.
+template <class T, class Lanes>
+TASC_HD void turn_down(const Lanes& lanes, int64_t size, Remaining<T>& p, const Proposal& q,
+                       Workspace& shared) {
+  const Residual<T> residual{p, q};
+  const double left = sum_slices(lanes, size, residual, shared);
+  if (!(left > kNothing)) return;
+  for (int s = lanes.index(); s < kSlices; s += lanes.count())
+    for (int64_t i = slice_begin(s, size), end = slice_begin(s + 1, size); i < end; ++i)
+      p.scratch[i] = static_cast<float>(residual(i));
+  lanes.sync();
+  p.changed = true;
+  p.total = left;
+}
+
+// Tries the children of `at` in order; returns the accepted one, or -1 with p reduced by all.
+template <class T, class Lanes>
+TASC_HD int try_children(const Lanes& lanes, int64_t size, const Tree& tree, int at,
+                         const Proposals& proposals, const double* uniforms, Remaining<T>& p,
+                         Workspace& shared) {
+  const int row = proposals.of[at + 1];
+  const float* law = row < 0 ? nullptr : proposals.laws + row * size;
+  double left = 1;  // of the proposals' mass, when siblings are drawn without replacement
+  for (int k = at + 1; k < tree.n; ++k) {
+    if (tree.parents[k] != at) continue;
+    const int32_t token = tree.tokens[k];
+    const bool again = law != nullptr && !proposals.replacement && tree.child(at, token) != k;
+    if (token < 0 || token >= size || again || !(left > kNothing)) continue;
+    const Proposal q{law, token, left};
+    const double proposed = q(token);
+    if (!(proposed > 0)) continue;  // its own law could not have drawn it: it says nothing
+    if (uniforms[k] * proposed < p(token)) return k;
+    turn_down(lanes, size, p, q, shared);
+    if (law != nullptr && !proposals.replacement) left -= law[token];
+  }
+  return -1;
+}
+
+// Node k is tried with uniforms[k], the bonus token drawn with uniforms[n], all in [0, 1).
+// logits (n + 1, size); scratch (size,).
+template <class T, class Lanes>
+TASC_HD void verify_rejection(const Lanes& lanes, const T* logits, int64_t size, const Tree& tree,
+                              const Proposals& proposals, float inverse_temperature,
+                              const double* uniforms, float* scratch, Workspace& shared,
+                              int32_t* result) {
+  if (refuse_bad_tree(lanes, tree, result)) return;
+  const int unknown = proposals.first_bad_law(tree.n);
+  if (unknown >= 0) return finish(lanes, kBadLaw, unknown, tree.n, result);
+  int at = -1, accepted = 0;
+  while (true) {
+    const T* row = logits + static_cast<int64_t>(at + 1) * size;
+    const float max = row_max(lanes, row, size, shared);
+    if (!(max > -INFINITY && max < INFINITY)) return finish(lanes, kBadRow, at + 1, tree.n, result);
+    const RowMass<T> mass{row, max, inverse_temperature};
+    Remaining<T> p{mass, sum_slices(lanes, size, mass, shared), scratch, false};
+    const int next = try_children(lanes, size, tree, at, proposals, uniforms, p, shared);
+    if (next < 0) {
+      const double total = sum_slices(lanes, size, p, shared);
+      const int32_t bonus = draw(lanes, size, p, total, uniforms[tree.n], shared);
+      return finish(lanes, accepted, bonus, tree.n, result);
+    }
+    if (lanes.index() == 0) result[2 + accepted] = next;
+    ++accepted;
+    at = next;
+  }
+}
+
+}  // namespace tasc

@@ -1,0 +1,177 @@
+#undef NDEBUG
+#include <barrier>
+#include <cassert>
+#include <cmath>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tasc/argmax.h"
+#include "tasc/compact.h"
+#include "tasc/rejection.h"
+
+namespace {
+
+// A CUDA block on the CPU: the shared code must synchronise wherever lanes read each other's work.
+struct ThreadLanes {
+  int at, lanes;
+  std::barrier<>* barrier;
+  int index() const { return at; }
+  int count() const { return lanes; }
+  void sync() const { barrier->arrive_and_wait(); }
+};
+
+template <class Work>
+void on_lanes(int lanes, const Work& work) {
+  std::barrier<> barrier(lanes);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < lanes; ++i)
+    threads.emplace_back([&, i] { work(ThreadLanes{i, lanes, &barrier}); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+struct Case {  // a random tree whose children are likely tokens, over rows of a few clear peaks
+  int n, size;
+  std::vector<int32_t> tokens, parents, law_of;
+  std::vector<float> logits, laws;
+  std::vector<double> uniforms;
+
+  Case(std::mt19937& random, int nodes, int vocabulary) : n(nodes), size(vocabulary) {
+    std::normal_distribution<float> normal(0, 3);
+    std::uniform_real_distribution<double> uniform;
+    for (int i = 0; i < (n + 1) * size; ++i) logits.push_back(normal(random));
+    for (int i = 0; i < n; ++i) {
+      parents.push_back(static_cast<int32_t>(random() % (i + 1)) - 1);
+      tokens.push_back(static_cast<int32_t>(random() % std::min(size, 6)));
+    }
+    for (int row = 0; row <= n; ++row) {
+      law_of.push_back(random() % 4 ? row : -1);
+      double total = 0;
+      std::vector<double> masses;
+      for (int i = 0; i < size; ++i) masses.push_back(std::exp(normal(random) / 3));
+      for (double mass : masses) total += mass;
+      for (double mass : masses) laws.push_back(static_cast<float>(mass / total));
+      uniforms.push_back(uniform(random));
+    }
+  }
+  tasc::Tree tree() const { return {tokens.data(), parents.data(), n}; }
+  tasc::Proposals proposals(bool replacement) const {
+    return {laws.data(), n + 1, law_of.data(), replacement};
+  }
+};
+
+void lanes_change_nothing() {
+  std::mt19937 random(1);
+  for (int round = 0; round < 40; ++round) {
+    const Case c(random, static_cast<int>(random() % 12), 5 + static_cast<int>(random() % 2000));
+    const bool replacement = round % 2;
+    std::vector<int32_t> one(c.n + 2, 99), many(c.n + 2, 99), sampled(c.n + 2), again(c.n + 2);
+    std::vector<float> scratch(c.size);
+    tasc::Workspace work, shared;
+    tasc::verify_rejection(tasc::OneLane{}, c.logits.data(), c.size, c.tree(),
+                           c.proposals(replacement), 0.7f, c.uniforms.data(), scratch.data(), work,
+                           one.data());
+    tasc::verify_sampled(tasc::OneLane{}, c.logits.data(), c.size, c.tree(), 0.7f,
+                         c.uniforms.data(), work, sampled.data());
+    assert(one[0] >= 0 && one[1] >= 0 && one[1] < c.size);
+    on_lanes(5, [&](const ThreadLanes& lanes) {
+      tasc::verify_rejection(lanes, c.logits.data(), c.size, c.tree(), c.proposals(replacement),
+                             0.7f, c.uniforms.data(), scratch.data(), shared, many.data());
+      lanes.sync();
+      tasc::verify_sampled(lanes, c.logits.data(), c.size, c.tree(), 0.7f, c.uniforms.data(),
+                           shared, again.data());
+    });
+    assert(one == many);
+    assert(sampled == again);
+  }
+}
+
+void greedy_follows_the_arg_max() {
+  // 0 -> {1, 2}, 2 -> 3; rows of 20 so that vectors and the rest are both used
+  const int32_t tokens[] = {7, 8, 19, 5}, parents[] = {-1, 0, 0, 2};
+  std::vector<float> logits(5 * 20, -1.0f);
+  const int32_t best[] = {7, 19, 1, 5, 16};
+  for (int row = 0; row < 5; ++row) logits[row * 20 + best[row]] = 2;
+  logits[10] = 2;            // a tie: the smaller id wins
+  logits[0 * 20 + 3] = NAN;  // never the largest
+  int32_t result[6];
+  tasc::verify_greedy(logits.data(), 20, {tokens, parents, 4}, result);
+  assert(result[0] == 3 && result[1] == 16);
+  assert(result[2] == 0 && result[3] == 2 && result[4] == 3 && result[5] == -1);
+
+  tasc::verify_greedy(logits.data(), 20, {nullptr, nullptr, 0}, result);
+  assert(result[0] == 0 && result[1] == 7);
+
+  for (int i = 0; i < 20; ++i) logits[20 + i] = i % 2 ? -INFINITY : NAN;
+  tasc::verify_greedy(logits.data(), 20, {tokens, parents, 4}, result);
+  assert(result[0] == tasc::kBadRow && result[1] == 1);
+}
+
+void what_cannot_be_verified_is_refused() {
+  const int32_t tokens[] = {1, 1}, cycle[] = {1, 0}, chain[] = {-1, 0}, law_of[] = {-1, 3, -1};
+  const float logits[6] = {}, laws[2] = {0.5f, 0.5f};
+  const float empty[6] = {-INFINITY, -INFINITY, 0, 0, 0, 0};
+  const double uniforms[3] = {};
+  float scratch[2];
+  int32_t result[4];
+  tasc::Workspace work;
+  const tasc::OneLane lane;
+  tasc::verify_greedy(logits, 2, {tokens, cycle, 2}, result);
+  assert(result[0] == tasc::kBadTree && result[1] == 0);
+  tasc::verify_sampled(lane, logits, 2, {tokens, cycle, 2}, 1, uniforms, work, result);
+  assert(result[0] == tasc::kBadTree);
+  tasc::verify_sampled(lane, empty, 2, {tokens, chain, 2}, 1, uniforms, work, result);
+  assert(result[0] == tasc::kBadRow && result[1] == 0);
+  tasc::verify_rejection(lane, logits, 2, {tokens, chain, 2}, {laws, 1, law_of, true}, 1, uniforms,
+                         scratch, work, result);
+  assert(result[0] == tasc::kBadLaw && result[1] == 1);
+}
+
+void a_residual_of_nothing_keeps_the_law() {
+  // p and q are equal, and the trial is lost by rounding: the bonus token is still drawn from p.
+  const int32_t tokens[] = {0}, parents[] = {-1}, law_of[] = {0, -1};
+  const float logits[4] = {0, 0, 0, 0}, laws[2] = {0.5f, 0.5f};
+  const double uniforms[2] = {1.0, 0.75};  // 1 is outside [0, 1): it forces the loss
+  float scratch[2];
+  int32_t result[3];
+  tasc::Workspace work;
+  tasc::verify_rejection(tasc::OneLane{}, logits, 2, {tokens, parents, 1}, {laws, 1, law_of, true},
+                         1, uniforms, scratch, work, result);
+  assert(result[0] == 0 && result[1] == 1);
+}
+
+void sixteen_bit_floats_mean_what_they_say() {
+  assert(tasc::to_float(tasc::BFloat16{0x3f80}) == 1 && tasc::to_float(tasc::BFloat16{0xc000}) == -2);
+  assert(tasc::to_float(tasc::Float16{0x3c00}) == 1 && tasc::to_float(tasc::Float16{0xc000}) == -2);
+  assert(tasc::to_float(tasc::Float16{0x7bff}) == 65504);
+  assert(tasc::to_float(tasc::Float16{0x0001}) == std::ldexp(1.0f, -24));
+  assert(tasc::to_float(tasc::Float16{0x8001}) == -std::ldexp(1.0f, -24));
+  assert(std::isinf(tasc::to_float(tasc::Float16{0xfc00})));
+  assert(std::isnan(tasc::to_float(tasc::Float16{0x7e00})));
+}
+
+void compaction_moves_a_path_in_place() {
+  const int32_t path[] = {0, 2, 3, 7}, back[] = {1, 1}, out[] = {4}, low[] = {-1};
+  assert(tasc::first_bad_step(path, 4, 8) == -1 && tasc::first_bad_step(path, 4, 7) == 3);
+  assert(tasc::first_bad_step(back, 2, 8) == 1 && tasc::first_bad_step(out, 1, 4) == 0);
+  assert(tasc::first_bad_step(low, 1, 4) == 0);
+  std::vector<int> block;
+  for (int position = 0; position < 10; ++position)
+    for (int word = 0; word < 3; ++word) block.push_back(10 * position + word);
+  tasc::compact(tasc::OneLane{}, block.data(), 3, 3, 2, path, 4);
+  const int expected[] = {0, 1, 2, 4, 5, 9};
+  for (int position = 0; position < 6; ++position)
+    for (int word = 0; word < 3; ++word)
+      assert(block[3 * position + word] == 10 * expected[position] + word);
+}
+
+}  // namespace
+
+int main() {
+  greedy_follows_the_arg_max();
+  what_cannot_be_verified_is_refused();
+  a_residual_of_nothing_keeps_the_law();
+  sixteen_bit_floats_mean_what_they_say();
+  compaction_moves_a_path_in_place();
+  lanes_change_nothing();
+}

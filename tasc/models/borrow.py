@@ -1,0 +1,26 @@
+"""A model that belongs to somebody else, as a target for a while."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from transformers import PreTrainedModel
+
+from tasc.models import attention
+from tasc.models.target import Target
+
+
+@contextmanager
+def borrowed(model: PreTrainedModel) -> Iterator[Target]:
+    """Use ``model`` as a target; give it back with its own attention and training modes.
+
+    Not for two threads at a time: the attention is a property of the model.
+    """
+    own = model.config._attn_implementation
+    training = [module for module in model.modules() if module.training]
+    try:
+        yield Target(model)
+    finally:
+        if own != attention.NAME:
+            model.set_attn_implementation(own)
+        for module in training:
+            module.training = True

@@ -1,0 +1,30 @@
+"""Verification: from a draft and the target's rows to the accepted path and the bonus token.
+
+Every rule is lossless: greedy output is the target's own, sampled output has the target's law.
+"""
+
+from collections.abc import Callable
+
+from tasc.errors import InputError
+from tasc.spec.protocols import Verifier
+from tasc.spec.sampling import Sampling
+from tasc.spec.verify.argmax import greedy
+from tasc.spec.verify.exact import Sampled
+from tasc.spec.verify.rejection import MultiBranch, Rejection
+
+__all__ = ["VERIFIERS", "MultiBranch", "Rejection", "Sampled", "greedy", "verifier"]
+
+# name -> verifier of one sequence; greedy has no use for the sampling
+VERIFIERS: dict[str, Callable[[Sampling], Verifier]] = {
+    "greedy": lambda _: greedy,
+    "sampled": Sampled,  # any draft; its probabilities are not looked at
+    "rejection": Rejection,  # chains
+    "multi-branch": MultiBranch,  # trees
+}
+
+
+def verifier(name: str, sampling: Sampling) -> Verifier:
+    """Return a verifier for one sequence. Raises InputError for an unknown name."""
+    if name not in VERIFIERS:
+        raise InputError(f"unknown verifier {name!r}: choose from {', '.join(VERIFIERS)}")
+    return VERIFIERS[name](sampling)

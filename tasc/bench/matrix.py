@@ -8,10 +8,13 @@ import numpy as np
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
+from tasc.models.cost import cost_curve
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
+from tasc.spec.budget import Adaptive, Budgeted, Policy
 from tasc.spec.decode import Generation, generate
 from tasc.spec.drafters import Factory, Method, Resources
+from tasc.spec.protocols import Drafter
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,13 @@ class Cell:
     model: Loaded
     method: Method
     factory: Factory
+    policy: Policy | None = None
     runs: list[list[Generation]] = field(default_factory=list)
+
+    def drafter(self) -> Drafter:
+        """Make the drafter of one sequence; an adaptive budget learns from all of them."""
+        drafter = self.factory()
+        return Budgeted(drafter, self.policy) if self.policy else drafter
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,8 @@ def run(
     cells = []
     for model in models:
         resources = Resources(model.encode(corpus.outputs), model.end_ids[0])
-        cells += [Cell(model, m, m.prepare(resources)) for m in methods]
+        policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
+        cells += [Cell(model, m, m.prepare(resources), policies.get(m.label)) for m in methods]
     prompts = {model.label: model.encode(test.prompts) for model in models}
     for i in range(min(limits.warmup, len(test.examples))):
         for cell in cells:
@@ -81,7 +91,7 @@ def run(
 def _decode(cell: Cell, prompt: np.ndarray, limits: Limits) -> Generation:
     return generate(
         cell.model.target,
-        cell.factory(),
+        cell.drafter(),
         prompt,
         max_new_tokens=limits.max_new_tokens,
         end_ids=cell.model.end_ids,

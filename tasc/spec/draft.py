@@ -17,10 +17,13 @@ class Draft:
 
     ``tokens`` (n,) int32; ``parents`` (n,) int32: node i continues node ``parents[i]`` < i, and -1
     is the last accepted token. A chain has parents -1, 0, 1, …; no nodes at all is plain decoding.
+    ``probabilities`` (n,) float32, where the drafter knows them: of the path from the last token
+    through each node.
     """
 
     tokens: np.ndarray = field(default_factory=_no_tokens)
     parents: np.ndarray = field(default_factory=_no_tokens)
+    probabilities: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Refuse a tree whose parents do not precede their children."""
@@ -31,6 +34,10 @@ class Draft:
         n = len(self.tokens)
         if len(self.parents) != n:
             raise InputError(f"a draft of {n} tokens needs {n} parents, got {len(self.parents)}")
+        if self.probabilities is not None and len(self.probabilities) != n:
+            raise InputError(
+                f"a draft of {n} tokens needs {n} probabilities, got {len(self.probabilities)}"
+            )
         bad = (self.parents < -1) | (self.parents >= np.arange(n, dtype=np.int32))
         if bad.any():
             i = int(bad.argmax())

@@ -5,18 +5,20 @@ once, and the next prompt takes its place.
 """
 
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import torch
 
-from tasc.backend.tree import greedy_walk
 from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
 from tasc.spec.decode import Generation, Timeline
 from tasc.spec.draft import Draft
 from tasc.spec.protocols import Drafter
+from tasc.spec.verify import greedy
+
+# (draft of n nodes, logits (n + 1, V)) -> accepted nodes (k,) int32, the token after them
+Verify = Callable[[Draft, torch.Tensor], tuple[np.ndarray, int]]
 
 
 def generate_batch(
@@ -27,12 +29,14 @@ def generate_batch(
     max_new_tokens: int,
     end_ids: Collection[int] = (),
     budget: int = 12,
+    verify: Verify = greedy,
 ) -> list[Generation]:
-    """Decode ``prompts``, each (L_i,) int32, greedily, ``target.size`` at a time.
+    """Decode ``prompts``, each (L_i,) int32, ``target.size`` at a time, each as ``generate`` would.
 
     ``drafters`` are one for each prompt; a row drafts at most ``budget`` nodes a step. Returns the
     generations in the order of the prompts. The time of a step is shared out evenly among its
-    rows, so that the timelines of all generations add up to the time that passed.
+    rows, so that the timelines of all generations add up to the time that passed. Raises
+    InputError before any work for a prompt that is empty or too long.
     """
     if max_new_tokens < 1:
         raise InputError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
@@ -51,9 +55,9 @@ def generate_batch(
         if waiting and len(live) < target.size:
             joining = [waiting.pop() for _ in range(min(len(waiting), target.size - len(live)))]
             live += joining
-            _join(target, joining)
+            _join(target, joining, verify)
         else:
-            _step(target, live, budget)
+            _step(target, live, budget, verify)
         for i in reversed([i for i, row in enumerate(live) if row.done]):
             target.leave(i)
             live[i] = live[-1]
@@ -93,49 +97,41 @@ class _Row:
         return self.result
 
 
-def _join(target: BatchTarget, rows: Sequence[_Row]) -> None:
-    with _shared(rows, "prefill"):
-        first = _best(target.join([row.prompt for row in rows]))
-    with _shared(rows, "draft"):
-        for row, token in zip(rows, first.tolist(), strict=True):
-            row.drafter.start(row.prompt)
-            row.settle([token])
+def _join(target: BatchTarget, rows: Sequence[_Row], verify: Verify) -> None:
+    clock = time.perf_counter
+    t0 = clock()
+    logits = target.join([row.prompt for row in rows])
+    first = [verify(Draft(), after[None])[1] for after in logits]
+    t1 = clock()
+    for row, token in zip(rows, first, strict=True):
+        row.drafter.start(row.prompt)
+        row.settle([token])
+    _book(rows, prefill=t1 - t0, draft=clock() - t1)
 
 
-def _step(target: BatchTarget, rows: Sequence[_Row], budget: int) -> None:
-    with _shared(rows, "draft"):
-        drafts = [row.draft(budget) for row in rows]
-    with _shared(rows, "forward"):
-        logits = target.score(
-            [row.tokens[-1] for row in rows], [(d.tokens, d.parents) for d in drafts]
-        )
-    with _shared(rows, "verify"):
-        best = _best(logits)
-        paths = [
-            greedy_walk(d.tokens, d.parents, said[: len(d) + 1])
-            for d, said in zip(drafts, best, strict=True)
-        ]
-    with _shared(rows, "commit"):
-        target.keep(paths)
-    with _shared(rows, "draft"):
-        for row, draft, path, said in zip(rows, drafts, paths, best, strict=True):
-            bonus = int(said[path[-1] + 1 if len(path) else 0])
-            settled = row.settle([*draft.tokens[path].tolist(), bonus])
-            row.result.drafted.append(len(draft))
-            row.result.accepted.append(settled - 1)
+def _step(target: BatchTarget, rows: Sequence[_Row], budget: int, verify: Verify) -> None:
+    clock = time.perf_counter
+    t0 = clock()
+    drafts = [row.draft(budget) for row in rows]
+    t1 = clock()
+    last, trees = [row.tokens[-1] for row in rows], [(d.tokens, d.parents) for d in drafts]
+    logits = target.score(last, trees)
+    t2 = clock()
+    verified = [verify(d, own[: len(d) + 1]) for d, own in zip(drafts, logits, strict=True)]
+    t3 = clock()
+    target.keep([path for path, _ in verified])
+    t4 = clock()
+    for row, draft, (path, bonus) in zip(rows, drafts, verified, strict=True):
+        settled = row.settle([*draft.tokens[path].tolist(), bonus])
+        row.result.drafted.append(len(draft))
+        row.result.accepted.append(settled - 1)
+    drafting = t1 - t0 + clock() - t4
+    _book(rows, draft=drafting, forward=t2 - t1, verify=t3 - t2, commit=t4 - t3)
 
 
-def _best(logits: torch.Tensor) -> np.ndarray:
-    best: np.ndarray = logits.argmax(-1).to(torch.int32).cpu().numpy()
-    return best
-
-
-@contextmanager
-def _shared(rows: Sequence[_Row], part: str) -> Iterator[None]:
-    """Book the time of the body on ``part`` of the rows' timelines, an equal share each."""
-    begin = time.perf_counter()
-    yield
-    share = (time.perf_counter() - begin) / len(rows)
+def _book(rows: Sequence[_Row], **seconds: float) -> None:
+    """Enter an equal share of ``seconds`` into the timeline of each row."""
     for row in rows:
         timeline = row.result.timeline
-        setattr(timeline, part, getattr(timeline, part) + share)
+        for part, passed in seconds.items():
+            setattr(timeline, part, getattr(timeline, part) + passed / len(rows))

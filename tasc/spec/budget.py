@@ -182,5 +182,5 @@ def _part(draft: Draft, nodes: np.ndarray) -> Draft:
     return Draft(
         draft.tokens[kept],
         place[draft.parents[kept]],
-        None if given is None else given[kept],
+        probabilities=None if given is None else given[kept],
     )

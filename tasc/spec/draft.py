@@ -23,7 +23,7 @@ class Draft:
 
     tokens: np.ndarray = field(default_factory=_no_tokens)
     parents: np.ndarray = field(default_factory=_no_tokens)
-    probabilities: np.ndarray | None = None
+    probabilities: np.ndarray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse a tree whose parents do not precede their children."""

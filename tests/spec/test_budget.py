@@ -48,7 +48,7 @@ class Scripted:
         return Draft(
             self.proposal.tokens[:budget],
             self.proposal.parents[:budget],
-            None if given is None else given[:budget],
+            probabilities=None if given is None else given[:budget],
         )
 
     def observe(self, tokens):
@@ -74,7 +74,7 @@ def decode(drafter, policy, truth, room=64):
 
 def test_a_worked_example_of_the_size():
     # Worth of the first three nodes, in milliseconds: 9 - 1, 4.5 - 1, 0.5 - 1.
-    proposal = Draft(ints(5, 6, 7), ints(-1, 0, -1), floats(0.9, 0.45, 0.05))
+    proposal = Draft(ints(5, 6, 7), ints(-1, 0, -1), probabilities=floats(0.9, 0.45, 0.05))
     policy = Adaptive(COST)
     assert policy.nodes(64) >= 3
     chosen = policy.choose(proposal)
@@ -84,7 +84,9 @@ def test_a_worked_example_of_the_size():
 
 
 def test_the_likeliest_nodes_are_taken_wherever_they_stand_in_the_draft():
-    proposal = Draft(ints(4, 5, 6, 7), ints(-1, 0, -1, 2), floats(0.06, 0.05, 0.9, 0.8))
+    proposal = Draft(
+        ints(4, 5, 6, 7), ints(-1, 0, -1, 2), probabilities=floats(0.06, 0.05, 0.9, 0.8)
+    )
     policy = Adaptive(COST)
     policy.nodes(64)
     chosen = policy.choose(proposal)
@@ -95,7 +97,9 @@ def test_the_likeliest_nodes_are_taken_wherever_they_stand_in_the_draft():
 @pytest.mark.parametrize("probabilities", [None, np.ones(12, np.float32)])
 def test_drafts_that_always_fail_cost_no_more_than_the_allowance(probabilities):
     truth = np.full(2000, 3, np.int32)
-    wrong = Draft(np.full(12, 9, np.int32), np.arange(-1, 11, dtype=np.int32), probabilities)
+    wrong = Draft(
+        np.full(12, 9, np.int32), np.arange(-1, 11, dtype=np.int32), probabilities=probabilities
+    )
     drafter = Scripted(wrong)
     steps, seconds = decode(drafter, Adaptive(COST), truth)
     plain = 0.010 * (len(truth) - 1)
@@ -125,7 +129,7 @@ def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
 
 
 def test_drafting_that_starts_to_work_is_taken_up_again():
-    proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), floats(0.9, 0.8, 0.7))
+    proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), probabilities=floats(0.9, 0.8, 0.7))
     drafter = Scripted(proposal)
     policy = Adaptive(COST)
     decode(drafter, policy, np.full(1500, 3, np.int32))
@@ -165,7 +169,10 @@ def test_the_room_bounds_what_is_asked_for():
 
 
 def test_claims_are_corrected_by_what_became_of_them():
-    calibration, shape = Calibration(), Shape(Draft(ints(5, 6), ints(-1, 0), floats(0.8, 0.4)))
+    calibration, shape = (
+        Calibration(),
+        Shape(Draft(ints(5, 6), ints(-1, 0), probabilities=floats(0.8, 0.4))),
+    )
     assert calibration.estimate(shape).tolist() == pytest.approx([0.8, 0.4])
     calibration.learn(shape, ints(3))  # the first node failed; of the second nothing was learned
     first = STRENGTH * 0.8 / (STRENGTH + 1)
@@ -215,4 +222,4 @@ def test_adaptive_sizes_do_not_change_the_output(text):
 
 def test_a_draft_with_another_number_of_probabilities_is_refused():
     with pytest.raises(InputError, match="2 tokens needs 2 prob"):
-        Draft(ints(1, 2), ints(-1, 0), floats(0.5))
+        Draft(ints(1, 2), ints(-1, 0), probabilities=floats(0.5))

@@ -9,6 +9,7 @@ Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
 
 class MergeOutcome(TypedDict):
     # ids, new_id, string, frequency, inner, pcs, tokens, h2, h1
@@ -39,6 +40,22 @@ def merge_search(
     admit: Callable[[bytes], bool] | None,
     tick: Callable[[int], None] | None,
 ) -> MergeOutcome: ...
+
+class Acceptance:
+    def estimate(self, tokens: Int32, parents: Int32, probabilities: Float32 | None) -> Float64: ...
+    def worthwhile(
+        self,
+        tokens: Int32,
+        parents: Int32,
+        probabilities: Float32 | None,
+        extra: Float64,
+        pace: float,
+        per_node: float,
+        limit: float,
+    ) -> Int32: ...
+    def learn(
+        self, tokens: Int32, parents: Int32, probabilities: Float32 | None, settled: Int32
+    ) -> None: ...
 
 class NgramIndex:
     n_max: int

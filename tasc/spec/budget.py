@@ -11,16 +11,18 @@ from typing import Protocol
 
 import numpy as np
 
+from tasc._native import Acceptance
 from tasc.models.cost import CostCurve
-from tasc.spec.calibration import DECAY, MOST_NODES, Calibration, Shape
 from tasc.spec.draft import Draft
 from tasc.spec.protocols import Drafter
 
 ALLOWANCE = 0.02  # of autoregressive time, to find out whether drafting pays
 CREDIT = 2.0  # one-token forwards: what may be spent before anything was saved
 SAVINGS = 4.0  # one-token forwards: what may be lost again of what was saved
-FIRST_DRAFT = 4  # nodes
+DECAY = 0.98  # of the present pace, a step
+FIRST_DRAFT, MOST_NODES = 4, 64
 FIRST_PAUSE, LAST_PAUSE = 16, 512  # steps without drafting once nothing is left to spend
+NOTHING = Draft()
 
 
 class Policy(Protocol):
@@ -53,7 +55,7 @@ class Budgeted:
         """See Drafter.draft; may be less than the drafter would propose, or nothing."""
         self.in_step = True
         asked = self.policy.nodes(budget)
-        return self.policy.choose(self.drafter.draft(asked)) if asked else Draft()
+        return self.policy.choose(self.drafter.draft(asked)) if asked else NOTHING
 
     def observe(self, tokens: np.ndarray) -> None:
         """See Drafter.observe."""
@@ -79,7 +81,7 @@ class Adaptive:
         times = cost.at(np.arange(1, MOST_NODES + 2))
         self.forward = float(times[0])
         self.extra = times - times[0]  # [n]: seconds that n nodes add to a step
-        self.calibration = Calibration()
+        self.acceptance = Acceptance()
         self.balance = CREDIT * self.forward
         self.pause, self.next_pause = 0, FIRST_PAUSE
         self.usual = 16.0  # nodes that recent steps found worthwhile, the larger ones
@@ -87,7 +89,7 @@ class Adaptive:
         self.time, self.tokens = self.forward, 1.0  # decayed: the present pace
         self.asked, self.added = 0, 0.0  # of this step: nodes, seconds that they add to the forward
         self.begun, self.busy = 0.0, 0.0  # of this step: the clock, seconds in drafter and policy
-        self.shape: Shape | None = None
+        self.drafted = NOTHING
 
     def nodes(self, room: int) -> int:
         """See Policy.nodes: half as many again as were worthwhile lately, so that trees can grow.
@@ -95,7 +97,7 @@ class Adaptive:
         The first draft is small, as nobody knows yet what drafting costs; none may cost more to
         make than the account holds.
         """
-        self.asked, self.added, self.busy, self.shape = 0, 0.0, 0.0, None
+        self.asked, self.added, self.busy, self.drafted = 0, 0.0, 0.0, NOTHING
         if self.pause > 0:
             self.pause -= 1
             return 0
@@ -109,33 +111,36 @@ class Adaptive:
     def choose(self, draft: Draft) -> Draft:
         """See Policy.choose: the most probable nodes, as many as are worth their time."""
         self.per_node.add((time.perf_counter() - self.begun) / self.asked)
-        chosen = draft
         if len(draft):
-            self.shape = Shape(draft)
-            probable = self.calibration.estimate(self.shape)
-            order = np.argsort(-probable, kind="stable")  # parents stay before their children
-            count = self._worthwhile(probable[order])
-            self.usual = max(count, 0.95 * self.usual)
-            self.added = float(self.extra[count])
-            chosen = _part(draft, order[:count])
+            self.drafted = draft
+            nodes = self._worthwhile(draft)
+            self.usual = max(len(nodes), 0.95 * self.usual)
+            self.added = float(self.extra[len(nodes)])
+            draft = _part(draft, nodes)
         self.busy = time.perf_counter() - self.begun
-        return chosen
+        return draft
 
-    def _worthwhile(self, probable: np.ndarray) -> int:
-        """Return how many of the nodes, in this order, bring the most beyond their cost."""
-        n = len(probable)
-        extra = self.extra[1 : n + 1]
-        pace = min(self.time / self.tokens, self.forward)
-        worth = np.cumsum(probable) * pace - extra - self.per_node.value * np.arange(1, n + 1)
-        worth[extra > self.balance] = -np.inf
-        best = int(worth.argmax())
-        return best + 1 if worth[best] > 0 else 0
+    def _worthwhile(self, draft: Draft) -> np.ndarray:
+        """Return the nodes (m,) int32, ascending, that bring the most beyond what they cost."""
+        if getattr(draft, "q", None) is not None:
+            # Drawn from laws: leaving some out by what they are would make rejection inexact.
+            return np.arange(len(draft), dtype=np.int32)
+        return self.acceptance.worthwhile(
+            draft.tokens,
+            draft.parents,
+            draft.probabilities,
+            self.extra,
+            pace=min(self.time / self.tokens, self.forward),
+            per_node=self.per_node.value,
+            limit=self.balance,
+        )
 
     def observe(self, settled: np.ndarray) -> None:
         """See Policy.observe."""
-        if self.shape is not None:
+        drafted = self.drafted
+        if len(drafted):
             begin = time.perf_counter()
-            self.calibration.learn(self.shape, settled)
+            self.acceptance.learn(drafted.tokens, drafted.parents, drafted.probabilities, settled)
             self.busy += time.perf_counter() - begin
         spent = self.added
         if self.asked:
@@ -172,15 +177,23 @@ class _Typical:
 
 
 def _part(draft: Draft, nodes: np.ndarray) -> Draft:
-    """Return the tree of ``nodes`` (m,), which holds the parents of all its nodes."""
-    if len(nodes) == len(draft):
+    """Return the tree of ``nodes`` (m,) int32, ascending, each with its parent among them."""
+    count, given = len(nodes), draft.probabilities
+    if count == len(draft):
         return draft
-    kept = np.sort(nodes)
+    if count == 0:
+        return NOTHING
+    if nodes[-1] == count - 1:  # the first ones: no parent changes its place
+        first = slice(count)
+        return Draft(
+            draft.tokens[first],
+            draft.parents[first],
+            probabilities=None if given is None else given[first],
+        )
     place = np.full(len(draft) + 1, -1, np.int32)  # the appended one is found by parent -1
-    place[kept] = np.arange(len(kept), dtype=np.int32)
-    given = draft.probabilities
+    place[nodes] = np.arange(count, dtype=np.int32)
     return Draft(
-        draft.tokens[kept],
-        place[draft.parents[kept]],
-        probabilities=None if given is None else given[kept],
+        draft.tokens[nodes],
+        place[draft.parents[nodes]],
+        probabilities=None if given is None else given[nodes],
     )

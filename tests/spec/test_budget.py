@@ -130,7 +130,7 @@ def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
     asked_at: list[int] = []
     steps_seen: list[int] = []
     decode(Slow(Draft()), Adaptive(COST), np.full(4000, 3, np.int32))
-    assert len(asked_at) * 0.005 <= 0.02 * 4000 * 0.010 + CREDIT * 0.010
+    assert len(asked_at) * 0.005 <= ALLOWANCE * 4000 * 0.010 + CREDIT * 0.010
     assert len(asked_at) < 60
     gaps = np.diff(asked_at)
     assert gaps[gaps > 1].tolist() == sorted(gaps[gaps > 1]), "pauses grow"

@@ -5,10 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 KERNELS := CMakeLists.txt $(shell find kernels -type f)
+# What the benchmarks of decoding run on: a data set's folder, and a model trained on it unless given.
+TASK ?= $(or $(DATA),$(TASC_DATA),../shared/data)/massive-en
+MODEL ?= build/bench-base
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
-.PHONY: install demo test check lint style cpp bench-merge bench-engine dist clean
+.PHONY: install demo test check lint style cpp bench-merge bench-engine bench-guard bench-batch \
+  dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -41,6 +45,15 @@ bench-merge: install  ## time the merge search; DATA is a folder with eur-lex, m
 
 bench-engine: install  ## time the decoding loop against transformers' generate; ARGS="--repeats 9 --json FILE"
 	$(BIN)/python benchmarks/engine.py $(ARGS)
+
+bench-guard: install $(MODEL)  ## what drafting costs where it cannot win, and gains where it can
+	$(BIN)/python benchmarks/guard.py --model $(MODEL) --data-dir $(TASK)
+
+bench-batch: install $(MODEL)  ## batches against transformers' generate
+	$(BIN)/python benchmarks/batch.py --model $(MODEL) --data-dir $(TASK)
+
+build/bench-base:
+	$(BIN)/tasc base $(TASK) --preset small --minutes 4 --output $@
 
 dist: install
 	$(BIN)/pip install --quiet build

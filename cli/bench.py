@@ -14,7 +14,7 @@ def bench(
     ],
     method: Annotated[
         list[str] | None,
-        typer.Option(help="ar, tasc-spec, tasc-spec:width=1,budget=8,…; repeatable."),
+        typer.Option(help="ar, tasc-spec, tasc-spec:width=1,budget=8, …:budget=auto; repeatable."),
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="exact_match, token_accuracy, micro_f1; repeatable.")
@@ -27,6 +27,7 @@ def bench(
     threads: o.Threads = None,
     repeats: Annotated[int, typer.Option(help="Passes over all samples.")] = 1,
     warmup: Annotated[int, typer.Option(help="Samples that warm up, unmeasured.")] = 3,
+    batch_size: Annotated[int, typer.Option(help="Samples decoded at a time.")] = 1,
     input_column: o.InputColumn = "input",
     output_column: o.OutputColumn = "output",
     template: o.Template = "{input}\\n",
@@ -51,6 +52,7 @@ def bench(
         "threads": threads,
         "repeats": repeats,
         "warmup": warmup,
+        "batch_size": batch_size,
         "split": split,
         "limit": limit,
         "seed": seed,
@@ -70,15 +72,18 @@ SHORT = {"exact_match": "exact", "token_accuracy": "tok.acc", "micro_f1": "F1"}
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the table of cells; ms, tokens and steps are means per output."""
+    """Print the table of cells; ms, tokens and steps are means per output.
+
+    In a batch the milliseconds of an output are its share of the batch's time.
+    """
     from ._console import table
 
-    rows = result["cells"]
+    rows, settings = result["cells"], result["settings"]
     metrics = list(rows[0]["quality"])
     columns = ["model", "method", "ms", "speed", "tokens", "steps", "accept", "lossless"]
     table(
-        f"{result['task']['source']}: {result['task']['samples']} samples, batch 1, "
-        f"{result['settings']['dtype']} on {result['settings']['device']}",
+        f"{result['task']['source']}: {result['task']['samples']} samples, "
+        f"batch {settings['batch_size']}, {settings['dtype']} on {settings['device']}",
         [*columns, *(SHORT[m] for m in metrics)],
         [
             [

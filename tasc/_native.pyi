@@ -41,6 +41,22 @@ def merge_search(
     tick: Callable[[int], None] | None,
 ) -> MergeOutcome: ...
 
+class Acceptance:
+    def estimate(self, tokens: Int32, parents: Int32, probabilities: Float32 | None) -> Float64: ...
+    def worthwhile(
+        self,
+        tokens: Int32,
+        parents: Int32,
+        probabilities: Float32 | None,
+        extra: Float64,
+        pace: float,
+        per_node: float,
+        limit: float,
+    ) -> Int32: ...
+    def learn(
+        self, tokens: Int32, parents: Int32, probabilities: Float32 | None, settled: Int32
+    ) -> None: ...
+
 class NgramIndex:
     n_max: int
     tokens: int

@@ -20,7 +20,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "machine": {
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
             "system": platform.system(),
         },
@@ -45,7 +45,8 @@ def _commit() -> str | None:
     return sha.stdout.strip()[:12] + ("+" if state.stdout.strip() else "")
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Name the processor, as the system knows it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -59,3 +59,84 @@ def best_tree_mass(
         # A path outside the `budget` best of its level cannot be in the best tree.
         frontier = sorted(grown, key=lambda x: -x[1])[:budget]
     return math.fsum(sorted(paths, reverse=True)[:budget])
+
+
+class SlowAcceptance:
+    """What tasc._native.Acceptance counts and estimates, node by node."""
+
+    def __init__(self) -> None:
+        self.claims: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])  # tried, accepted
+        self.ranks: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+
+    def estimate(
+        self, parents: Sequence[int], probabilities: Sequence[float] | None
+    ) -> list[float]:
+        path: list[float] = []
+        for i, parent in enumerate(parents):
+            before = path[parent] if parent >= 0 else 1.0
+            if probabilities is None:
+                tried, accepted = self.ranks[min(i, 63)]
+                path.append(min(before, (accepted + 2 * 0.6 ** (i + 1)) / (tried + 2)))
+            else:
+                claim = given_parent(parents, probabilities, i)
+                tried, accepted = self.claims[min(int(claim * 16), 15)]
+                path.append(before * (accepted + 2 * claim) / (tried + 2))
+        return path
+
+    def learn(
+        self,
+        tokens: Sequence[int],
+        parents: Sequence[int],
+        probabilities: Sequence[float] | None,
+        settled: Sequence[int],
+    ) -> None:
+        for counts in (*self.claims.values(), *self.ranks.values()):
+            counts[:] = [0.98 * x for x in counts]
+        taken = accepted_nodes(tokens, parents, settled)
+        for i, parent in enumerate(parents):
+            if len(taken) == len(settled) and hangs_below(parents, i, taken[-1]):
+                continue  # deeper than what was settled: not known yet
+            if probabilities is None:
+                counts = self.ranks[min(i, 63)]
+            elif parent < 0 or parent in taken:
+                counts = self.claims[min(int(given_parent(parents, probabilities, i) * 16), 15)]
+            else:
+                continue
+            counts[0] += 1
+            counts[1] += i in taken
+
+
+def accepted_nodes(
+    tokens: Sequence[int], parents: Sequence[int], settled: Sequence[int]
+) -> list[int]:
+    """The path that spells the beginning of ``settled``: of equal siblings the first."""
+    path = [-1]
+    for token in settled:
+        at = [i for i, p in enumerate(parents) if p == path[-1] and tokens[i] == token]
+        if not at:
+            break
+        path.append(at[0])
+    return path[1:]
+
+
+def hangs_below(parents: Sequence[int], node: int, above: int) -> bool:
+    parent = parents[node]
+    return parent >= 0 and (parent == above or hangs_below(parents, parent, above))
+
+
+def given_parent(parents: Sequence[int], probabilities: Sequence[float], node: int) -> float:
+    """From path probabilities to that of a node given its parent."""
+    before = probabilities[parents[node]] if parents[node] >= 0 else 1.0
+    return min(max(probabilities[node] / max(before, 1e-9), 0.0), 1.0)
+
+
+def most_worthwhile(
+    parents: Sequence[int], path: Sequence[float], prices: Sequence[float], pace: float
+) -> float:
+    """The largest gain of any part of a tree that holds its nodes' parents, exhaustively."""
+    best = 0.0
+    for chosen in range(1 << len(parents)):
+        nodes = [i for i in range(len(parents)) if chosen >> i & 1]
+        if all(parents[i] < 0 or chosen >> parents[i] & 1 for i in nodes):
+            best = max(best, pace * math.fsum(path[i] for i in nodes) - prices[len(nodes)])
+    return best

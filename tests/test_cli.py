@@ -116,8 +116,39 @@ def test_bench_measures_every_cell_and_every_method_is_lossless(capsys, folder, 
     chain = result["cells"][2]
     assert chain["accepted_by_position"] == sorted(chain["accepted_by_position"], reverse=True)
     page = (folder / "bench" / "report.html").read_text()
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 2
+    assert page.count('class="bar"') == 6
     assert "<script" not in page
+
+
+def test_a_batched_bench_gives_the_outputs_of_single_sequences(capsys, folder, massive):
+    options = ("bench", massive, "--model", folder / "plain", "--limit", 12, "--max-new-tokens", 24)
+    alone = done(capsys, *options, "--output", folder / "bench-alone")
+    batched = done(capsys, *options, "--batch-size", 5, "--output", folder / "bench-batched")
+    assert (alone["settings"]["batch_size"], batched["settings"]["batch_size"]) == (1, 5)
+    for one, other in zip(alone["cells"], batched["cells"], strict=True):
+        for count in ("tokens", "decoding_steps", "drafted", "accepted", "quality", "lossless"):
+            assert one[count] == other[count], count
+        assert other["ms_per_sample"] > 0
+    page = (folder / "bench-batched" / "report.html").read_text()
+    assert "batch 5" in page
+    assert "share of the batch's time" in page
+
+
+def test_a_bench_with_an_adaptive_budget_is_lossless_and_not_batched(
+    capsys, folder, massive, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    options = ("bench", massive, "--model", folder / "plain", "--limit", 6, "--method", "ar")
+    adaptive = ("--method", "tasc-spec:budget=auto")
+    result = done(capsys, *options, *adaptive, "--output", folder / "bench-auto")
+    assert result["cells"][1]["lossless"]["identical"] == 6
+    assert [p.name[:5] for p in (tmp_path / "tasc").iterdir()] == ["cost-"]
+    code, _, err = tasc(
+        capsys, *options, *adaptive, "--batch-size", 2, "--output", folder / "bench-x"
+    )
+    assert code == 2
+    assert "give a number with --batch-size" in err
 
 
 def test_bench_refuses_an_adapter_without_a_plain_model(capsys, folder, massive):
@@ -225,6 +256,7 @@ def test_user_text_is_escaped_in_the_report():
             "repeats": 1,
             "warmup": 0,
             "max_new_tokens": 1,
+            "batch_size": 1,
         },
         "cells": [cell],
         "comparisons": [],

@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
+from tasc.models.batch import BatchTarget
+from tasc.models.cost import cost_curve
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
+from tasc.spec.batch import generate_batch
+from tasc.spec.budget import Adaptive, Budgeted, Policy
 from tasc.spec.decode import Generation, generate
 from tasc.spec.drafters import Factory, Method, Resources
+from tasc.spec.protocols import Drafter
 
 
 @dataclass(frozen=True)
@@ -36,16 +42,26 @@ class Cell:
     model: Loaded
     method: Method
     factory: Factory
+    policy: Policy | None = None
     runs: list[list[Generation]] = field(default_factory=list)
+
+    def drafter(self) -> Drafter:
+        """Make the drafter of one sequence; an adaptive budget learns from all of them."""
+        drafter = self.factory()
+        return Budgeted(drafter, self.policy) if self.policy else drafter
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much to run: tokens a sample, repeats of the whole set, samples that warm up first."""
+    """How much to run: tokens a sample, repeats of the whole set, samples that warm up first.
+
+    ``batch_size`` samples are decoded at a time.
+    """
 
     max_new_tokens: int = 256
     repeats: int = 1
     warmup: int = 3
+    batch_size: int = 1
 
 
 def run(
@@ -59,31 +75,48 @@ def run(
     """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``."""
     if len({m.label for m in methods}) < len(methods):
         raise InputError("a method is given twice: name each --method once")
+    adaptive = [m.label for m in methods if m.adaptive]
+    if adaptive and limits.batch_size > 1:
+        raise InputError(
+            f"method {adaptive[0]!r}: budget=auto sizes the drafts of one sequence at a time; "
+            "give a number with --batch-size"
+        )
     cells = []
     for model in models:
         resources = Resources(model.encode(corpus.outputs), model.end_ids[0])
-        cells += [Cell(model, m, m.prepare(resources)) for m in methods]
+        policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
+        cells += [Cell(model, m, m.prepare(resources), policies.get(m.label)) for m in methods]
     prompts = {model.label: model.encode(test.prompts) for model in models}
-    for i in range(min(limits.warmup, len(test.examples))):
+    samples = len(test.examples)
+    for turn in _turns(min(limits.warmup, samples), limits.batch_size):
         for cell in cells:
-            _decode(cell, prompts[cell.model.label][i], limits)
-    total = limits.repeats * len(test.examples)
+            _decode(cell, prompts[cell.model.label][turn], limits)
     for repeat in range(limits.repeats):
         for cell in cells:
             cell.runs.append([])
-        for i in range(len(test.examples)):
+        for turn in _turns(samples, limits.batch_size):
             for cell in cells:
-                cell.runs[-1].append(_decode(cell, prompts[cell.model.label][i], limits))
-            progress("decode", repeat * len(test.examples) + i + 1, total)
+                cell.runs[-1] += _decode(cell, prompts[cell.model.label][turn], limits)
+            progress("decode", repeat * samples + turn.stop, limits.repeats * samples)
     return cells
 
 
-def _decode(cell: Cell, prompt: np.ndarray, limits: Limits) -> Generation:
-    return generate(
-        cell.model.target,
-        cell.factory(),
-        prompt,
-        max_new_tokens=limits.max_new_tokens,
-        end_ids=cell.model.end_ids,
-        budget=cell.method.budget,
-    )
+def _turns(samples: int, batch_size: int) -> list[slice]:
+    """Cut the samples into what a cell decodes before it is the next one's turn.
+
+    One sample, or several batches' worth: the last rows of a turn run in ever smaller batches.
+    """
+    length = 1 if batch_size == 1 else 8 * batch_size
+    return [slice(i, min(i + length, samples)) for i in range(0, samples, length)]
+
+
+def _decode(cell: Cell, prompts: Sequence[np.ndarray], limits: Limits) -> list[Generation]:
+    target, drafters = cell.model.target, [cell.drafter() for _ in prompts]
+    options: dict[str, Any] = {
+        "max_new_tokens": limits.max_new_tokens,
+        "end_ids": cell.model.end_ids,
+        "budget": cell.method.budget,
+    }
+    if limits.batch_size == 1:
+        return [generate(target, d, p, **options) for d, p in zip(drafters, prompts, strict=True)]
+    return generate_batch(BatchTarget(target, limits.batch_size), drafters, prompts, **options)

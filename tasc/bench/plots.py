@@ -54,19 +54,25 @@ def acceptance(rows: Sequence[dict[str, Any]]) -> str:
     return _svg(figure)
 
 
-def where_time_goes(rows: Sequence[dict[str, Any]]) -> str:
-    """Stacked bars of the milliseconds a sample by part of the loop."""
-    figure, axes = _figure(0.55 * len(rows) + 1.4)
-    left = [0.0] * len(rows)
-    for part, colour in zip(PARTS, COLOURS, strict=False):
-        widths = [1000 * row["seconds"][part] / row["samples"] for row in rows]
-        axes.barh(range(len(rows)), widths, left=left, color=colour, height=0.6, label=part)
-        left = [a + b for a, b in zip(left, widths, strict=True)]
-    axes.set_yticks(range(len(rows)), [label(r) for r in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel("milliseconds per sample")
-    axes.legend(frameon=False, fontsize=9, ncols=5, loc="lower center", bbox_to_anchor=(0.4, 1.0))
-    return _svg(figure)
+def where_time_goes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a stacked bar a cell: its milliseconds a sample, by part of the loop.
+
+    ``length`` is the percentage of the longest bar, ``share`` that of the bar. The page draws them
+    itself, so that names and numbers stay readable on a narrow screen.
+    """
+    bars = []
+    for row in rows:
+        parts = {part: 1000 * row["seconds"][part] / row["samples"] for part in PARTS}
+        bars.append({"label": label(row), "ms": sum(parts.values()), "parts": parts})
+    longest = max((bar["ms"] for bar in bars), default=0.0) or 1.0
+    for bar in bars:
+        total = bar["ms"] or 1.0
+        bar["length"] = 100 * bar["ms"] / longest
+        bar["parts"] = [
+            {"name": name, "ms": ms, "share": 100 * ms / total, "colour": colour}
+            for (name, ms), colour in zip(bar["parts"].items(), COLOURS, strict=False)
+        ]
+    return bars
 
 
 def _figure(height: float) -> tuple[Figure, Any]:

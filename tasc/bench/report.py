@@ -24,5 +24,5 @@ def render(results: dict[str, Any], examples: Sequence[dict[str, Any]]) -> str:
         # The only user text in figures are labels, which matplotlib draws as paths.
         latency=Markup(plots.latency(rows)),
         acceptance=Markup(plots.acceptance(rows)),
-        time=Markup(plots.where_time_goes(rows)),
+        bars=plots.where_time_goes(rows),
     )

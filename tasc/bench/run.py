@@ -64,6 +64,7 @@ def bench(
             "repeats": options.limits.repeats,
             "warmup": options.limits.warmup,
             "max_new_tokens": options.limits.max_new_tokens,
+            "batch_size": options.limits.batch_size,
         },
         "cells": rows,
         "comparisons": record.comparisons(rows),

@@ -71,17 +71,18 @@ def _windowed(
     window: int,
     position_ids: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Narrow ``mask`` to keys fewer than ``window`` positions back; tree nodes share positions."""
+    """Narrow ``mask`` to keys fewer than ``window`` positions back; tree nodes share positions.
+
+    The keys before the queries stand at their positions; ``position_ids`` (B, q) are the queries'.
+    """
     device = position_ids.device if position_ids is not None else torch.device("cpu")
     before = torch.arange(keys - queries, device=device)
-    own = (
-        position_ids[0]
-        if position_ids is not None
-        else torch.arange(keys - queries, keys, device=device)
-    )
-    near = own[:, None] - torch.cat([before, own])[None, :] < window
+    if position_ids is None:
+        position_ids = torch.arange(keys - queries, keys, device=device)[None]
+    places = torch.cat([before.expand(len(position_ids), -1), position_ids], dim=1)
+    near = position_ids[:, None, :, None] - places[:, None, None, :] < window
     base = _causal(queries, keys, device) if mask is None else mask
-    return base & near[None, None]
+    return base & near
 
 
 def _softcapped(

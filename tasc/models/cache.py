@@ -1,4 +1,4 @@
-"""A preallocated key/value cache whose rejected tree nodes are dropped in place."""
+"""A preallocated key/value cache whose rejected tree nodes and rows are dropped in place."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,60 +11,94 @@ from tasc.errors import UnavailableError
 
 
 class Storage:
-    """Keys and values of all layers in one tensor, so that keeping a path is one indexed copy.
+    """Keys and values of all layers and sequences in one tensor: keeping paths is one indexed copy.
 
-    ``data`` is (layers, 2, heads, capacity, head_dim) in the model's dtype; the first ``length``
-    positions are the accepted tokens, what lies behind them belongs to the step in flight.
+    ``data`` is (layers, 2, rows, heads, capacity, head_dim) in the model's dtype. Row b is a
+    sequence: its first ``lengths[b]`` positions are its accepted tokens. A step writes its tokens
+    behind the longest row, for all rows at ``length``; what lies between a row's own length and
+    there is stale, and masked. A single sequence has nothing stale.
     """
 
-    def __init__(self, layers: int, capacity: int) -> None:
-        """Plan for ``capacity`` positions; memory is taken at the first write."""
-        self.layers = layers
-        self.capacity = capacity
-        self.length = 0
+    def __init__(self, layers: int, capacity: int, rows: int = 1) -> None:
+        """Plan for ``rows`` sequences of ``capacity`` positions; taken at the first write."""
+        self.layers, self.capacity, self.rows = layers, capacity, rows
+        self.lengths = np.zeros(0, np.int64)  # of the rows in use, which are the first ones
+        self.first = self.length = 0  # where the next forward writes: its first row and position
         self.data: torch.Tensor | None = None
 
     def write(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store ``keys`` and ``values`` (1, H, q, d) behind what is kept; return views of all."""
+        """Store ``keys`` and ``values`` (B, H, q, d) behind what is kept; return views of all."""
         data = self._ensure(keys)
         end = self.length + keys.shape[2]
-        held = data[layer]
+        held = data[layer, :, self.first : self.first + keys.shape[0], :, :end]
         try:
-            held[0, :, self.length : end] = keys[0]
-            held[1, :, self.length : end] = values[0]
+            held[0, :, :, self.length :] = keys
+            held[1, :, :, self.length :] = values
         except RuntimeError as error:
             raise UnavailableError(
                 f"layer {layer} has keys of shape {tuple(keys.shape[1:])} unlike layer 0: models "
                 "with layers of different shapes are not supported"
             ) from error
-        return held[0, None, :, :end], held[1, None, :, :end]
+        return held[0], held[1]
 
     def _ensure(self, keys: torch.Tensor) -> torch.Tensor:
         _, heads, new, dim = keys.shape
         needed = self.length + new
         if self.data is None or needed > self.capacity:
             self.capacity = max(self.capacity, 2 * needed if self.data is not None else needed)
-            grown = keys.new_empty((self.layers, 2, heads, self.capacity, dim))
+            shape = (self.layers, 2, self.rows, heads, self.capacity, dim)
+            # Zeros, as a masked key's weight is 0 but 0 · NaN is not; one row masks nothing.
+            grown = keys.new_empty(shape) if self.rows == 1 else keys.new_zeros(shape)
             if self.data is not None:
-                grown[:, :, :, : self.length] = self.data[:, :, :, : self.length]
+                held = int(self.lengths.max(initial=self.length))
+                grown[..., :held, :] = self.data[..., :held, :]
             self.data = grown
         return self.data
 
+    def open(self) -> None:
+        """Let the next forward fill new rows, from position 0."""
+        self.first, self.length = len(self.lengths), 0
+
+    def fill(self, lengths: Sequence[int]) -> None:
+        """Accept what that forward wrote: new rows, of which the first ``lengths`` count."""
+        self._settle(np.append(self.lengths, np.array(lengths, np.int64)))
+
     @torch.inference_mode()
-    def keep(self, path: Sequence[int] | np.ndarray) -> None:
-        """Accept the last token and the tree nodes of ``path``; drop every other node in flight.
+    def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
+        """Accept for each row the last token and the tree nodes of its path; drop all others.
 
         Node i was written at ``length + 1 + i``. A path that is already in place costs nothing.
         """
-        start = self.length + 1
-        self.length = start + len(path)
-        # Nodes rise along a path, so it is in place when its last node is where it would go.
-        if len(path) == 0 or path[-1] == len(path) - 1 or self.data is None:
-            return
-        source = torch.as_tensor(path, device=self.data.device) + start
-        self.data[:, :, :, start : self.length] = self.data[:, :, :, source]
+        rows: list[int] = []
+        source: list[int] = []
+        target: list[int] = []
+        for row, (path, own) in enumerate(zip(paths, self.lengths.tolist(), strict=True)):
+            # Nodes rise along a path, so it is in place when its last node is where it would go.
+            if own == self.length and (len(path) == 0 or path[-1] == len(path) - 1):
+                continue
+            rows += [row] * (len(path) + 1)
+            source += [self.length, *(self.length + 1 + np.asarray(path)).tolist()]
+            target += range(own, own + len(path) + 1)
+        if rows and self.data is not None:
+            at, from_, to = torch.tensor([rows, source, target], device=self.data.device)
+            self.data[:, :, at, :, to] = self.data[:, :, at, :, from_]
+        self._settle(self.lengths + [len(path) + 1 for path in paths])
+
+    @torch.inference_mode()
+    def drop(self, row: int) -> None:
+        """Forget a row; the last one takes its place."""
+        last = len(self.lengths) - 1
+        if row != last and self.data is not None:
+            held = int(self.lengths[last])
+            self.data[:, :, row, :, :held] = self.data[:, :, last, :, :held]
+            self.lengths[row] = held
+        self._settle(self.lengths[:last])
+
+    def _settle(self, lengths: np.ndarray) -> None:
+        self.lengths = lengths
+        self.first, self.length = 0, int(lengths.max(initial=0))
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
@@ -91,7 +125,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return self.storage.write(self.index, key_states, value_states)
 
     def get_seq_length(self) -> int:
-        """Return the number of accepted tokens."""
+        """Return the number of positions before those of this step."""
         return self.storage.length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -103,7 +137,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return -1
 
 
-def tree_cache(layers: int, capacity: int) -> tuple[Cache, Storage]:
-    """Make a cache for one sequence: the object the model takes and the storage behind it."""
-    storage = Storage(layers, capacity)
+def tree_cache(layers: int, capacity: int, rows: int = 1) -> tuple[Cache, Storage]:
+    """Make a cache for ``rows`` sequences: the object the model takes, the storage behind it."""
+    storage = Storage(layers, capacity, rows)
     return Cache(layers=[_Layer(storage, i) for i in range(layers)]), storage

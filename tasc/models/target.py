@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from transformers import PreTrainedModel
+from transformers.cache_utils import Cache
 
 from tasc.backend.tree import tree_inputs
 from tasc.errors import InputError
@@ -36,17 +37,12 @@ class Target:
 
         ``room`` is how many further positions will be needed; the cache is allocated for them.
         """
-        if len(prompt) == 0:
-            raise InputError("the prompt has no tokens: add some text to the prompt template")
-        if self.max_positions and len(prompt) + room > self.max_positions:
-            raise InputError(
-                f"prompt of {len(prompt)} tokens plus {room} new ones exceeds the model's "
-                f"{self.max_positions} positions: lower --max-new-tokens or shorten the prompt"
-            )
+        self.check(prompt, room)
         self.cache, self.storage = tree_cache(self.layers, len(prompt) + room)
         ids = torch.from_numpy(prompt.astype(np.int64))[None].to(self.device)
-        logits = self._forward(ids, torch.arange(len(prompt), device=self.device)[None], None, 1)
-        self.storage.length = len(prompt)
+        positions = torch.arange(len(prompt), device=self.device)[None]
+        logits = self.forward(self.cache, ids, positions, None, 1)[0]
+        self.storage.fill([len(prompt)])
         return logits
 
     @torch.inference_mode()
@@ -57,35 +53,51 @@ class Target:
         ids[0, 0] = last
         if n == 0:
             position = torch.full((1, 1), length)
-            return self._forward(ids.to(self.device), position.to(self.device), None, 0)
+            return self.forward(self.cache, ids.to(self.device), position.to(self.device), None)[0]
         ids[0, 1:] = torch.from_numpy(tokens)
         seen, offsets = tree_inputs(parents)
         mask = torch.ones((n + 1, length + n + 1), dtype=torch.bool)
         mask[:, length:] = torch.from_numpy(seen).view(n + 1, n + 1)
         positions = (torch.from_numpy(offsets) + length)[None]
-        return self._forward(
-            ids.to(self.device), positions.to(self.device), mask[None, None].to(self.device), 0
-        )
+        device = self.device
+        return self.forward(
+            self.cache, ids.to(device), positions.to(device), mask[None, None].to(device)
+        )[0]
 
     def keep(self, path: Sequence[int] | np.ndarray) -> None:
         """Accept the token given to ``score`` and the nodes of ``path``; forget the other nodes."""
-        self.storage.keep(path)
+        self.storage.keep([path])
 
-    def _forward(
+    def check(self, prompt: np.ndarray, room: int) -> None:
+        """Raise InputError for a prompt (L,) that is empty, or too long with ``room`` to come."""
+        if len(prompt) == 0:
+            raise InputError("the prompt has no tokens: add some text to the prompt template")
+        if self.max_positions and len(prompt) + room > self.max_positions:
+            raise InputError(
+                f"prompt of {len(prompt)} tokens plus {room} new ones exceeds the model's "
+                f"{self.max_positions} positions: lower --max-new-tokens or shorten the prompt"
+            )
+
+    def forward(
         self,
+        cache: Cache,
         ids: torch.Tensor,
         positions: torch.Tensor,
         mask: torch.Tensor | None,
-        rows: int,
+        rows: int | torch.Tensor = 0,
     ) -> torch.Tensor:
-        """Run the model; ``rows`` last logits are computed, 0 for all."""
+        """Run the model on ``ids`` (B, q) at ``positions`` (B, q) after what ``cache`` holds.
+
+        ``mask`` is as in ``attention.attend``. Returns logits (B, r, V): of the ``rows`` last
+        tokens, 0 for all, or of the tokens that an index (r,) names.
+        """
         out = self.model(
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=self.cache,
+            past_key_values=cache,
             use_cache=True,
             logits_to_keep=rows,
         )
-        logits: torch.Tensor = out.logits[0]
+        logits: torch.Tensor = out.logits
         return logits

@@ -133,6 +133,7 @@ class BenchConfig(ModelConfig):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     repeats: int = Field(1, ge=1)
     warmup: int = Field(3, ge=0)
+    batch_size: int = Field(1, ge=1)
 
 
 CONFIGS: dict[str, type[StepConfig]] = {

@@ -236,7 +236,7 @@ def _bench(job: Job) -> Result:
         delimiter=c.delimiter,
         dtype=c.dtype,
         device=c.device,
-        limits=Limits(c.max_new_tokens, c.repeats, c.warmup),
+        limits=Limits(c.max_new_tokens, c.repeats, c.warmup, c.batch_size),
     )
     results, examples = bench(job.corpora["corpus_split"], job.corpus, options, job.progress)
     page = render(results, examples)

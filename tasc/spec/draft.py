@@ -54,11 +54,14 @@ class Draft:
     ``tokens`` (n,) int32; ``parents`` (n,) int32: node i continues node ``parents[i]`` < i, and -1
     is the last accepted token. A chain has parents -1, 0, 1, …; no nodes at all is plain decoding.
     ``q`` tells what nodes were drawn from; without it they count as certain.
+    ``probabilities`` (n,) float32, where the drafter knows them: of the path from the last token
+    through each node.
     """
 
     tokens: np.ndarray = field(default_factory=_no_tokens)
     parents: np.ndarray = field(default_factory=_no_tokens)
     q: Laws | None = None
+    probabilities: np.ndarray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse a tree whose parents do not precede their children."""
@@ -71,6 +74,10 @@ class Draft:
             raise InputError(f"a draft of {n} tokens needs {n} parents, got {len(self.parents)}")
         if n == 0 and self.q is None:
             return  # plain decoding comes by here at every token
+        if self.probabilities is not None and len(self.probabilities) != n:
+            raise InputError(
+                f"a draft of {n} tokens needs {n} probabilities, got {len(self.probabilities)}"
+            )
         bad = (self.parents < -1) | (self.parents >= np.arange(n, dtype=np.int32))
         if bad.any():
             i = int(bad.argmax())

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tasc.bench.plots import PARTS, where_time_goes
 from tasc.bench.record import comparisons, records
 from tasc.spec.decode import Generation, Timeline
 
@@ -73,3 +74,13 @@ def test_comparisons_are_with_the_first_method(rows):
     assert comparison["fewer_steps"] == pytest.approx(1.5)
     assert comparison["speedup_by_repeat"] == pytest.approx([30 / 16, 30 / 22])
     assert comparison["quality_change"] == {"exact_match": -0.5}
+
+
+def test_the_bars_of_the_timeline_hold_every_second(rows):
+    bars = where_time_goes(rows)
+    assert [bar["ms"] for bar in bars] == pytest.approx([30, 19.0])
+    assert [bar["length"] for bar in bars] == pytest.approx([100, 100 * 19 / 30])
+    for bar in bars:
+        assert [part["name"] for part in bar["parts"]] == list(PARTS)
+        assert sum(part["share"] for part in bar["parts"]) == pytest.approx(100)
+        assert {part["name"]: part["ms"] for part in bar["parts"]}["forward"] == bar["ms"]

@@ -10,6 +10,7 @@ from tasc.errors import InputError
 from tasc.spec.protocols import Drafter
 
 DEFAULT_BUDGET = 12
+AUTO_BUDGET = 64  # the most that ``budget=auto`` may choose
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,16 @@ DRAFTERS: dict[str, Entry] = {
 
 @dataclass(frozen=True)
 class Method:
-    """A method with its options, ready to be built for a model's vocabulary."""
+    """A method with its options, ready to be built for a model's vocabulary.
+
+    ``budget`` is the largest number of nodes of a step; ``adaptive``: it varies below that.
+    """
 
     label: str
     name: str
     options: Any
     budget: int
+    adaptive: bool = False
 
     def prepare(self, resources: Resources) -> Factory:
         """Build what sequences share; the result makes one drafter a sequence."""
@@ -78,7 +83,7 @@ class Method:
 
 
 def parse(text: str) -> Method:
-    """Read a method such as ``ar``, ``tasc-spec`` or ``tasc-spec:width=1,budget=10``.
+    """Read a method such as ``ar``, ``tasc-spec:width=1,budget=10`` or ``tasc-spec:budget=auto``.
 
     Raises:
         InputError: unknown method or option, or a value of the wrong type.
@@ -90,11 +95,12 @@ def parse(text: str) -> Method:
     options = entry.options()
     known = {f.name.rstrip("_"): f for f in fields(options)}
     given: dict[str, Any] = {}
-    budget = DEFAULT_BUDGET if entry.drafts else 0
+    budget, adaptive = DEFAULT_BUDGET if entry.drafts else 0, False
     for item in filter(None, rest.split(",")):
         key, _, value = item.partition("=")
         if key == "budget" and entry.drafts:
-            budget = _number(text, key, value, int)
+            adaptive = value == "auto"
+            budget = AUTO_BUDGET if adaptive else _number(text, key, value, int)
         elif key in known:
             given[known[key].name] = _number(text, key, value, type(known[key].default))
         else:
@@ -102,7 +108,7 @@ def parse(text: str) -> Method:
             raise InputError(f"method {text!r}: unknown option {key!r}; options: {choices}")
     if budget < 0:
         raise InputError(f"method {text!r}: budget must be 0 or more, got {budget}")
-    return Method(text, name, options(**given), budget)
+    return Method(text, name, options(**given), budget, adaptive)
 
 
 def _number(text: str, key: str, value: str, kind: type) -> Any:  # noqa: ANN401

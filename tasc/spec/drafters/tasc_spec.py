@@ -82,10 +82,10 @@ class TascSpec:
     def draft(self, budget: int) -> Draft:
         """Return the tree of at most ``budget`` nodes with the most probable paths."""
         o = self.options
-        tokens, parents, _ = draft_tree(
+        tokens, parents, probabilities = draft_tree(
             self.index, self.local, o.lambda_, budget, o.width, o.min_probability, self.end
         )
-        return Draft(tokens, parents)
+        return Draft(tokens, parents, probabilities=probabilities)
 
     def observe(self, tokens: np.ndarray) -> None:
         """Extend the local table by what the step settled."""

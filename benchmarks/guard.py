@@ -1,0 +1,205 @@
+"""What drafting costs where it cannot win, and gains where it can: fixed and adaptive budgets.
+
+Three texts, each against autoregressive decoding on the same loop and in turn: ``task``, the
+model's own outputs on a task; ``random``, tokens drawn evenly from the vocabulary; ``misleading``,
+frequent tokens of which none is ever one that the drafter proposes. For the last two the model runs
+as ever, but its arg-max is replaced by the text. ``auto`` keeps one policy for all prompts;
+``auto, forgetful`` starts a new one with each.
+Usage: python benchmarks/guard.py --model FOLDER --data-dir DIR [--json FILE]
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tasc.bench.matrix import Loaded
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.tokenizer import load_tokenizer
+from tasc.environment import environment
+from tasc.models.cost import CostCurve, measure
+from tasc.models.load import load_model
+from tasc.models.target import Target
+from tasc.spec.budget import Adaptive, Budgeted
+from tasc.spec.decode import Generation, generate
+from tasc.spec.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory, Resources, parse
+from tasc.spec.drafters.none import Autoregressive
+from tasc.spec.protocols import Drafter
+
+Decode = Callable[[np.ndarray, str], Generation]  # a prompt and a method
+METHODS = ("autoregressive", "fixed", "auto", "auto, forgetful")
+
+
+class Dictated(Target):
+    """A target whose arg-max is a given text, at the cost of its real forwards."""
+
+    text: np.ndarray  # (T,): what to say after the prompt
+
+    def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
+        """See Target.prefill."""
+        self.prompt_length = len(prompt)
+        return self._say(super().prefill(prompt, room), np.zeros(1, np.int64))
+
+    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
+        """See Target.score."""
+        depths = np.zeros(len(tokens) + 1, np.int64)
+        for i, parent in enumerate(parents.tolist()):
+            depths[i + 1] = depths[parent + 1] + 1
+        at = self.storage.length - self.prompt_length + 1
+        return self._say(super().score(last, tokens, parents), at + depths)
+
+    def _say(self, rows: torch.Tensor, places: np.ndarray) -> torch.Tensor:
+        said = torch.from_numpy(self.text[np.minimum(places, len(self.text) - 1)].astype(np.int64))
+        return rows.scatter(1, said[:, None].to(rows.device), torch.finfo(rows.dtype).max)
+
+
+def main() -> None:
+    """Measure and print the figures as JSON."""
+    options = parse_options()
+    tokenizer = load_tokenizer(options.model)
+    model = load_model(options.model, dtype=options.dtype)
+    loaded = Loaded("model", Target(model), tokenizer, (tokenizer.eos_id,))
+    source = Source(str(options.data_dir))
+    outputs = loaded.encode(load(source, "train").outputs)
+    prompts = loaded.encode(load(source, "test").prompts[: options.prompts])
+    factory = parse("tasc-spec").prepare(Resources(outputs, tokenizer.eos_id))
+    curve = measure(loaded.target, seconds=5.0)
+    dictated, vocabulary = Dictated(model), int(model.config.vocab_size)
+    rng = np.random.default_rng(options.seed)
+    random = [rng.integers(0, vocabulary, options.new_tokens).astype(np.int32) for _ in prompts]
+    wrong = [misleading(factory(), outputs, p, options.new_tokens, rng) for p in prompts]
+
+    def dictating(texts: Sequence[np.ndarray], at: int) -> Target:
+        dictated.text = texts[at]
+        return dictated
+
+    ends = (tokenizer.eos_id,)
+    results = {
+        "task": compare(lambda _: loaded.target, prompts, factory, curve, options, ends),
+        "random": compare(lambda i: dictating(random, i), prompts, factory, curve, options),
+        "misleading": compare(lambda i: dictating(wrong, i), prompts, factory, curve, options),
+    }
+    figures = {
+        "command": sys.argv,
+        "environment": environment(),
+        "threads": torch.get_num_threads(),
+        "dtype": options.dtype,
+        "parameters": model.num_parameters(),
+        "prompts": len(prompts),
+        "new_tokens": options.new_tokens,
+        "repeats": options.repeats,
+        "cost_curve_ms": {k: 1000 * s for k, s in zip(curve.sizes, curve.seconds, strict=True)},
+        "fixed_budget": DEFAULT_BUDGET,
+        "results": results,
+    }
+    text = json.dumps(figures, indent=2)
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    print(text)  # noqa: T201 - a script
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
+    parser.add_argument("--prompts", type=int, default=24)
+    parser.add_argument("--new-tokens", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    return parser.parse_args()
+
+
+def misleading(
+    drafter: Drafter,
+    outputs: Sequence[np.ndarray],
+    prompt: np.ndarray,
+    length: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Write the text (length,) int32 of which ``drafter`` never guesses the next token.
+
+    Its tokens are the corpus' most frequent ones, so that the drafter finds their continuations.
+    """
+    counts = Counter(np.concatenate(outputs).tolist())
+    frequent = np.array([token for token, _ in counts.most_common(256)])
+    drafter.start(prompt)
+    text: list[int] = []
+    while len(text) < length:
+        draft = drafter.draft(AUTO_BUDGET)
+        guesses = draft.tokens[draft.parents < 0]
+        text.append(int(rng.choice(frequent[~np.isin(frequent, guesses)])))
+        drafter.observe(np.array(text[-1:], np.int32))
+    return np.array(text, np.int32)
+
+
+def compare(
+    target: Callable[[int], Target],
+    prompts: Sequence[np.ndarray],
+    factory: Factory,
+    curve: CostCurve,
+    options: argparse.Namespace,
+    end_ids: Sequence[int] = (),
+) -> dict[str, Any]:
+    """Decode every prompt with every method in turn; time of each against autoregressive.
+
+    A ratio pairs two runs on one prompt that follow each other, and the median is over all pairs.
+    """
+    seconds: dict[str, list[list[float]]] = {name: [] for name in METHODS}
+    steps, drafted = Counter[str](), Counter[str]()
+    for repeat in range(-1, options.repeats):  # the first one warms up
+        shared = Adaptive(curve)
+        for name in METHODS:
+            seconds[name].append([])
+        for i, prompt in enumerate(prompts):
+            outputs = []
+            for name in METHODS:
+                drafter: Drafter = Autoregressive() if name == METHODS[0] else factory()
+                if name.startswith("auto,"):
+                    drafter = Budgeted(drafter, Adaptive(curve))
+                elif name == "auto":
+                    drafter = Budgeted(drafter, shared)
+                result = generate(
+                    target(i),
+                    drafter,
+                    prompt,
+                    max_new_tokens=options.new_tokens,
+                    end_ids=end_ids,
+                    budget=AUTO_BUDGET if name.startswith("auto") else DEFAULT_BUDGET,
+                )
+                seconds[name][-1].append(result.timeline.total)
+                outputs.append(result.tokens.tolist())
+                if repeat >= 0:
+                    steps[name] += result.decoding_steps
+                    drafted[name] += sum(result.drafted)
+            if any(tokens != outputs[0] for tokens in outputs):
+                raise SystemExit(f"prompt {i}: the methods' outputs differ")
+    plain = np.array(seconds[METHODS[0]][1:])
+    runs = options.repeats * len(prompts)
+    return {
+        name: {
+            "ms_per_prompt": 1000 * float(np.mean(seconds[name][1:])),
+            "steps_per_prompt": steps[name] / runs,
+            "drafted_per_prompt": drafted[name] / runs,
+            "time_against_autoregressive": statistics.median(
+                (np.array(seconds[name][1:]) / plain).ravel().tolist()
+            ),
+            "by_repeat": np.median(np.array(seconds[name][1:]) / plain, axis=1).tolist(),
+            "of_totals": float(np.sum(seconds[name][1:]) / plain.sum()),
+        }
+        for name in METHODS
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""What a forward costs by its number of tokens: T(k), measured once for a model on a device.
+
+A step scores the last token and k - 1 draft nodes in one forward. While the device waits for the
+weights rather than for arithmetic, T(k) hardly rises; where it begins to, a larger tree no longer
+pays. That point differs between devices, so it is measured and not assumed.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import isotonic_regression
+
+from tasc.environment import processor
+from tasc.errors import InputError
+from tasc.models.target import Target
+
+SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+CONTEXT = 128
+_FORMAT = 1  # of the cached file
+_ROUNDS = 3, 25  # at least, at most
+_VOLATILE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
+
+
+@dataclass(frozen=True)
+class CostCurve:
+    """T(k): ``seconds[i]`` of one forward over ``sizes[i]`` tokens after ``context`` others."""
+
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    context: int = CONTEXT
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a curve: sizes rise from 1, seconds are positive and do not fall."""
+        rising = self.sizes[:1] == (1,) and all(np.diff(self.sizes) > 0)
+        if not rising or len(self.seconds) != len(self.sizes):
+            raise InputError(
+                f"a cost curve has one time for each of some sizes that rise from 1, got "
+                f"{len(self.seconds)} times for sizes {self.sizes}"
+            )
+        times = np.array(self.seconds)
+        if not (np.isfinite(times).all() and times[0] > 0 and (np.diff(times) >= 0).all()):
+            raise InputError(
+                f"the times of a cost curve are positive and do not fall, got {self.seconds}"
+            )
+
+    def at(self, tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the seconds of forwards over ``tokens`` (any shape) ≥ 1 tokens each.
+
+        Linear between the measured sizes, and beyond the last as between the last two.
+        """
+        k = np.asarray(tokens, np.float64)
+        inside = np.interp(k, self.sizes, self.seconds)
+        if len(self.sizes) == 1:
+            return inside
+        slope = (self.seconds[-1] - self.seconds[-2]) / (self.sizes[-1] - self.sizes[-2])
+        return inside + np.maximum(k - self.sizes[-1], 0) * slope
+
+
+def measure(target: Target, *, context: int = CONTEXT, seconds: float = 0.8) -> CostCurve:
+    """Time forwards of ``target`` after ``context`` tokens, for about ``seconds``.
+
+    Sizes take turns, so that drift hits all alike; each time is a median over the turns, at least
+    three, and the arg-max of the rows is part of it, as a step cannot go on without. The medians
+    are made monotone by least squares. A sequence that ``target`` was decoding is lost.
+
+    Raises:
+        InputError: the model has no room for the largest size after one token.
+    """
+    if target.max_positions:
+        context = min(context, target.max_positions - SIZES[-1])
+    if context < 1:
+        raise InputError(
+            f"a cost curve needs a model of more than {SIZES[-1]} positions, got "
+            f"{target.max_positions}: give a fixed budget instead"
+        )
+    vocabulary = int(target.model.config.get_text_config().vocab_size)
+    tokens = (np.arange(context + SIZES[-1]) * 7919 % vocabulary).astype(np.int32)
+    target.prefill(tokens[:context], SIZES[-1])
+    chain = np.arange(-1, SIZES[-1], dtype=np.int32)
+
+    def once(size: int) -> float:
+        begin = time.perf_counter()
+        target.score(1, tokens[: size - 1], chain[: size - 1]).argmax(-1).cpu()
+        return time.perf_counter() - begin
+
+    for size in SIZES:  # the first call of a shape may compile or allocate
+        once(size)
+    least, most = _ROUNDS
+    turns: list[list[float]] = []
+    end = time.perf_counter() + seconds
+    while len(turns) < least or (len(turns) < most and time.perf_counter() < end):
+        turns.append([once(size) for size in SIZES])
+    monotone = isotonic_regression(np.median(turns, axis=0)).x
+    return CostCurve(SIZES, tuple(monotone.tolist()), context)
+
+
+def cost_curve(target: Target, *, context: int = CONTEXT, folder: Path | None = None) -> CostCurve:
+    """Return T(k) of ``target``, from the user's cache or measured now and cached.
+
+    The cache is ``$XDG_CACHE_HOME/tasc`` or ``folder``; delete it to measure again. A file that
+    cannot be read is measured anew, and a folder that cannot be written costs only the caching.
+    """
+    name = hashlib.sha256(json.dumps(_identity(target, context), sort_keys=True).encode())
+    path = (folder or cache_folder()) / f"cost-{name.hexdigest()[:24]}.json"
+    held = _read(path)
+    if held is None:
+        held = measure(target, context=context)
+        with contextlib.suppress(OSError):
+            _write(path, held, _identity(target, context))
+    return held
+
+
+def cache_folder() -> Path:
+    """Return where measurements of this user's machine are kept."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tasc"
+
+
+def _identity(target: Target, context: int) -> dict[str, Any]:
+    """What a curve depends on; the name of the checkpoint is no part of it."""
+    config = {k: v for k, v in target.model.config.to_dict().items() if k not in _VOLATILE}
+    cuda = target.device.type == "cuda"
+    return {
+        "format": _FORMAT,
+        "config": hashlib.sha256(
+            json.dumps(config, sort_keys=True, default=str).encode()
+        ).hexdigest(),
+        "dtype": str(next(target.model.parameters()).dtype),
+        "device": torch.cuda.get_device_name(target.device) if cuda else processor(),
+        "threads": torch.get_num_threads(),
+        "context": context,
+    }
+
+
+def _read(path: Path) -> CostCurve | None:
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        sizes, seconds = map(int, held["sizes"]), map(float, held["seconds"])
+        return CostCurve(tuple(sizes), tuple(seconds), int(held["context"]))
+    except (OSError, ValueError, KeyError, TypeError, InputError):
+        return None
+
+
+def _write(path: Path, curve: CostCurve, identity: dict[str, Any]) -> None:
+    """Write a sibling and rename it, so that readers see a whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    held = {"sizes": curve.sizes, "seconds": curve.seconds, "context": curve.context}
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, suffix=".new", delete=False
+    ) as file:
+        json.dump({**held, "of": identity}, file, indent=2)
+    Path(file.name).replace(path)

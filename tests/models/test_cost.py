@@ -1,0 +1,102 @@
+import json
+
+import numpy as np
+import pytest
+
+from tasc.errors import InputError
+from tasc.models import cost
+from tasc.models.cost import SIZES, CostCurve, cost_curve, measure
+from tasc.models.target import Target
+from tests.pico import build_model
+
+CURVE = CostCurve((1, 2, 4), (0.010, 0.010, 0.016))
+
+
+@pytest.fixture(scope="module")
+def target():
+    return Target(build_model("qwen2"))
+
+
+def test_times_are_interpolated_and_continued_beyond_the_last_size():
+    assert CURVE.at([1, 2, 3, 4, 6]).tolist() == pytest.approx([0.010, 0.010, 0.013, 0.016, 0.022])
+    assert CURVE.at(3).shape == ()
+    assert CostCurve((1,), (0.5,)).at([1, 9]).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seconds"),
+    [
+        ((1, 2), (0.2, 0.1)),
+        ((1, 2), (0.1,)),
+        ((2, 3), (0.1, 0.2)),
+        ((), ()),
+        ((1, 2), (0.1, float("nan"))),
+        ((1,), (0.0,)),
+    ],
+)
+def test_what_is_no_curve_is_refused(sizes, seconds):
+    with pytest.raises(InputError, match="cost curve"):
+        CostCurve(sizes, seconds)
+
+
+def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
+    sizes, score = [], target.score
+
+    def watched(last, tokens, parents):
+        sizes.append((target.storage.length, len(tokens) + 1))
+        return score(last, tokens, parents)
+
+    target.score = watched
+    try:
+        curve = measure(target, context=40, seconds=0.0)
+    finally:
+        target.score = score
+    assert {size for _, size in sizes} == set(SIZES) == set(curve.sizes)
+    assert {length for length, _ in sizes} == {40} == {curve.context}
+    assert (np.diff(curve.seconds) >= 0).all()
+
+
+def test_a_model_with_few_positions_is_measured_with_what_it_has():
+    target = Target(build_model("qwen2"))
+    target.max_positions = 100
+    assert measure(target, seconds=0.0).context == 36
+    target.max_positions = 64
+    with pytest.raises(InputError, match="more than 64 positions, got 64"):
+        measure(target, seconds=0.0)
+
+
+def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(cost, "measure", lambda _, context: calls.append(context) or CURVE)
+    assert cost_curve(target, folder=tmp_path) == CURVE
+    assert cost_curve(Target(build_model("qwen2", seed=1)), folder=tmp_path) == CURVE
+    assert len(calls) == 1, "the weights' values do not change the cost"
+    cost_curve(target, context=256, folder=tmp_path)
+    cost_curve(Target(build_model("qwen2", layers=1)), folder=tmp_path)
+    monkeypatch.setattr(cost.torch, "get_num_threads", lambda: 77)
+    cost_curve(target, folder=tmp_path)
+    assert calls == [128, 256, 128, 128]
+    assert sorted({p.suffix for p in tmp_path.iterdir()}) == [".json"], "a temporary file was left"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"sizes": [1, 2], "seconds": [2, 1]}', "\x00"])
+def test_a_damaged_file_is_measured_again(target, tmp_path, monkeypatch, text):
+    monkeypatch.setattr(cost, "measure", lambda _, context: CURVE)
+    cost_curve(target, folder=tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text(text)
+    assert cost_curve(target, folder=tmp_path) == CURVE
+    assert json.loads(file.read_text())["sizes"] == [1, 2, 4]
+
+
+def test_a_folder_that_cannot_be_written_costs_only_the_caching(target, tmp_path, monkeypatch):
+    monkeypatch.setattr(cost, "measure", lambda _, context: CURVE)
+    (tmp_path / "file").write_text("")
+    assert cost_curve(target, folder=tmp_path / "file" / "below") == CURVE
+
+
+def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cost.cache_folder() == tmp_path / "tasc"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cost.cache_folder().parts[-2:] == (".cache", "tasc")

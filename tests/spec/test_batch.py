@@ -1,0 +1,227 @@
+"""Batched output is single-sequence output, whatever the rows' lengths, drafts and company."""
+
+import numpy as np
+import pytest
+import torch
+
+from tasc.errors import InputError
+from tasc.models.batch import BatchTarget
+from tasc.models.target import Target
+from tasc.spec.batch import generate_batch
+from tasc.spec.decode import generate
+from tasc.spec.draft import Draft
+from tasc.spec.drafters import Resources, parse
+from tasc.spec.drafters.none import Autoregressive
+from tests.pico import ARCHITECTURES, build_model
+
+METHODS = (
+    "ar",
+    "tasc-spec:p_min=1",
+    "tasc-spec:p_min=1,width=1,budget=7",
+    "tasc-spec:p_min=1,width=2,budget=33,lambda=0.5",
+)
+LENGTHS = (1, 5, 17, 40, 2, 40, 9, 23, 3, 11)
+NEW_TOKENS = 40
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def by_transformers(model, prompt, n, **options):
+    ids = torch.from_numpy(prompt.astype(np.int64))[None]
+    out = model.generate(ids, max_new_tokens=n, do_sample=False, pad_token_id=0, **options)
+    return out[0, len(prompt) :].numpy().astype(np.int32)
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def case(request):
+    """A model, ragged prompts, an end token that some outputs reach early, and the outputs."""
+    model = build_model(request.param)
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 320, n).astype(np.int32) for n in LENGTHS]
+    free = [by_transformers(model, p, NEW_TOKENS, eos_token_id=None) for p in prompts]
+    end = int(free[1][7])
+    outputs = [by_transformers(model, p, NEW_TOKENS, eos_token_id=end) for p in prompts]
+    assert len({len(o) for o in outputs}) > 1, "all rows end together: nothing leaves early"
+    return Target(model), prompts, outputs, end
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("text", METHODS)
+def test_batched_output_equals_generate_and_the_single_loop(case, text, size):
+    target, prompts, outputs, end = case
+    rng = np.random.default_rng(1)
+    noise = [rng.permutation(o).astype(np.int32) for o in outputs]
+    method = parse(text)
+    factory = method.prepare(Resources([*outputs, *outputs, *noise], end))
+    options = {"max_new_tokens": NEW_TOKENS, "end_ids": (end,), "budget": method.budget}
+    results = generate_batch(
+        BatchTarget(target, size), [factory() for _ in prompts], prompts, **options
+    )
+    for prompt, expected, result in zip(prompts, outputs, results, strict=True):
+        assert result.tokens.tolist() == expected.tolist()
+        alone = generate(target, factory(), prompt, **options)
+        assert result.tokens.tolist() == alone.tokens.tolist()
+        assert (result.drafted, result.accepted) == (alone.drafted, alone.accepted)
+    if text.startswith("tasc-spec"):
+        assert len({tuple(r.accepted) for r in results}) > 1, "acceptance is not ragged"
+
+
+class Scripted:
+    """Drafts the true output as a chain below a wrong branch, so that every commit moves keys."""
+
+    def __init__(self, output: np.ndarray, accepted: int) -> None:
+        self.output, self.accepted = output, accepted
+
+    def start(self, prompt):
+        self.done = 0
+
+    def draft(self, budget):
+        right = self.output[self.done : self.done + self.accepted]
+        if budget < len(right) + 2 or len(right) == 0:
+            return Draft()
+        wrong = ints(*((right[0] + [1, 2]) % 300 + 1))
+        parents = ints(-1, 0, -1, *range(2, len(right) + 1))
+        return Draft(np.concatenate([wrong, right]).astype(np.int32), parents)
+
+    def observe(self, tokens):
+        self.done += len(tokens)
+
+
+@pytest.mark.parametrize("poison", [1e4, -1e4])
+def test_stale_keys_are_never_seen(case, poison, monkeypatch):
+    """Whatever lies outside the accepted tokens of a row is poisoned before every step."""
+    target, prompts, outputs, end = case
+    batch = BatchTarget(target, 3)
+    score, steps = batch.score, []
+
+    @torch.inference_mode()
+    def poisoned(last, trees):
+        storage = batch.storage
+        for row in range(storage.rows):
+            length = int(storage.lengths[row]) if row < len(storage.lengths) else 0
+            storage.data[:, :, row, :, length:] = poison
+        steps.append(storage.lengths.tolist())
+        return score(last, trees)
+
+    monkeypatch.setattr(batch, "score", poisoned)
+    drafters = [Scripted(o, i % 4) for i, o in enumerate(outputs)]
+    results = generate_batch(
+        batch, drafters, prompts, max_new_tokens=NEW_TOKENS, end_ids=(end,), budget=8
+    )
+    assert [r.tokens.tolist() for r in results] == [o.tolist() for o in outputs]
+    assert any(len(set(lengths)) > 1 for lengths in steps), "no step was ragged"
+    assert sum(sum(r.accepted) for r in results) > 50
+
+
+def test_rows_of_a_step_equal_each_path_on_its_own():
+    target = Target(build_model("qwen2"))
+    batch = BatchTarget(target, 3)
+    prompts = [ints(9, 8, 7, 6), ints(5), ints(4, 3)]
+    trees = [
+        (ints(11, 12, 13), ints(-1, 0, -1)),
+        (ints(), ints()),
+        (ints(21, 22, 23, 24, 25), ints(-1, -1, 1, 1, 3)),
+    ]
+    batch.begin(20)
+    batch.join(prompts[:2])
+    batch.join(prompts[2:])
+    rows = batch.score([30, 31, 32], trees)
+    assert rows.shape == (3, 6, 320)
+    assert torch.isfinite(rows).all(), "padding poisons the cache"
+    for b, (prompt, (tokens, parents)) in enumerate(zip(prompts, trees, strict=True)):
+        target.prefill(prompt, 8)
+        alone = target.score(30 + b, tokens, parents)
+        assert torch.allclose(rows[b, : len(tokens) + 1], alone, atol=1e-4)
+
+
+def test_prompts_that_join_together_get_the_logits_of_each_alone():
+    target = Target(build_model("gemma"))
+    prompts = [ints(3), ints(4, 5, 6, 7), ints(8, 9), ints(1, 2, 3, 4)]
+    batch = BatchTarget(target, 4)
+    batch.begin(8)
+    together = batch.join(prompts)
+    for row, prompt in zip(together, prompts, strict=True):
+        assert torch.allclose(row, target.prefill(prompt, 4)[0], atol=1e-4)
+
+
+def test_sliding_windows_hold_for_every_row():
+    from transformers import MistralConfig, MistralForCausalLM
+
+    torch.manual_seed(0)
+    config = MistralConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        sliding_window=6,
+        initializer_range=0.3,
+    )
+    model = MistralForCausalLM(config).eval()
+    prompts = [np.arange(1, n, dtype=np.int32) for n in (11, 3, 8)]
+    outputs = [by_transformers(model, p, 20, eos_token_id=None) for p in prompts]
+    drafters = [Scripted(o, n) for o, n in zip(outputs, (3, 0, 2), strict=True)]
+    results = generate_batch(
+        BatchTarget(Target(model), 3), drafters, prompts, max_new_tokens=20, budget=8
+    )
+    assert [r.tokens.tolist() for r in results] == [o.tolist() for o in outputs]
+
+
+def test_the_cache_grows_when_a_step_needs_more_than_was_planned():
+    target = Target(build_model("qwen2"))
+    batch = BatchTarget(target, 2)
+    batch.begin(3)
+    batch.join([ints(1, 2, 3), ints(4)])
+    many = ints(*range(10, 30))
+    batch.score([5, 6], [(many, np.arange(-1, 19, dtype=np.int32)), (ints(), ints())])
+    batch.keep([list(range(20)), []])
+    rows = batch.score([7, 8], [(ints(), ints())] * 2)[:, 0]
+    for row, ids in zip(rows, ([1, 2, 3, 5, *range(10, 30), 7], [4, 6, 8]), strict=True):
+        with torch.inference_mode():
+            alone = target.model(input_ids=torch.tensor([ids])).logits[0, -1]
+        assert torch.allclose(row, alone, atol=1e-4)
+
+
+def test_times_of_all_rows_add_up_to_the_time_that_passed():
+    import time
+
+    target = Target(build_model("qwen2"))
+    prompts = [ints(*range(1, 2 + i)) for i in range(7)]
+    begin = time.perf_counter()
+    results = generate_batch(
+        BatchTarget(target, 3), [Autoregressive() for _ in prompts], prompts, max_new_tokens=12
+    )
+    passed = time.perf_counter() - begin
+    booked = sum(r.timeline.total for r in results)
+    assert 0.5 * passed < booked <= passed
+    assert all(r.timeline.prefill > 0 and r.timeline.forward > 0 for r in results)
+
+
+def test_no_prompts_give_no_generations_and_one_token_needs_no_step():
+    batch = BatchTarget(Target(build_model("qwen2")), 2)
+    assert generate_batch(batch, [], [], max_new_tokens=4) == []
+    prompts = [ints(1, 2), ints(3), ints(4, 5)]
+    results = generate_batch(batch, [Autoregressive()] * 3, prompts, max_new_tokens=1)
+    assert [len(r.tokens) for r in results] == [1, 1, 1]
+    assert [r.decoding_steps for r in results] == [1, 1, 1]
+
+
+def test_what_does_not_fit_is_refused():
+    target = Target(build_model("qwen2"))
+    with pytest.raises(InputError, match="at least 1 sequence, got 0"):
+        BatchTarget(target, 0)
+    batch = BatchTarget(target, 1)
+    batch.begin(8)
+    with pytest.raises(InputError, match="2 sequences cannot join 0 in a batch of 1"):
+        batch.join([ints(1), ints(2)])
+    with pytest.raises(InputError, match="2 prompts need as many drafters, got 1"):
+        generate_batch(batch, [Autoregressive()], [ints(1), ints(2)], max_new_tokens=3)
+    with pytest.raises(InputError, match="no tokens"):
+        generate_batch(batch, [Autoregressive()], [ints()], max_new_tokens=3)
+    with pytest.raises(InputError, match="at least 1, got 0"):
+        generate_batch(batch, [Autoregressive()], [ints(1)], max_new_tokens=0)
+    with pytest.raises(InputError, match="512 positions"):
+        generate_batch(batch, [Autoregressive()], [np.ones(510, np.int32)], max_new_tokens=9)

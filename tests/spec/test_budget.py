@@ -1,0 +1,220 @@
+import numpy as np
+import pytest
+
+from tasc.errors import InputError
+from tasc.models.cost import CostCurve
+from tasc.models.target import Target
+from tasc.spec import budget as module
+from tasc.spec.budget import ALLOWANCE, CREDIT, Adaptive, Budgeted
+from tasc.spec.decode import generate
+from tasc.spec.draft import Draft, chain
+from tasc.spec.drafters import Resources, parse
+from tasc.spec.drafters.none import Autoregressive
+from tests.pico import build_model
+
+# 10 ms a forward, 1 ms more for every node
+COST = CostCurve((1, 65), (0.010, 0.074))
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """A clock that stands still unless a test moves it: drafting takes no time."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    return now
+
+
+class Scripted:
+    """Proposes the same draft at every step, cut to what is asked for."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.proposal, self.asked = draft, []
+
+    def start(self, prompt):
+        pass
+
+    def draft(self, budget):
+        self.asked.append(budget)
+        given = self.proposal.probabilities
+        return Draft(
+            self.proposal.tokens[:budget],
+            self.proposal.parents[:budget],
+            probabilities=None if given is None else given[:budget],
+        )
+
+    def observe(self, tokens):
+        pass
+
+
+def accepted(draft, truth):
+    """Count the tokens of ``truth`` that a path of the draft spells."""
+    at = -1
+    for i, token in enumerate(truth.tolist()):
+        matching = (draft.parents == at) & (draft.tokens == token)
+        if not matching.any():
+            return i
+        at = int(matching.argmax())
+    return len(truth)
+
+
+def decode(drafter, policy, truth, room=64):
+    """Decode ``truth`` greedily; return the nodes and tokens of each step, and the model time."""
+    budgeted = Budgeted(drafter, policy)
+    budgeted.start(ints(1))
+    budgeted.observe(truth[:1])
+    at, steps, seconds = 1, [], 0.0
+    while at < len(truth):
+        draft = budgeted.draft(room)
+        settled = truth[at : at + accepted(draft, truth[at:-1]) + 1]
+        budgeted.observe(settled)
+        at += len(settled)
+        steps.append((len(draft), len(settled)))
+        seconds += float(COST.at(len(draft) + 1))
+    return steps, seconds
+
+
+def test_a_worked_example_of_the_size():
+    # Worth of the first three nodes, in milliseconds: 9 - 1, 4.5 - 1, 0.5 - 1.
+    proposal = Draft(ints(5, 6, 7), ints(-1, 0, -1), probabilities=floats(0.9, 0.45, 0.05))
+    policy = Adaptive(COST)
+    assert policy.nodes(64) >= 3
+    chosen = policy.choose(proposal)
+    assert chosen.tokens.tolist() == [5, 6]
+    assert chosen.parents.tolist() == [-1, 0]
+    assert chosen.probabilities.tolist() == floats(0.9, 0.45).tolist()
+
+
+def test_the_likeliest_nodes_are_taken_wherever_they_stand_in_the_draft():
+    proposal = Draft(
+        ints(4, 5, 6, 7), ints(-1, 0, -1, 2), probabilities=floats(0.06, 0.05, 0.9, 0.8)
+    )
+    policy = Adaptive(COST)
+    policy.nodes(64)
+    chosen = policy.choose(proposal)
+    assert chosen.tokens.tolist() == [6, 7]
+    assert chosen.parents.tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("probabilities", [None, np.ones(12, np.float32)])
+def test_drafts_that_always_fail_cost_no_more_than_the_allowance(probabilities):
+    truth = np.full(2000, 3, np.int32)
+    wrong = Draft(
+        np.full(12, 9, np.int32), np.arange(-1, 11, dtype=np.int32), probabilities=probabilities
+    )
+    drafter = Scripted(wrong)
+    steps, seconds = decode(drafter, Adaptive(COST), truth)
+    plain = 0.010 * (len(truth) - 1)
+    assert sum(n for n, _ in steps) > 0, "nothing was ever tried"
+    assert seconds <= plain * (1 + ALLOWANCE) + CREDIT * 0.010 + 1e-9
+    assert seconds <= 1.01 * plain
+
+
+def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
+    class Slow(Scripted):
+        def draft(self, budget):
+            clock[0] += 0.005  # half a forward
+            asked_at.append(len(steps_seen))
+            return Draft()
+
+        def observe(self, tokens):
+            steps_seen.append(len(tokens))
+
+    asked_at: list[int] = []
+    steps_seen: list[int] = []
+    decode(Slow(Draft()), Adaptive(COST), np.full(4000, 3, np.int32))
+    assert len(asked_at) * 0.005 <= ALLOWANCE * 4000 * 0.010 + CREDIT * 0.010
+    assert len(asked_at) < 60
+    gaps = np.diff(asked_at)
+    assert gaps[gaps > 1].tolist() == sorted(gaps[gaps > 1]), "pauses grow"
+    assert gaps.max() > 500
+
+
+def test_drafting_that_starts_to_work_is_taken_up_again():
+    proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), probabilities=floats(0.9, 0.8, 0.7))
+    drafter = Scripted(proposal)
+    policy = Adaptive(COST)
+    decode(drafter, policy, np.full(1500, 3, np.int32))
+    steps, seconds = decode(drafter, policy, np.full(4000, 9, np.int32))
+    assert seconds < 0.6 * 0.010 * 4000
+    assert steps[-3] == (3, 4)
+
+
+def test_drafts_that_always_fit_grow_to_what_pays():
+    many = Draft(np.full(64, 9, np.int32), np.arange(-1, 63, dtype=np.int32))
+    flat = Adaptive(CostCurve((1, 64), (0.010, 0.011)))
+    sizes = [n for n, _ in decode(Scripted(many), flat, np.full(3000, 9, np.int32))[0]]
+    assert sizes[0] == 4
+    assert max(sizes) == 64
+
+
+def test_drafting_time_shrinks_what_is_asked_for(clock):
+    class Slow(Scripted):
+        def draft(self, budget):
+            clock[0] += 0.004 * budget
+            return super().draft(budget)
+
+    fitting = chain(np.full(64, 9, np.int32))
+    truth = np.resize(ints(9, 9, 9, 9, 3), 3000)
+    slow, quick = Slow(fitting), Scripted(fitting)
+    flat = CostCurve((1, 64), (0.010, 0.011))
+    decode(slow, Adaptive(flat), truth)
+    decode(quick, Adaptive(flat), truth)
+    assert max(quick.asked[-20:]) == 10
+    assert np.mean(slow.asked[-200:]) < 6
+
+
+def test_the_room_bounds_what_is_asked_for():
+    drafter = Scripted(chain(np.full(9, 9, np.int32)))
+    decode(drafter, Adaptive(COST), np.full(60, 9, np.int32), room=3)
+    assert max(drafter.asked) == 3
+
+
+def test_sampled_nodes_are_verified_whole():
+    class Sampled(Draft):
+        q = object()  # laws that the nodes were drawn from
+
+    draft = Sampled(ints(5, 6), ints(-1, -1))
+    policy = Adaptive(COST)
+    policy.balance = 1.0
+    for _ in range(50):
+        policy.nodes(64)
+        assert policy.choose(draft) is draft
+        policy.observe(ints(7))
+        policy.balance, policy.pause = 1.0, 0
+
+
+def test_auto_is_a_budget():
+    method = parse("tasc-spec:budget=auto,width=1")
+    assert (method.adaptive, method.budget, method.options.width) == (True, 64, 1)
+    assert not parse("tasc-spec").adaptive
+
+
+@pytest.mark.parametrize("text", ["tasc-spec:budget=auto", "tasc-spec:budget=auto,width=1"])
+def test_adaptive_sizes_do_not_change_the_output(text):
+    target = Target(build_model("llama"))
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (3, 9, 20)]
+    plain = [generate(target, Autoregressive(), p, max_new_tokens=40).tokens for p in prompts]
+    method = parse(text)
+    noise = [rng.permutation(o).astype(np.int32) for o in plain]
+    factory = method.prepare(Resources([*plain, *plain, *noise], 0))
+    policy, drafted = Adaptive(COST), []
+    for prompt, expected in zip(prompts, plain, strict=True):
+        drafter = Budgeted(factory(), policy)
+        result = generate(target, drafter, prompt, max_new_tokens=40, budget=method.budget)
+        assert result.tokens.tolist() == expected.tolist()
+        drafted += result.drafted
+    assert len(set(drafted)) > 2, "the size never varied"
+
+
+def test_a_draft_with_another_number_of_probabilities_is_refused():
+    with pytest.raises(InputError, match="2 tokens needs 2 prob"):
+        Draft(ints(1, 2), ints(-1, 0), probabilities=floats(0.5))

@@ -122,7 +122,7 @@ class Adaptive:
 
     def _worthwhile(self, draft: Draft) -> np.ndarray:
         """Return the nodes (m,) int32, ascending, that bring the most beyond what they cost."""
-        if getattr(draft, "q", None) is not None:
+        if draft.q is not None:
             # Drawn from laws: leaving some out by what they are would make rejection inexact.
             return np.arange(len(draft), dtype=np.int32)
         return self.acceptance.worthwhile(

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from tasc.errors import InputError
 from tasc.models.cost import CostCurve
@@ -7,7 +8,7 @@ from tasc.models.target import Target
 from tasc.spec import budget as module
 from tasc.spec.budget import ALLOWANCE, CREDIT, Adaptive, Budgeted
 from tasc.spec.decode import generate
-from tasc.spec.draft import Draft, chain
+from tasc.spec.draft import Draft, Laws, chain
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.drafters.none import Autoregressive
 from tests.pico import build_model
@@ -178,10 +179,8 @@ def test_the_room_bounds_what_is_asked_for():
 
 
 def test_sampled_nodes_are_verified_whole():
-    class Sampled(Draft):
-        q = object()  # laws that the nodes were drawn from
-
-    draft = Sampled(ints(5, 6), ints(-1, -1))
+    laws = Laws(torch.full((1, 10), 0.1), ints(0, -1, -1))
+    draft = Draft(ints(5, 6), ints(-1, -1), laws)
     policy = Adaptive(COST)
     policy.balance = 1.0
     for _ in range(50):

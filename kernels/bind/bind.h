@@ -30,5 +30,5 @@ Output<T> to_numpy(std::vector<T>&& values) {
 
 void bind_merge_search(nb::module_& m);
 void bind_ngram_count(nb::module_& m);
-void bind_ngram_model(nb::module_& m);
+void bind_ngram_draft(nb::module_& m);
 void bind_tree(nb::module_& m);

@@ -16,7 +16,7 @@ struct NgramHeader {
 };
 static_assert(sizeof(NgramHeader) == 64);
 
-// Arrays in order: entries, firsts, links, weights, text; each begins on a multiple of 8 bytes.
+// Arrays in order: entries, nodes, text; each begins on a multiple of 8 bytes.
 struct NgramLayout {
   explicit NgramLayout(const NgramHeader& h) {
     size_t at = sizeof(NgramHeader);
@@ -26,13 +26,11 @@ struct NgramLayout {
       return begin;
     };
     entries = place(8 * h.entries);
-    firsts = place(4 * (h.contexts + 1));
-    links = place(4 * h.contexts);
-    weights = place(h.contexts);
+    nodes = place(8 * (h.contexts + 1));  // the last one ends the list before it
     text = place(3 * (h.text_tokens + 1) + 1);  // one token and one byte to spare: reads take four
     bytes = at;
   }
-  size_t entries, firsts, links, weights, text, bytes;
+  size_t entries, nodes, text, bytes;
 };
 
 }  // namespace tasc

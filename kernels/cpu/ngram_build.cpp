@@ -17,6 +17,14 @@ struct Group {
   uint32_t begin, end;
 };
 
+struct Found {
+  float probability;
+  uint32_t child;
+};
+
+// Positions lie anywhere in the text: their memory is asked for this many of them ahead.
+constexpr uint32_t kAhead = 24;
+
 void check(std::span<const int32_t> tokens, std::span<const int64_t> offsets, const NgramOptions& o) {
   if (o.n_max < 1 || o.n_max > 15)
     throw std::invalid_argument("n_max must be in 1..15, got " + std::to_string(o.n_max));
@@ -56,10 +64,15 @@ void sort_by_token(std::vector<uint64_t>& keys, std::vector<uint64_t>& spare) {
   }
 }
 
-uint64_t pack(int32_t token, float probability, uint32_t child) {
-  const float q = probability > 0 ? -256 * std::log2(probability) : 4095.f;
-  const auto quantum = static_cast<uint64_t>(std::clamp(std::lround(q), 0L, 4095L));
-  return uint64_t{child} << 32 | quantum << 20 | static_cast<uint64_t>(token);
+// -log2(value) in steps of 1 / steps; most stands for nothing and for all that is too small.
+uint32_t quantum(double value, int steps, uint32_t most) {
+  if (value <= 0) return most;
+  return static_cast<uint32_t>(std::clamp(0.5f - static_cast<float>(steps) * std::log2(static_cast<float>(value)), 0.f,
+                                          static_cast<float>(most)));
+}
+
+uint64_t pack(int32_t token, double probability, uint32_t child) {
+  return uint64_t{child} << 32 | uint64_t{quantum(probability, 256, 4095)} << 20 | static_cast<uint64_t>(token);
 }
 
 }  // namespace
@@ -68,6 +81,7 @@ class NgramBuilder {
  public:
   NgramBuilder(std::span<const int32_t> tokens, std::span<const int64_t> offsets, const NgramOptions& options)
       : options_(options) {
+    text_.reserve(tokens.size() + 2 * offsets.size());
     for (size_t s = 0; s + 1 < offsets.size(); ++s) {
       if (options.mark) text_.push_back(NgramIndex::kMark);
       text_.insert(text_.end(), tokens.begin() + offsets[s], tokens.begin() + offsets[s + 1]);
@@ -75,47 +89,55 @@ class NgramBuilder {
     }
     order_.resize(text_.size());
     for (uint32_t i = 0; i < order_.size(); ++i) order_[i] = i;
+    entries_.reserve(text_.size() + text_.size() / 4);  // what natural text comes to
+    found_.reserve(entries_.capacity());
+    nodes_.reserve(text_.size() / 2);
     below_.assign(text_.size() + 1, 0);
     here_.assign(text_.size() + 1, 0);
   }
 
   std::vector<uint64_t> build() {
     std::vector<Group> level = {{0, static_cast<uint32_t>(order_.size())}}, next;
-    links_.push_back(0);
+    nodes_.push_back({0, 0});
     for (int depth = 0; depth <= options_.n_max; ++depth) {
       next.clear();
-      for (const Group& group : level) add_context(group, static_cast<uint32_t>(depth), next);
+      for (const Group& group : level) add_context(context_++, group, static_cast<uint32_t>(depth), next);
       below_.swap(here_);
       level.swap(next);
     }
-    firsts_.push_back(static_cast<uint32_t>(entries_.size()));
+    nodes_.push_back({static_cast<uint32_t>(entries_.size()), 0});
     return block();
   }
 
  private:
-  void add_context(const Group& group, uint32_t depth, std::vector<Group>& next) {
+  void add_context(uint32_t node, const Group& group, uint32_t depth, std::vector<Group>& next) {
     sort_positions(group, depth);
     const auto first = static_cast<uint32_t>(entries_.size());
-    firsts_.push_back(first);
     find_runs(group);
     const double n = static_cast<double>(kept_), strength = options_.strength;
     const double weight = kept_ ? (strength + options_.discount * distinct_) / (n + strength) : 1;
-    weights_.push_back(static_cast<uint8_t>(std::lround(255 * weight)));
+    nodes_[node].first = first;
+    nodes_[node].bits |= quantum(weight, 8, 63) << 26;
     if (runs_.size() > NgramIndex::kRanked) {  // room for the best, in front
       entries_.resize(first + NgramIndex::kRanked);
-      probabilities_.resize(entries_.size());
+      found_.resize(entries_.size());
     }
     const auto begin = static_cast<uint32_t>(entries_.size());
     for (const Group& run : runs_) add_continuation(run, depth, n + strength, weight, next);
-    if (begin > first) rank(first, begin, runs_.size() - distinct_);
+    rank(first, begin, runs_.size() - distinct_);
     if (entries_.size() >= NgramIndex::kNone)
       throw std::length_error("the corpus has more than 2^32 n-grams: raise min_count");
   }
 
   void sort_positions(const Group& group, uint32_t depth) {
     keys_.clear();
-    for (uint32_t i = group.begin; i < group.end; ++i)
+    for (uint32_t i = group.begin; i < group.end; ++i) {
+      const uint32_t later = order_[std::min<size_t>(i + kAhead, order_.size() - 1)];
+      __builtin_prefetch(&text_[std::min<size_t>(later + depth, text_.size() - 1)]);
+      __builtin_prefetch(&below_[later + 1]);
+      __builtin_prefetch(&here_[later], 1);
       keys_.push_back(uint64_t(text_[order_[i] + depth]) << 32 | order_[i]);
+    }
     sort_by_token(keys_, spare_);
     for (uint32_t i = group.begin; i < group.end; ++i) order_[i] = static_cast<uint32_t>(keys_[i - group.begin]);
   }
@@ -140,34 +162,40 @@ class NgramBuilder {
     const int32_t token = text_[position + depth];
     const uint32_t shorter = depth ? below_[position + 1] : 0;  // the same token after one token less
     double p = std::max(count - options_.discount, 0.0) / total;
-    if (depth) p += weight * probabilities_[shorter];
+    if (depth) p += weight * found_[shorter].probability;
     uint32_t child = NgramIndex::kNone;
     if (token != options_.end && depth == static_cast<uint32_t>(options_.n_max)) {
-      child = entries_[shorter].child();
+      child = found_[shorter].child;
     } else if (token != options_.end && count > 1) {
-      child = static_cast<uint32_t>(links_.size());
-      links_.push_back(depth ? entries_[shorter].child() : 0);
+      child = static_cast<uint32_t>(nodes_.size());
+      if (child >> 26) throw std::length_error("the corpus has more than 2^26 contexts: raise min_count or lower n_max");
+      nodes_.push_back({0, depth ? found_[shorter].child : 0});
       next.push_back(run);
     } else if (token != options_.end && options_.min_count == 1) {
       child = NgramIndex::kSingle | (position + depth + 1);
     }
     const auto id = static_cast<uint32_t>(entries_.size());
     for (uint32_t i = run.begin; i < run.end; ++i) here_[order_[i]] = id;
-    probabilities_.push_back(static_cast<float>(p));
-    entries_.push_back({pack(token, token == NgramIndex::kMark ? 0.f : static_cast<float>(p), child)});
+    found_.push_back({static_cast<float>(p), child});
+    entries_.push_back({pack(token, token == NgramIndex::kMark ? 0 : p, child)});
   }
 
-  // Repeats the best in front of a long list; the marks at its end are never proposed.
+  // Puts a short list in order, and repeats a long one's best in front; marks are never proposed.
   void rank(uint32_t first, uint32_t begin, size_t marks) {
+    const auto better = [](const NgramIndex::Entry& a, const NgramIndex::Entry& b) {
+      return a.quantum() != b.quantum() ? a.quantum() < b.quantum() : a.token() < b.token();
+    };
+    const auto to = entries_.begin() + first;
+    if (begin == first) {
+      if (entries_.size() - first > 1) std::sort(to, entries_.end(), better);
+      return;
+    }
     const auto end = entries_.end() - static_cast<std::ptrdiff_t>(marks);
-    std::partial_sort_copy(entries_.begin() + begin, end, entries_.begin() + first, entries_.begin() + begin,
-                           [](const NgramIndex::Entry& a, const NgramIndex::Entry& b) {
-                             return a.quantum() != b.quantum() ? a.quantum() < b.quantum() : a.token() < b.token();
-                           });
+    std::partial_sort_copy(entries_.begin() + begin, end, to, entries_.begin() + begin, better);
   }
 
   std::vector<uint64_t> block() const {
-    const NgramHeader header{links_.size(), entries_.size(), text_.size(), options_.min_count,
+    const NgramHeader header{nodes_.size() - 1, entries_.size(), text_.size(), options_.min_count,
                              options_.discount, options_.strength, options_.n_max, options_.end,
                              options_.mark, 0};
     const NgramLayout at(header);
@@ -178,9 +206,7 @@ class NgramBuilder {
       if (!from.empty()) std::memcpy(bytes + to, from.data(), from.size() * sizeof from[0]);
     };
     copy(at.entries, entries_);
-    copy(at.firsts, firsts_);
-    copy(at.links, links_);
-    copy(at.weights, weights_);
+    copy(at.nodes, nodes_);
     for (size_t i = 0; i < text_.size(); ++i) std::memcpy(bytes + at.text + 3 * i, &text_[i], 3);
     return block;
   }
@@ -189,13 +215,13 @@ class NgramBuilder {
   std::vector<int32_t> text_;
   std::vector<uint32_t> order_;         // positions, sorted by what begins there
   std::vector<uint32_t> below_, here_;  // by position: the entry of the string of the last and this level
-  std::vector<uint32_t> firsts_, links_;
-  std::vector<uint8_t> weights_;
+  std::vector<NgramIndex::Node> nodes_;
   std::vector<NgramIndex::Entry> entries_;
-  std::vector<float> probabilities_;
+  std::vector<Found> found_;            // by entry, before a short list is put in order
   std::vector<Group> runs_;
   std::vector<uint64_t> keys_, spare_;
   uint64_t kept_ = 0, distinct_ = 0;
+  uint32_t context_ = 0;
 };
 
 NgramIndex::NgramIndex(std::span<const int32_t> tokens, std::span<const int64_t> offsets, const NgramOptions& options) {

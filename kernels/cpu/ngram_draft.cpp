@@ -10,9 +10,9 @@ namespace tasc {
 namespace {
 
 constexpr double kCut = 1.0 / 128;
-constexpr size_t kSlots = 4096;  // tokens named at one place: at most half of them are kept apart
+constexpr size_t kSlots = 1024;  // tokens named at one place: at most half of them are kept apart
+constexpr int kSlotBits = 10;
 constexpr size_t kMemory = 8, kLocal = 9;
-constexpr uint32_t kTables = 0;  // tables add up over orders; a corpus names a token once
 
 bool better(const Proposal& a, const Proposal& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
@@ -23,7 +23,7 @@ bool better(const Proposal& a, const Proposal& b) {
 NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, bool prompt,
                            int n_max, const DraftOptions& options)
     : corpora_(std::move(corpora)), memory_(memory), prompt_(prompt), options_(options), local_(n_max),
-      now_{}, weights_{}, seen_(kSlots, Seen{-1, 0, 0}) {
+      now_{}, weights_{}, seen_(kSlots, Seen{-1, 0, 0, 0, 0}) {
   if (corpora_.size() > 8)
     throw std::invalid_argument("a drafter reads 8 corpora at most, got " + std::to_string(corpora_.size()));
   for (int length = 0; length <= 16; ++length) gains_.push_back(std::exp(options.gain * length));
@@ -56,11 +56,14 @@ void NgramDrafter::append(int32_t token) {
   now_.local = local_.state();
 }
 
-NgramDrafter::State NgramDrafter::step(const State& state, int32_t token) const {
-  State next = state;
-  for (size_t c = 0; c < corpora_.size(); ++c) next.corpus[c] = corpora_[c]->step(state.corpus[c], token);
-  if (memory_) next.memory = memory_->step(state.memory, token);
-  if (prompt_) next.local = local_.step(state.local, token);
+NgramDrafter::State NgramDrafter::step(const State& state, const Candidate& node) const {
+  State next;
+  for (size_t c = 0; c < corpora_.size(); ++c)
+    next.corpus[c] = c == 0 && node.child != NgramIndex::kNone
+                         ? corpora_[c]->step_along(state.corpus[c], node.token, node.child, node.depth)
+                         : corpora_[c]->step(state.corpus[c], node.token);
+  next.memory = memory_ ? memory_->step(state.memory, node.token) : 0;
+  next.local = prompt_ ? local_.step(state.local, node.token) : 0;
   return next;
 }
 
@@ -82,23 +85,22 @@ void NgramDrafter::weigh(const State& state) {
   }
 }
 
+// The token's slot, or the empty one where it belongs.
 NgramDrafter::Seen& NgramDrafter::slot(int32_t token) {
-  size_t at = (static_cast<uint32_t>(token) * 2654435769u) >> 20;  // 12 bits, as kSlots
+  size_t at = (static_cast<uint32_t>(token) * 2654435769u) >> (32 - kSlotBits);
   while (seen_[at].token >= 0 && seen_[at].token != token) at = (at + 1) & (kSlots - 1);
   return seen_[at];
 }
 
-void NgramDrafter::add(int32_t token, double probability, uint32_t source, bool once, double floor) {
+NgramDrafter::Seen* NgramDrafter::add(int32_t token, double probability) {
   Seen& seen = slot(token);
   if (seen.token < 0) {
-    if (probability <= floor || used_.size() >= kSlots / 2) return;
-    seen = {token, 0, 0};
+    if (used_.size() >= kSlots / 2) return nullptr;
+    seen = {token, NgramIndex::kNone, 0, 0, 0};
     used_.push_back(static_cast<uint32_t>(&seen - seen_.data()));
-  } else if (seen.sources & source) {
-    return;  // a longer context has named it, and its probability includes this one's
   }
-  seen.probability += probability;
-  if (once) seen.sources |= source;
+  seen.probability += static_cast<float>(probability);
+  return &seen;
 }
 
 void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, double weight) {
@@ -107,25 +109,64 @@ void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, doub
     const NgramTable::Node& node = table.node(i);
     const double unit = scale / node.total;
     for (uint32_t c = node.child; c != NgramTable::kNone; c = table.node(c).sibling)
-      add(table.node(c).token, unit * (table.node(c).count - options_.discount), kTables, false, -1);
+      add(table.node(c).token, unit * (table.node(c).count - options_.discount));
     scale = unit * options_.discount * node.distinct;
     if (scale < kCut * weight) return;
   }
 }
 
-void NgramDrafter::collect_corpus(const NgramIndex& index, const IndexState& state, double weight,
-                                  uint32_t source, double floor) {
+// A corpus names a token once: at its longest context, whose probability includes the shorter ones'.
+void NgramDrafter::name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth) {
+  const auto bit = static_cast<uint8_t>(1u << source);
+  if (const Seen& seen = slot(entry.token()); seen.token >= 0 && (seen.sources & bit)) return;
+  Seen* seen = add(entry.token(), probability);
+  if (!seen) return;
+  seen->sources |= bit;
+  if (source > 0) return;
+  seen->child = entry.child();
+  seen->depth = static_cast<uint8_t>(depth);
+}
+
+void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double weight, double floor) {
+  const NgramIndex& index = *corpora_[source];
   double scale = weight;
   if (state.single > 0) {
     const double rest = index.single_back_off(state.single);
-    add(index.text(state.place), scale * (1 - rest), source, false, -1);  // shorter contexts add to it
+    add(index.text(state.place), scale * (1 - rest));  // shorter contexts add to it
     scale *= rest;
   }
-  for (uint32_t node = state.node; scale >= kCut * weight; node = index.shorter(node)) {
-    for (const NgramIndex::Entry entry : index.ranked(node))
-      if (entry.token() != NgramIndex::kMark) add(entry.token(), scale * index.probability(entry), source, true, floor);
-    if (node == 0) return;
+  const size_t before = used_.size();
+  double most = 0;
+  for (const uint32_t u : used_) most = std::max<double>(most, seen_[u].probability);
+  // The chain of contexts first: their lists are fetched from memory side by side.
+  struct Level {
+    uint32_t node;
+    double scale;
+  } levels[16];
+  size_t depth = 0;
+  for (uint32_t node = state.node; scale >= kCut * weight && scale + most > floor; node = index.shorter(node)) {
+    index.prefetch_list(node);
+    levels[depth++] = {node, scale};
+    if (node == 0) break;
     scale *= index.back_off(node);
+  }
+  const auto bit = static_cast<uint8_t>(1u << source);
+  for (size_t k = 0; k < depth; ++k) {
+    // A list falls: below the floor only tokens that others have named can still matter.
+    const auto list = index.ranked(levels[k].node);
+    const auto order = static_cast<uint32_t>(state.depth - k);
+    size_t i = 0;
+    for (; i < list.size() && levels[k].scale * index.probability(list[i]) > floor; ++i)
+      if (list[i].token() != NgramIndex::kMark)
+        name(source, list[i], levels[k].scale * index.probability(list[i]), order);
+    if (i == list.size()) continue;
+    const double highest = levels[k].scale * index.probability(list[i]);
+    for (size_t u = 0; u < before; ++u) {
+      const Seen& seen = seen_[used_[u]];
+      if ((seen.sources & bit) || seen.probability + highest <= floor) continue;
+      if (const NgramIndex::Entry* entry = index.find(levels[k].node, seen.token))
+        name(source, *entry, levels[k].scale * index.probability(*entry), order);
+    }
   }
 }
 
@@ -136,14 +177,14 @@ void NgramDrafter::collect(const State& state, double floor) {
   if (weights_[kLocal] > 0) collect_table(local_, state.local, weights_[kLocal]);
   if (weights_[kMemory] > 0) collect_table(*memory_, state.memory, weights_[kMemory]);
   // One corpus: what lies below the floor here lies below it everywhere. Two could add up.
-  const double bound = corpora_.size() == 1 ? floor : 0;
+  const double bound = corpora_.size() == 1 ? floor : -1;
   for (size_t c = 0; c < corpora_.size(); ++c)
-    if (weights_[c] > 0) collect_corpus(*corpora_[c], state.corpus[c], weights_[c], 1u << c, bound);
+    if (weights_[c] > 0) collect_corpus(c, state.corpus[c], weights_[c], bound);
 }
 
 std::vector<Proposal> NgramDrafter::law() {
   refresh();
-  collect(now_, 0);
+  collect(now_, -1);
   std::vector<Proposal> law;
   for (const uint32_t i : used_) law.push_back({seen_[i].token, seen_[i].probability});
   std::sort(law.begin(), law.end(), better);
@@ -161,7 +202,7 @@ DraftTree NgramDrafter::draft(int budget) {
   size_t head = 0;
   const auto room = [&] { return wanted - tree.tokens.size(); };
   const auto floor = [&] {  // what is not above it cannot become a node
-    return open_.size() - head >= room() ? open_.back().probability : 0;
+    return open_.size() - head >= room() ? open_.back().probability : 0.f;
   };
   const auto offer = [&](const Candidate& candidate) {
     if (candidate.probability <= floor()) return;
@@ -169,13 +210,15 @@ DraftTree NgramDrafter::draft(int budget) {
     const auto at = std::upper_bound(open_.begin() + static_cast<std::ptrdiff_t>(head), open_.end(), candidate,
                                      [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
     open_.insert(at, candidate);
+    if (!corpora_.empty()) corpora_[0]->prefetch_node(candidate.child);
   };
   const auto expand = [&](const State& state, int32_t node, double probability) {
-    const double least = std::max(floor(), options_.min_probability * (1 - 1e-9));
+    const double least = std::max<double>(floor(), options_.min_probability * (1 - 1e-6));
     collect(state, least / probability);
     fresh_.clear();
     for (const uint32_t i : used_)
-      if (const double p = probability * seen_[i].probability; p > least) fresh_.push_back({p, node, seen_[i].token});
+      if (const double p = probability * seen_[i].probability; p > least)
+        fresh_.push_back({static_cast<float>(p), node, seen_[i].token, seen_[i].child, seen_[i].depth});
     const auto width = static_cast<size_t>(options_.width);
     if (width > 0 && fresh_.size() > width) {
       std::partial_sort(fresh_.begin(), fresh_.begin() + options_.width, fresh_.end(),
@@ -193,11 +236,13 @@ DraftTree NgramDrafter::draft(int budget) {
     const auto node = static_cast<int32_t>(tree.tokens.size());
     tree.tokens.push_back(best.token);
     tree.parents.push_back(best.parent);
-    tree.probabilities.push_back(static_cast<float>(best.probability));
+    tree.probabilities.push_back(best.probability);
     if (room() == 0) break;
-    if (best.token == options_.end || best.probability <= floor()) continue;
+    for (size_t next = head; next < std::min(head + 2, open_.size()); ++next)
+      if (!corpora_.empty()) corpora_[0]->prefetch_context(open_[next].child);
+    if (best.token == options_.end) continue;
     states_[static_cast<size_t>(node)] =
-        step(best.parent < 0 ? now_ : states_[static_cast<size_t>(best.parent)], best.token);
+        step(best.parent < 0 ? now_ : states_[static_cast<size_t>(best.parent)], best);
     expand(states_[static_cast<size_t>(node)], node, best.probability);
   }
   return tree;

@@ -50,22 +50,27 @@ class NgramDrafter {
     IndexState corpus[8];
     uint32_t memory, local;
   };
-  struct Candidate {
-    double probability;
-    int32_t parent, token;
-  };
   struct Seen {  // one proposed token while a context is expanded
     int32_t token;
-    uint32_t sources;
-    double probability;
+    uint32_t child;    // what the first corpus' entry leads to, if it names the token
+    float probability;
+    uint8_t sources;   // corpora that have named it
+    uint8_t depth;     // tokens in the context of that entry
+  };
+  struct Candidate {
+    float probability;
+    int32_t parent, token;
+    uint32_t child;
+    uint32_t depth;
   };
 
-  State step(const State& state, int32_t token) const;
+  State step(const State& state, const Candidate& node) const;
   void collect(const State& state, double floor);
   void collect_table(const NgramTable& table, uint32_t context, double weight);
-  void collect_corpus(const NgramIndex& index, const IndexState& state, double weight, uint32_t source, double floor);
-  void add(int32_t token, double probability, uint32_t source, bool once, double floor);
+  void collect_corpus(size_t source, const IndexState& state, double weight, double floor);
+  void name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth);
   Seen& slot(int32_t token);
+  Seen* add(int32_t token, double probability);
   void weigh(const State& state);
   void refresh();
 
@@ -79,7 +84,7 @@ class NgramDrafter {
   double weights_[10];                  // corpora, then memory, then local
   std::vector<double> gains_;           // e^(gain * length)
   std::vector<Seen> seen_;              // open addressing by token; empty where token < 0
-  std::vector<uint32_t> used_;          // slots to clear
+  std::vector<uint32_t> used_;          // filled slots, the tables' tokens first
   std::vector<Candidate> open_;         // falling probability, at most the nodes still wanted
   std::vector<State> states_;           // (nodes,) of expanded nodes
   std::vector<Candidate> fresh_;

@@ -44,6 +44,13 @@ class NgramIndex {
     uint32_t child() const { return static_cast<uint32_t>(bits >> 32); }
   };
 
+  struct Node {  // one context: where its continuations begin, and how to shorten it
+    uint32_t first;
+    uint32_t bits;
+    uint32_t shorter() const { return bits & 0x3FFFFFF; }
+    uint32_t quantum() const { return bits >> 26; }
+  };
+
   // Sample s is tokens[offsets[s] .. offsets[s + 1]).
   NgramIndex(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
              const NgramOptions& options);
@@ -55,20 +62,35 @@ class NgramIndex {
   NgramIndex& operator=(const NgramIndex&) = delete;
 
   IndexState step(IndexState state, int32_t token) const;  // a token >= 0, or kMark
-  // Where a proposal is looked up: continuations to propose, and all of them by rising token.
-  std::span<const Entry> ranked(uint32_t node) const;
-  std::span<const Entry> sorted(uint32_t node) const;
+  // Continues from what an entry of the state's longest list that names the token leads to.
+  IndexState step_along(IndexState state, int32_t token, uint32_t child, uint32_t at) const;
+  // The continuations to propose, falling probability.
+  std::span<const Entry> ranked(uint32_t node) const {
+    const uint32_t begin = nodes_[node].first, length = nodes_[node + 1].first - begin;
+    return {entries_.data() + begin, length < kRanked ? length : kRanked};
+  }
+  // Memory is what drafting waits for: what is needed soon is asked for early.
+  void prefetch_context(uint32_t child) const {
+    if (child & kSingle) return;
+    prefetch_list(child);
+    __builtin_prefetch(&nodes_[nodes_[child].shorter()]);
+  }
+  void prefetch_node(uint32_t child) const {
+    if (!(child & kSingle)) __builtin_prefetch(&nodes_[child]);
+  }
+  void prefetch_list(uint32_t node) const { __builtin_prefetch(&entries_[nodes_[node].first]); }
+  const Entry* find(uint32_t node, int32_t token) const;  // null if it was not seen
   int order(const IndexState& state) const;  // tokens of the longest context with a continuation
   double probability(const Entry& entry) const { return scale_[entry.quantum()]; }
-  double back_off(uint32_t node) const { return weights_[node] * (1.0 / 255); }
-  uint32_t shorter(uint32_t node) const { return links_[node]; }
+  double back_off(uint32_t node) const { return rests_[nodes_[node].quantum()]; }
+  uint32_t shorter(uint32_t node) const { return nodes_[node].shorter(); }
   int32_t text(uint32_t place) const;
   double single_back_off(int orders) const { return single_[static_cast<size_t>(orders)]; }
 
   int n_max() const { return options_.n_max; }
   const NgramOptions& options() const { return options_; }
   size_t tokens() const { return text_tokens_; }
-  size_t contexts() const { return links_.size(); }
+  size_t contexts() const { return nodes_.size() - 1; }
   size_t entries() const { return entries_.size(); }
   std::span<const uint64_t> block() const { return block_; }
   const char* check_integrity() const;  // nullptr, or the condition that does not hold
@@ -76,18 +98,17 @@ class NgramIndex {
  private:
   friend class NgramBuilder;
   void attach();
-  const Entry* find(uint32_t node, int32_t token) const;
 
   std::vector<uint64_t> owned_;
   std::span<const uint64_t> block_;
   NgramOptions options_;
   size_t text_tokens_ = 0;
-  std::span<const uint32_t> firsts_;   // (contexts + 1,) where each context's entries begin
-  std::span<const uint32_t> links_;    // (contexts,) the context without its first token
-  std::span<const uint8_t> weights_;   // (contexts,) back-off weight in 255ths
-  std::span<const Entry> entries_;     // by context, then token; long lists repeat their best first
+  std::span<const Node> nodes_;        // (contexts + 1,) by length; the last one only ends a list
+  // By context, falling probability; a list longer than kRanked is its best and then all by token.
+  std::span<const Entry> entries_;
   const uint8_t* text_ = nullptr;      // three bytes a token
   std::array<float, 4096> scale_{};    // probability by quantum
+  std::array<float, 64> rests_{};      // back-off weight by quantum
   std::array<double, 16> single_{};    // what is left to shorter contexts after k seen once
 };
 

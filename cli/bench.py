@@ -21,6 +21,10 @@ def bench(
     ] = None,
     delimiter: Annotated[str, typer.Option(help="What separates items for micro_f1.")] = ";",
     corpus_split: Annotated[str, typer.Option(help="Split whose outputs drafters know.")] = "train",
+    index: Annotated[
+        list[str] | None,
+        typer.Option(help="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."),
+    ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest output, in tokens.")] = 256,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
@@ -44,6 +48,7 @@ def bench(
         "metrics": metric or None,
         "delimiter": delimiter,
         "corpus_split": corpus_split,
+        "indexes": index or None,
         "max_new_tokens": max_new_tokens,
         "dtype": dtype,
         "device": device,

@@ -60,7 +60,13 @@ class Corpus:
                     law[token] = left * self._probability(suffix, token)
             if alone:
                 single.update(self.counts[suffix])
-            left *= self._weight(suffix)
+            # Stored in eighths of an octave; what contexts seen once leave is not stored.
+            weight = self._weight(suffix)
+            left *= (
+                weight
+                if alone or not weight
+                else 2 ** -(math.floor(0.5 - 8 * math.log2(weight)) / 8)
+            )
         return law
 
     def _suffix(self, context: Sequence[int], n: int) -> tuple[int, ...]:

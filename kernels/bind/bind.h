@@ -28,6 +28,7 @@ Output<T> to_numpy(std::vector<T>&& values) {
   return Output<T>(owned->data(), {owned->size()}, owner);
 }
 
+void bind_context_match(nb::module_& m);
 void bind_merge_search(nb::module_& m);
 void bind_ngram_count(nb::module_& m);
 void bind_ngram_draft(nb::module_& m);

@@ -2,6 +2,7 @@
 #include "bind.h"
 
 NB_MODULE(_native, m) {
+  bind_context_match(m);
   bind_merge_search(m);
   bind_ngram_count(m);
   bind_ngram_draft(m);

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tasc.models.target import Target
 from tasc.progress import Progress, silent
 from tasc.spec.decode import Generation, generate
 from tasc.spec.drafters import Factory, Method, Resources
+from tasc.spec.index import load_index
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,25 @@ def run(
     test: Corpus,
     limits: Limits,
     progress: Progress = silent,
+    *,
+    indexes: Sequence[str] = (),
 ) -> list[Cell]:
-    """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``."""
+    """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
+
+    ``indexes`` are folders of saved indexes, each optionally ``name=folder``; they stand for the
+    corpus where a method counts n-grams.
+    """
     if len({m.label for m in methods}) < len(methods):
         raise InputError("a method is given twice: name each --method once")
     cells = []
     for model in models:
-        resources = Resources(model.encode(corpus.outputs), model.end_ids[0])
+        resources = Resources(
+            model.encode(corpus.outputs),
+            model.end_ids[0],
+            indexes=[load_index(Path(i.rpartition("=")[2]), model.tokenizer) for i in indexes],
+            target=model.target,
+            progress=progress,
+        )
         cells += [Cell(model, m, m.prepare(resources)) for m in methods]
     prompts = {model.label: model.encode(test.prompts) for model in models}
     for i in range(min(limits.warmup, len(test.examples))):

@@ -108,17 +108,33 @@ class FinetuneConfig(StepConfig):
     validation: str | None = "validation"
 
 
+class IndexConfig(StepConfig):
+    """Options of ``tasc index``; ``n_max`` to ``mark`` as in tasc.spec.index.IndexOptions."""
+
+    command = "index"
+    result_file = "index.json"
+    references = ("tokenizer",)
+
+    tokenizer: str
+    n_max: int = Field(6, ge=1, le=15)
+    p_min: int = Field(1, ge=1)
+    discount: float = Field(0.8, ge=0, lt=1)
+    strength: float = Field(1.0, ge=0)
+    mark: bool = True
+
+
 class BenchConfig(StepConfig):
     """Options of ``tasc bench``."""
 
     command = "bench"
     result_file = "results.json"
-    references = ("models",)
+    references = ("models", "indexes")
 
     split: str = "test"
     models: tuple[str, ...] = Field(min_length=1)
     methods: tuple[str, ...] = ("ar", "tasc-spec")
     corpus_split: str = "train"
+    indexes: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("exact_match", "token_accuracy")
     delimiter: str = ";"
     max_new_tokens: int = Field(256, ge=1)
@@ -133,6 +149,7 @@ CONFIGS: dict[str, type[StepConfig]] = {
     "augment": AugmentConfig,
     "base": BaseConfig,
     "finetune": FinetuneConfig,
+    "index": IndexConfig,
     "bench": BenchConfig,
 }
 

@@ -16,6 +16,7 @@ from tasc.recipe.configs import (
     BaseConfig,
     BenchConfig,
     FinetuneConfig,
+    IndexConfig,
     StepConfig,
 )
 
@@ -203,6 +204,15 @@ def _finetune(job: Job) -> Result:
     return result.report.to_dict()
 
 
+def _index(job: Job) -> Result:
+    from tasc.data.tokenizer import load_tokenizer
+    from tasc.spec.index import IndexOptions, make_index
+
+    c: IndexConfig = job.config
+    options = IndexOptions(c.n_max, c.p_min, c.discount, c.strength, c.mark)
+    return make_index(job.corpus, load_tokenizer(c.tokenizer), options, job.workspace.folder)
+
+
 def _bench(job: Job) -> Result:
     from tasc.bench.matrix import Limits
     from tasc.bench.report import render
@@ -212,6 +222,7 @@ def _bench(job: Job) -> Result:
     options = BenchOptions(
         models=c.models,
         methods=c.methods,
+        indexes=c.indexes,
         metrics=c.metrics,
         delimiter=c.delimiter,
         dtype=c.dtype,
@@ -229,5 +240,6 @@ _RUN: dict[str, Callable[[Job], Result]] = {
     "augment": _augment,
     "base": _base,
     "finetune": _finetune,
+    "index": _index,
     "bench": _bench,
 }

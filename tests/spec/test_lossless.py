@@ -22,6 +22,9 @@ VARIANTS = {
     "tasc-spec-paper": ["tasc-spec-paper:p_min=1", "tasc-spec-paper:mark=true,width=3,budget=20"],
     "corpus": ["corpus"],
     "prompt": ["prompt:min_probability=0,budget=20"],
+    "prompt-lookup": ["prompt-lookup", "prompt-lookup:n_max=1,chain=0,budget=5"],
+    "ngram-trie": ["ngram-trie:budget=30", "ngram-trie:n=3,prefix=1,num_draft=2"],
+    "ngrammys": ["ngrammys", "ngrammys:k=3,width=4,context=false,budget=9"],
 }
 NEW_TOKENS = 40
 
@@ -51,7 +54,7 @@ def test_greedy_output_equals_transformers_generate(case, text):
     rng = np.random.default_rng(1)
     noise = [rng.permutation(o).astype(np.int32) for o in outputs]
     method = parse(text)
-    factory = method.prepare(Resources([*outputs, *outputs, *noise], 0))
+    factory = method.prepare(Resources([*outputs, *outputs, *noise], 0, target=target))
     accepted = 0
     for prompt, expected in zip(prompts, outputs, strict=True):
         result = generate(
@@ -66,5 +69,5 @@ def test_greedy_output_equals_transformers_generate(case, text):
         assert result.decoding_steps == len(result.accepted) + 1
         assert sum(result.accepted) + result.decoding_steps == len(result.tokens)
         accepted += sum(result.accepted)
-    if method.name in ("tasc-spec", "corpus"):
+    if method.name in ("tasc-spec", "corpus", "ngrammys"):
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,17 +51,51 @@ def _autoregressive(_resources: Resources, _options: Any) -> Factory:  # noqa: A
 
 def _tasc_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
     from tasc.spec.drafters.tasc_spec import Memory, TascSpec, indexes_for
+    from tasc.spec.index import check_counts
 
-    saved = list(resources.indexes) if options.corpus else []
-    indexes = saved or indexes_for(resources.outputs, resources.end, options)
+    if options.corpus and resources.indexes:
+        indexes = list(resources.indexes)
+        for index in indexes:
+            check_counts(index, options)
+    else:
+        indexes = indexes_for(resources.outputs, resources.end, options)
     memory = Memory(options.n_max, options.memory) if options.adapt else None
     return lambda: TascSpec(indexes, resources.end, options, memory)
 
 
-def _tasc_spec_options() -> type:
-    from tasc.spec.drafters.tasc_spec import TascSpecOptions
+def _prompt_lookup(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.prompt_lookup import PromptLookup
 
-    return TascSpecOptions
+    return lambda: PromptLookup(resources.end, options)
+
+
+def _ngram_trie(_resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.ngram_trie import NgramTrie
+
+    return lambda: NgramTrie(options)
+
+
+def _ngrammys(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.ngrammys import Ngrammys, bigram_table
+
+    if resources.target is None:
+        raise InputError("ngrammys asks the model for its bigrams: it cannot run without one")
+    model = resources.target.model
+    table = bigram_table(model, options.k, resources.cache, resources.progress)
+    return lambda: Ngrammys(table, resources.end, options)
+
+
+def _options(module: str, name: str) -> Callable[[], type]:
+    """Find an options class when asked: a module is imported only if its method is used."""
+
+    def find() -> type:
+        kind: type = getattr(import_module(f"tasc.spec.drafters.{module}"), name)
+        return kind
+
+    return find
+
+
+_tasc_spec_options = _options("tasc_spec", "TascSpecOptions")
 
 
 def _paper_constants() -> Mapping[str, Any]:
@@ -96,6 +131,20 @@ DRAFTERS: dict[str, Entry] = {
     ),
     "prompt": Entry(
         _tasc_spec, _tasc_spec_options, f"{_TSUR}: p_prompt", preset=lambda: {"corpus": False}
+    ),
+    "prompt-lookup": Entry(
+        _prompt_lookup,
+        _options("prompt_lookup", "PromptLookupOptions"),
+        "Saxena, Prompt Lookup Decoding",
+        budget=10,
+    ),
+    "ngram-trie": Entry(
+        _ngram_trie,
+        _options("ngram_trie", "NgramTrieOptions"),
+        "N-Gram Trie Speculative Decoding, section 3",
+    ),
+    "ngrammys": Entry(
+        _ngrammys, _options("ngrammys", "NgrammysOptions"), "Stewart et al., The n-grammys"
     ),
 }
 

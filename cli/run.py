@@ -53,5 +53,6 @@ def _show(command: str, result: dict[str, Any]) -> None:
         "finetune": finetune.show,
         "index": index.show,
         "bench": bench.show,
+        "tune": bench.show_tuning,
     }
     views[command](result)

@@ -6,5 +6,6 @@ NB_MODULE(_native, m) {
   bind_merge_search(m);
   bind_ngram_count(m);
   bind_ngram_draft(m);
+  bind_suffix_draft(m);
   bind_tree(m);
 }

@@ -15,7 +15,7 @@ size_t hash(uint32_t node, int32_t token) {
 }  // namespace
 
 NgramTable::NgramTable(int n_max) : n_max_(static_cast<uint32_t>(n_max)) {
-  if (n_max < 1 || n_max > 15) throw std::invalid_argument("n_max must be in 1..15, got " + std::to_string(n_max));
+  if (n_max < 1 || n_max > 63) throw std::invalid_argument("n_max must be in 1..63, got " + std::to_string(n_max));
   clear();
 }
 

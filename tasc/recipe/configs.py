@@ -144,6 +144,19 @@ class BenchConfig(StepConfig):
     warmup: int = Field(3, ge=0)
 
 
+class TuneConfig(StepConfig):
+    """Options of ``tasc bench --tune``."""
+
+    command = "tune"
+    result_file = "tuning.json"
+    references = ("tokenizer",)
+
+    split: str = "validation"
+    tokenizer: str
+    corpus_split: str = "train"
+    budget: int = Field(12, ge=1)
+
+
 CONFIGS: dict[str, type[StepConfig]] = {
     "analyze": AnalyzeConfig,
     "augment": AugmentConfig,
@@ -151,6 +164,7 @@ CONFIGS: dict[str, type[StepConfig]] = {
     "finetune": FinetuneConfig,
     "index": IndexConfig,
     "bench": BenchConfig,
+    "tune": TuneConfig,
 }
 
 

@@ -18,6 +18,7 @@ from tasc.recipe.configs import (
     FinetuneConfig,
     IndexConfig,
     StepConfig,
+    TuneConfig,
 )
 
 Result = dict[str, Any]
@@ -235,6 +236,16 @@ def _bench(job: Job) -> Result:
     return results
 
 
+def _tune(job: Job) -> Result:
+    from tasc.bench.run import resolve_model
+    from tasc.bench.tune import tune
+    from tasc.data.tokenizer import load_tokenizer
+
+    c: TuneConfig = job.config
+    tokenizer = load_tokenizer(resolve_model(c.tokenizer)[1])
+    return tune(job.corpora["corpus_split"], job.corpus, tokenizer, c.budget, job.progress)
+
+
 _RUN: dict[str, Callable[[Job], Result]] = {
     "analyze": _analyze,
     "augment": _augment,
@@ -242,4 +253,5 @@ _RUN: dict[str, Callable[[Job], Result]] = {
     "finetune": _finetune,
     "index": _index,
     "bench": _bench,
+    "tune": _tune,
 }

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc._native import NgramTrie, prompt_lookup
+from tasc._native import NgramTrie, SuffixArray, SuffixDrafter, prompt_lookup
 from tasc.errors import InputError, IntegrityError
 from tasc.models.target import Target
 from tasc.spec.drafters import DRAFTERS, Resources, parse
@@ -120,6 +120,42 @@ def test_trie_counts_sub_prefixes_as_the_paper_does():
     tokens, parents, _ = trie.draft(array([7, 2]), 9, 9)  # (7, 2) is unknown, (2) is not
     assert tokens.tolist() == [3, 4, 5]
     assert parents.tolist() == [-1, 0, 1]
+
+
+def slow_suffix(texts, sequence, end):
+    """What followed the longest end of the sequence: in the samples, in the sequence, or both."""
+    corpus, own = [], []
+    for n in range(len(sequence), 0, -1):
+        tail = sequence[-n:]
+        for text in [[*t, end] for t in texts] if not corpus else []:
+            places = range(len(text) - n)
+            corpus += [text[i + n] for i in places if text[i : i + n] == tail]
+        if not own:
+            places = range(len(sequence) - n)
+            own += [sequence[i + n] for i in places if sequence[i : i + n] == tail]
+            own_length = n
+        if corpus:
+            return corpus + own if own and own_length == n else own or corpus
+    return own
+
+
+@given(
+    st.lists(st.lists(token, max_size=20), min_size=1, max_size=6),
+    st.lists(token, min_size=1, max_size=20),
+)
+@settings(max_examples=200, deadline=None)
+def test_suffix_counts_what_followed_the_longest_match(texts, sequence):
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    corpus = SuffixArray(array([t for text in texts for t in text]), offsets, 9)
+    assert corpus.check_integrity() is None
+    drafter = SuffixDrafter(corpus, 60, 0.0, 9)
+    drafter.start(array(sequence))
+    tokens, parents, probabilities = drafter.draft(200)
+    follows = slow_suffix(texts, sequence, 9)
+    expected = {t: follows.count(t) / len(follows) for t in follows}
+    roots = parents == -1
+    drafted = dict(zip(tokens[roots].tolist(), probabilities[roots].tolist(), strict=True))
+    assert drafted == pytest.approx(expected)
 
 
 def test_bigrams_are_the_models_most_probable_next_tokens(tmp_path):

@@ -85,6 +85,13 @@ def _ngrammys(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
     return lambda: Ngrammys(table, resources.end, options)
 
 
+def _suffix(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.suffix import Suffix, suffix_array
+
+    corpus = suffix_array(resources.outputs, resources.end)
+    return lambda: Suffix(corpus, resources.end, options)
+
+
 def _options(module: str, name: str) -> Callable[[], type]:
     """Find an options class when asked: a module is imported only if its method is used."""
 
@@ -143,6 +150,7 @@ DRAFTERS: dict[str, Entry] = {
         _options("ngram_trie", "NgramTrieOptions"),
         "N-Gram Trie Speculative Decoding, section 3",
     ),
+    "suffix": Entry(_suffix, _options("suffix", "SuffixOptions"), "Oliaro et al., SuffixDecoding"),
     "ngrammys": Entry(
         _ngrammys, _options("ngrammys", "NgrammysOptions"), "Stewart et al., The n-grammys"
     ),

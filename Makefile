@@ -8,7 +8,7 @@ KERNELS := CMakeLists.txt $(shell find kernels -type f)
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
-.PHONY: install demo test check lint style cpp bench-merge dist clean
+.PHONY: install demo test check lint style cpp bench-merge bench-peers dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -38,6 +38,14 @@ cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behavi
 
 bench-merge: install  ## time the merge search; DATA is a folder with eur-lex, medquad, tokenizers
 	$(BIN)/python benchmarks/merge_search.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+
+bench-peers: install  ## our drafters beside transformers' and Arctic's; DATA as above
+	@$(BIN)/python -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['bench'], sep='\n')" \
+	  > $(VENV)/bench.txt
+	$(PIP) install --no-deps -r $(VENV)/bench.txt
+	$(BIN)/python benchmarks/peers.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
+	  --json benchmarks/results/peers.json
 
 dist: install
 	$(BIN)/pip install --quiet build

@@ -19,7 +19,6 @@ bool better(const Proposal& a, const Proposal& b) {
 }
 
 }  // namespace
-
 NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, bool prompt,
                            int n_max, const DraftOptions& options)
     : corpora_(std::move(corpora)), memory_(memory), prompt_(prompt), options_(options), local_(n_max),
@@ -192,59 +191,58 @@ std::vector<Proposal> NgramDrafter::law() {
   return law;
 }
 
+// What is not above the floor cannot become a node.
+float NgramDrafter::floor() const { return open_.size() - head_ >= room_ ? open_.back().probability : 0.f; }
+
+void NgramDrafter::offer(const Candidate& candidate) {
+  if (candidate.probability <= floor()) return;
+  if (open_.size() - head_ >= room_) open_.pop_back();
+  const auto at = std::upper_bound(open_.begin() + static_cast<std::ptrdiff_t>(head_), open_.end(), candidate,
+                                   [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
+  open_.insert(at, candidate);
+  if (!corpora_.empty()) corpora_[0]->prefetch_node(candidate.child);
+}
+
+void NgramDrafter::expand(const State& state, int32_t node, double probability) {
+  const double least = std::max<double>(floor(), options_.min_probability * (1 - 1e-6));
+  collect(state, least / probability);
+  fresh_.clear();
+  for (const uint32_t i : used_)
+    if (const double p = probability * seen_[i].probability; p > least)
+      fresh_.push_back({static_cast<float>(p), node, seen_[i].token, seen_[i].child, seen_[i].depth});
+  const auto width = static_cast<size_t>(options_.width);
+  if (width > 0 && fresh_.size() > width) {
+    std::partial_sort(fresh_.begin(), fresh_.begin() + options_.width, fresh_.end(),
+                      [](const Candidate& a, const Candidate& b) {
+                        return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+                      });
+    fresh_.resize(width);
+  }
+  for (const Candidate& candidate : fresh_) offer(candidate);
+}
+
 DraftTree NgramDrafter::draft(int budget) {
   DraftTree tree;
   if (budget <= 0) return tree;
   refresh();
-  const auto wanted = static_cast<size_t>(budget);
-  tree.tokens.reserve(wanted), tree.parents.reserve(wanted), tree.probabilities.reserve(wanted);
-  states_.resize(std::max(states_.size(), wanted));
+  room_ = static_cast<size_t>(budget);
+  tree.tokens.reserve(room_), tree.parents.reserve(room_), tree.probabilities.reserve(room_);
+  states_.resize(std::max(states_.size(), room_));
   open_.clear();
-  size_t head = 0;
-  const auto room = [&] { return wanted - tree.tokens.size(); };
-  const auto floor = [&] {  // what is not above it cannot become a node
-    return open_.size() - head >= room() ? open_.back().probability : 0.f;
-  };
-  const auto offer = [&](const Candidate& candidate) {
-    if (candidate.probability <= floor()) return;
-    if (open_.size() - head >= room()) open_.pop_back();
-    const auto at = std::upper_bound(open_.begin() + static_cast<std::ptrdiff_t>(head), open_.end(), candidate,
-                                     [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
-    open_.insert(at, candidate);
-    if (!corpora_.empty()) corpora_[0]->prefetch_node(candidate.child);
-  };
-  const auto expand = [&](const State& state, int32_t node, double probability) {
-    const double least = std::max<double>(floor(), options_.min_probability * (1 - 1e-6));
-    collect(state, least / probability);
-    fresh_.clear();
-    for (const uint32_t i : used_)
-      if (const double p = probability * seen_[i].probability; p > least)
-        fresh_.push_back({static_cast<float>(p), node, seen_[i].token, seen_[i].child, seen_[i].depth});
-    const auto width = static_cast<size_t>(options_.width);
-    if (width > 0 && fresh_.size() > width) {
-      std::partial_sort(fresh_.begin(), fresh_.begin() + options_.width, fresh_.end(),
-                        [](const Candidate& a, const Candidate& b) {
-                          return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
-                        });
-      fresh_.resize(width);
-    }
-    for (const Candidate& candidate : fresh_) offer(candidate);
-  };
-
+  head_ = 0;
   expand(now_, -1, 1.0);
-  while (head < open_.size()) {
-    const Candidate best = open_[head++];
-    const auto node = static_cast<int32_t>(tree.tokens.size());
+  while (head_ < open_.size()) {
+    const Candidate best = open_[head_++];
+    const size_t node = tree.tokens.size();
     tree.tokens.push_back(best.token);
     tree.parents.push_back(best.parent);
     tree.probabilities.push_back(best.probability);
-    if (room() == 0) break;
-    for (size_t next = head; next < std::min(head + 2, open_.size()); ++next)
+    if (--room_ == 0) break;
+    for (size_t next = head_; next < std::min(head_ + 2, open_.size()); ++next)
       if (!corpora_.empty()) corpora_[0]->prefetch_context(open_[next].child);
     if (best.token == options_.end) continue;
-    states_[static_cast<size_t>(node)] =
-        step(best.parent < 0 ? now_ : states_[static_cast<size_t>(best.parent)], best);
-    expand(states_[static_cast<size_t>(node)], node, best.probability);
+    states_[node] = step(best.parent < 0 ? now_ : states_[static_cast<size_t>(best.parent)], best);
+    expand(states_[node], static_cast<int32_t>(node), best.probability);
   }
   return tree;
 }

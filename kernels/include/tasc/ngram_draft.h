@@ -73,6 +73,9 @@ class NgramDrafter {
   Seen* add(int32_t token, double probability);
   void weigh(const State& state);
   void refresh();
+  float floor() const;
+  void offer(const Candidate& candidate);
+  void expand(const State& state, int32_t node, double probability);
 
   std::vector<const NgramIndex*> corpora_;
   const NgramTable* memory_;
@@ -85,7 +88,8 @@ class NgramDrafter {
   std::vector<double> gains_;           // e^(gain * length)
   std::vector<Seen> seen_;              // open addressing by token; empty where token < 0
   std::vector<uint32_t> used_;          // filled slots, the tables' tokens first
-  std::vector<Candidate> open_;         // falling probability, at most the nodes still wanted
+  std::vector<Candidate> open_;         // from head_ on: falling probability, room_ at most
+  size_t head_ = 0, room_ = 0;          // room_: nodes still wanted
   std::vector<State> states_;           // (nodes,) of expanded nodes
   std::vector<Candidate> fresh_;
 };

@@ -12,7 +12,7 @@ DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'));
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
 .PHONY: install demo test check lint style cpp bench-merge bench-engine bench-guard bench-batch \
-  dist clean
+  bench-peers dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -54,6 +54,14 @@ bench-batch: install $(MODEL)  ## batches against transformers' generate
 
 build/bench-base:
 	$(BIN)/tasc base $(TASK) --preset small --minutes 4 --output $@
+
+bench-peers: install  ## our drafters beside transformers' and Arctic's; DATA as above
+	@$(BIN)/python -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['bench'], sep='\n')" \
+	  > $(VENV)/bench.txt
+	$(PIP) install --no-deps -r $(VENV)/bench.txt
+	$(BIN)/python benchmarks/peers.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
+	  --json benchmarks/results/peers.json
 
 dist: install
 	$(BIN)/pip install --quiet build

@@ -1,17 +1,21 @@
 """``tasc bench``: measure models × methods on one decoding loop and report."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import _options as o
 
+if TYPE_CHECKING:
+    from tasc.recipe.steps import Outcome
+
 
 def bench(
     source: o.Source,
     model: Annotated[
-        list[str], typer.Option(help="Model folder or Hub id, as PATH or LABEL=PATH; repeatable.")
-    ],
+        list[str] | None,
+        typer.Option(help="Model folder or Hub id, as PATH or LABEL=PATH; repeatable."),
+    ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(help="ar, tasc-spec, tasc-spec:width=1,budget=8, …:budget=auto; repeatable."),
@@ -20,7 +24,21 @@ def bench(
         list[str] | None, typer.Option(help="exact_match, token_accuracy, micro_f1; repeatable.")
     ] = None,
     delimiter: Annotated[str, typer.Option(help="What separates items for micro_f1.")] = ";",
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune",
+            help="Choose tasc-spec's options on validation outputs: only tokenizers of --model, "
+            "or --tokenizer, are read.",
+        ),
+    ] = False,
+    tokenizer: Annotated[str | None, typer.Option(help="With --tune, instead of --model.")] = None,
+    budget: Annotated[int, typer.Option(help="With --tune: draft nodes a step.")] = 12,
     corpus_split: Annotated[str, typer.Option(help="Split whose outputs drafters know.")] = "train",
+    index: Annotated[
+        list[str] | None,
+        typer.Option(help="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."),
+    ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest output, in tokens.")] = 256,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
@@ -32,7 +50,9 @@ def bench(
     output_column: o.OutputColumn = "output",
     template: o.Template = "{input}\\n",
     config: o.HubConfig = None,
-    split: o.Split = "test",
+    split: Annotated[
+        str | None, typer.Option(help="Split to work on [default: test, or validation to tune].")
+    ] = None,
     limit: o.Limit = None,
     seed: o.Seed = 0,
     output: o.Output = None,
@@ -40,12 +60,19 @@ def bench(
     json: o.Json = False,
 ) -> None:
     """Measure models and methods side by side; writes results.json and report.html."""
+    data = o.data(source, input_column, output_column, template, config)
+    if tune:
+        tuning = {"tokenizer": tokenizer or (model[0] if model else None), "budget": budget}
+        common = {"corpus_split": corpus_split, "split": split, "limit": limit, "seed": seed}
+        _finish(o.step("tune", data, tuning | common, output=output, force=force), json)
+        return
     options = {
         "models": model,
         "methods": method or None,
         "metrics": metric or None,
         "delimiter": delimiter,
         "corpus_split": corpus_split,
+        "indexes": index or None,
         "max_new_tokens": max_new_tokens,
         "dtype": dtype,
         "device": device,
@@ -57,15 +84,25 @@ def bench(
         "limit": limit,
         "seed": seed,
     }
-    data = o.data(source, input_column, output_column, template, config)
-    done = o.step("bench", data, options, output=output, force=force)
+    _finish(o.step("bench", data, options, output=output, force=force), json)
+
+
+def _finish(done: "Outcome", json: bool) -> None:
     if json:
         from ._console import print_json
 
         print_json(done.result)
-        return
-    show(done.result)
-    typer.echo(f"report: {done.output / 'report.html'}")
+    elif "trials" in done.result:
+        show_tuning(done.result)
+    else:
+        show(done.result)
+        typer.echo(f"report: {done.output / 'report.html'}")
+
+
+def show_tuning(result: dict[str, Any]) -> None:
+    """Print what was chosen and what it brings."""
+    for name, row in (("default", result["default"]), ("chosen", result)):
+        typer.echo(f"{name}: {row['tokens_per_step']:.3f} tokens per step, {row['method']}")
 
 
 SHORT = {"exact_match": "exact", "token_accuracy": "tok.acc", "micro_f1": "F1"}

@@ -8,7 +8,7 @@ import typer
 from tasc import __version__
 from tasc.errors import TascError
 
-from . import analyze, augment, base, bench, doctor, finetune, run
+from . import analyze, augment, base, bench, doctor, finetune, index, run
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,6 +21,7 @@ app.command("analyze")(analyze.analyze)
 app.command("augment")(augment.augment)
 app.command("finetune")(finetune.finetune)
 app.command("bench")(bench.bench)
+app.command("index")(index.index)
 app.command("run")(run.run)
 app.command("base")(base.base)
 app.command("doctor")(doctor.doctor)

@@ -44,13 +44,15 @@ def run(
 
 
 def _show(command: str, result: dict[str, Any]) -> None:
-    from . import analyze, augment, bench, finetune
+    from . import analyze, augment, bench, finetune, index
 
     views = {
         "analyze": analyze.show,
         "augment": augment.show,
         "base": finetune.show,
         "finetune": finetune.show,
+        "index": index.show,
         "bench": bench.show,
+        "tune": bench.show_tuning,
     }
     views[command](result)

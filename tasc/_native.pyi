@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import TypedDict
+from typing import TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -59,32 +59,81 @@ class Acceptance:
 
 class NgramIndex:
     n_max: int
+    end: int
+    discount: float
+    strength: float
+    min_count: int
+    mark: bool
     tokens: int
     contexts: int
-    bytes: int
+    entries: int
+    block: UInt64
+    @overload
     def __init__(
-        self, tokens: Int32, offsets: Int64, weights: Int64, n_max: int, min_count: int
+        self,
+        tokens: Int32,
+        offsets: Int64,
+        end: int,
+        n_max: int,
+        discount: float,
+        strength: float,
+        min_count: int,
+        mark: bool,
     ) -> None: ...
+    @overload
+    def __init__(self, block: UInt64) -> None: ...
     def check_integrity(self) -> str | None: ...
 
-class LocalTable:
+class NgramTable:
     def __init__(self, n_max: int) -> None: ...
     def clear(self) -> None: ...
-    def extend(self, tokens: Int32) -> None: ...
+    def add_output(self, tokens: Int32) -> None: ...
+    def __len__(self) -> int: ...
+    def check_integrity(self) -> str | None: ...
+
+class NgramDrafter:
+    def __init__(
+        self,
+        corpora: list[NgramIndex],
+        memory: NgramTable | None,
+        prompt: bool,
+        n_max: int,
+        lambda_: float,
+        gain: float,
+        discount: float,
+        width: int,
+        min_probability: float,
+        fallback: bool,
+        end: int,
+    ) -> None: ...
+    def start(self, prompt: Int32, mark: bool) -> None: ...
+    def observe(self, tokens: Int32) -> None: ...
+    def draft(self, budget: int) -> tuple[Int32, Int32, Float32]: ...
+    def law(self) -> list[tuple[int, float]]: ...
+    def check_integrity(self) -> str | None: ...
+
+class NgramTrie:
+    def __init__(self, n: int, prefix: int) -> None: ...
+    def build(self, context: Int32) -> None: ...
+    def draft(
+        self, sequence: Int32, num_draft: int, budget: int
+    ) -> tuple[Int32, Int32, Float32]: ...
     def __len__(self) -> int: ...
 
-def mixture(
-    corpus: NgramIndex, local: LocalTable, context: Int32, lambda_: float, limit: int
-) -> list[tuple[int, float]]: ...
-def draft_tree(
-    corpus: NgramIndex,
-    local: LocalTable,
-    lambda_: float,
-    budget: int,
-    width: int,
-    min_probability: float,
-    end: int,
-) -> tuple[Int32, Int32, Float32]: ...
+class SuffixArray:
+    tokens: int
+    def __init__(self, tokens: Int32, offsets: Int64, end: int) -> None: ...
+    def check_integrity(self) -> str | None: ...
+
+class SuffixDrafter:
+    def __init__(
+        self, corpus: SuffixArray, longest: int, min_probability: float, end: int
+    ) -> None: ...
+    def start(self, prompt: Int32) -> None: ...
+    def observe(self, tokens: Int32) -> None: ...
+    def draft(self, budget: int) -> tuple[Int32, Int32, Float32]: ...
+
+def prompt_lookup(sequence: Int32, n_max: int, wanted: int) -> tuple[int, int]: ...
 def ancestor_bits(parents: Int32) -> tuple[UInt64, Int32]: ...
 def tree_inputs(parents: Int32) -> tuple[UInt8, Int64]: ...
 def greedy_walk(tokens: Int32, parents: Int32, best: Int32) -> Int32: ...

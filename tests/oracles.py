@@ -3,57 +3,154 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 Law = dict[int, float]
+MARK = -2
+CUT = 1 / 128  # a source with less weight left is not followed to shorter contexts
 
 
-class NgramTables:
-    """Continuation counts of contexts of 1..n_max tokens, pruned below p_min."""
+def counts_of(samples: Sequence[Sequence[int]], n_max: int) -> dict[tuple[int, ...], Counter[int]]:
+    """Count what follows every context of 0..n_max tokens; a mark is a context only."""
+    counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    for sample in samples:
+        for i, token in enumerate(sample):
+            for n in range(min(n_max, i) + 1):
+                if token >= 0:
+                    counts[tuple(sample[i - n : i])][token] += 1
+    return counts
 
-    def __init__(self, samples: Sequence[Sequence[int]], n_max: int, p_min: int) -> None:
-        self.n_max = n_max
-        counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
-        self.unigrams: Counter[int] = Counter()
-        for sample in samples:
-            self.unigrams.update(sample[1:])
-            for i in range(1, len(sample)):
-                for n in range(1, min(n_max, i) + 1):
-                    counts[tuple(sample[i - n : i])][sample[i]] += 1
-        pruned = {c: {t: k for t, k in v.items() if k >= p_min} for c, v in counts.items()}
+
+@dataclass
+class Corpus:
+    """Twin of NgramIndex: interpolated absolute discounting over the orders n_max..0."""
+
+    samples: Sequence[Sequence[int]]
+    n_max: int = 6
+    p_min: int = 1
+    discount: float = 0.8
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        counts = counts_of(self.samples, self.n_max)
+        self.seen = {c: v.total() for c, v in counts.items()}
+        pruned = {c: {t: k for t, k in v.items() if k >= self.p_min} for c, v in counts.items()}
         self.counts = {c: v for c, v in pruned.items() if v}
 
-    def law(self, context: Sequence[int]) -> Law | None:
-        for n in range(min(self.n_max, len(context)), 0, -1):
-            if hit := self.counts.get(tuple(context[len(context) - n :])):
-                total = sum(hit.values())
-                return {t: c / total for t, c in hit.items()}
-        return None
+    def length(self, context: Sequence[int]) -> int:
+        """Tokens of the longest context with a continuation."""
+        return max(
+            (n for n in range(1, self.n_max + 1) if self._suffix(context, n) in self.counts),
+            default=0,
+        )
+
+    def law(self, context: Sequence[int]) -> Law:
+        law: Law = {}
+        left = 1.0
+        single: set[int] = set()
+        for n in range(self.length(context), -1, -1):
+            suffix = self._suffix(context, n)
+            if suffix not in self.counts:
+                continue
+            alone = n > 0 and self.seen[suffix] == 1
+            if left < CUT and not alone:
+                break
+            for token in self.counts[suffix]:
+                if token not in law:
+                    law[token] = left * self._probability(suffix, token)
+            if alone:
+                single.update(self.counts[suffix])
+            # Stored in eighths of an octave; what contexts seen once leave is not stored.
+            weight = self._weight(suffix)
+            left *= (
+                weight
+                if alone or not weight
+                else 2 ** -(math.floor(0.5 - 8 * math.log2(weight)) / 8)
+            )
+        return law
+
+    def _suffix(self, context: Sequence[int], n: int) -> tuple[int, ...]:
+        return tuple(context[len(context) - n :]) if n <= len(context) else (-99,)
+
+    def _weight(self, context: tuple[int, ...]) -> float:
+        kept = self.counts[context]
+        return (self.strength + self.discount * len(kept)) / (sum(kept.values()) + self.strength)
+
+    def _probability(self, context: tuple[int, ...], token: int) -> float:
+        kept = self.counts.get(context)
+        if kept is None:
+            return self._probability(context[1:], token)
+        own = max(kept.get(token, 0) - self.discount, 0) / (sum(kept.values()) + self.strength)
+        below = self._probability(context[1:], token) if context else 0.0
+        return own + self._weight(context) * below
 
 
-def mixture(corpus: NgramTables, local: NgramTables, context: Sequence[int], lam: float) -> Law:
-    """TASC section 5.2: p_mixed; one side alone where only one has a hit."""
-    a, b = corpus.law(context), local.law(context)
-    if a is None and b is None:
-        if not corpus.unigrams:
-            return {}
-        token, count = min(corpus.unigrams.items(), key=lambda x: (-x[1], x[0]))
-        return {token: count / corpus.unigrams.total()}
-    if a is None or b is None:
-        return a or b or {}
-    return {t: lam * a.get(t, 0) + (1 - lam) * b.get(t, 0) for t in a | b}
+@dataclass
+class Table:
+    """Twin of NgramTable: the same over the orders n_max..1, without strength."""
+
+    samples: Sequence[Sequence[int]]
+    n_max: int = 6
+    discount: float = 0.7
+
+    def __post_init__(self) -> None:
+        self.counts = {c: v for c, v in counts_of(self.samples, self.n_max).items() if c}
+
+    def length(self, context: Sequence[int]) -> int:
+        longest = min(self.n_max, len(context))
+        return max(
+            (n for n in range(1, longest + 1) if tuple(context[-n:]) in self.counts), default=0
+        )
+
+    def law(self, context: Sequence[int]) -> Law:
+        law: Law = defaultdict(float)
+        left = 1.0
+        for n in range(self.length(context), 0, -1):
+            kept = self.counts[tuple(context[-n:])]
+            for token, count in kept.items():
+                law[token] += left * (count - self.discount) / kept.total()
+            left *= self.discount * len(kept) / kept.total()
+            if left < CUT:
+                break
+        return {t: p for t, p in law.items() if p > 0}
+
+
+def mixture(
+    corpora: Sequence[Corpus], table: Table, context: Sequence[int], lam: float, gain: float
+) -> Law:
+    """TASC section 5.2, p_mixed, each side weighing e^gain more a token of matched context."""
+    sources = [(lam / len(corpora), c) for c in corpora] + [(1 - lam, table)]
+    weights = [
+        share * math.exp(gain * s.length(context)) if s.length(context) else 0.0
+        for share, s in sources
+    ]
+    if not sum(weights):
+        weights = [1 / len(corpora)] * len(corpora) + [0.0]
+    law: Law = defaultdict(float)
+    for weight, (_, source) in zip(weights, sources, strict=True):
+        for token, p in source.law(context).items() if weight else ():
+            law[token] += weight / sum(weights) * p
+    return law
 
 
 def best_tree_mass(
-    corpus: NgramTables, local: NgramTables, context: Sequence[int], lam: float, budget: int
+    corpora: Sequence[Corpus],
+    table: Table,
+    context: Sequence[int],
+    lam: float,
+    gain: float,
+    budget: int,
+    end: int,
 ) -> float:
-    """Largest sum of path probabilities of any tree of ``budget`` nodes, exhaustively."""
+    """Largest sum of path probabilities of a tree of ``budget`` nodes, exhaustively."""
     paths: list[float] = []
     frontier: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
     for _ in range(budget):
         grown = [
             ((*path, token), p * q)
             for path, p in frontier
-            for token, q in mixture(corpus, local, [*context, *path], lam).items()
+            if path[-1:] != (end,)
+            for token, q in mixture(corpora, table, [*context, *path], lam, gain).items()
         ]
         paths += [p for _, p in grown]
         # A path outside the `budget` best of its level cannot be in the best tree.

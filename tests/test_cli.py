@@ -151,6 +151,46 @@ def test_a_bench_with_an_adaptive_budget_is_lossless_and_not_batched(
     assert "give a number with --batch-size" in err
 
 
+def test_a_saved_index_stands_for_the_corpus_in_a_bench(capsys, folder, massive):
+    made = done(
+        capsys,
+        *("index", massive, "--tokenizer", folder / "plain" / "model"),
+        *("--output", folder / "index"),
+    )
+    assert made["outputs"] == 11514
+    assert 0 < made["bytes_per_token"] <= 16
+    command = ("bench", massive, "--model", folder / "plain", "--index", f"mine={folder / 'index'}")
+    result = done(
+        capsys,
+        *(*command, "--method", "ar", "--method", "corpus", "--limit", 6, "--max-new-tokens", 24),
+        *("--output", folder / "bench-index"),
+    )
+    assert result["cells"][1]["drafted"] > 0
+    assert result["cells"][1]["lossless"]["identical"] == 6
+    path = folder / "index" / "index.tasc"
+    path.write_bytes(path.read_bytes()[:-3])
+    code, out, err = tasc(capsys, *command, "--limit", 2, "--output", folder / "bench-broken")
+    assert code == 2
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1
+    assert "index.tasc" in err
+    assert not (folder / "bench-broken").exists()
+
+
+def test_tuning_needs_no_model_and_never_chooses_worse_than_the_default(capsys, folder, massive):
+    result = done(
+        capsys,
+        *("bench", massive, "--tune", "--tokenizer", folder / "plain" / "model", "--limit", 20),
+        *("--output", folder / "tuned"),
+    )
+    assert result["tokens_per_step"] >= result["default"]["tokens_per_step"] > 1
+    assert result["task"]["split"] == "validation"
+    from tasc.spec.drafters import parse
+
+    assert parse(result["method"]).budget == 12
+    assert result["tokens_per_step"] == max(t["tokens_per_step"] for t in result["trials"])
+
+
 def test_bench_refuses_an_adapter_without_a_plain_model(capsys, folder, massive):
     done(
         capsys,

@@ -29,8 +29,10 @@ Output<T> to_numpy(std::vector<T>&& values) {
 }
 
 void bind_acceptance(nb::module_& m);
+void bind_context_match(nb::module_& m);
 void bind_merge_search(nb::module_& m);
 void bind_ngram_count(nb::module_& m);
-void bind_ngram_model(nb::module_& m);
+void bind_ngram_draft(nb::module_& m);
+void bind_suffix_draft(nb::module_& m);
 void bind_tree(nb::module_& m);
 void bind_verify(nb::module_& m);

@@ -3,9 +3,11 @@
 
 NB_MODULE(_native, m) {
   bind_acceptance(m);
+  bind_context_match(m);
   bind_merge_search(m);
   bind_ngram_count(m);
-  bind_ngram_model(m);
+  bind_ngram_draft(m);
+  bind_suffix_draft(m);
   bind_tree(m);
   bind_verify(m);
 }

@@ -1,91 +1,248 @@
-#include <algorithm>
-#include <queue>
+#include "tasc/ngram_draft.h"
 
-#include "tasc/ngram_model.h"
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
 namespace tasc {
 namespace {
 
-double probability_of(const Continuations& side, int32_t token) {
-  const auto it = std::find_if(side.items.begin(), side.items.end(),
-                               [&](const Continuation& c) { return c.token == token; });
-  return it == side.items.end() ? 0 : static_cast<double>(it->count) / side.total;
-}
+constexpr double kCut = 1.0 / 128;
+constexpr size_t kSlots = 1024;  // tokens named at one place: at most half of them are kept apart
+constexpr int kSlotBits = 10;
+constexpr size_t kMemory = 8, kLocal = 9;
 
-// A path that may become a node: its last token continues the node parent.
-struct Candidate {
-  double probability;
-  int32_t parent;
-  int32_t token;
-  uint32_t order;  // of discovery: settles ties, so a draft repeats exactly
-  bool operator<(const Candidate& other) const {
-    return probability != other.probability ? probability < other.probability : order > other.order;
-  }
-};
+bool better(const Proposal& a, const Proposal& b) {
+  return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+}
 
 }  // namespace
-
-void mixture(const NgramIndex& corpus, const LocalTable& local, std::span<const int32_t> context,
-             double lambda, size_t limit, std::vector<std::pair<int32_t, double>>& law) {
-  thread_local std::vector<uint64_t> keys;
-  context_keys(context, corpus.n_max(), keys);
-  const Continuations global = corpus.find(keys);
-  const Continuations prompt = local.find(keys);
-  law.clear();
-  if (!global && !prompt) {  // the paper's last resort: the most frequent token
-    const Continuation c = corpus.most_frequent();
-    if (c.token >= 0) law.emplace_back(c.token, static_cast<double>(c.count) / corpus.tokens());
-    return;
-  }
-  const double a = !prompt ? 1 : global ? lambda : 0;
-  for (const Continuation& c : prompt.items) {
-    const double p = (1 - a) * c.count / prompt.total;
-    law.emplace_back(c.token, p + (a > 0 ? a * probability_of(global, c.token) : 0));
-  }
-  // Tokens that both sides name are in already; of the rest only the corpus' best can matter.
-  const size_t shared = law.size();
-  for (const Continuation& c : global.items) {
-    if (law.size() - shared >= limit) break;
-    const auto end = law.begin() + static_cast<std::ptrdiff_t>(shared);
-    if (std::none_of(law.begin(), end, [&](const auto& x) { return x.first == c.token; }))
-      law.emplace_back(c.token, a * c.count / global.total);
-  }
-  std::sort(law.begin(), law.end(), [](const auto& x, const auto& y) {
-    return x.second != y.second ? x.second > y.second : x.first < y.first;
-  });
-  if (law.size() > limit) law.resize(limit);
+NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, bool prompt,
+                           int n_max, const DraftOptions& options)
+    : corpora_(std::move(corpora)), memory_(memory), prompt_(prompt), options_(options), local_(n_max),
+      now_{}, weights_{}, seen_(kSlots, Seen{-1, 0, 0, 0, 0}) {
+  if (corpora_.size() > 8)
+    throw std::invalid_argument("a drafter reads 8 corpora at most, got " + std::to_string(corpora_.size()));
+  if (n_max > 15) throw std::invalid_argument("n_max must be in 1..15, got " + std::to_string(n_max));
+  for (int length = 0; length <= 16; ++length) gains_.push_back(std::exp(options.gain * length));
 }
 
-DraftTree draft_tree(const NgramIndex& corpus, const LocalTable& local, const DraftOptions& options) {
-  DraftTree tree;
-  if (options.budget <= 0) return tree;
-  const size_t n_max = static_cast<size_t>(corpus.n_max());
-  const size_t limit = static_cast<size_t>(options.width > 0 ? options.width : options.budget);
-  std::priority_queue<Candidate> open;
-  std::vector<std::pair<int32_t, double>> law;
-  std::vector<int32_t> context, path;
-  uint32_t order = 0;
+void NgramDrafter::start(std::span<const int32_t> prompt, bool mark) {
+  local_.clear();
+  now_ = State{};
+  refresh();
+  for (const int32_t token : prompt) append(token);
+  if (!mark) return;
+  local_.append(-2);
+  now_.local = local_.state();
+  for (size_t c = 0; c < corpora_.size(); ++c) now_.corpus[c] = corpora_[c]->step({}, NgramIndex::kMark);
+  if (memory_) now_.memory = memory_->step(NgramTable::kRoot, -2);
+}
 
-  const auto expand = [&](int32_t node, double probability) {
-    path.clear();
-    for (int32_t i = node; i >= 0 && path.size() < n_max; i = tree.parents[i]) path.push_back(tree.tokens[i]);
-    const auto sequence = local.sequence();
-    const size_t before = std::min(sequence.size(), n_max - path.size());
-    context.assign(sequence.end() - static_cast<std::ptrdiff_t>(before), sequence.end());
-    context.insert(context.end(), path.rbegin(), path.rend());
-    mixture(corpus, local, context, options.lambda, limit, law);
-    for (const auto& [token, p] : law)
-      if (probability * p >= options.min_probability) open.push({probability * p, node, token, order++});
+// The memory is shared and may have been emptied since this sequence's last token.
+void NgramDrafter::refresh() {
+  if (!memory_ || generation_ == memory_->generation()) return;
+  generation_ = memory_->generation();
+  now_.memory = NgramTable::kRoot;
+}
+
+void NgramDrafter::append(int32_t token) {
+  refresh();
+  if (prompt_) local_.append(token);
+  for (size_t c = 0; c < corpora_.size(); ++c) now_.corpus[c] = corpora_[c]->step(now_.corpus[c], token);
+  if (memory_) now_.memory = memory_->step(now_.memory, token);
+  now_.local = local_.state();
+}
+
+NgramDrafter::State NgramDrafter::step(const State& state, const Candidate& node) const {
+  State next;
+  for (size_t c = 0; c < corpora_.size(); ++c)
+    next.corpus[c] = c == 0 && node.child != NgramIndex::kNone
+                         ? corpora_[c]->step_along(state.corpus[c], node.token, node.child, node.depth)
+                         : corpora_[c]->step(state.corpus[c], node.token);
+  next.memory = memory_ ? memory_->step(state.memory, node.token) : 0;
+  next.local = prompt_ ? local_.step(state.local, node.token) : 0;
+  return next;
+}
+
+void NgramDrafter::weigh(const State& state) {
+  const double n = static_cast<double>(corpora_.size() + (memory_ != nullptr));
+  const double lambda = n == 0 ? 0 : prompt_ ? options_.lambda : 1;
+  double total = 0;
+  const auto put = [&](size_t source, double share, int length) {
+    weights_[source] = length > 0 ? share * gains_[static_cast<size_t>(length)] : 0;
+    total += weights_[source];
   };
+  for (size_t c = 0; c < corpora_.size(); ++c) put(c, lambda / n, corpora_[c]->order(state.corpus[c]));
+  put(kMemory, lambda / n, memory_ ? static_cast<int>(memory_->node(memory_->known(state.memory)).depth) : 0);
+  put(kLocal, 1 - lambda, prompt_ ? static_cast<int>(local_.node(local_.known(state.local)).depth) : 0);
+  if (total > 0) {
+    for (double& w : weights_) w /= total;
+  } else if (options_.fallback) {
+    for (size_t c = 0; c < corpora_.size(); ++c) weights_[c] = 1.0 / static_cast<double>(corpora_.size());
+  }
+}
 
-  expand(-1, 1.0);
-  while (!open.empty() && static_cast<int>(tree.tokens.size()) < options.budget) {
-    const Candidate best = open.top();
-    open.pop();
+// The token's slot, or the empty one where it belongs.
+NgramDrafter::Seen& NgramDrafter::slot(int32_t token) {
+  size_t at = (static_cast<uint32_t>(token) * 2654435769u) >> (32 - kSlotBits);
+  while (seen_[at].token >= 0 && seen_[at].token != token) at = (at + 1) & (kSlots - 1);
+  return seen_[at];
+}
+
+NgramDrafter::Seen* NgramDrafter::add(int32_t token, double probability) {
+  Seen& seen = slot(token);
+  if (seen.token < 0) {
+    if (used_.size() >= kSlots / 2) return nullptr;
+    seen = {token, NgramIndex::kNone, 0, 0, 0};
+    used_.push_back(static_cast<uint32_t>(&seen - seen_.data()));
+  }
+  seen.probability += static_cast<float>(probability);
+  return &seen;
+}
+
+void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, double weight) {
+  double scale = weight;
+  for (uint32_t i = table.known(context); i != NgramTable::kRoot; i = table.node(i).shorter) {
+    const NgramTable::Node& node = table.node(i);
+    const double unit = scale / node.total;
+    for (uint32_t c = node.child; c != NgramTable::kNone; c = table.node(c).sibling)
+      add(table.node(c).token, unit * (table.node(c).count - options_.discount));
+    scale = unit * options_.discount * node.distinct;
+    if (scale < kCut * weight) return;
+  }
+}
+
+// A corpus names a token once: at its longest context, whose probability includes the shorter ones'.
+void NgramDrafter::name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth) {
+  const auto bit = static_cast<uint8_t>(1u << source);
+  if (const Seen& seen = slot(entry.token()); seen.token >= 0 && (seen.sources & bit)) return;
+  Seen* seen = add(entry.token(), probability);
+  if (!seen) return;
+  seen->sources |= bit;
+  if (source > 0) return;
+  seen->child = entry.child();
+  seen->depth = static_cast<uint8_t>(depth);
+}
+
+void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double weight, double floor) {
+  const NgramIndex& index = *corpora_[source];
+  double scale = weight;
+  if (state.single > 0) {
+    const double rest = index.single_back_off(state.single);
+    add(index.text(state.place), scale * (1 - rest));  // shorter contexts add to it
+    scale *= rest;
+  }
+  const size_t before = used_.size();
+  double most = 0;
+  for (const uint32_t u : used_) most = std::max<double>(most, seen_[u].probability);
+  // The chain of contexts first: their lists are fetched from memory side by side.
+  struct Level {
+    uint32_t node;
+    double scale;
+  } levels[16];
+  size_t depth = 0;
+  for (uint32_t node = state.node; scale >= kCut * weight && scale + most > floor; node = index.shorter(node)) {
+    index.prefetch_list(node);
+    levels[depth++] = {node, scale};
+    if (node == 0) break;
+    scale *= index.back_off(node);
+  }
+  const auto bit = static_cast<uint8_t>(1u << source);
+  for (size_t k = 0; k < depth; ++k) {
+    // A list falls: below the floor only tokens that others have named can still matter.
+    const auto list = index.ranked(levels[k].node);
+    const auto order = static_cast<uint32_t>(state.depth - k);
+    size_t i = 0;
+    for (; i < list.size() && levels[k].scale * index.probability(list[i]) > floor; ++i)
+      if (list[i].token() != NgramIndex::kMark)
+        name(source, list[i], levels[k].scale * index.probability(list[i]), order);
+    if (i == list.size()) continue;
+    const double highest = levels[k].scale * index.probability(list[i]);
+    for (size_t u = 0; u < before; ++u) {
+      const Seen& seen = seen_[used_[u]];
+      if ((seen.sources & bit) || seen.probability + highest <= floor) continue;
+      if (const NgramIndex::Entry* entry = index.find(levels[k].node, seen.token))
+        name(source, *entry, levels[k].scale * index.probability(*entry), order);
+    }
+  }
+}
+
+void NgramDrafter::collect(const State& state, double floor) {
+  for (const uint32_t i : used_) seen_[i].token = -1;
+  used_.clear();
+  weigh(state);
+  if (weights_[kLocal] > 0) collect_table(local_, state.local, weights_[kLocal]);
+  if (weights_[kMemory] > 0) collect_table(*memory_, state.memory, weights_[kMemory]);
+  // One corpus: what lies below the floor here lies below it everywhere. Two could add up.
+  const double bound = corpora_.size() == 1 ? floor : -1;
+  for (size_t c = 0; c < corpora_.size(); ++c)
+    if (weights_[c] > 0) collect_corpus(c, state.corpus[c], weights_[c], bound);
+}
+
+std::vector<Proposal> NgramDrafter::law() {
+  refresh();
+  collect(now_, -1);
+  std::vector<Proposal> law;
+  for (const uint32_t i : used_) law.push_back({seen_[i].token, seen_[i].probability});
+  std::sort(law.begin(), law.end(), better);
+  return law;
+}
+
+// What is not above the floor cannot become a node.
+float NgramDrafter::floor() const { return open_.size() - head_ >= room_ ? open_.back().probability : 0.f; }
+
+void NgramDrafter::offer(const Candidate& candidate) {
+  if (candidate.probability <= floor()) return;
+  if (open_.size() - head_ >= room_) open_.pop_back();
+  const auto at = std::upper_bound(open_.begin() + static_cast<std::ptrdiff_t>(head_), open_.end(), candidate,
+                                   [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
+  open_.insert(at, candidate);
+  if (!corpora_.empty()) corpora_[0]->prefetch_node(candidate.child);
+}
+
+void NgramDrafter::expand(const State& state, int32_t node, double probability) {
+  const double least = std::max<double>(floor(), options_.min_probability * (1 - 1e-6));
+  collect(state, least / probability);
+  fresh_.clear();
+  for (const uint32_t i : used_)
+    if (const double p = probability * seen_[i].probability; p > least)
+      fresh_.push_back({static_cast<float>(p), node, seen_[i].token, seen_[i].child, seen_[i].depth});
+  const auto width = static_cast<size_t>(options_.width);
+  if (width > 0 && fresh_.size() > width) {
+    std::partial_sort(fresh_.begin(), fresh_.begin() + options_.width, fresh_.end(),
+                      [](const Candidate& a, const Candidate& b) {
+                        return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+                      });
+    fresh_.resize(width);
+  }
+  for (const Candidate& candidate : fresh_) offer(candidate);
+}
+
+DraftTree NgramDrafter::draft(int budget) {
+  DraftTree tree;
+  if (budget <= 0) return tree;
+  refresh();
+  room_ = static_cast<size_t>(budget);
+  tree.tokens.reserve(room_), tree.parents.reserve(room_), tree.probabilities.reserve(room_);
+  states_.resize(std::max(states_.size(), room_));
+  open_.clear();
+  head_ = 0;
+  expand(now_, -1, 1.0);
+  while (head_ < open_.size()) {
+    const Candidate best = open_[head_++];
+    const size_t node = tree.tokens.size();
     tree.tokens.push_back(best.token);
     tree.parents.push_back(best.parent);
-    tree.probabilities.push_back(static_cast<float>(best.probability));
-    if (best.token != options.end) expand(static_cast<int32_t>(tree.tokens.size()) - 1, best.probability);
+    tree.probabilities.push_back(best.probability);
+    if (--room_ == 0) break;
+    for (size_t next = head_; next < std::min(head_ + 2, open_.size()); ++next)
+      if (!corpora_.empty()) corpora_[0]->prefetch_context(open_[next].child);
+    if (best.token == options_.end) continue;
+    states_[node] = step(best.parent < 0 ? now_ : states_[static_cast<size_t>(best.parent)], best);
+    expand(states_[node], static_cast<int32_t>(node), best.probability);
   }
   return tree;
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tasc.spec.batch import generate_batch
 from tasc.spec.budget import Adaptive, Budgeted, Policy
 from tasc.spec.decode import Generation, generate
 from tasc.spec.drafters import Factory, Method, Resources
+from tasc.spec.index import load_index
 from tasc.spec.protocols import Drafter
 
 
@@ -71,8 +73,14 @@ def run(
     test: Corpus,
     limits: Limits,
     progress: Progress = silent,
+    *,
+    indexes: Sequence[str] = (),
 ) -> list[Cell]:
-    """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``."""
+    """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
+
+    ``indexes`` are folders of saved indexes, each optionally ``name=folder``; they stand for the
+    corpus where a method counts n-grams.
+    """
     if len({m.label for m in methods}) < len(methods):
         raise InputError("a method is given twice: name each --method once")
     adaptive = [m.label for m in methods if m.adaptive]
@@ -83,7 +91,13 @@ def run(
         )
     cells = []
     for model in models:
-        resources = Resources(model.encode(corpus.outputs), model.end_ids[0])
+        resources = Resources(
+            model.encode(corpus.outputs),
+            model.end_ids[0],
+            indexes=[load_index(Path(i.rpartition("=")[2]), model.tokenizer) for i in indexes],
+            target=model.target,
+            progress=progress,
+        )
         policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
         cells += [Cell(model, m, m.prepare(resources), policies.get(m.label)) for m in methods]
     prompts = {model.label: model.encode(test.prompts) for model in models}

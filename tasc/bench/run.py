@@ -26,7 +26,10 @@ EXAMPLES = 5
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What to run and how. ``models`` are folders or Hub ids, each optionally ``label=path``."""
+    """What to run and how. ``models`` are folders or Hub ids, each optionally ``label=path``.
+
+    ``indexes`` are folders that tasc index wrote; without any, the corpus is counted here.
+    """
 
     models: tuple[str, ...]
     methods: tuple[str, ...]
@@ -35,6 +38,7 @@ class BenchOptions:
     dtype: Dtype
     device: Device
     limits: matrix.Limits
+    indexes: tuple[str, ...] = ()
 
 
 def bench(
@@ -47,7 +51,9 @@ def bench(
     models = [_load(text, options) for text in options.models]
     if len({m.label for m in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
-    cells = matrix.run(models, methods, corpus, test, options.limits, progress)
+    cells = matrix.run(
+        models, methods, corpus, test, options.limits, progress, indexes=options.indexes
+    )
     rows = record.records(cells, test.outputs, options.metrics, options.delimiter)
     results = {
         "task": {
@@ -56,6 +62,7 @@ def bench(
             "samples": len(test.examples),
             "corpus_split": corpus.split,
             "corpus_outputs": len(corpus.examples),
+            "indexes": list(options.indexes),
         },
         "settings": {
             "dtype": str(next(models[0].target.model.parameters()).dtype).removeprefix("torch."),

@@ -115,17 +115,33 @@ class FinetuneConfig(ModelConfig):
     validation: str | None = "validation"
 
 
+class IndexConfig(StepConfig):
+    """Options of ``tasc index``; ``n_max`` to ``mark`` as in tasc.spec.index.IndexOptions."""
+
+    command = "index"
+    result_file = "index.json"
+    references = ("tokenizer",)
+
+    tokenizer: str
+    n_max: int = Field(6, ge=1, le=15)
+    p_min: int = Field(1, ge=1)
+    discount: float = Field(0.8, ge=0, lt=1)
+    strength: float = Field(1.0, ge=0)
+    mark: bool = True
+
+
 class BenchConfig(ModelConfig):
     """Options of ``tasc bench``."""
 
     command = "bench"
     result_file = "results.json"
-    references = ("models",)
+    references = ("models", "indexes")
 
     split: str = "test"
     models: tuple[str, ...] = Field(min_length=1)
     methods: tuple[str, ...] = ("ar", "tasc-spec")
     corpus_split: str = "train"
+    indexes: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("exact_match", "token_accuracy")
     delimiter: str = ";"
     max_new_tokens: int = Field(256, ge=1)
@@ -136,12 +152,27 @@ class BenchConfig(ModelConfig):
     batch_size: int = Field(1, ge=1)
 
 
+class TuneConfig(StepConfig):
+    """Options of ``tasc bench --tune``."""
+
+    command = "tune"
+    result_file = "tuning.json"
+    references = ("tokenizer",)
+
+    split: str = "validation"
+    tokenizer: str
+    corpus_split: str = "train"
+    budget: int = Field(12, ge=1)
+
+
 CONFIGS: dict[str, type[StepConfig]] = {
     "analyze": AnalyzeConfig,
     "augment": AugmentConfig,
     "base": BaseConfig,
     "finetune": FinetuneConfig,
+    "index": IndexConfig,
     "bench": BenchConfig,
+    "tune": TuneConfig,
 }
 
 

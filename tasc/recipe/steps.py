@@ -17,8 +17,10 @@ from tasc.recipe.configs import (
     BaseConfig,
     BenchConfig,
     FinetuneConfig,
+    IndexConfig,
     ModelConfig,
     StepConfig,
+    TuneConfig,
 )
 
 Result = dict[str, Any]
@@ -223,6 +225,15 @@ def _finetune(job: Job) -> Result:
     return result.report.to_dict()
 
 
+def _index(job: Job) -> Result:
+    from tasc.data.tokenizer import load_tokenizer
+    from tasc.spec.index import IndexOptions, make_index
+
+    c: IndexConfig = job.config
+    options = IndexOptions(c.n_max, c.p_min, c.discount, c.strength, c.mark)
+    return make_index(job.corpus, load_tokenizer(c.tokenizer), options, job.workspace.folder)
+
+
 def _bench(job: Job) -> Result:
     from tasc.bench.matrix import Limits
     from tasc.bench.report import render
@@ -232,6 +243,7 @@ def _bench(job: Job) -> Result:
     options = BenchOptions(
         models=c.models,
         methods=c.methods,
+        indexes=c.indexes,
         metrics=c.metrics,
         delimiter=c.delimiter,
         dtype=c.dtype,
@@ -244,10 +256,22 @@ def _bench(job: Job) -> Result:
     return results
 
 
+def _tune(job: Job) -> Result:
+    from tasc.bench.run import resolve_model
+    from tasc.bench.tune import tune
+    from tasc.data.tokenizer import load_tokenizer
+
+    c: TuneConfig = job.config
+    tokenizer = load_tokenizer(resolve_model(c.tokenizer)[1])
+    return tune(job.corpora["corpus_split"], job.corpus, tokenizer, c.budget, job.progress)
+
+
 _RUN: dict[str, Callable[[Job], Result]] = {
     "analyze": _analyze,
     "augment": _augment,
     "base": _base,
     "finetune": _finetune,
+    "index": _index,
     "bench": _bench,
+    "tune": _tune,
 }

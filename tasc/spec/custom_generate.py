@@ -16,6 +16,7 @@ from transformers.generation import (
 
 from tasc.errors import InputError
 from tasc.models.borrow import borrowed
+from tasc.models.target import Target
 from tasc.spec import decode
 from tasc.spec.decode import Generation, OnTokens
 from tasc.spec.drafters import Factory, parse
@@ -73,7 +74,7 @@ class CustomGenerate:
                 padding = 0 if mask is None else _left_padding(mask[i])
                 done = decode.generate(
                     target,
-                    self._factory(ends)(),
+                    self._factory(ends, target)(),
                     ids[padding:].cpu().numpy().astype(np.int32),
                     max_new_tokens=config.max_length - len(ids),
                     end_ids=ends,
@@ -91,10 +92,10 @@ class CustomGenerate:
             return GenerateDecoderOnlyOutput(sequences=sequences)
         return sequences
 
-    def _factory(self, ends: Sequence[int]) -> Factory:
+    def _factory(self, ends: Sequence[int], target: Target) -> Factory:
         end = ends[0] if ends else -1
         if end not in self.factories:
-            self.factories[end] = prepare(self.method, self.corpus, self.tokenizer, end)
+            self.factories[end] = prepare(self.method, self.corpus, self.tokenizer, end, target)
         return self.factories[end]
 
 

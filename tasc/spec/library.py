@@ -9,6 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.errors import InputError
 from tasc.models.borrow import borrowed
+from tasc.models.target import Target
 from tasc.spec import decode
 from tasc.spec.decode import Generation, OnTokens, Timeline
 from tasc.spec.drafters import Factory, Method, Resources, parse
@@ -76,10 +77,10 @@ def generate(
         raise InputError("prompts must be a list of texts or of token ids, got one text")
     method = parse(drafter)
     ends = end_ids(model, tokenizer)
-    factory = prepare(method, corpus, tokenizer, ends[0] if ends else -1)
     rule = StopStrings(stop, lambda ids: _decode(tokenizer, ids)) if stop else None
     completions = []
     with borrowed(model) as target:
+        factory = prepare(method, corpus, tokenizer, ends[0] if ends else -1, target)
         for i, prompt in enumerate(prompts):
             done = decode.generate(
                 target,
@@ -114,11 +115,12 @@ def prepare(
     corpus: Sequence[Prompt] | None,
     tokenizer: PreTrainedTokenizerBase | None,
     end: int,
+    target: Target,
 ) -> Factory:
     """Build what the drafters of a call share."""
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
     outputs = [np.empty(0, np.int32)] if corpus is None else [ids_of(c, tokenizer) for c in corpus]
-    return method.prepare(Resources(outputs, end))
+    return method.prepare(Resources(outputs, end, target=target))
 
 
 def ids_of(

@@ -1,13 +1,20 @@
 """The methods by name: DRAFTERS is the table, ``parse`` reads ``name:option=value,…``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tasc.errors import InputError
+from tasc.progress import Progress, silent
 from tasc.spec.protocols import Drafter
+
+if TYPE_CHECKING:
+    from tasc._native import NgramIndex
+    from tasc.models.target import Target
 
 DEFAULT_BUDGET = 12
 AUTO_BUDGET = 64  # the most that ``budget=auto`` may choose
@@ -15,10 +22,18 @@ AUTO_BUDGET = 64  # the most that ``budget=auto`` may choose
 
 @dataclass(frozen=True)
 class Resources:
-    """What drafters are built from: the corpus' outputs, each (T_i,) int32, and the end token."""
+    """What drafters are built from: the corpus' outputs, each (T_i,) int32, and the end token.
+
+    ``indexes`` are saved ones, used instead of counting ``outputs``. ``target`` is for methods that
+    ask the model itself; ``cache`` is a folder where they keep its answers.
+    """
 
     outputs: Sequence[np.ndarray]
     end: int
+    indexes: "Sequence[NgramIndex]" = ()
+    target: "Target | None" = None
+    cache: Path | None = None
+    progress: Progress = silent
 
 
 @dataclass(frozen=True)
@@ -36,31 +51,110 @@ def _autoregressive(_resources: Resources, _options: Any) -> Factory:  # noqa: A
 
 
 def _tasc_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.tasc_spec import TascSpec, corpus_index
+    from tasc.spec.drafters.tasc_spec import Memory, TascSpec, indexes_for
+    from tasc.spec.index import check_counts
 
-    index = corpus_index(resources.outputs, resources.end, options)
-    return lambda: TascSpec(index, resources.end, options)
+    if options.corpus and resources.indexes:
+        indexes = list(resources.indexes)
+        for index in indexes:
+            check_counts(index, options)
+    else:
+        indexes = indexes_for(resources.outputs, resources.end, options)
+    memory = Memory(options.n_max, options.memory) if options.adapt else None
+    return lambda: TascSpec(indexes, resources.end, options, memory)
 
 
-def _tasc_spec_options() -> type:
-    from tasc.spec.drafters.tasc_spec import TascSpecOptions
+def _prompt_lookup(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.prompt_lookup import PromptLookup
 
-    return TascSpecOptions
+    return lambda: PromptLookup(resources.end, options)
+
+
+def _ngram_trie(_resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.ngram_trie import NgramTrie
+
+    return lambda: NgramTrie(options)
+
+
+def _ngrammys(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.ngrammys import Ngrammys, bigram_table
+
+    if resources.target is None:
+        raise InputError("ngrammys asks the model for its bigrams: it cannot run without one")
+    model = resources.target.model
+    table = bigram_table(model, options.k, resources.cache, resources.progress)
+    return lambda: Ngrammys(table, resources.end, options)
+
+
+def _suffix(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.suffix import Suffix, suffix_array
+
+    corpus = suffix_array(resources.outputs, resources.end)
+    return lambda: Suffix(corpus, resources.end, options)
+
+
+def _options(module: str, name: str) -> Callable[[], type]:
+    """Find an options class when asked: a module is imported only if its method is used."""
+
+    def find() -> type:
+        kind: type = getattr(import_module(f"tasc.spec.drafters.{module}"), name)
+        return kind
+
+    return find
+
+
+_tasc_spec_options = _options("tasc_spec", "TascSpecOptions")
+
+
+def _paper_constants() -> Mapping[str, Any]:
+    from tasc.spec.drafters.tasc_spec import PAPER
+
+    return PAPER
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method: how to build it, its options, where it is described, and whether it drafts."""
+    """One method: how to build it, its options, where it is described, and whether it drafts.
+
+    ``preset`` are options that differ from their class' defaults; ``budget`` is the nodes a step.
+    """
 
     prepare: Callable[[Resources, Any], Factory]
     options: Callable[[], type]
     paper: str
     drafts: bool = True
+    preset: Callable[[], Mapping[str, Any]] = dict
+    budget: int = DEFAULT_BUDGET
 
 
+_TSUR = "Tsur et al., TASC, section 5.2"
 DRAFTERS: dict[str, Entry] = {
     "ar": Entry(_autoregressive, lambda: NoOptions, "plain autoregressive decoding", drafts=False),
-    "tasc-spec": Entry(_tasc_spec, _tasc_spec_options, "Tsur et al., TASC, section 5.2"),
+    "tasc-spec": Entry(_tasc_spec, _tasc_spec_options, _TSUR),
+    "tasc-spec-paper": Entry(
+        _tasc_spec, _tasc_spec_options, _TSUR, preset=_paper_constants, budget=10
+    ),
+    "corpus": Entry(
+        _tasc_spec, _tasc_spec_options, f"{_TSUR}: p_corp", preset=lambda: {"prompt": False}
+    ),
+    "prompt": Entry(
+        _tasc_spec, _tasc_spec_options, f"{_TSUR}: p_prompt", preset=lambda: {"corpus": False}
+    ),
+    "prompt-lookup": Entry(
+        _prompt_lookup,
+        _options("prompt_lookup", "PromptLookupOptions"),
+        "Saxena, Prompt Lookup Decoding",
+        budget=10,
+    ),
+    "ngram-trie": Entry(
+        _ngram_trie,
+        _options("ngram_trie", "NgramTrieOptions"),
+        "N-Gram Trie Speculative Decoding, section 3",
+    ),
+    "suffix": Entry(_suffix, _options("suffix", "SuffixOptions"), "Oliaro et al., SuffixDecoding"),
+    "ngrammys": Entry(
+        _ngrammys, _options("ngrammys", "NgrammysOptions"), "Stewart et al., The n-grammys"
+    ),
 }
 
 
@@ -94,8 +188,8 @@ def parse(text: str) -> Method:
     entry = DRAFTERS[name]
     options = entry.options()
     known = {f.name.rstrip("_"): f for f in fields(options)}
-    given: dict[str, Any] = {}
-    budget, adaptive = DEFAULT_BUDGET if entry.drafts else 0, False
+    given: dict[str, Any] = dict(entry.preset())
+    budget, adaptive = entry.budget if entry.drafts else 0, False
     for item in filter(None, rest.split(",")):
         key, _, value = item.partition("=")
         if key == "budget" and entry.drafts:
@@ -112,6 +206,10 @@ def parse(text: str) -> Method:
 
 
 def _number(text: str, key: str, value: str, kind: type) -> Any:  # noqa: ANN401
+    if kind is bool:
+        if value.lower() not in ("true", "false"):
+            raise InputError(f"method {text!r}: {key} must be true or false, got {value!r}")
+        return value.lower() == "true"
     try:
         return kind(value)
     except ValueError as error:

@@ -1,92 +1,156 @@
 """TASC-spec: a mixture of corpus and prompt n-grams as drafter.
 
-Tsur et al., "Task-Centric Acceleration of Small-Language Models", section 5.2: contexts of n_max..1
-tokens, longest first; p_mixed = λ p_corp + (1 - λ) p_prompt; the prompt model covers the prompt and
-what has been generated; where neither side has a hit, the most frequent token. λ = 0.75, p_min = 5.
+Tsur et al., "Task-Centric Acceleration of Small-Language Models", section 5.2: n-gram models of
+contexts up to n_max tokens, p_mixed = λ p_corp + (1 - λ) p_prompt; the prompt model covers the
+prompt and what has been generated; where neither side has a hit, the most frequent tokens.
 
-Departs: a mark that no text contains stands before every output, in corpus and sequence alike, so
-that the beginning of an answer is predicted from the beginnings of the corpus and not from the
-prompt's last words. Drafts are best-first trees by path probability; width 1 is the paper's chain.
+Departs, and ``tasc-spec-paper`` does not: all orders are interpolated by absolute discounting
+instead of the longest hit deciding alone; the side that matches the longer context weighs more
+(e^gain a token); a mark that no text contains stands before every output, in corpus and sequence,
+so that the beginning of an answer is predicted from the beginnings of the corpus; and drafts are
+best-first trees by path probability, of which the paper's chain is width 1.
 """
 
-from collections import Counter
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tasc._native import LocalTable, NgramIndex, draft_tree
+from tasc._native import NgramDrafter, NgramIndex, NgramTable
 from tasc.errors import InputError
 from tasc.spec.draft import Draft
+from tasc.spec.index import IndexOptions, build_index
 
-OUTPUT_MARK = -2  # stands before an output; no token has this id
+# The constants of the paper; its back-off is discount = strength = 0.
+PAPER = {
+    "n_max": 5,
+    "lambda_": 0.75,
+    "p_min": 5,
+    "discount": 0.0,
+    "strength": 0.0,
+    "prompt_discount": 0.0,
+    "gain": 0.0,
+    "width": 1,
+    "mark": False,
+    "min_probability": 0.0,
+}
 
 
 @dataclass(frozen=True)
-class TascSpecOptions:
-    """How to count and mix.
+class TascSpecOptions(IndexOptions):
+    """How to count (see IndexOptions) and mix; defaults are chosen by replays of validation data.
 
-    The paper's values are n_max 5, λ 0.75, p_min 5, width 1 (a chain). Replays of MASSIVE, UD tags
-    and MedQuAD accept more with p_min 1 than with 2 or 5, so that is the default. A node is left
-    out when its path is less likely than ``min_probability``: on a CPU it costs a few percent of a
-    forward, more than such a path brings.
+    ``corpus`` and ``prompt`` switch the two sides on. A node is left out when its path is less
+    likely than ``min_probability``: on a CPU it costs a few percent of a forward, more than such a
+    path brings. ``adapt`` learns from finished outputs, the last ``memory`` tokens of them at most.
     """
 
-    n_max: int = 5
-    lambda_: float = 0.75
-    p_min: int = 1
+    lambda_: float = 0.6
+    gain: float = 0.5
+    prompt_discount: float = 0.7
     width: int = 0
     min_probability: float = 0.05
+    corpus: bool = True
+    prompt: bool = True
+    adapt: bool = False
+    memory: int = 100_000
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
-        if self.n_max < 1:
-            raise InputError(f"n_max must be at least 1, got {self.n_max}")
-        if not 0 <= self.lambda_ <= 1:
-            raise InputError(f"lambda must lie between 0 and 1, got {self.lambda_}")
-        if self.p_min < 1:
-            raise InputError(f"p_min must be at least 1, got {self.p_min}")
-        if not 0 <= self.min_probability < 1:
-            raise InputError(f"min_probability must be in [0, 1), got {self.min_probability}")
+        super().__post_init__()
+        for name, value, high in (
+            ("lambda", self.lambda_, 1),
+            ("min_probability", self.min_probability, 1),
+            ("prompt_discount", self.prompt_discount, 1),
+            ("gain", self.gain, 10),
+        ):
+            if not 0 <= value <= high:
+                raise InputError(f"{name} must lie between 0 and {high}, got {value}")
         if self.width < 0:
             raise InputError(f"width must be 0 (no limit) or more, got {self.width}")
+        if self.memory < 1:
+            raise InputError(f"memory must be at least 1 token, got {self.memory}")
+        if not (self.corpus or self.prompt):
+            raise InputError("corpus and prompt cannot both be off: nothing is left to draft from")
 
 
-def corpus_index(outputs: Sequence[np.ndarray], end: int, options: TascSpecOptions) -> NgramIndex:
-    """Count the n-grams of ``outputs``, each (T_i,) int32; equal ones are visited once."""
-    counts = Counter(o.tobytes() for o in outputs)
-    samples = [np.frombuffer(data, np.int32) for data in counts]
-    if not samples:
-        raise InputError("the corpus has no outputs to count n-grams in")
-    mark, stop = np.array([OUTPUT_MARK], np.int32), np.array([end], np.int32)
-    tokens = np.concatenate([part for s in samples for part in (mark, s, stop)])
-    offsets = np.cumsum([0, *(len(s) + 2 for s in samples)], dtype=np.int64)
-    weights = np.fromiter(counts.values(), np.int64, len(counts))
-    return NgramIndex(tokens, offsets, weights, options.n_max, options.p_min)
+class Memory:
+    """Finished outputs of a running job, counted within a bounded number of tokens."""
+
+    def __init__(self, n_max: int, limit: int) -> None:
+        """Keep at most ``limit`` tokens; when they are exceeded, the older half is forgotten."""
+        self.table = NgramTable(n_max)
+        self.limit, self.tokens = limit, 0
+        self.outputs: deque[np.ndarray] = deque()
+
+    def add(self, output: np.ndarray) -> None:
+        """Count ``output`` (T,) int32, its end token included."""
+        if len(output) > self.limit:
+            return
+        self.outputs.append(output)
+        self.tokens += len(output)
+        if self.tokens <= self.limit:
+            self.table.add_output(output)
+            return
+        while self.tokens > max(self.limit // 2, len(output)):
+            self.tokens -= len(self.outputs.popleft())
+        self.table.clear()
+        for kept in self.outputs:
+            self.table.add_output(kept)
 
 
 class TascSpec:
-    """One sequence's drafter; the corpus index is shared."""
+    """One sequence's drafter; indexes and memory are shared."""
 
-    def __init__(self, index: NgramIndex, end: int, options: TascSpecOptions) -> None:
-        """Draft from ``index``; ``end`` is the token that ends an output."""
-        self.index, self.end, self.options = index, end, options
-        self.local = LocalTable(options.n_max)
+    def __init__(
+        self,
+        indexes: Sequence[NgramIndex],
+        end: int,
+        options: TascSpecOptions,
+        memory: Memory | None = None,
+    ) -> None:
+        """Draft from ``indexes``; ``end`` is the token that ends an output."""
+        o = options
+        self.memory, self.end, self.mark = memory, end, o.mark
+        self.output: list[np.ndarray] = []
+        self.native = NgramDrafter(
+            list(indexes),
+            memory.table if memory else None,
+            o.prompt,
+            o.n_max,
+            o.lambda_,
+            o.gain,
+            o.prompt_discount,
+            o.width,
+            o.min_probability,
+            True,
+            end,
+        )
 
     def start(self, prompt: np.ndarray) -> None:
         """Read the prompt into the local n-gram table."""
-        self.local.clear()
-        self.local.extend(prompt)
-        self.local.extend(np.array([OUTPUT_MARK], np.int32))
+        self.output = []
+        self.native.start(prompt, self.mark)
 
     def draft(self, budget: int) -> Draft:
         """Return the tree of at most ``budget`` nodes with the most probable paths."""
-        o = self.options
-        tokens, parents, probabilities = draft_tree(
-            self.index, self.local, o.lambda_, budget, o.width, o.min_probability, self.end
-        )
+        tokens, parents, probabilities = self.native.draft(budget)
         return Draft(tokens, parents, probabilities=probabilities)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Extend the local table by what the step settled."""
-        self.local.extend(tokens)
+        """Extend the local table by what the step settled; remember a finished output."""
+        self.native.observe(tokens)
+        if self.memory is None:
+            return
+        self.output.append(tokens)
+        if len(tokens) and tokens[-1] == self.end:
+            self.memory.add(np.concatenate(self.output))
+            self.output = []
+
+
+def indexes_for(
+    outputs: Sequence[np.ndarray], end: int, options: TascSpecOptions
+) -> list[NgramIndex]:
+    """Index the corpus as ``options`` say: nothing for a drafter that reads the prompt only."""
+    return [build_index(outputs, end, options)] if options.corpus else []

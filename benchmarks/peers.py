@@ -1,0 +1,218 @@
+"""Our drafters beside transformers' prompt lookup and Arctic's suffix decoding, without a model.
+
+Reference outputs of the test split are replayed, teacher-forced: a step settles the drafted tokens
+that agree with the output and one more, the end token counts, the first token costs a step too.
+Same tokenizer, split and rows for all. Usage: python benchmarks/peers.py --data-dir DIR [--json F]
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.tokenizer import load_tokenizer
+from tasc.environment import environment
+from tasc.spec.draft import Draft, chain
+from tasc.spec.drafters import Resources, parse
+from tasc.spec.replay import replay
+
+TASKS = {"massive-en": "input", "ud-ewt-pos": "tokens", "medquad": "input"}
+BUDGETS = (8, 12, 32, 60)
+OURS = ("tasc-spec:min_probability=0", "tasc-spec-paper", "corpus:min_probability=0", "suffix",
+        "prompt:min_probability=0", "ngram-trie", "prompt-lookup:chain=0")  # fmt: skip
+DEPTH = 24  # of Arctic's trees, and tokens of context it is asked with
+# Arctic drafts at most FACTOR tokens a matched one; its default, 1, stops far short of the budget,
+# and 4 is best for small trees, 60 for large ones. It leaves out what is less likely than LEAST.
+FACTORS, LEAST = {"arctic chain": 4.0, "arctic tree": 4.0, "arctic tree, long": 60.0}, 0.0
+
+
+class TransformersLookup:
+    """transformers' prompt lookup behind our interface."""
+
+    def __init__(self, end: int) -> None:
+        """Stop behind ``end``."""
+        self.end = end
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Begin a sequence."""
+        self.sequence = prompt.astype(np.int64)
+
+    def draft(self, budget: int) -> Draft:
+        """Ask the peer."""
+        import torch
+        from transformers.generation.candidate_generator import PromptLookupCandidateGenerator
+
+        generator = PromptLookupCandidateGenerator(
+            eos_token_id=torch.tensor([self.end]),
+            num_output_tokens=budget,
+            max_matching_ngram_size=2,
+            max_length=1 << 30,
+        )
+        ids = torch.from_numpy(self.sequence)[None]
+        found = generator.get_candidates(ids)[0][0, len(self.sequence) :]
+        return chain(found.numpy().astype(np.int32))
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Tell the peer what was settled."""
+        self.sequence = np.concatenate([self.sequence, tokens])
+
+
+class Arctic:
+    """arctic-inference's SuffixDecodingCache, warmed with the corpus, behind our interface.
+
+    What a sequence adds to the shared tree is evicted when the next one starts: each test output is
+    replayed many times here, and nobody may have seen it before.
+    """
+
+    requests = 1 << 30
+
+    def __init__(self, cache: Any, tree: bool, factor: float) -> None:  # noqa: ANN401 - a peer's class
+        """Speculate chains, or trees, from ``cache``."""
+        self.cache, self.tree, self.factor = cache, tree, factor
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Begin a sequence."""
+        if Arctic.requests in self.cache.active_requests:
+            self.cache.stop_request(Arctic.requests)
+            self.cache.evict_cached_response(Arctic.requests)
+        Arctic.requests += 1
+        self.request = Arctic.requests
+        self.context = prompt
+        self.cache.start_request(self.request, prompt)
+
+    def draft(self, budget: int) -> Draft:
+        """Ask the peer."""
+        drafted = self.cache.speculate(
+            self.request,
+            self.context[-DEPTH:],
+            max_spec_tokens=budget,
+            max_spec_factor=self.factor,
+            min_token_prob=LEAST,
+            use_tree_spec=self.tree,
+        )
+        parents = np.array(drafted.parents, np.int32)
+        return Draft(np.array(drafted.token_ids, np.int32), parents)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Tell the peer what was settled."""
+        self.cache.add_active_response(self.request, tokens)
+        self.context = np.concatenate([self.context, tokens])
+
+
+def arctic_cache(outputs: Sequence[np.ndarray], end: int) -> tuple[Any, float]:
+    """Return a warm cache and the seconds it took to fill."""
+    from arctic_inference.suffix_decoding import SuffixDecodingCache
+
+    begin = time.perf_counter()
+    cache = SuffixDecodingCache(max_tree_depth=DEPTH)
+    for i, output in enumerate(outputs):
+        cache.start_request(i, np.array([], np.int32))
+        cache.add_active_response(i, np.append(output, np.int32(end)).astype(np.int32))
+        cache.stop_request(i)
+    return cache, time.perf_counter() - begin
+
+
+def main() -> None:
+    """Measure all tasks and print the figures as JSON."""
+    options = arguments()
+    results = [row for task in options.task for row in measure(task, options)]
+    text = json.dumps(
+        {
+            "command": ["benchmarks/peers.py", *sys.argv[1:]],
+            "environment": environment() | {"arctic-inference": version("arctic-inference")},
+            "tokenizer": options.tokenizer,
+            "rows": options.rows,
+            "repeats": options.repeats,
+            "results": results,
+        },
+        indent=1,
+    )
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(text + "\n", encoding="utf-8")
+    else:
+        print(text)  # noqa: T201 - a script
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("TASC_DATA"))
+    parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
+    parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--rows", type=int, default=400)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures here instead of printing")
+    options = parser.parse_args()
+    if options.data_dir is None:
+        parser.error("--data-dir or TASC_DATA must name the data folder")
+    return options
+
+
+def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
+    """Replay the first rows of a task's test split through every drafter and budget."""
+    tokenizer = load_tokenizer(str(options.data_dir / "tokenizers" / options.tokenizer))
+    source = Source(str(options.data_dir / task), input_column=TASKS[task])
+    train, test = load(source, "train"), load(source, "test")
+    end = tokenizer.eos_id
+
+    def encode(texts: Sequence[str]) -> list[np.ndarray]:
+        encoded = tokenizer.encode(texts)
+        return np.split(encoded.tokens, encoded.offsets[1:-1])
+
+    known = encode(train.outputs)
+    prompts, outputs = encode(test.prompts[: options.rows]), encode(test.outputs[: options.rows])
+    factories: dict[str, tuple[Callable[[], object], float]] = {}
+    for text in OURS:
+        begin = time.perf_counter()
+        factory = parse(text).prepare(Resources(known, end))
+        factories[text] = factory, time.perf_counter() - begin
+    factories["transformers prompt lookup"] = (lambda: TransformersLookup(end)), 0.0
+    cache, seconds = arctic_cache(known, end)
+    for name, factor in FACTORS.items():
+        tree = "tree" in name
+        factories[name] = (lambda t=tree, f=factor: Arctic(cache, t, f)), seconds
+    rows = []
+    for budget in BUDGETS:
+        micros: dict[str, list[float]] = {name: [] for name in factories}
+        last = {}
+        for _ in range(options.repeats):  # in turn, so that drift hits all alike
+            for name, (factory, _) in factories.items():
+                last[name] = result = replay(factory, prompts, outputs, end, budget)
+                micros[name].append(1e6 * result.draft_seconds / result.steps)
+        for name, result in last.items():
+            rows.append(
+                {
+                    "task": task,
+                    "drafter": name,
+                    "budget": budget,
+                    "tokens_per_step": round(result.tokens_per_step, 4),
+                    "accepted_by_position": [round(p, 4) for p in result.by_position(8)],
+                    "drafted_per_step": round(result.drafted / result.steps, 2),
+                    "draft_us": round(statistics.median(micros[name]), 2),
+                    "draft_us_all": [round(x, 2) for x in micros[name]],
+                    "prepare_seconds": round(factories[name][1], 3),
+                    "corpus_tokens": sum(map(len, known)),
+                }
+            )
+    return rows
+
+
+def version(package: str) -> str:
+    """Return the installed version of a peer."""
+    from importlib import metadata
+
+    return metadata.version(package)
+
+
+if __name__ == "__main__":
+    main()

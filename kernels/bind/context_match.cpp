@@ -1,0 +1,33 @@
+#include "tasc/context_match.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+#include <utility>
+
+#include "bind.h"
+
+void bind_context_match(nb::module_& m) {
+  m.def(
+      "prompt_lookup",
+      [](const Input<int32_t>& sequence, int n_max, size_t wanted) {
+        return tasc::prompt_lookup(view(sequence), n_max, wanted);
+      },
+      nb::arg("sequence").noconvert(), nb::arg("n_max"), nb::arg("wanted"));
+
+  nb::class_<tasc::NgramTrie>(m, "NgramTrie")
+      .def(nb::init<int, int>(), nb::arg("n"), nb::arg("prefix"))
+      .def(
+          "build", [](tasc::NgramTrie& self, const Input<int32_t>& context) { self.build(view(context)); },
+          nb::arg("context").noconvert())
+      .def(
+          "draft",
+          [](const tasc::NgramTrie& self, const Input<int32_t>& sequence, int num_draft, int budget) {
+            tasc::DraftTree tree = self.draft(view(sequence), num_draft, budget);
+            return std::tuple(to_numpy(std::move(tree.tokens)), to_numpy(std::move(tree.parents)),
+                              to_numpy(std::move(tree.probabilities)));
+          },
+          nb::arg("sequence").noconvert(), nb::arg("num_draft"), nb::arg("budget"))
+      .def("__len__", &tasc::NgramTrie::nodes);
+}

@@ -1,0 +1,127 @@
+#include "tasc/ngram_draft.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "bind.h"
+
+namespace {
+
+template <class T>
+std::optional<std::string> broken(const T& self) {
+  const char* condition = self.check_integrity();
+  return condition ? std::optional<std::string>(condition) : std::nullopt;
+}
+
+void bind_index(nb::module_& m) {
+  nb::class_<tasc::NgramIndex>(m, "NgramIndex")
+      .def(
+          "__init__",
+          [](tasc::NgramIndex* self, const Input<int32_t>& tokens, const Input<int64_t>& offsets,
+             int32_t end, int n_max, double discount, double strength, int64_t min_count, bool mark) {
+            nb::gil_scoped_release nogil;
+            new (self) tasc::NgramIndex(view(tokens), view(offsets),
+                                        {n_max, discount, strength, min_count, end, mark});
+          },
+          nb::arg("tokens").noconvert(), nb::arg("offsets").noconvert(), nb::arg("end"),
+          nb::arg("n_max"), nb::arg("discount"), nb::arg("strength"), nb::arg("min_count"),
+          nb::arg("mark"))
+      .def(
+          "__init__",
+          [](tasc::NgramIndex* self, const Input<uint64_t>& block) {
+            nb::gil_scoped_release nogil;
+            new (self) tasc::NgramIndex(view(block));
+          },
+          nb::arg("block").noconvert(), nb::keep_alive<1, 2>())
+      .def_prop_ro("n_max", &tasc::NgramIndex::n_max)
+      .def_prop_ro("end", [](const tasc::NgramIndex& self) { return self.options().end; })
+      .def_prop_ro("discount", [](const tasc::NgramIndex& self) { return self.options().discount; })
+      .def_prop_ro("strength", [](const tasc::NgramIndex& self) { return self.options().strength; })
+      .def_prop_ro("min_count", [](const tasc::NgramIndex& self) { return self.options().min_count; })
+      .def_prop_ro("mark", [](const tasc::NgramIndex& self) { return self.options().mark; })
+      .def_prop_ro("tokens", &tasc::NgramIndex::tokens)
+      .def_prop_ro("contexts", &tasc::NgramIndex::contexts)
+      .def_prop_ro("entries", &tasc::NgramIndex::entries)
+      .def_prop_ro(
+          "block",
+          [](const tasc::NgramIndex& self) {
+            return nb::ndarray<nb::numpy, const uint64_t, nb::ndim<1>>(self.block().data(),
+                                                                      {self.block().size()}, nb::find(&self));
+          })
+      .def("check_integrity", &broken<tasc::NgramIndex>);
+}
+
+void bind_table(nb::module_& m) {
+  nb::class_<tasc::NgramTable>(m, "NgramTable")
+      .def(nb::init<int>(), nb::arg("n_max"))
+      .def("clear", &tasc::NgramTable::clear)
+      .def(
+          "add_output",
+          [](tasc::NgramTable& self, const Input<int32_t>& tokens) {
+            self.begin();
+            self.append(-2);
+            for (const int32_t token : view(tokens)) self.append(token);
+          },
+          nb::arg("tokens").noconvert())
+      .def("__len__", &tasc::NgramTable::nodes)
+      .def("check_integrity", &broken<tasc::NgramTable>);
+}
+
+void bind_drafter(nb::module_& m) {
+  nb::class_<tasc::NgramDrafter>(m, "NgramDrafter")
+      .def(
+          "__init__",
+          [](tasc::NgramDrafter* self, std::vector<const tasc::NgramIndex*> corpora,
+             const tasc::NgramTable* memory, bool prompt, int n_max, double lambda, double gain,
+             double discount, int width, double min_probability, bool fallback, int32_t end) {
+            new (self) tasc::NgramDrafter(std::move(corpora), memory, prompt, n_max,
+                                          {lambda, gain, discount, width, min_probability, fallback, end});
+          },
+          nb::arg("corpora"), nb::arg("memory").none(), nb::arg("prompt"), nb::arg("n_max"),
+          nb::arg("lambda_"), nb::arg("gain"), nb::arg("discount"), nb::arg("width"),
+          nb::arg("min_probability"), nb::arg("fallback"), nb::arg("end"), nb::keep_alive<1, 2>(),
+          nb::keep_alive<1, 3>())
+      .def(
+          "start",
+          [](tasc::NgramDrafter& self, const Input<int32_t>& prompt, bool mark) {
+            self.start(view(prompt), mark);
+          },
+          nb::arg("prompt").noconvert(), nb::arg("mark"))
+      .def(
+          "observe",
+          [](tasc::NgramDrafter& self, const Input<int32_t>& tokens) {
+            for (const int32_t token : view(tokens)) self.append(token);
+          },
+          nb::arg("tokens").noconvert())
+      .def(
+          "draft",
+          [](tasc::NgramDrafter& self, int budget) {
+            tasc::DraftTree tree = self.draft(budget);
+            return std::tuple(to_numpy(std::move(tree.tokens)), to_numpy(std::move(tree.parents)),
+                              to_numpy(std::move(tree.probabilities)));
+          },
+          nb::arg("budget"))
+      .def("law",
+           [](tasc::NgramDrafter& self) {
+             std::vector<std::pair<int32_t, double>> law;
+             for (const tasc::Proposal& p : self.law()) law.emplace_back(p.token, p.probability);
+             return law;
+           })
+      .def("check_integrity", [](const tasc::NgramDrafter& self) { return broken(self.local()); });
+}
+
+}  // namespace
+
+void bind_ngram_draft(nb::module_& m) {
+  bind_index(m);
+  bind_table(m);
+  bind_drafter(m);
+}

@@ -1,0 +1,36 @@
+// The layout of an n-gram index in memory and on disk. Private to the index and its builder.
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace tasc {
+
+static_assert(std::endian::native == std::endian::little, "the index format is little-endian");
+
+struct NgramHeader {
+  uint64_t contexts, entries, text_tokens;
+  int64_t min_count;
+  double discount, strength;
+  int32_t n_max, end, mark, reserved;
+};
+static_assert(sizeof(NgramHeader) == 64);
+
+// Arrays in order: entries, nodes, text; each begins on a multiple of 8 bytes.
+struct NgramLayout {
+  explicit NgramLayout(const NgramHeader& h) {
+    size_t at = sizeof(NgramHeader);
+    const auto place = [&](size_t bytes) {
+      const size_t begin = at;
+      at += (bytes + 7) / 8 * 8;
+      return begin;
+    };
+    entries = place(8 * h.entries);
+    nodes = place(8 * (h.contexts + 1));  // the last one ends the list before it
+    text = place(3 * (h.text_tokens + 1) + 1);  // one token and one byte to spare: reads take four
+    bytes = at;
+  }
+  size_t entries, nodes, text, bytes;
+};
+
+}  // namespace tasc

@@ -1,0 +1,148 @@
+#include "tasc/ngram_index.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "ngram_block.h"
+
+namespace tasc {
+namespace {
+
+// More than the header can promise would overflow the sizes below.
+constexpr uint64_t kMost = uint64_t{1} << 31;
+constexpr uint64_t kContexts = uint64_t{1} << 26;
+
+NgramHeader read_header(std::span<const uint64_t> block) {
+  NgramHeader h;
+  if (block.size_bytes() < sizeof h) throw std::invalid_argument("the index is shorter than its header");
+  std::memcpy(&h, block.data(), sizeof h);
+  if (h.contexts == 0 || h.contexts >= kContexts || h.entries >= 2 * kMost || h.text_tokens >= kMost ||
+      h.n_max < 1 || h.n_max > 15)
+    throw std::invalid_argument("the index has an impossible header");
+  const NgramLayout layout(h);
+  if (layout.bytes != block.size_bytes())
+    throw std::invalid_argument("the index should have " + std::to_string(layout.bytes) + " bytes, it has " +
+                                std::to_string(block.size_bytes()));
+  return h;
+}
+
+}  // namespace
+
+NgramIndex::NgramIndex(std::span<const uint64_t> block) : block_(block) {
+  attach();
+  if (const char* broken = check_integrity()) throw std::invalid_argument(std::string("the index is damaged: ") + broken);
+}
+
+void NgramIndex::attach() {
+  const NgramHeader h = read_header(block_);
+  const NgramLayout at(h);
+  options_ = {h.n_max, h.discount, h.strength, h.min_count, h.end, h.mark != 0};
+  text_tokens_ = h.text_tokens;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(block_.data());
+  entries_ = {reinterpret_cast<const Entry*>(bytes + at.entries), h.entries};
+  nodes_ = {reinterpret_cast<const Node*>(bytes + at.nodes), h.contexts + 1};
+  text_ = bytes + at.text;
+  for (size_t q = 0; q < scale_.size(); ++q) scale_[q] = std::exp2(-static_cast<float>(q) / 256);
+  for (size_t q = 0; q + 1 < rests_.size(); ++q) rests_[q] = std::exp2(-static_cast<float>(q) / 8);
+  const double once = (h.strength + h.discount) / (1 + h.strength);
+  for (size_t k = 0; k < single_.size(); ++k) single_[k] = std::pow(once, static_cast<double>(k));
+}
+
+int32_t NgramIndex::text(uint32_t place) const {
+  uint32_t word;
+  std::memcpy(&word, text_ + size_t{3} * place, sizeof word);
+  return static_cast<int32_t>(word & 0xFFFFFF);
+}
+
+const NgramIndex::Entry* NgramIndex::find(uint32_t node, int32_t token) const {
+  const Entry* at = entries_.data() + nodes_[node].first;
+  const Entry* stop = entries_.data() + nodes_[node + 1].first;
+  if (stop - at > kRanked) {  // a long list stands by token behind its best
+    at += kRanked;
+    for (std::ptrdiff_t length = stop - at; length > 8;) {
+      const std::ptrdiff_t half = length / 2;
+      at += at[half].token() <= token ? half : 0;
+      length -= half;
+    }
+    stop = std::min(stop, at + 8);
+  }
+  for (; at < stop; ++at)
+    if (at->token() == token) return at;
+  return nullptr;
+}
+
+IndexState NgramIndex::step(IndexState state, int32_t token) const {
+  uint32_t node = state.node;
+  for (uint32_t depth = state.depth;; --depth) {
+    if (const Entry* entry = find(node, token); entry && entry->child() != kNone)
+      return step_along(state, token, entry->child(), depth);
+    if (depth == 0) return step_along(state, token, kNone, 0);
+    node = nodes_[node].shorter();
+  }
+}
+
+IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t child, uint32_t at) const {
+  IndexState next;
+  uint32_t longest = 0;
+  const auto n_max = static_cast<uint32_t>(options_.n_max);
+  if (state.single > 0 && token != options_.end && text(state.place) == token) {
+    longest = std::min(state.depth + state.single + 1u, n_max);
+    next.place = std::min(state.place + 1, static_cast<uint32_t>(text_tokens_));
+  }
+  uint32_t node = state.node;
+  for (uint32_t depth = state.depth; depth > at; --depth) node = nodes_[node].shorter();
+  while (child != kNone) {
+    const uint32_t order = std::min(at + 1, n_max);
+    if (!(child & kSingle)) {
+      next.node = child;
+      next.depth = static_cast<uint8_t>(order);
+      break;
+    }
+    if (longest == 0) {
+      longest = order;
+      next.place = child & ~kSingle;
+    }
+    child = kNone;
+    while (child == kNone && at > 0) {
+      node = nodes_[node].shorter();
+      --at;
+      if (const Entry* entry = find(node, token)) child = entry->child();
+    }
+  }
+  next.single = static_cast<uint8_t>(longest > next.depth ? longest - next.depth : 0);
+  return next;
+}
+
+int NgramIndex::order(const IndexState& state) const {
+  if (state.single > 0) return state.depth + state.single;
+  int depth = state.depth;
+  for (uint32_t node = state.node; depth > 0 && nodes_[node].first == nodes_[node + 1].first;
+       node = nodes_[node].shorter())
+    --depth;
+  return depth;
+}
+
+const char* NgramIndex::check_integrity() const {
+  if (nodes_.front().first != 0 || nodes_.back().first != entries_.size()) return "the lists fill the entries";
+  for (uint32_t i = 0; i + 1 < nodes_.size(); ++i) {
+    if (nodes_[i].first > nodes_[i + 1].first) return "the lists of contexts follow each other";
+    if (i ? nodes_[i].shorter() >= i : nodes_[i].shorter() != 0) return "a shorter context precedes a longer one";
+    const auto best = ranked(i);
+    for (size_t k = 1; k < best.size(); ++k)
+      if (best[k - 1].quantum() > best[k].quantum()) return "the best continuations come first";
+    for (uint32_t k = nodes_[i].first + kRanked + 1; k < nodes_[i + 1].first; ++k)
+      if (entries_[k - 1].token() >= entries_[k].token()) return "a long list's tokens rise";
+  }
+  for (const Entry& entry : entries_) {
+    const uint32_t child = entry.child();
+    if (child == kNone) continue;
+    if ((child & kSingle) ? (child & ~kSingle) >= text_tokens_ : child + uint64_t{1} >= nodes_.size())
+      return "a continuation leads to a context or a place in the text";
+  }
+  return nullptr;
+}
+
+}  // namespace tasc

@@ -1,0 +1,107 @@
+#include "tasc/ngram_table.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace tasc {
+namespace {
+
+size_t hash(uint32_t node, int32_t token) {
+  const uint64_t key = uint64_t{node} << 32 | static_cast<uint32_t>(token);
+  return static_cast<size_t>((key * 0x9e3779b97f4a7c15ULL) >> 20);
+}
+
+}  // namespace
+
+NgramTable::NgramTable(int n_max) : n_max_(static_cast<uint32_t>(n_max)) {
+  if (n_max < 1 || n_max > 63) throw std::invalid_argument("n_max must be in 1..63, got " + std::to_string(n_max));
+  clear();
+}
+
+void NgramTable::clear() {
+  nodes_.assign(1, Node{-1});
+  parents_.assign(1, kRoot);
+  slots_.assign(std::max<size_t>(slots_.size(), 1024), kNone);
+  at_ = kRoot;
+  ++generation_;
+}
+
+uint32_t NgramTable::find(uint32_t node, int32_t token) const {
+  for (size_t at = hash(node, token) & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
+    const uint32_t child = slots_[at];
+    if (child == kNone || (parents_[child] == node && nodes_[child].token == token)) return child;
+  }
+}
+
+uint32_t NgramTable::add(uint32_t node, int32_t token) {
+  if (2 * (nodes_.size() + 1) > slots_.size()) grow();
+  const auto child = static_cast<uint32_t>(nodes_.size());
+  nodes_.push_back(Node{token});
+  nodes_.back().depth = nodes_[node].depth + 1;
+  parents_.push_back(node);
+  size_t at = hash(node, token) & (slots_.size() - 1);
+  while (slots_[at] != kNone) at = (at + 1) & (slots_.size() - 1);
+  slots_[at] = child;
+  if (token >= 0) {
+    nodes_[child].sibling = nodes_[node].child;
+    nodes_[node].child = child;
+    ++nodes_[node].distinct;
+  }
+  return child;
+}
+
+void NgramTable::grow() {
+  slots_.assign(2 * slots_.size(), kNone);
+  for (uint32_t child = 1; child < nodes_.size(); ++child) {
+    size_t at = hash(parents_[child], nodes_[child].token) & (slots_.size() - 1);
+    while (slots_[at] != kNone) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = child;
+  }
+}
+
+void NgramTable::append(int32_t token) {
+  uint32_t context = at_, longest = kNone, longer = kNone;
+  for (bool more = true; more;) {
+    uint32_t child = find(context, token);
+    if (child == kNone) child = add(context, token);
+    ++nodes_[child].count;
+    if (token >= 0) ++nodes_[context].total;
+    if (longest == kNone) longest = child;
+    if (longer != kNone) nodes_[longer].shorter = child;
+    longer = child;
+    more = context != kRoot;
+    context = nodes_[context].shorter;
+  }
+  at_ = nodes_[longest].depth > n_max_ ? nodes_[longest].shorter : longest;
+}
+
+uint32_t NgramTable::step(uint32_t state, int32_t token) const {
+  for (;; state = nodes_[state].shorter) {
+    const uint32_t child = find(state, token);
+    if (child != kNone) return nodes_[child].depth > n_max_ ? nodes_[child].shorter : child;
+    if (state == kRoot) return kRoot;
+  }
+}
+
+uint32_t NgramTable::known(uint32_t state) const {
+  while (state != kRoot && nodes_[state].total == 0) state = nodes_[state].shorter;
+  return state;
+}
+
+const char* NgramTable::check_integrity() const {
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    uint32_t total = 0, distinct = 0;
+    for (uint32_t c = node.child; c != kNone; c = nodes_[c].sibling, ++distinct) {
+      total += nodes_[c].count;
+      if (parents_[c] != i || find(i, nodes_[c].token) != c) return "a continuation is found from its context";
+    }
+    if (total != node.total || distinct != node.distinct) return "a context counts its continuations";
+    if (i != kRoot && nodes_[node.shorter].depth + 1 != node.depth) return "a suffix link drops one token";
+    if (node.depth > n_max_ + 1) return "no context is longer than n_max";
+  }
+  return nullptr;
+}
+
+}  // namespace tasc

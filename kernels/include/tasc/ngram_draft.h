@@ -1,0 +1,97 @@
+// Drafting from n-gram sources: indexes of corpora, and tables of the sequence or of past outputs.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tasc/ngram_index.h"
+#include "tasc/ngram_table.h"
+
+namespace tasc {
+
+struct DraftOptions {
+  double lambda = 0.75;        // the corpora's share where both sides match equally long contexts
+  double gain = 0;             // a source weighs e^(gain * length of its longest matching context)
+  double discount = 0;         // absolute discount of the tables' counts; 0: longest match alone
+  int width = 0;               // children of one node at most; 0 is no limit, 1 makes a chain
+  double min_probability = 0;  // paths less likely than this are not proposed
+  bool fallback = true;        // where nothing matches, propose the corpus' frequent tokens
+  int32_t end = -1;            // a node with this token has no children
+};
+
+struct DraftTree {
+  std::vector<int32_t> tokens, parents;
+  std::vector<float> probabilities;  // of the path to each node under the mixture
+};
+
+struct Proposal {
+  int32_t token;
+  double probability;
+};
+
+// One sequence's drafter. The law after a context is
+//   sum over sources of w_s p_s,  w_s ~ share_s * e^(gain * length_s),  0 where nothing matches,
+// with the corpora's shares adding to lambda and the tables' to 1 - lambda. A source whose remaining
+// back-off weight falls below 1/128 is not followed to shorter contexts.
+class NgramDrafter {
+ public:
+  // memory may be null; it is read, never written.
+  NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, bool prompt, int n_max,
+               const DraftOptions& options);
+
+  void start(std::span<const int32_t> prompt, bool mark);
+  void append(int32_t token);
+  DraftTree draft(int budget);           // best-first: no tree of this size has a larger mass
+  std::vector<Proposal> law();           // after the sequence, falling probability
+  const NgramTable& local() const { return local_; }
+
+ private:
+  struct State {
+    IndexState corpus[8];
+    uint32_t memory, local;
+  };
+  struct Seen {  // one proposed token while a context is expanded
+    int32_t token;
+    uint32_t child;    // what the first corpus' entry leads to, if it names the token
+    float probability;
+    uint8_t sources;   // corpora that have named it
+    uint8_t depth;     // tokens in the context of that entry
+  };
+  struct Candidate {
+    float probability;
+    int32_t parent, token;
+    uint32_t child;
+    uint32_t depth;
+  };
+
+  State step(const State& state, const Candidate& node) const;
+  void collect(const State& state, double floor);
+  void collect_table(const NgramTable& table, uint32_t context, double weight);
+  void collect_corpus(size_t source, const IndexState& state, double weight, double floor);
+  void name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth);
+  Seen& slot(int32_t token);
+  Seen* add(int32_t token, double probability);
+  void weigh(const State& state);
+  void refresh();
+  float floor() const;
+  void offer(const Candidate& candidate);
+  void expand(const State& state, int32_t node, double probability);
+
+  std::vector<const NgramIndex*> corpora_;
+  const NgramTable* memory_;
+  bool prompt_;
+  DraftOptions options_;
+  NgramTable local_;
+  State now_;
+  uint64_t generation_ = 0;             // of the memory, when its state was taken
+  double weights_[10];                  // corpora, then memory, then local
+  std::vector<double> gains_;           // e^(gain * length)
+  std::vector<Seen> seen_;              // open addressing by token; empty where token < 0
+  std::vector<uint32_t> used_;          // filled slots, the tables' tokens first
+  std::vector<Candidate> open_;         // from head_ on: falling probability, room_ at most
+  size_t head_ = 0, room_ = 0;          // room_: nodes still wanted
+  std::vector<State> states_;           // (nodes,) of expanded nodes
+  std::vector<Candidate> fresh_;
+};
+
+}  // namespace tasc

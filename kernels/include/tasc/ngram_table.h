@@ -1,0 +1,53 @@
+// n-gram counts that grow token by token: of the sequence being decoded, or of finished outputs.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tasc {
+
+// A trie of contexts of up to n_max tokens with suffix links. A negative token is a mark: it can
+// stand in a context but is never a continuation.
+class NgramTable {
+ public:
+  static constexpr uint32_t kRoot = 0;
+  static constexpr uint32_t kNone = 0xFFFFFFFF;
+
+  struct Node {
+    int32_t token;
+    uint32_t count = 0;                          // occurrences of the string that ends here
+    uint32_t total = 0, distinct = 0;            // of its continuations
+    uint32_t child = kNone, sibling = kNone;     // newest first
+    uint32_t shorter = kRoot;                    // the string without its first token
+    uint32_t depth = 0;
+  };
+
+  explicit NgramTable(int n_max);
+  void clear();
+  void append(int32_t token);
+  void begin() { at_ = kRoot; }  // the next token starts a new sample
+
+  uint32_t state() const { return at_; }  // the longest context that ends the sequence
+  uint32_t step(uint32_t state, int32_t token) const;
+  // The longest context at or below a state that something has followed; kRoot for none.
+  uint32_t known(uint32_t state) const;
+  const Node& node(uint32_t i) const { return nodes_[i]; }
+  size_t nodes() const { return nodes_.size(); }
+  uint64_t generation() const { return generation_; }  // of states: clear() ends their validity
+  int n_max() const { return static_cast<int>(n_max_); }
+  const char* check_integrity() const;  // nullptr, or the condition that does not hold
+
+ private:
+  uint32_t find(uint32_t node, int32_t token) const;
+  uint32_t add(uint32_t node, int32_t token);
+  void grow();
+
+  uint32_t n_max_;
+  uint32_t at_ = kRoot;
+  uint64_t generation_ = 0;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> slots_;    // child nodes by hash of parent and token
+  std::vector<uint32_t> parents_;  // (nodes,)
+};
+
+}  // namespace tasc

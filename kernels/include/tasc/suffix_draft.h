@@ -1,0 +1,62 @@
+// Suffix drafting: the longest end of the sequence that stands in the corpus or earlier in the
+// sequence, and a best-first tree of what followed it there.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tasc/ngram_draft.h"
+#include "tasc/ngram_table.h"
+
+namespace tasc {
+
+// All suffixes of the samples, sorted by their first kDepth tokens.
+class SuffixArray {
+ public:
+  static constexpr uint32_t kDepth = 64;
+  struct Interval {  // suffixes that begin with the same length tokens
+    uint32_t begin = 0, end = 0, length = 0;
+  };
+
+  // Sample s is tokens[offsets[s] .. offsets[s + 1]); the end token stands after each.
+  SuffixArray(std::span<const int32_t> tokens, std::span<const int64_t> offsets, int32_t end);
+
+  Interval find(std::span<const int32_t> pattern) const;           // empty if it is not there
+  Interval narrow(const Interval& interval, int32_t token) const;  // one token longer
+  int32_t next(const Interval& interval, uint32_t i) const { return text_[order_[i] + interval.length]; }
+  size_t tokens() const { return text_.size(); }
+  const char* check_integrity() const;  // nullptr, or the condition that does not hold
+
+ private:
+  void refine(uint32_t step, std::vector<Interval>& groups);
+  std::vector<int32_t> text_;
+  std::vector<uint32_t> order_, ranks_;
+};
+
+// One sequence's drafter. At each node the side with the longer match proposes; where both match
+// equally far, their counts add up. Wide intervals are sampled at 1024 places.
+class SuffixDrafter {
+ public:
+  SuffixDrafter(const SuffixArray& corpus, int longest, double min_probability, int32_t end);
+  void start(std::span<const int32_t> prompt);
+  void append(int32_t token);
+  DraftTree draft(int budget) const;
+
+ private:
+  struct State {
+    SuffixArray::Interval corpus;
+    uint32_t local = NgramTable::kRoot;
+  };
+  State step(const State& state, int32_t token) const;
+  std::vector<Proposal> propose(const State& state) const;
+
+  const SuffixArray& corpus_;
+  uint32_t longest_;
+  double min_probability_;
+  int32_t end_;
+  NgramTable local_;
+  std::vector<int32_t> sequence_;
+  SuffixArray::Interval match_;
+};
+
+}  // namespace tasc

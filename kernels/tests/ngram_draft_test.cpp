@@ -1,0 +1,100 @@
+#include "tasc/ngram_draft.h"
+
+#include <cassert>
+#include <cmath>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using tasc::DraftOptions;
+using tasc::NgramDrafter;
+using tasc::NgramIndex;
+using tasc::NgramOptions;
+using tasc::NgramTable;
+
+namespace {
+
+template <class F>
+std::string refusal(F&& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return {};
+}
+
+constexpr int32_t kEnd = 50;
+
+}  // namespace
+
+int main() {
+  // 1 2 3 three times, 1 2 4 once; nothing is discounted, so the longest context decides alone.
+  const std::vector<int32_t> tokens = {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 4};
+  const std::vector<int64_t> offsets = {0, 3, 6, 9, 12};
+  const NgramIndex plain(tokens, offsets, {3, 0, 0, 1, kEnd, true});
+  assert(!plain.check_integrity());
+  DraftOptions options{0.75, 0, 0, 0, 0, true, kEnd};
+  NgramDrafter drafter({&plain}, nullptr, true, 3, options);
+  drafter.start({}, true);
+  const auto tree = drafter.draft(6);
+  assert((tree.tokens == std::vector<int32_t>{1, 2, 3, kEnd, 4, kEnd}));
+  assert((tree.parents == std::vector<int32_t>{-1, 0, 1, 2, 1, 4}));
+  assert(std::abs(tree.probabilities[2] - 0.75) < 0.01 && std::abs(tree.probabilities[4] - 0.25) < 0.01);
+  assert(drafter.draft(0).tokens.empty());
+  drafter.append(2);  // 2 was never first: back-off to the context (2)
+  assert(drafter.law().front().token == 3);
+  drafter.append(49);  // unknown: the most frequent token
+  assert(drafter.law().front().token == 1);
+  NgramDrafter silent({&plain}, nullptr, true, 3, {0.75, 0, 0, 0, 0, false, kEnd});
+  silent.start(std::vector<int32_t>{49}, false);
+  assert(silent.draft(5).tokens.empty());
+
+  std::mt19937 random(1);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<int32_t> text;
+    std::vector<int64_t> ends = {0};
+    for (int s = 0; s < 40; ++s) {
+      for (unsigned n = random() % 12; n > 0; --n) text.push_back(static_cast<int32_t>(random() % (round % 2 ? 5 : 49)));
+      ends.push_back(static_cast<int64_t>(text.size()));
+    }
+    const NgramIndex any(text, ends, {1 + round % 6, 0.8, 1.0, 1 + round % 3, kEnd, round % 5 != 0});
+    assert(!any.check_integrity());
+    const std::vector<uint64_t> copy(any.block().begin(), any.block().end());
+    const NgramIndex again(copy);
+    NgramTable memory(4);
+    NgramDrafter mixed({&any, &again}, &memory, true, 4, {0.6, 0.5, 0.7, 0, 0.0, true, kEnd});
+    mixed.start(std::vector<int32_t>{1, 2, 3}, true);
+    for (int i = 0; i < 60; ++i) {
+      mixed.append(static_cast<int32_t>(random() % 49));
+      if (i % 9 == 0) memory.begin(), memory.append(-2), memory.append(3), memory.append(4);
+      if (i == 40) memory.clear();
+      const auto drafted = mixed.draft(24);
+      for (size_t k = 0; k < drafted.tokens.size(); ++k) {
+        const int p = drafted.parents[k];
+        assert(p < static_cast<int>(k));
+        if (k) assert(drafted.probabilities[k] <= drafted.probabilities[k - 1] + 1e-6f);
+        if (p >= 0) assert(drafted.tokens[p] != kEnd);
+      }
+      assert(!mixed.local().check_integrity() && !memory.check_integrity());
+    }
+    // A damaged block is refused or harmless: nothing outside it is read.
+    for (int flip = 0; flip < 20; ++flip) {
+      std::vector<uint64_t> damaged = copy;
+      damaged[random() % damaged.size()] ^= uint64_t{1} << random() % 64;
+      refusal([&] {
+        const NgramIndex index(damaged);
+        NgramDrafter reader({&index}, nullptr, true, 4, {0.6, 0.5, 0.7, 0, 0.0, true, kEnd});
+        reader.start(std::vector<int32_t>{1, 2, 3, 4}, true);
+        for (int i = 0; i < 8; ++i) reader.draft(24), reader.append(static_cast<int32_t>(random() % 5));
+      });
+    }
+  }
+
+  const std::vector<int64_t> falling = {0, 5, 3, 12};
+  assert(!refusal([&] { NgramIndex(tokens, falling, {}); }).empty());
+  assert(refusal([&] { NgramIndex(tokens, offsets, {0, 0, 0, 1, kEnd, true}); }).starts_with("n_max"));
+  assert(refusal([&] { NgramIndex(tokens, offsets, {3, 0, 0, 1, -1, true}); }).starts_with("the end token"));
+  assert(!refusal([&] { NgramIndex(std::vector<uint64_t>(3)); }).empty());
+}

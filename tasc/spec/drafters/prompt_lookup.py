@@ -1,0 +1,60 @@
+"""Prompt lookup: copy what followed the last time the end of the sequence stood in it.
+
+Saxena, "Prompt Lookup Decoding" (2023), as transformers defines it (``prompt_lookup_num_tokens``,
+``max_matching_ngram_size``): the longest n-gram, n_max..1, that ends the sequence is looked for
+from the front, and the first place it stands at gives a chain. The end token closes a chain.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasc._native import prompt_lookup
+from tasc.errors import InputError
+from tasc.spec.draft import Draft, chain
+
+
+@dataclass(frozen=True)
+class PromptLookupOptions:
+    """``n_max``: longest n-gram to match; ``chain``: tokens copied at most, 0 for the budget."""
+
+    n_max: int = 2
+    chain: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        if self.n_max < 1:
+            raise InputError(f"n_max must be at least 1, got {self.n_max}")
+        if self.chain < 0:
+            raise InputError(f"chain must be 0 (the budget) or more, got {self.chain}")
+
+
+class PromptLookup:
+    """One sequence's drafter; it keeps the sequence and nothing else."""
+
+    def __init__(self, end: int, options: PromptLookupOptions) -> None:
+        """Draft chains that stop behind ``end``."""
+        self.end, self.options = end, options
+        self.sequence = np.empty(1024, np.int32)
+        self.length = 0
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Begin with ``prompt`` (L,) int32."""
+        self.length = 0
+        self.observe(prompt)
+
+    def draft(self, budget: int) -> Draft:
+        """Return the continuation of the first match, at most ``budget`` tokens."""
+        wanted = min(budget, self.options.chain or budget)
+        begin, stop = prompt_lookup(self.sequence[: self.length], self.options.n_max, wanted)
+        tokens = self.sequence[begin:stop]
+        ends = np.flatnonzero(tokens == self.end)
+        return chain((tokens[: ends[0] + 1] if len(ends) else tokens).copy())
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Append what the step settled."""
+        needed = self.length + len(tokens)
+        if needed > len(self.sequence):
+            self.sequence = np.resize(self.sequence, max(needed, 2 * len(self.sequence)))
+        self.sequence[self.length : needed] = tokens
+        self.length = needed

@@ -1,0 +1,61 @@
+"""Suffix drafting: the longest end of the sequence that stands in the corpus or earlier in it.
+
+The family of SAM-Decoding (Hu et al., 2024) and SuffixDecoding (Oliaro et al., 2024): the longer of
+the two matches proposes, and the tree follows the counts of what came next, best first.
+
+Departs: a suffix array sorted to 64 tokens stands for the automaton of the corpus, so matches end
+there, and a match in more than 1,024 places is sampled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasc._native import SuffixArray, SuffixDrafter
+from tasc.errors import InputError
+from tasc.spec.draft import Draft
+
+
+@dataclass(frozen=True)
+class SuffixOptions:
+    """``longest``: tokens of a match within the sequence; paths below ``min_probability`` end."""
+
+    longest: int = 24
+    min_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        if not 1 <= self.longest <= 63:
+            raise InputError(f"longest must be between 1 and 63, got {self.longest}")
+        if not 0 <= self.min_probability < 1:
+            raise InputError(f"min_probability must be in [0, 1), got {self.min_probability}")
+
+
+def suffix_array(outputs: Sequence[np.ndarray], end: int) -> SuffixArray:
+    """Sort the suffixes of ``outputs``, each (T_i,) int32 with ``end`` behind it."""
+    if not len(outputs):
+        raise InputError("the corpus has no outputs to match in")
+    tokens = np.concatenate(outputs).astype(np.int32, copy=False)
+    return SuffixArray(tokens, np.cumsum([0, *map(len, outputs)], dtype=np.int64), end)
+
+
+class Suffix:
+    """One sequence's drafter; the suffix array is shared."""
+
+    def __init__(self, corpus: SuffixArray, end: int, options: SuffixOptions) -> None:
+        """Draft from ``corpus``; nothing follows ``end``."""
+        self.native = SuffixDrafter(corpus, options.longest, options.min_probability, end)
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Begin with ``prompt`` (L,) int32."""
+        self.native.start(prompt)
+
+    def draft(self, budget: int) -> Draft:
+        """Return the most frequent continuations of the longest match, ``budget`` nodes at most."""
+        tokens, parents, _ = self.native.draft(budget)
+        return Draft(tokens, parents)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Append what the step settled."""
+        self.native.observe(tokens)

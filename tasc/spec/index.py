@@ -1,0 +1,179 @@
+"""The corpus index: built from outputs, saved as one file, mapped and shared by processes.
+
+The file is a header of 128 bytes (magic, version, words, SHA-256 of the block, SHA-256 of the
+tokenizer) and the block that the native index drafts from, little-endian.
+"""
+
+import hashlib
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasc._native import NgramIndex
+from tasc.data.corpus import Corpus
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.errors import InputError, IntegrityError
+
+FILE = "index.tasc"
+MAGIC, VERSION = b"TASCNGRM", 1
+HEADER = struct.Struct("<8sIIQ32s32s40x")  # magic, version, 0, words of the block, two hashes
+
+TOKEN_LIMIT = 0xFFFFF  # ids are kept in 20 bits, the largest of which is the mark
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """How to count: contexts up to ``n_max`` tokens, continuations seen ``p_min`` times or more.
+
+    p(t | c) = max(n(c, t) - discount, 0) / (n(c) + strength) + the rest to the context without its
+    first token. ``mark``: an output's beginning is a context of its own.
+    """
+
+    n_max: int = 6
+    p_min: int = 1
+    discount: float = 0.8
+    strength: float = 1.0
+    mark: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        if not 1 <= self.n_max <= 15:
+            raise InputError(f"n_max must be between 1 and 15, got {self.n_max}")
+        if self.p_min < 1:
+            raise InputError(f"p_min must be at least 1, got {self.p_min}")
+        if not 0 <= self.discount < 1:
+            raise InputError(f"discount must be in [0, 1), got {self.discount}")
+        if self.strength < 0:
+            raise InputError(f"strength must be at least 0, got {self.strength}")
+
+
+def build_index(outputs: Sequence[np.ndarray], end: int, options: IndexOptions) -> NgramIndex:
+    """Count the n-grams of ``outputs``, each (T_i,) int32, the ``end`` token after each.
+
+    Raises:
+        InputError: there are no outputs, or a token id does not fit the index.
+    """
+    if not len(outputs):
+        raise InputError("the corpus has no outputs to count n-grams in")
+    tokens = np.concatenate(outputs).astype(np.int32, copy=False)
+    largest = max(int(tokens.max(initial=0)), end)
+    if largest >= TOKEN_LIMIT:
+        raise InputError(f"an index holds token ids below {TOKEN_LIMIT}, the corpus has {largest}")
+    offsets = np.cumsum([0, *map(len, outputs)], dtype=np.int64)
+    o = options
+    return NgramIndex(tokens, offsets, end, o.n_max, o.discount, o.strength, o.p_min, o.mark)
+
+
+def identity(tokenizer: LoadedTokenizer) -> bytes:
+    """Hash what ids mean: the string of each id, and the token that ends an output."""
+    digest = hashlib.sha256(struct.pack("<q", tokenizer.eos_id))
+    for string in tokenizer.vocabulary():
+        digest.update(struct.pack("<I", len(string)) + string)
+    return digest.digest()
+
+
+def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> Path:
+    """Write ``index``, whose tokens are ``tokenizer``'s, into ``folder``; return the file."""
+    block = index.block
+    path = folder / FILE
+    checksum = _checksum(block)
+    with path.open("wb") as file:
+        file.write(HEADER.pack(MAGIC, VERSION, 0, len(block), checksum, identity(tokenizer)))
+        block.tofile(file)
+    return path
+
+
+def _checksum(block: np.ndarray) -> bytes:
+    return hashlib.sha256(block.view(np.uint8).data).digest()
+
+
+def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
+    """Map the index in ``folder``; processes that map the same file share its memory.
+
+    Raises:
+        InputError: there is none, or it was made with another tokenizer or version.
+        IntegrityError: the file is truncated or damaged.
+    """
+    path = folder / FILE
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEADER.size)
+    except OSError as error:
+        raise InputError(
+            f"{folder} holds no index ({error.strerror}): make one with tasc index"
+        ) from error
+    if head[: len(MAGIC)] != MAGIC:
+        raise InputError(f"{path} is not an index of tasc: make one with tasc index")
+    if len(head) < HEADER.size:
+        raise IntegrityError(f"{path} is truncated: make it again with tasc index")
+    _, version, _, words, checksum, owner = HEADER.unpack(head)
+    if version != VERSION:
+        raise InputError(
+            f"{path} has format {version}, this version reads {VERSION}: make it again"
+        )
+    expected = HEADER.size + 8 * words
+    if path.stat().st_size != expected:
+        raise IntegrityError(
+            f"{path} should have {expected} bytes, it has {path.stat().st_size}: make it again"
+        )
+    if owner != identity(tokenizer):
+        raise InputError(
+            f"{path} was made with another tokenizer than {tokenizer.path}: "
+            f"make one with tasc index --tokenizer {tokenizer.path}"
+        )
+    block = np.memmap(path, np.uint64, "r", HEADER.size, (words,))
+    if _checksum(block) != checksum:
+        raise IntegrityError(f"{path} is damaged (wrong checksum): make it again with tasc index")
+    try:
+        return NgramIndex(np.asarray(block))
+    except ValueError as error:  # only a file with a forged checksum comes here
+        raise IntegrityError(f"{path}: {error}") from error
+
+
+def make_index(
+    corpus: Corpus, tokenizer: LoadedTokenizer, options: IndexOptions, folder: Path
+) -> dict[str, Any]:
+    """Index the outputs of ``corpus`` into ``folder``; return what was made and how fast."""
+    encoded = tokenizer.encode(corpus.outputs)
+    outputs = np.split(encoded.tokens, encoded.offsets[1:-1])
+    begin = time.perf_counter()
+    index = build_index(outputs, tokenizer.eos_id, options)
+    seconds = time.perf_counter() - begin
+    size = save_index(index, tokenizer, folder).stat().st_size
+    return {
+        "source": corpus.source.path,
+        "split": corpus.split,
+        "outputs": len(outputs),
+        "tokens": len(encoded.tokens),
+        "contexts": index.contexts,
+        "continuations": index.entries,
+        "bytes": size,
+        "bytes_per_token": size / max(len(encoded.tokens), 1),
+        "build_seconds": seconds,
+        "counts": asdict(options),
+    }
+
+
+def check_counts(index: NgramIndex, options: IndexOptions) -> None:
+    """Refuse a saved index that was counted otherwise than a method asks."""
+    made = IndexOptions(index.n_max, index.min_count, index.discount, index.strength, index.mark)
+    asked = IndexOptions(
+        options.n_max, options.p_min, options.discount, options.strength, options.mark
+    )
+    if made != asked:
+        raise InputError(
+            f"the index was counted with {_counts(made)}, the method asks for {_counts(asked)}: "
+            "give the method the index's values, or make another index"
+        )
+
+
+def _counts(o: IndexOptions) -> str:
+    return (
+        f"n_max={o.n_max},p_min={o.p_min},discount={o.discount:g},strength={o.strength:g},"
+        f"mark={str(o.mark).lower()}"
+    )

@@ -1,0 +1,111 @@
+"""Saved indexes: read back, shared, and refused in one line where they do not fit."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from tasc.data.tokenizer import load_tokenizer
+from tasc.errors import InputError, IntegrityError
+from tasc.spec.drafters import Resources, parse
+from tasc.spec.index import FILE, HEADER, IndexOptions, build_index, load_index, save_index
+from tests.pico import make_tokenizer
+
+TEXTS = ["play some jazz", "play some rock", "wake me up at nine"]
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    return load_tokenizer(str(make_tokenizer(tmp_path / "tok")))
+
+
+@pytest.fixture
+def outputs(tokenizer):
+    encoded = tokenizer.encode(TEXTS)
+    return np.split(encoded.tokens, encoded.offsets[1:-1])
+
+
+@pytest.fixture
+def saved(tmp_path, tokenizer, outputs):
+    folder = tmp_path / "index"
+    folder.mkdir()
+    save_index(build_index(outputs, tokenizer.eos_id, IndexOptions()), tokenizer, folder)
+    return folder
+
+
+def test_a_saved_index_drafts_as_the_one_it_was_made_from(saved, tokenizer, outputs):
+    index = load_index(saved, tokenizer)
+    assert index.check_integrity() is None
+    method = parse("tasc-spec:min_probability=0")
+    fresh = method.prepare(Resources(outputs, tokenizer.eos_id))
+    mapped = method.prepare(Resources([], tokenizer.eos_id, indexes=[index]))
+    for text in TEXTS:
+        prompt = tokenizer.encode([text]).tokens
+        drafts = []
+        for factory in (fresh, mapped):
+            drafter = factory()
+            drafter.start(prompt)
+            drafter.observe(prompt[:1])
+            drafts.append(drafter.draft(20))
+        assert drafts[0].tokens.tolist() == drafts[1].tokens.tolist()
+        assert drafts[0].parents.tolist() == drafts[1].parents.tolist()
+
+
+def test_several_corpora_are_drafted_from_together(tmp_path, saved, tokenizer):
+    other = tmp_path / "other"
+    other.mkdir()
+    words = tokenizer.encode(["turn the lights off"]).tokens
+    save_index(build_index([words], tokenizer.eos_id, IndexOptions()), tokenizer, other)
+    indexes = [load_index(folder, tokenizer) for folder in (saved, other)]
+    drafter = parse("corpus:min_probability=0").prepare(
+        Resources([], tokenizer.eos_id, indexes=indexes)
+    )()
+    drafter.start(words[:0])
+    firsts = {int(t) for t, p in zip(*_arrays(drafter.draft(30)), strict=True) if p == -1}
+    assert {int(words[0]), *(int(tokenizer.encode([t]).tokens[0]) for t in TEXTS)} <= firsts
+
+
+def _arrays(draft):
+    return draft.tokens, draft.parents
+
+
+def test_counting_otherwise_than_the_index_is_refused(saved, tokenizer):
+    index = load_index(saved, tokenizer)
+    with pytest.raises(InputError, match="p_min=5"):
+        parse("tasc-spec-paper").prepare(Resources([], tokenizer.eos_id, indexes=[index]))
+
+
+def test_foreign_truncated_and_damaged_files_are_refused(tmp_path, saved, tokenizer):
+    path = saved / FILE
+    whole = path.read_bytes()
+    with pytest.raises(InputError, match="holds no index"):
+        load_index(tmp_path, tokenizer)
+    other = load_tokenizer(str(make_tokenizer(tmp_path / "two", ["something else"] * 9, size=300)))
+    with pytest.raises(InputError, match="another tokenizer"):
+        load_index(saved, other)
+    version = struct.pack("<I", 99)
+    for content, error, word in (
+        (b"", InputError, "not an index"),
+        (b"PK\x03\x04" + whole, InputError, "not an index"),
+        (whole[:50], IntegrityError, "truncated"),
+        (whole[:-8], IntegrityError, "bytes"),
+        (whole + b"12345678", IntegrityError, "bytes"),
+        (whole[:8] + version + whole[12:], InputError, "format 99"),
+        (whole[:-20] + b"\xff" + whole[-19:], IntegrityError, "checksum"),
+        (
+            whole[: HEADER.size + 9] + b"\xff" + whole[HEADER.size + 10 :],
+            IntegrityError,
+            "checksum",
+        ),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(error, match=word) as caught:
+            load_index(saved, tokenizer)
+        assert "\n" not in str(caught.value)
+
+
+def test_token_ids_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="token ids below"):
+        build_index([np.array([1 << 20], np.int32)], 0, IndexOptions())
+    with pytest.raises(InputError, match="no outputs"):
+        build_index([], 0, IndexOptions())

@@ -50,7 +50,8 @@ def generate_batch(
     ]
     longest = max((len(p) for p in prompts), default=0)
     target.begin(longest + max_new_tokens + budget + 1)
-    waiting, live = rows[::-1], list[_Row]()
+    # The longest prompts first: what joins together is then of similar length, with little padding.
+    waiting, live = sorted(rows, key=lambda row: len(row.prompt)), list[_Row]()
     while waiting or live:
         if waiting and len(live) < target.size:
             joining = [waiting.pop() for _ in range(min(len(waiting), target.size - len(live)))]

@@ -127,7 +127,7 @@ def main() -> None:
     results = [row for task in options.task for row in measure(task, options)]
     text = json.dumps(
         {
-            "command": ["benchmarks/peers.py", *sys.argv[1:]],
+            "command": ["benchmarks/peers.py", *map(unlocated, sys.argv[1:])],
             "environment": environment() | {"arctic-inference": version("arctic-inference")},
             "tokenizer": options.tokenizer,
             "rows": options.rows,
@@ -205,6 +205,11 @@ def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
                 }
             )
     return rows
+
+
+def unlocated(argument: str) -> str:
+    """Return a path's last part: where a folder lies on one machine says nothing on another."""
+    return Path(argument).name if "/" in argument else argument
 
 
 def version(package: str) -> str:

@@ -14,11 +14,13 @@ constexpr size_t kSlots = 1024;  // tokens named at one place: at most half of t
 constexpr int kSlotBits = 10;
 constexpr size_t kMemory = 8, kLocal = 9;
 
-bool better(const Proposal& a, const Proposal& b) {
+template <class T>
+bool better(const T& a, const T& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
 }
 
 }  // namespace
+
 NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, bool prompt,
                            int n_max, const DraftOptions& options)
     : corpora_(std::move(corpora)), memory_(memory), prompt_(prompt), options_(options), local_(n_max),
@@ -187,7 +189,7 @@ std::vector<Proposal> NgramDrafter::law() {
   collect(now_, -1);
   std::vector<Proposal> law;
   for (const uint32_t i : used_) law.push_back({seen_[i].token, seen_[i].probability});
-  std::sort(law.begin(), law.end(), better);
+  std::sort(law.begin(), law.end(), better<Proposal>);
   return law;
 }
 
@@ -212,10 +214,7 @@ void NgramDrafter::expand(const State& state, int32_t node, double probability) 
       fresh_.push_back({static_cast<float>(p), node, seen_[i].token, seen_[i].child, seen_[i].depth});
   const auto width = static_cast<size_t>(options_.width);
   if (width > 0 && fresh_.size() > width) {
-    std::partial_sort(fresh_.begin(), fresh_.begin() + options_.width, fresh_.end(),
-                      [](const Candidate& a, const Candidate& b) {
-                        return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
-                      });
+    std::partial_sort(fresh_.begin(), fresh_.begin() + options_.width, fresh_.end(), better<Candidate>);
     fresh_.resize(width);
   }
   for (const Candidate& candidate : fresh_) offer(candidate);

@@ -1,5 +1,6 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +97,7 @@ def run(
             model.end_ids[0],
             indexes=[load_index(Path(i.rpartition("=")[2]), model.tokenizer) for i in indexes],
             target=model.target,
+            cache=Path(os.environ.get("TASC_CACHE") or Path.home() / ".cache" / "tasc"),
             progress=progress,
         )
         policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}

@@ -5,20 +5,16 @@ once, and the next prompt takes its place.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
-import torch
 
 from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
 from tasc.spec.decode import Generation, Timeline
 from tasc.spec.draft import Draft
-from tasc.spec.protocols import Drafter
+from tasc.spec.protocols import Drafter, Verifier
 from tasc.spec.verify import greedy
-
-# (draft of n nodes, logits (n + 1, V)) -> accepted nodes (k,) int32, the token after them
-Verify = Callable[[Draft, torch.Tensor], tuple[np.ndarray, int]]
 
 
 def generate_batch(
@@ -29,7 +25,7 @@ def generate_batch(
     max_new_tokens: int,
     end_ids: Collection[int] = (),
     budget: int = 12,
-    verify: Verify = greedy,
+    verify: Verifier = greedy,
 ) -> list[Generation]:
     """Decode ``prompts``, each (L_i,) int32, ``target.size`` at a time, each as ``generate`` would.
 
@@ -95,10 +91,11 @@ class _Row:
 
     def finish(self) -> Generation:
         self.result.tokens = np.array(self.tokens, np.int32)
+        self.result.finish = "end" if self.tokens[-1] in self.ends else "length"
         return self.result
 
 
-def _join(target: BatchTarget, rows: Sequence[_Row], verify: Verify) -> None:
+def _join(target: BatchTarget, rows: Sequence[_Row], verify: Verifier) -> None:
     clock = time.perf_counter
     t0 = clock()
     logits = target.join([row.prompt for row in rows])
@@ -107,10 +104,13 @@ def _join(target: BatchTarget, rows: Sequence[_Row], verify: Verify) -> None:
     for row, token in zip(rows, first, strict=True):
         row.drafter.start(row.prompt)
         row.settle([token])
-    _book(rows, prefill=t1 - t0, draft=clock() - t1)
+    drafting = clock() - t1
+    for row in rows:
+        row.result.timeline.prefill += (t1 - t0) / len(rows)
+        row.result.timeline.draft += drafting / len(rows)
 
 
-def _step(target: BatchTarget, rows: Sequence[_Row], budget: int, verify: Verify) -> None:
+def _step(target: BatchTarget, rows: Sequence[_Row], budget: int, verify: Verifier) -> None:
     clock = time.perf_counter
     t0 = clock()
     drafts = [row.draft(budget) for row in rows]
@@ -127,12 +127,10 @@ def _step(target: BatchTarget, rows: Sequence[_Row], budget: int, verify: Verify
         row.result.drafted.append(len(draft))
         row.result.accepted.append(settled - 1)
     drafting = t1 - t0 + clock() - t4
-    _book(rows, draft=drafting, forward=t2 - t1, verify=t3 - t2, commit=t4 - t3)
+    _share(rows, drafting, t2 - t1, t3 - t2, t4 - t3)
 
 
-def _book(rows: Sequence[_Row], **seconds: float) -> None:
-    """Enter an equal share of ``seconds`` into the timeline of each row."""
+def _share(rows: Sequence[_Row], *seconds: float) -> None:
+    """Enter an equal share of (draft, forward, verify, commit) into the timeline of each row."""
     for row in rows:
-        timeline = row.result.timeline
-        for part, passed in seconds.items():
-            setattr(timeline, part, getattr(timeline, part) + passed / len(rows))
+        row.result.timeline.add(*(passed / len(rows) for passed in seconds))

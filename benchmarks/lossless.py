@@ -1,0 +1,183 @@
+"""Greedy output of every drafter against transformers' generate, on real prompts.
+
+Four architectures learn the task for a few hundred steps, so that drafts are accepted and outputs
+vary. In float32 every output must be equal, token for token (exit status 1 otherwise); in bfloat16,
+where a tree forward may round otherwise than a one-token forward, the share of equal outputs is
+reported with the largest margin between the two likeliest tokens at a first difference.
+Usage: python benchmarks/lossless.py --data-dir DATA [--prompts 200] [--json FILE]
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from tasc.bench.lossless import match
+from tasc.data.corpus import Corpus, load
+from tasc.data.source import Source
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.environment import environment
+from tasc.finetune.base_tokenizer import train_tokenizer
+from tasc.finetune.batch import collate, example_sequences, packed_blocks
+from tasc.finetune.loss import summed_loss
+from tasc.models.borrow import borrowed
+from tasc.models.target import Target
+from tasc.spec.decode import generate
+from tasc.spec.drafters import DRAFTERS, Resources, parse
+
+ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
+VOCABULARY, BLOCK, ROWS, END = 2048, 256, 9, 0
+
+
+def main() -> int:
+    """Compare everything; print figures as JSON; return 1 where float32 outputs differ."""
+    options = parse_options()
+    torch.set_num_threads(options.threads)
+    source = Source(path=str(options.data_dir / "massive-en"))
+    train = load(source, "train")
+    test = load(source, "test", limit=options.prompts)
+    tokenizer = train_tokenizer(list(train.prompts), VOCABULARY)
+    results = [measure(name, train, test, tokenizer, options) for name in options.architectures]
+    figures = {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "environment": environment(),
+        "prompts": options.prompts,
+        "results": results,
+    }
+    text = json.dumps(figures, indent=2)
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    print(text)  # noqa: T201 - a script
+    return int(any(cell["different"] for r in results for cell in r["float32"].values()))
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument(
+        "--architectures", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES)
+    )
+    parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--new-tokens", type=int, default=48)
+    parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def measure(
+    name: str,
+    train: Corpus,
+    test: Corpus,
+    tokenizer: LoadedTokenizer,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """Return the figures of one architecture, both dtypes."""
+    model = trained(name, train, tokenizer, options.steps)
+    prompts, outputs = ids(tokenizer, test.prompts), ids(tokenizer, train.outputs)
+    expected = [transformers_output(model, p, options.new_tokens) for p in prompts]
+    result: dict[str, Any] = {
+        "architecture": name,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "distinct_outputs": len({e.tobytes() for e in expected}),
+    }
+    with borrowed(model) as target:
+        result["float32"] = compare(target, prompts, outputs, expected, options.new_tokens)
+    with borrowed(model.to(torch.bfloat16)) as target:
+        own = decode(target, "ar", prompts, outputs, options.new_tokens)[0]
+        result["bfloat16"] = compare(target, prompts, outputs, own, options.new_tokens)
+    return result
+
+
+def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) -> PreTrainedModel:
+    """Return a small model of an architecture that has learnt the task a little."""
+    sizes = {"head_dim": 32} if name in ("gemma", "mistral") else {}
+    config = AutoConfig.for_model(
+        name,
+        vocab_size=VOCABULARY,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=END,
+        pad_token_id=END,
+        **sizes,
+    )
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config)
+    data = packed_blocks(
+        example_sequences(tokenizer, train.prompts, train.outputs, sys.maxsize, learn_prompts=True),
+        BLOCK,
+        0,
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    random = np.random.default_rng(0)
+    for _ in range(steps):
+        batch = collate(data, random.choice(len(data), ROWS, replace=False))
+        loss = summed_loss(model, batch, bfloat16=False) / (ROWS * BLOCK)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+def transformers_output(model: PreTrainedModel, prompt: np.ndarray, tokens: int) -> np.ndarray:
+    """Return the tokens (T,) int32 of transformers' own greedy decoding."""
+    row = torch.from_numpy(prompt.astype(np.int64))[None]
+    out = model.generate(row, max_new_tokens=tokens, do_sample=False, pad_token_id=END)
+    found: np.ndarray = out[0, len(prompt) :].numpy().astype(np.int32)
+    return found
+
+
+def compare(
+    target: Target,
+    prompts: list[np.ndarray],
+    outputs: list[np.ndarray],
+    expected: list[np.ndarray],
+    tokens: int,
+) -> dict[str, Any]:
+    """Return, for each method, how its outputs compare with ``expected``."""
+    figures = {}
+    for name in DRAFTERS:
+        found, steps = decode(target, name, prompts, outputs, tokens)
+        compared = match(target, prompts, expected, found)
+        figures[name] = {
+            "different": len(compared.differences),
+            "match_rate": compared.rate,
+            "largest_margin": compared.largest_margin,
+            "tokens_per_step": sum(map(len, found)) / steps,
+        }
+    return figures
+
+
+def decode(
+    target: Target, name: str, prompts: list[np.ndarray], outputs: list[np.ndarray], tokens: int
+) -> tuple[list[np.ndarray], int]:
+    """Decode every prompt with one method; return the outputs and the number of steps."""
+    method = parse(name)
+    factory = method.prepare(Resources(outputs, END, target=target))
+    done = [
+        generate(target, factory(), p, max_new_tokens=tokens, end_ids=(END,), budget=method.budget)
+        for p in prompts
+    ]
+    return [g.tokens for g in done], sum(g.decoding_steps for g in done)
+
+
+def ids(tokenizer: LoadedTokenizer, texts: tuple[str, ...]) -> list[np.ndarray]:
+    """Return the ids (L_i,) int32 of each text."""
+    encoded = tokenizer.encode(texts)
+    return np.split(encoded.tokens, encoded.offsets[1:-1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

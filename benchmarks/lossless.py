@@ -98,6 +98,8 @@ def measure(
 def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) -> PreTrainedModel:
     """Return a small model of an architecture that has learnt the task a little."""
     sizes = {"head_dim": 32} if name in ("gemma", "mistral") else {}
+    if name == "mistral":
+        sizes["sliding_window"] = 16  # shorter than the texts, or it would be llama again
     config = AutoConfig.for_model(
         name,
         vocab_size=VOCABULARY,

@@ -18,7 +18,10 @@ def bench(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="ar, tasc-spec, tasc-spec:width=1,budget=8, …:budget=auto; repeatable."),
+        typer.Option(
+            help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, suffix "
+            "or ngrammys, with options as in tasc-spec:width=1,budget=8 or :budget=auto; repeatable."
+        ),
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="exact_match, token_accuracy, micro_f1; repeatable.")

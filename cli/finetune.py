@@ -25,9 +25,9 @@ def finetune(
     batch_size: Annotated[int, typer.Option(help="Examples a forward.")] = 8,
     effective_batch: Annotated[int, typer.Option(help="Examples an optimizer step.")] = 64,
     max_length: Annotated[int, typer.Option(help="Tokens of prompt and output together.")] = 512,
-    validation: Annotated[str, typer.Option(help="Split for the loss after each epoch.")] = (
-        "validation"
-    ),
+    validation: Annotated[
+        str, typer.Option(help="Split for the loss after each epoch (1,000 examples at most).")
+    ] = "validation",
     threads: o.Threads = None,
     resume: o.Resume = False,
     input_column: o.InputColumn = "input",

@@ -19,8 +19,9 @@ def bench(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, suffix "
-            "or ngrammys, with options as in tasc-spec:width=1,budget=8 or :budget=auto; repeatable."
+            help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
+            "suffix or ngrammys, with options as in tasc-spec:width=1,budget=8 or :budget=auto; "
+            "repeatable."
         ),
     ] = None,
     metric: Annotated[

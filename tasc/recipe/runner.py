@@ -147,12 +147,9 @@ def _locate(path: str, data_dir: Path | None) -> str:
     """Find local data: as it stands, else below --data-dir or $TASC_DATA; a Hub id stays."""
     if path.startswith(BUILTIN) or Path(path).is_absolute():
         return path
-    roots = [data_dir] if data_dir else []
-    if "TASC_DATA" in os.environ:
-        roots.append(Path(os.environ["TASC_DATA"]))
-    for root in roots:
-        if (root / path).exists():
-            return str(root / path)
+    given = data_dir or os.environ.get("TASC_DATA")  # never both: no silent fallback
+    if given and (Path(given) / path).exists():
+        return str(Path(given) / path)
     if data_dir is not None:
         raise InputError(f"no {path} below {data_dir}: give the folder that holds it as --data-dir")
     return path

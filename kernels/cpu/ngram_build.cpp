@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ngram_block.h"
+#include "ngram_sort.h"
 #include "tasc/ngram_index.h"
 
 namespace tasc {
@@ -17,13 +18,32 @@ struct Group {
   uint32_t begin, end;
 };
 
+// A position of the text. A string's entry is kept where it ends, as is that of the string without
+// its first token: a visit reads one line of memory.
+struct Place {
+  int32_t token;
+  uint32_t entry[2];   // of the strings that end here, by parity of the level
+};
+
+struct Run {           // positions of one context that go on with the same token
+  uint32_t begin, end;
+  uint32_t shorter;    // the entry of the same token after one token less
+};
+
+struct Runs {          // of one context
+  uint32_t end;        // they begin where those of the context before end
+  uint32_t kept, distinct;
+};
+
 struct Found {
   float probability;
   uint32_t child;
 };
 
 // Positions lie anywhere in the text: their memory is asked for this many of them ahead.
-constexpr uint32_t kAhead = 24;
+constexpr uint32_t kAhead = 32;
+// Contexts are sorted in batches and written then: what their entries need has arrived by then.
+constexpr size_t kBatch = 256;
 
 void check(std::span<const int32_t> tokens, std::span<const int64_t> offsets, const NgramOptions& o) {
   if (o.n_max < 1 || o.n_max > 15)
@@ -48,22 +68,6 @@ void check(std::span<const int32_t> tokens, std::span<const int64_t> offsets, co
                                   std::to_string(t));
 }
 
-// Sorts keys (token << 32 | position) by token.
-void sort_by_token(std::vector<uint64_t>& keys, std::vector<uint64_t>& spare) {
-  if (keys.size() < 2048) {
-    std::sort(keys.begin(), keys.end());
-    return;
-  }
-  spare.resize(keys.size());
-  for (const int shift : {32, 42}) {  // ids have 20 bits
-    uint32_t at[1025] = {};
-    for (const uint64_t k : keys) ++at[((k >> shift) & 1023) + 1];
-    for (int b = 0; b < 1024; ++b) at[b + 1] += at[b];
-    for (const uint64_t k : keys) spare[at[(k >> shift) & 1023]++] = k;
-    keys.swap(spare);
-  }
-}
-
 // -log2(value) in steps of 1 / steps; most stands for nothing and for all that is too small.
 uint32_t quantum(double value, int steps, uint32_t most) {
   if (value <= 0) return most;
@@ -81,19 +85,20 @@ class NgramBuilder {
  public:
   NgramBuilder(std::span<const int32_t> tokens, std::span<const int64_t> offsets, const NgramOptions& options)
       : options_(options) {
-    text_.reserve(tokens.size() + 2 * offsets.size());
+    const size_t most = tokens.size() + 2 * offsets.size();
+    reserve_large(text_, most);
     for (size_t s = 0; s + 1 < offsets.size(); ++s) {
-      if (options.mark) text_.push_back(NgramIndex::kMark);
-      text_.insert(text_.end(), tokens.begin() + offsets[s], tokens.begin() + offsets[s + 1]);
-      text_.push_back(options.end);
+      if (options.mark) text_.push_back({NgramIndex::kMark, {}});
+      for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) text_.push_back({tokens[static_cast<size_t>(i)], {}});
+      text_.push_back({options.end, {}});
     }
-    order_.resize(text_.size());
-    for (uint32_t i = 0; i < order_.size(); ++i) order_[i] = i;
-    entries_.reserve(text_.size() + text_.size() / 4);  // what natural text comes to
-    found_.reserve(entries_.capacity());
-    nodes_.reserve(text_.size() / 2);
-    below_.assign(text_.size() + 1, 0);
-    here_.assign(text_.size() + 1, 0);
+    reserve_large(order_, most);
+    for (uint32_t i = 0; i < text_.size(); ++i) order_.push_back(i);
+    reserve_large(block_, kHeader + 2 * most + most / 2);  // what natural text comes to
+    block_.resize(kHeader);
+    reserve_large(nodes_, most / 2);
+    reserve_large(keys_, most);
+    reserve_large(spare_, most);
   }
 
   std::vector<uint64_t> build() {
@@ -101,127 +106,137 @@ class NgramBuilder {
     nodes_.push_back({0, 0});
     for (int depth = 0; depth <= options_.n_max; ++depth) {
       next.clear();
-      for (const Group& group : level) add_context(context_++, group, static_cast<uint32_t>(depth), next);
+      here_.clear();
+      for (size_t i = 0; i < level.size(); i += kBatch)
+        add_contexts(std::span(level).subspan(i, std::min(kBatch, level.size() - i)), static_cast<uint32_t>(depth), next);
       below_.swap(here_);
       level.swap(next);
     }
-    nodes_.push_back({static_cast<uint32_t>(entries_.size()), 0});
-    return block();
+    nodes_.push_back({static_cast<uint32_t>(entries()), 0});
+    finish();
+    return std::move(block_);
   }
 
  private:
-  void add_context(uint32_t node, const Group& group, uint32_t depth, std::vector<Group>& next) {
-    sort_positions(group, depth);
-    const auto first = static_cast<uint32_t>(entries_.size());
-    find_runs(group);
-    const double n = static_cast<double>(kept_), strength = options_.strength;
-    const double weight = kept_ ? (strength + options_.discount * distinct_) / (n + strength) : 1;
-    nodes_[node].first = first;
-    nodes_[node].bits |= quantum(weight, 8, 63) << 26;
-    if (runs_.size() > NgramIndex::kRanked) {  // room for the best, in front
-      entries_.resize(first + NgramIndex::kRanked);
-      found_.resize(entries_.size());
+  static constexpr size_t kHeader = sizeof(NgramHeader) / 8;  // words before the entries
+
+  size_t entries() const { return block_.size() - kHeader; }
+
+  void add_contexts(std::span<const Group> groups, uint32_t depth, std::vector<Group>& next) {
+    runs_.clear();
+    contexts_.clear();
+    for (const Group& group : groups) {
+      sort_positions(group, depth);
+      find_runs(group, depth);
     }
-    const auto begin = static_cast<uint32_t>(entries_.size());
-    for (const Group& run : runs_) add_continuation(run, depth, n + strength, weight, next);
-    rank(first, begin, runs_.size() - distinct_);
-    if (entries_.size() >= NgramIndex::kNone)
-      throw std::length_error("the corpus has more than 2^32 n-grams: raise min_count");
+    size_t begin = 0;
+    for (const Runs& context : contexts_) {
+      add_context(context, std::span(runs_).subspan(begin, context.end - begin), depth, next);
+      begin = context.end;
+    }
   }
 
   void sort_positions(const Group& group, uint32_t depth) {
     keys_.clear();
     for (uint32_t i = group.begin; i < group.end; ++i) {
       const uint32_t later = order_[std::min<size_t>(i + kAhead, order_.size() - 1)];
-      __builtin_prefetch(&text_[std::min<size_t>(later + depth, text_.size() - 1)]);
-      __builtin_prefetch(&below_[later + 1]);
-      __builtin_prefetch(&here_[later], 1);
-      keys_.push_back(uint64_t(text_[order_[i] + depth]) << 32 | order_[i]);
+      __builtin_prefetch(&text_[std::min<size_t>(later + depth, text_.size() - 1)], 1);
+      keys_.push_back(uint64_t(text_[order_[i] + depth].token) << 32 | order_[i]);
     }
     sort_by_token(keys_, spare_);
     for (uint32_t i = group.begin; i < group.end; ++i) order_[i] = static_cast<uint32_t>(keys_[i - group.begin]);
   }
 
-  void find_runs(const Group& group) {
-    runs_.clear();
-    kept_ = distinct_ = 0;
+  void find_runs(const Group& group, uint32_t depth) {
+    Runs context{};
     for (uint32_t i = group.begin; i < group.end;) {
       const uint32_t begin = i;
       const auto token = static_cast<int32_t>(keys_[i - group.begin] >> 32);
       while (i < group.end && static_cast<int32_t>(keys_[i - group.begin] >> 32) == token) ++i;
       if (i - begin < options_.min_count && token != NgramIndex::kMark) continue;
-      runs_.push_back({begin, i});
+      const uint32_t shorter = depth ? text_[order_[begin] + depth].entry[(depth - 1) % 2] : 0;
+      if (depth) __builtin_prefetch(&below_[shorter]);
+      runs_.push_back({begin, i, shorter});
       if (token == NgramIndex::kMark) continue;
-      kept_ += i - begin;
-      ++distinct_;
+      context.kept += i - begin;
+      ++context.distinct;
     }
+    context.end = static_cast<uint32_t>(runs_.size());
+    contexts_.push_back(context);
   }
 
-  void add_continuation(const Group& run, uint32_t depth, double total, double weight, std::vector<Group>& next) {
+  void add_context(const Runs& context, std::span<const Run> runs, uint32_t depth, std::vector<Group>& next) {
+    const size_t first = entries();
+    const double total = context.kept + options_.strength;
+    const double weight = context.kept ? (options_.strength + options_.discount * context.distinct) / total : 1;
+    nodes_[context_].first = static_cast<uint32_t>(first);
+    nodes_[context_++].bits |= quantum(weight, 8, 63) << 26;
+    const bool repeats = runs.size() > NgramIndex::kRanked;  // needs room for the best, in front
+    if (repeats) block_.resize(block_.size() + NgramIndex::kRanked);
+    for (const Run& run : runs) add_continuation(run, depth, total, weight, next);
+    if (repeats) repeat_best(kHeader + first, runs.size() - context.distinct);
+    else if (runs.size() > 1) std::sort(block_.begin() + static_cast<std::ptrdiff_t>(kHeader + first), block_.end(), better);
+    if (entries() >= NgramIndex::kNone)
+      throw std::length_error("the corpus has more than 2^32 n-grams: raise min_count");
+  }
+
+  void add_continuation(const Run& run, uint32_t depth, double total, double weight, std::vector<Group>& next) {
     const uint32_t position = order_[run.begin], count = run.end - run.begin;
-    const int32_t token = text_[position + depth];
-    const uint32_t shorter = depth ? below_[position + 1] : 0;  // the same token after one token less
-    double p = std::max(count - options_.discount, 0.0) / total;
-    if (depth) p += weight * found_[shorter].probability;
+    const int32_t token = text_[position + depth].token;
+    const Found shorter = depth ? below_[run.shorter] : Found{0, 0};
+    const double p = std::max(count - options_.discount, 0.0) / total + weight * shorter.probability;
     uint32_t child = NgramIndex::kNone;
     if (token != options_.end && depth == static_cast<uint32_t>(options_.n_max)) {
-      child = found_[shorter].child;
+      child = shorter.child;
     } else if (token != options_.end && count > 1) {
       child = static_cast<uint32_t>(nodes_.size());
       if (child >> 26) throw std::length_error("the corpus has more than 2^26 contexts: raise min_count or lower n_max");
-      nodes_.push_back({0, depth ? found_[shorter].child : 0});
-      next.push_back(run);
+      nodes_.push_back({0, shorter.child});
+      next.push_back({run.begin, run.end});
     } else if (token != options_.end && options_.min_count == 1) {
       child = NgramIndex::kSingle | (position + depth + 1);
     }
-    const auto id = static_cast<uint32_t>(entries_.size());
-    for (uint32_t i = run.begin; i < run.end; ++i) here_[order_[i]] = id;
-    found_.push_back({static_cast<float>(p), child});
-    entries_.push_back({pack(token, token == NgramIndex::kMark ? 0 : p, child)});
+    const auto id = static_cast<uint32_t>(here_.size());
+    for (uint32_t i = run.begin; i < run.end; ++i) text_[order_[i] + depth].entry[depth % 2] = id;
+    here_.push_back({static_cast<float>(p), child});
+    block_.push_back(pack(token, token == NgramIndex::kMark ? 0 : p, child));
   }
 
-  // Puts a short list in order, and repeats a long one's best in front; marks are never proposed.
-  void rank(uint32_t first, uint32_t begin, size_t marks) {
-    const auto better = [](const NgramIndex::Entry& a, const NgramIndex::Entry& b) {
-      return a.quantum() != b.quantum() ? a.quantum() < b.quantum() : a.token() < b.token();
-    };
-    const auto to = entries_.begin() + first;
-    if (begin == first) {
-      if (entries_.size() - first > 1) std::sort(to, entries_.end(), better);
-      return;
-    }
-    const auto end = entries_.end() - static_cast<std::ptrdiff_t>(marks);
-    std::partial_sort_copy(entries_.begin() + begin, end, to, entries_.begin() + begin, better);
+  static bool better(uint64_t left, uint64_t right) {
+    const NgramIndex::Entry a{left}, b{right};
+    return a.quantum() != b.quantum() ? a.quantum() < b.quantum() : a.token() < b.token();
   }
 
-  std::vector<uint64_t> block() const {
-    const NgramHeader header{nodes_.size() - 1, entries_.size(), text_.size(), options_.min_count,
+  // Puts the best of a long list, which stands by token, in the room in front; marks, which come
+  // last, are never proposed.
+  void repeat_best(size_t room, size_t marks) {
+    const auto to = block_.begin() + static_cast<std::ptrdiff_t>(room), list = to + NgramIndex::kRanked;
+    std::partial_sort_copy(list, block_.end() - static_cast<std::ptrdiff_t>(marks), to, list, better);
+  }
+
+  // The entries stand behind the header already; nodes and text follow.
+  void finish() {
+    const NgramHeader header{nodes_.size() - 1, entries(), text_.size(), options_.min_count,
                              options_.discount, options_.strength, options_.n_max, options_.end,
                              options_.mark, 0};
     const NgramLayout at(header);
-    std::vector<uint64_t> block(at.bytes / 8);
-    auto* bytes = reinterpret_cast<uint8_t*>(block.data());
+    block_.resize(at.bytes / 8);
+    auto* bytes = reinterpret_cast<uint8_t*>(block_.data());
     std::memcpy(bytes, &header, sizeof header);
-    const auto copy = [&](size_t to, const auto& from) {
-      if (!from.empty()) std::memcpy(bytes + to, from.data(), from.size() * sizeof from[0]);
-    };
-    copy(at.entries, entries_);
-    copy(at.nodes, nodes_);
-    for (size_t i = 0; i < text_.size(); ++i) std::memcpy(bytes + at.text + 3 * i, &text_[i], 3);
-    return block;
+    std::memcpy(bytes + at.nodes, nodes_.data(), nodes_.size() * sizeof nodes_[0]);
+    for (size_t i = 0; i < text_.size(); ++i) std::memcpy(bytes + at.text + 3 * i, &text_[i].token, 3);
   }
 
   NgramOptions options_;
-  std::vector<int32_t> text_;
+  std::vector<Place> text_;
   std::vector<uint32_t> order_;         // positions, sorted by what begins there
-  std::vector<uint32_t> below_, here_;  // by position: the entry of the string of the last and this level
   std::vector<NgramIndex::Node> nodes_;
-  std::vector<NgramIndex::Entry> entries_;
-  std::vector<Found> found_;            // by entry, before a short list is put in order
-  std::vector<Group> runs_;
+  std::vector<uint64_t> block_;         // room for the header, and the entries so far
+  std::vector<Found> below_, here_;     // by entry of the last and of this level, in order of tokens
+  std::vector<Run> runs_;               // of a batch
+  std::vector<Runs> contexts_;
   std::vector<uint64_t> keys_, spare_;
-  uint64_t kept_ = 0, distinct_ = 0;
-  uint32_t context_ = 0;
+  size_t context_ = 0;
 };
 
 NgramIndex::NgramIndex(std::span<const int32_t> tokens, std::span<const int64_t> offsets, const NgramOptions& options) {

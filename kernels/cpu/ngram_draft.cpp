@@ -9,7 +9,7 @@
 namespace tasc {
 namespace {
 
-constexpr double kCut = 1.0 / 128;
+constexpr double kCut = 1.0 / 16;
 constexpr size_t kSlots = 1024;  // tokens named at one place: at most half of them are kept apart
 constexpr int kSlotBits = 10;
 constexpr size_t kMemory = 8, kLocal = 9;
@@ -125,6 +125,7 @@ void NgramDrafter::name(size_t source, const NgramIndex::Entry& entry, double pr
   if (!seen) return;
   seen->sources |= bit;
   if (source > 0) return;
+  corpora_[0]->prefetch_node(entry.child());
   seen->child = entry.child();
   seen->depth = static_cast<uint8_t>(depth);
 }
@@ -202,7 +203,6 @@ void NgramDrafter::offer(const Candidate& candidate) {
   const auto at = std::upper_bound(open_.begin() + static_cast<std::ptrdiff_t>(head_), open_.end(), candidate,
                                    [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
   open_.insert(at, candidate);
-  if (!corpora_.empty()) corpora_[0]->prefetch_node(candidate.child);
 }
 
 void NgramDrafter::expand(const State& state, int32_t node, double probability) {

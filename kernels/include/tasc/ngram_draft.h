@@ -32,7 +32,7 @@ struct Proposal {
 // One sequence's drafter. The law after a context is
 //   sum over sources of w_s p_s,  w_s ~ share_s * e^(gain * length_s),  0 where nothing matches,
 // with the corpora's shares adding to lambda and the tables' to 1 - lambda. A source whose remaining
-// back-off weight falls below 1/128 is not followed to shorter contexts.
+// back-off weight falls below 1/16 is not followed to shorter contexts.
 class NgramDrafter {
  public:
   // memory may be null; it is read, never written.

@@ -18,7 +18,12 @@ Source = Annotated[
 ]
 InputColumn = Annotated[str, typer.Option(help="Column of the inputs; a list is taken as words.")]
 OutputColumn = Annotated[str, typer.Option(help="Column of the outputs; a list is taken as words.")]
-Template = Annotated[str, typer.Option(help="Prompt template; {input} and other columns by name.")]
+Template = Annotated[
+    str,
+    typer.Option(
+        help="Prompt template; {input} and other columns by name, {input:.200} for a beginning."
+    ),
+]
 HubConfig = Annotated[str | None, typer.Option("--config", help="Configuration of a Hub data set.")]
 Output = Annotated[Path | None, typer.Option(help="Artefact folder [default: tasc-out/COMMAND].")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing artefact.")]

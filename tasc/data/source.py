@@ -1,5 +1,6 @@
 """What the user names as data: where it is, which columns are used, and how a prompt is written."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Formatter
@@ -7,6 +8,7 @@ from string import Formatter
 from tasc.errors import InputError
 
 BUILTIN = "builtin:"
+CUT = re.compile(r"\.[0-9]+")
 INPUT_FIELD = "input"  # in a template: the input column, whatever it is called
 
 
@@ -20,7 +22,7 @@ class Source:
         input_column: column of the inputs; a list-valued one is taken as words.
         output_column: column of the expected outputs; likewise.
         template: the prompt; ``{input}`` is the input, any other ``{name}`` that column of the
-            row, and ``{{`` and ``}}`` are braces.
+            row, ``{name:.200}`` its first 200 characters, and ``{{`` and ``}}`` are braces.
         config: configuration of a Hub data set, where it has several.
 
     Raises:
@@ -37,7 +39,7 @@ class Source:
         """Check the template before any data is read."""
         if not self.path:
             raise InputError("the data source is empty: give builtin:NAME, a path or a Hub id")
-        names = [name for _, name in template_parts(self.template) if name is not None]
+        names = [name for _, name, _ in template_parts(self.template) if name is not None]
         if not names:
             raise InputError(f"the template {self.template!r} names no column: write {{input}}")
         if self.output_column in names and self.output_column != INPUT_FIELD:
@@ -49,7 +51,7 @@ class Source:
     def columns(self) -> tuple[str, ...]:
         """Return the columns that are read, each once: input, output, then the template's."""
         names = [
-            name for _, name in template_parts(self.template) if name not in {None, INPUT_FIELD}
+            name for _, name, _ in template_parts(self.template) if name not in {None, INPUT_FIELD}
         ]
         wanted = [self.input_column, self.output_column, *(name for name in names if name)]
         return tuple(dict.fromkeys(wanted))
@@ -58,15 +60,15 @@ class Source:
         """Write the prompt of one row: ``text`` is its input, ``row`` its other columns."""
         fields = {**row, INPUT_FIELD: text}
         return "".join(
-            literal + (fields[name] if name is not None else "")
-            for literal, name in template_parts(self.template)
+            literal + (format(fields[name], cut) if name is not None else "")
+            for literal, name, cut in template_parts(self.template)
         )
 
 
-def template_parts(template: str) -> list[tuple[str, str | None]]:
-    """Split a template into (literal text, name of the column after it or None).
+def template_parts(template: str) -> list[tuple[str, str | None, str]]:
+    """Split a template into (literal text, name of the column after it or None, cut).
 
-    Only plain ``{name}`` is taken: no attributes, indices, conversions or formats.
+    Only ``{name}`` and ``{name:.N}`` are taken: no attributes, indices, conversions, other formats.
     """
     try:
         parts = list(Formatter().parse(template))
@@ -74,10 +76,12 @@ def template_parts(template: str) -> list[tuple[str, str | None]]:
         raise InputError(
             f"the template {template!r} cannot be read ({error}); write braces as {{{{ and }}}}"
         ) from None
-    for _, name, form, conversion in parts:
-        if name is not None and (form or conversion or not name or set(name) & set(".[]")):
+    for _, name, cut, conversion in parts:
+        if name is None:
+            continue
+        if (cut and not CUT.fullmatch(cut)) or conversion or not name or set(name) & set(".[]"):
             raise InputError(
-                f"the template {template!r} may only hold plain {{column}} names, without "
-                f"attributes, indices or formats; saw one at {name!r}"
+                f"the template {template!r} may only hold {{column}}, or {{column:.200}} for its "
+                f"first 200 characters, without attributes, indices or formats; saw one at {name!r}"
             )
-    return [(literal, name) for literal, name, _, _ in parts]
+    return [(literal, name, cut or "") for literal, name, cut, _ in parts]

@@ -188,16 +188,24 @@ def test_a_template_fills_in_columns_and_keeps_braces(tmp_path):
     assert load(source, "train").prompts == ["{q} why? | why? | so\n"]
 
 
+def test_a_template_cuts_a_column(tmp_path):
+    path = write(tmp_path / "t.jsonl", jsonl([{"input": "a long text", "output": "x"}]))
+    assert load(Source(path, template="{input:.6}|{input:.99}"), "train").prompts == [
+        "a long|a long text"
+    ]
+
+
 @pytest.mark.parametrize(
     ("template", "words"),
     [
         ("{input", "cannot be read"),
         ("no column", "names no column"),
-        ("{input.__class__}", "plain {column}"),
-        ("{input[0]}", "plain {column}"),
-        ("{input!r}", "plain {column}"),
-        ("{input:>9}", "plain {column}"),
-        ("{}", "plain {column}"),
+        ("{input.__class__}", "may only hold"),
+        ("{input[0]}", "may only hold"),
+        ("{input!r}", "may only hold"),
+        ("{input:>9}", "may only hold"),
+        ("{input:.2f}", "may only hold"),
+        ("{}", "may only hold"),
         ("{input} {output}", "the answer"),
     ],
 )

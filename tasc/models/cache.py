@@ -49,13 +49,16 @@ class Storage:
         if self.data is None or needed > self.capacity:
             self.capacity = max(self.capacity, 2 * needed if self.data is not None else needed)
             shape = (self.layers, 2, self.rows, heads, self.capacity, dim)
-            # Zeros, as a masked key's weight is 0 but 0 · NaN is not; one row masks nothing.
-            grown = keys.new_empty(shape) if self.rows == 1 else keys.new_zeros(shape)
+            grown = keys.new_zeros(shape)  # a masked key's weight is 0, but 0 · NaN is not
             if self.data is not None:
                 held = int(self.lengths.max(initial=self.length))
                 grown[..., :held, :] = self.data[..., :held, :]
             self.data = grown
         return self.data
+
+    def clear(self) -> None:
+        """Forget all rows; the memory stays."""
+        self._settle(np.zeros(0, np.int64))
 
     def open(self) -> None:
         """Let the next forward fill new rows, from position 0."""

@@ -150,6 +150,8 @@ class BenchConfig(ModelConfig):
     repeats: int = Field(1, ge=1)
     warmup: int = Field(3, ge=0)
     batch_size: int = Field(1, ge=1)
+    graphs: Literal["auto", "off"] = "auto"
+    compile: bool = False
 
 
 class TuneConfig(StepConfig):

@@ -22,7 +22,7 @@ SIGNATURES = {
         *(_POINTER, _I32, _POINTER, _I32),
         *(ctypes.c_float, _POINTER, _POINTER, _POINTER, _POINTER),
     ),
-    "tasc_compact": (_POINTER, _I64, _I64, _I64, _I64, _I64, _POINTER, _I32, _POINTER),
+    "tasc_compact": (_POINTER, _I64, _I32, _I32, _I64, _I64, _POINTER, _I32, _POINTER),
 }
 
 

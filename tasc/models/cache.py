@@ -8,6 +8,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from tasc.errors import UnavailableError
+from tasc.models.compaction import compact
 
 
 class Storage:
@@ -74,19 +75,15 @@ class Storage:
 
         Node i was written at ``length + 1 + i``. A path that is already in place costs nothing.
         """
-        rows: list[int] = []
-        source: list[int] = []
-        target: list[int] = []
+        moves: list[tuple[int, int, int]] = []
         for row, (path, own) in enumerate(zip(paths, self.lengths.tolist(), strict=True)):
             # Nodes rise along a path, so it is in place when its last node is where it would go.
             if own == self.length and (len(path) == 0 or path[-1] == len(path) - 1):
                 continue
-            rows += [row] * (len(path) + 1)
-            source += [self.length, *(self.length + 1 + np.asarray(path)).tolist()]
-            target += range(own, own + len(path) + 1)
-        if rows and self.data is not None:
-            at, from_, to = torch.tensor([rows, source, target], device=self.data.device)
-            self.data[:, :, at, :, to] = self.data[:, :, at, :, from_]
+            moves += [(row, self.length, own)]
+            moves += [(row, self.length + 1 + node, own + 1 + i) for i, node in enumerate(path)]
+        if moves and self.data is not None:
+            compact(self.data, np.array(moves, np.int32))
         self._settle(self.lengths + [len(path) + 1 for path in paths])
 
     @torch.inference_mode()

@@ -64,7 +64,7 @@ class StaticTarget(Target):
             self.run = torch.compile(self.forward, dynamic=False)
         config = model.config.get_text_config()
         self.windowed = getattr(config, "sliding_window", None) is not None
-        self.steps: dict[tuple[int, int], _Step] = {}
+        self.steps: dict[tuple[int, int], Step] = {}
         self.pool: Any = None  # the memory that all graphs share
 
     def allocate(self, positions: int) -> None:
@@ -82,19 +82,24 @@ class StaticTarget(Target):
         keys = _keys(storage.length + QUERIES[-1])
         if n >= QUERIES[-1] or keys > storage.capacity:
             return super().score(last, tokens, parents)
-        queries = next(q for q in QUERIES if q > n)
-        step = self.steps.get((queries, keys))
-        if step is None or step.data is not storage.data:
-            step = self.steps[queries, keys] = _Step(self, queries, keys)
+        step = self.step(next(q for q in QUERIES if q > n), keys)
         bits, depths = ancestor_bits(parents)
         step.load(last, tokens, bits[:, 0] if n else bits.ravel(), depths, storage.length)
         return step.logits()[: n + 1]
 
+    def step(self, queries: int, keys: int) -> "Step":
+        """Return the step of a shape, made at its first use and when the cache has moved."""
+        step = self.steps.get((queries, keys))
+        if step is None or step.data is not self.storage.data:
+            step = self.steps[queries, keys] = Step(self, queries, keys)
+        return step
 
-class _Step:
+
+class Step:
     """One static shape: ``queries`` tokens over ``keys`` cached positions."""
 
     def __init__(self, target: StaticTarget, queries: int, keys: int) -> None:
+        """Make the buffers of a shape, over the cache that ``target`` has now."""
         self.target, self.queries, self.keys = target, queries, keys
         self.data = _data(target.storage)
         # Rows: tokens, ancestor bits, depths; then the number of kept positions.

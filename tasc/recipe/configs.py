@@ -84,7 +84,7 @@ class BaseConfig(ModelConfig):
     command = "base"
     result_file = "training.json"
 
-    preset: Literal["pico", "tiny", "small", "medium"] = "small"
+    preset: Literal["pico", "tiny", "small", "medium", "large"] = "small"
     vocabulary: int | None = Field(None, ge=300)
     tokenizer_text: Literal["prompts", "all"] = "prompts"
     epochs: float = Field(3.0, gt=0)

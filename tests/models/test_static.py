@@ -170,14 +170,14 @@ def fake_cuda(monkeypatch):
         FakeGraph.captured += 1
         yield
 
-    own = static._Step._capture
+    own = static.Step._capture
 
     def captured(step):
         graph, graph_result = own(step)
         graph.work, graph.result = step.forward, graph_result
         return graph, graph_result
 
-    monkeypatch.setattr(static._Step, "_capture", captured)
+    monkeypatch.setattr(static.Step, "_capture", captured)
     for name, stub in (
         ("Stream", Stream),
         ("current_stream", Stream),

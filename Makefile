@@ -12,7 +12,7 @@ DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'));
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
 .PHONY: install demo test check lint style cpp bench-merge bench-engine bench-guard bench-batch \
-  bench-peers dist clean
+  bench-peers gpu-bench dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -51,6 +51,9 @@ bench-guard: install $(MODEL)  ## what drafting costs where it cannot win, and g
 
 bench-batch: install $(MODEL)  ## batches against transformers' generate
 	$(BIN)/python benchmarks/batch.py --model $(MODEL) --data-dir $(TASK)
+
+gpu-bench: install  ## what only an NVIDIA device can show; ARGS="--only verify overhead"
+	$(BIN)/python -m benchmarks.gpu --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
 
 build/bench-base:
 	$(BIN)/tasc base $(TASK) --preset small --minutes 4 --output $@

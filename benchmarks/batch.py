@@ -114,21 +114,24 @@ def by_transformers(
     *,
     new_tokens: int,
     end: int | None,
+    **more: int,
 ) -> Outputs:
-    """Decode with generate, padded on the left; tokens after an end token are cut off."""
+    """Decode with generate, padded on the left; tokens after an end token are cut off.
+
+    ``more`` are further options of generate.
+    """
     outputs: Outputs = []
     model.generation_config.eos_token_id = end
     for at in range(0, len(prompts), size):
         some = prompts[at : at + size]
         longest = max(map(len, some))
-        ids = torch.zeros((len(some), longest), dtype=torch.int64)
+        ids = torch.zeros((len(some), longest), dtype=torch.int64, device=model.device)
         mask = torch.zeros_like(ids)
         for i, prompt in enumerate(some):
-            ids[i, longest - len(prompt) :] = torch.from_numpy(prompt.astype(np.int64))
+            ids[i, longest - len(prompt) :] = torch.from_numpy(prompt.astype(np.int64)).to(ids)
             mask[i, longest - len(prompt) :] = 1
-        out = model.generate(
-            ids, attention_mask=mask, max_new_tokens=new_tokens, do_sample=False, pad_token_id=0
-        )
+        options = {"max_new_tokens": new_tokens, "do_sample": False, "pad_token_id": 0} | more
+        out = model.generate(ids, attention_mask=mask, **options)
         for row in out[:, longest:].tolist():
             outputs.append(row[: row.index(end) + 1] if end in row else row)
     return outputs

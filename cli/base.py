@@ -10,7 +10,7 @@ from . import finetune as _finetune
 
 def base(
     source: o.Source,
-    preset: Annotated[str, typer.Option(help="Size: pico, tiny, small or medium.")] = "small",
+    preset: Annotated[str, typer.Option(help="pico, tiny, small, medium or large.")] = "small",
     vocabulary: Annotated[int | None, typer.Option(help="Tokens [default: the preset's].")] = None,
     tokenizer_text: Annotated[
         str, typer.Option(help="What the tokenizer learns from: prompts, or all with the outputs.")

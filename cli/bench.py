@@ -50,6 +50,10 @@ def bench(
     repeats: Annotated[int, typer.Option(help="Passes over all samples.")] = 1,
     warmup: Annotated[int, typer.Option(help="Samples that warm up, unmeasured.")] = 3,
     batch_size: Annotated[int, typer.Option(help="Samples decoded at a time.")] = 1,
+    graphs: Annotated[str, typer.Option(help="CUDA graphs: auto (on CUDA) or off.")] = "auto",
+    compile: Annotated[
+        bool, typer.Option("--compile", help="torch.compile the forward: minutes, once a shape.")
+    ] = False,
     input_column: o.InputColumn = "input",
     output_column: o.OutputColumn = "output",
     template: o.Template = "{input}\\n",
@@ -84,6 +88,8 @@ def bench(
         "repeats": repeats,
         "warmup": warmup,
         "batch_size": batch_size,
+        "graphs": graphs,
+        "compile": compile,
         "split": split,
         "limit": limit,
         "seed": seed,

@@ -123,23 +123,37 @@ Output<int32_t> rejection(const Rows& rows, bool half, const Input<int32_t>& tok
   });
 }
 
-// data (blocks, positions, bytes of a position), changed in place.
-void compact(nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu> data, int64_t start,
-             const Input<int32_t>& path) {
-  const auto positions = static_cast<int64_t>(data.shape(1));
-  const auto size = static_cast<int64_t>(data.shape(2));
-  const int count = static_cast<int>(path.size());
-  const int bad = start < 0 || start > positions
-                      ? 0
-                      : tasc::first_bad_step(path.data(), count, positions - start);
-  if (bad >= 0 && count > 0)
-    throw std::invalid_argument("cannot keep node " + std::to_string(path.data()[bad]) +
-                                " behind position " + std::to_string(start) + " of " +
-                                std::to_string(positions) + ": a path rises and stays inside");
+struct Wide {
+  uint64_t words[4];
+};
+
+// data (outer, rows, heads, positions, bytes of a position), changed in place; moves (m, 3).
+void compact(nb::ndarray<uint8_t, nb::ndim<5>, nb::c_contig, nb::device::cpu> data,
+             nb::ndarray<const int32_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu> moves) {
+  const auto rows = static_cast<int64_t>(data.shape(1)), heads = static_cast<int64_t>(data.shape(2));
+  const auto positions = static_cast<int64_t>(data.shape(3));
+  const auto size = static_cast<int64_t>(data.shape(4));
+  const auto count = static_cast<int>(moves.shape(0));
+  const auto* listed = reinterpret_cast<const tasc::Move*>(moves.data());
+  const int bad = tasc::first_bad_move(listed, count, rows, positions);
+  if (bad >= 0)
+    throw std::invalid_argument(
+        "cannot move position " + std::to_string(listed[bad].from) + " to " +
+        std::to_string(listed[bad].to) + " in row " + std::to_string(listed[bad].row) + " of " +
+        std::to_string(rows) + " rows of " + std::to_string(positions) +
+        " positions: moves go down, rise within their row, and stay inside");
   const nb::gil_scoped_release release;
-  for (size_t block = 0; block < data.shape(0); ++block)
-    tasc::compact(tasc::OneLane{}, data.data() + block * positions * size, size, size, start,
-                  path.data(), count);
+  const auto blocks = static_cast<int64_t>(data.shape(0)) * rows * heads;
+  const auto move = [&](auto* words, int64_t in_position) {
+    for (int64_t block = 0; block < blocks; ++block)
+      tasc::compact(tasc::OneLane{}, words + block * positions * in_position, in_position,
+                    block / heads % rows, listed, count);
+  };
+  const auto address = reinterpret_cast<uintptr_t>(data.data());
+  if ((address | static_cast<uint64_t>(size)) % sizeof(Wide) == 0)
+    move(reinterpret_cast<Wide*>(data.data()), size / static_cast<int64_t>(sizeof(Wide)));
+  else
+    move(data.data(), size);
 }
 
 template <class Rows>
@@ -160,6 +174,5 @@ void bind_rows(nb::module_& m) {
 void bind_verify(nb::module_& m) {
   bind_rows<Rows32>(m);
   bind_rows<Rows16>(m);
-  m.def("compact", &compact, nb::arg("data").noconvert(), nb::arg("start"),
-        nb::arg("path").noconvert());
+  m.def("compact", &compact, nb::arg("data").noconvert(), nb::arg("moves").noconvert());
 }

@@ -13,32 +13,31 @@ struct BlockLanes {
 };
 
 template <class Word>
-__global__ void move(Word* data, int64_t block_stride, int64_t stride, int64_t words, int64_t start,
-                     const int32_t* path, int count) {
-  tasc::compact(BlockLanes{}, data + static_cast<int64_t>(blockIdx.x) * block_stride, stride, words,
-                start, path, count);
+__global__ void move(Word* data, int64_t positions, int64_t words, int rows, int heads,
+                     const tasc::Move* moves, int count) {
+  const int64_t block = blockIdx.x;
+  tasc::compact(BlockLanes{}, data + block * positions * words, words, block / heads % rows, moves,
+                count);
 }
 
 }  // namespace
 
-extern "C" int tasc_compact(void* data, int64_t blocks, int64_t block_stride,
-                            int64_t position_stride, int64_t position_size, int64_t start,
-                            const int32_t* path, int32_t count, void* stream) {
-  if (blocks < 0 || blocks > INT32_MAX || block_stride < 0 || position_stride < position_size ||
-      position_size <= 0 || start < 0 || count < 0)
+extern "C" int tasc_compact(void* data, int64_t blocks, int32_t rows, int32_t heads,
+                            int64_t positions, int64_t position_size, const int32_t* moves,
+                            int32_t count, void* stream) {
+  if (blocks < 0 || blocks > INT32_MAX || rows <= 0 || heads <= 0 || positions < 0 ||
+      position_size <= 0 || count < 0)
     return cudaErrorInvalidValue;
   if (blocks == 0 || count == 0) return cudaSuccess;
   const auto s = static_cast<cudaStream_t>(stream);
   const auto grid = static_cast<unsigned>(blocks);
-  const auto address = reinterpret_cast<uintptr_t>(data);
-  const uint64_t sizes = address | static_cast<uint64_t>(block_stride) |
-                         static_cast<uint64_t>(position_stride) |
-                         static_cast<uint64_t>(position_size);
+  const auto* m = reinterpret_cast<const tasc::Move*>(moves);
+  const uint64_t sizes = reinterpret_cast<uintptr_t>(data) | static_cast<uint64_t>(position_size);
   if (sizes % sizeof(int4) == 0)
-    move<<<grid, kThreads, 0, s>>>(static_cast<int4*>(data), block_stride / 16,
-                                   position_stride / 16, position_size / 16, start, path, count);
+    move<<<grid, kThreads, 0, s>>>(static_cast<int4*>(data), positions, position_size / 16, rows,
+                                   heads, m, count);
   else
-    move<<<grid, kThreads, 0, s>>>(static_cast<char*>(data), block_stride, position_stride,
-                                   position_size, start, path, count);
+    move<<<grid, kThreads, 0, s>>>(static_cast<char*>(data), positions, position_size, rows, heads,
+                                   m, count);
   return cudaGetLastError();
 }

@@ -150,19 +150,29 @@ void sixteen_bit_floats_mean_what_they_say() {
   assert(std::isnan(tasc::to_float(tasc::Float16{0x7e00})));
 }
 
-void compaction_moves_a_path_in_place() {
-  const int32_t path[] = {0, 2, 3, 7}, back[] = {1, 1}, out[] = {4}, low[] = {-1};
-  assert(tasc::first_bad_step(path, 4, 8) == -1 && tasc::first_bad_step(path, 4, 7) == 3);
-  assert(tasc::first_bad_step(back, 2, 8) == 1 && tasc::first_bad_step(out, 1, 4) == 0);
-  assert(tasc::first_bad_step(low, 1, 4) == 0);
-  std::vector<int> block;
-  for (int position = 0; position < 10; ++position)
-    for (int word = 0; word < 3; ++word) block.push_back(10 * position + word);
-  tasc::compact(tasc::OneLane{}, block.data(), 3, 3, 2, path, 4);
-  const int expected[] = {0, 1, 2, 4, 5, 9};
-  for (int position = 0; position < 6; ++position)
-    for (int word = 0; word < 3; ++word)
-      assert(block[3 * position + word] == 10 * expected[position] + word);
+void compaction_moves_rows_in_place() {
+  // Row 0 keeps its nodes 0, 2, 3 and 7 behind position 2; row 1 goes on at position 1.
+  const std::vector<tasc::Move> moves = {{0, 4, 3}, {0, 5, 4}, {0, 9, 5}, {1, 2, 1}, {1, 6, 2}};
+  const int count = static_cast<int>(moves.size());
+  assert(tasc::first_bad_move(moves.data(), count, 2, 10) == -1);
+  assert(tasc::first_bad_move(moves.data(), count, 2, 9) == 2);   // out of the cache
+  assert(tasc::first_bad_move(moves.data(), count, 1, 10) == 3);  // no such row
+  for (const tasc::Move bad : {tasc::Move{0, 3, 4}, {0, 3, -1}, {-1, 3, 2}})
+    assert(tasc::first_bad_move(&bad, 1, 2, 10) == 0);
+  for (const tasc::Move bad : {tasc::Move{1, 6, 3}, {1, 7, 2}, {0, 9, 6}}) {
+    const tasc::Move two[] = {{1, 6, 2}, bad};
+    assert(tasc::first_bad_move(two, 2, 2, 10) == 1);
+  }
+  for (int row = 0; row < 2; ++row) {
+    std::vector<int> block;
+    for (int position = 0; position < 10; ++position)
+      for (int word = 0; word < 3; ++word) block.push_back(10 * position + word);
+    tasc::compact(tasc::OneLane{}, block.data(), 3, row, moves.data(), count);
+    const int expected[2][6] = {{0, 1, 2, 4, 5, 9}, {0, 2, 6, 3, 4, 5}};
+    for (int position = 0; position < 6; ++position)
+      for (int word = 0; word < 3; ++word)
+        assert(block[3 * position + word] == 10 * expected[row][position] + word);
+  }
 }
 
 }  // namespace
@@ -172,6 +182,6 @@ int main() {
   what_cannot_be_verified_is_refused();
   a_residual_of_nothing_keeps_the_law();
   sixteen_bit_floats_mean_what_they_say();
-  compaction_moves_a_path_in_place();
+  compaction_moves_rows_in_place();
   lanes_change_nothing();
 }

@@ -3,6 +3,7 @@
 import ctypes
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from tasc.errors import UnavailableError
 
@@ -21,21 +22,40 @@ SIGNATURES = {
         *(_POINTER, _I32, _POINTER, _I32),
         *(ctypes.c_float, _POINTER, _POINTER, _POINTER, _POINTER),
     ),
-    "tasc_compact": (_POINTER, _I64, _I64, _I64, _I64, _I64, _POINTER, _I32, _POINTER),
+    "tasc_compact": (_POINTER, _I64, _I32, _I32, _I64, _I64, _POINTER, _I32, _POINTER),
 }
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the CUDA kernel library, or None where it was not built."""
-    path = files("tasc") / "libtasc_cuda.so"
-    if not path.is_file():
-        return None
-    lib = ctypes.CDLL(str(path))
-    for name, types in SIGNATURES.items():
-        getattr(lib, name).argtypes = types
-    lib.tasc_cuda_error_string.restype = ctypes.c_char_p
+    """Return the CUDA kernel library, or None where it was not built.
+
+    Raises UnavailableError for a library that cannot be loaded, or is of another build.
+    """
+    path = Path(str(files("tasc") / "libtasc_cuda.so"))
+    return load(path) if path.is_file() else None
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Load the library at ``path``. Raises UnavailableError as ``library`` does."""
+    try:
+        lib = ctypes.CDLL(str(path))
+        for name, types in SIGNATURES.items():
+            getattr(lib, name).argtypes = types
+        lib.tasc_cuda_error_string.restype = ctypes.c_char_p
+    except (OSError, AttributeError) as error:
+        raise UnavailableError(
+            f"{path} is stale or damaged ({error}): run `make install`, or reinstall tasc"
+        ) from error
     return lib
+
+
+def state() -> str:
+    """Say in words whether the kernels can be used; never raises."""
+    try:
+        return "built" if library() else "not built (no nvcc)"
+    except UnavailableError as error:
+        return f"not usable: {error}"
 
 
 def check(code: int) -> None:

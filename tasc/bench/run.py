@@ -17,7 +17,7 @@ from tasc.data.tokenizer import load_tokenizer
 from tasc.environment import environment
 from tasc.errors import InputError
 from tasc.models.load import Device, Dtype, load_model
-from tasc.models.target import Target
+from tasc.models.static import Graphs, target_for
 from tasc.progress import Progress, silent
 from tasc.spec.drafters import parse
 
@@ -39,6 +39,8 @@ class BenchOptions:
     device: Device
     limits: matrix.Limits
     indexes: tuple[str, ...] = ()
+    graphs: Graphs = "auto"
+    compiled: bool = False
 
 
 def bench(
@@ -72,6 +74,8 @@ def bench(
             "warmup": options.limits.warmup,
             "max_new_tokens": options.limits.max_new_tokens,
             "batch_size": options.limits.batch_size,
+            "graphs": models[0].target.graphs,
+            "compiled": options.compiled,
         },
         "cells": rows,
         "comparisons": record.comparisons(rows),
@@ -104,11 +108,12 @@ def resolve_model(text: str) -> tuple[str, str]:
 def _load(text: str, options: BenchOptions) -> matrix.Loaded:
     label, path = resolve_model(text)
     model = load_model(path, dtype=options.dtype, device=options.device)
+    target = target_for(model, graphs=options.graphs, compiled=options.compiled)
     tokenizer = load_tokenizer(path)
     configured = getattr(model.generation_config, "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
     ends = dict.fromkeys([tokenizer.eos_id, *(i for i in listed if i is not None)])
-    return matrix.Loaded(label, Target(model), tokenizer, tuple(ends))
+    return matrix.Loaded(label, target, tokenizer, tuple(ends))
 
 
 def _examples(cells: Sequence[matrix.Cell], test: Corpus) -> list[dict[str, Any]]:

@@ -38,10 +38,14 @@ def attend(
     The last q keys are those of the queries.
 
     ``attention_mask`` (B, 1, q, k) is True where a query may look. None means causal: every key for
-    a single query, the lower triangle for a prefill. Returns (B, q, H, d).
+    a single query, the lower triangle for a prefill. A mask of int32 says how many positions back a
+    key lies, negative where a query may not look, wherever the keys stand. Returns (B, q, H, d).
     """
     queries, keys = query.shape[2], key.shape[2]
-    if sliding_window is not None and keys > sliding_window:
+    if attention_mask is not None and attention_mask.dtype == torch.int32:
+        near = attention_mask < (sliding_window or torch.iinfo(torch.int32).max)
+        attention_mask = (attention_mask >= 0) & near
+    elif sliding_window is not None and keys > sliding_window:
         attention_mask = _windowed(attention_mask, queries, keys, sliding_window, position_ids)
     if softcap is not None:
         return _softcapped(query, key, value, attention_mask, scaling, softcap), None

@@ -6,19 +6,21 @@ from contextlib import contextmanager
 from transformers import PreTrainedModel
 
 from tasc.models import attention
+from tasc.models.static import Graphs, target_for
 from tasc.models.target import Target
 
 
 @contextmanager
-def borrowed(model: PreTrainedModel) -> Iterator[Target]:
+def borrowed(model: PreTrainedModel, graphs: Graphs = "off") -> Iterator[Target]:
     """Use ``model`` as a target; give it back with its own attention and training modes.
 
+    ``graphs`` as in ``target_for``: what was captured is lost at the end.
     Not for two threads at a time: the attention is a property of the model.
     """
     own = model.config._attn_implementation
     training = [module for module in model.modules() if module.training]
     try:
-        yield Target(model)
+        yield target_for(model, graphs=graphs)
     finally:
         if own != attention.NAME:
             model.set_attn_implementation(own)

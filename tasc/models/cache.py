@@ -8,6 +8,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from tasc.errors import UnavailableError
+from tasc.models.compaction import compact
 
 
 class Storage:
@@ -49,13 +50,16 @@ class Storage:
         if self.data is None or needed > self.capacity:
             self.capacity = max(self.capacity, 2 * needed if self.data is not None else needed)
             shape = (self.layers, 2, self.rows, heads, self.capacity, dim)
-            # Zeros, as a masked key's weight is 0 but 0 · NaN is not; one row masks nothing.
-            grown = keys.new_empty(shape) if self.rows == 1 else keys.new_zeros(shape)
+            grown = keys.new_zeros(shape)  # a masked key's weight is 0, but 0 · NaN is not
             if self.data is not None:
                 held = int(self.lengths.max(initial=self.length))
                 grown[..., :held, :] = self.data[..., :held, :]
             self.data = grown
         return self.data
+
+    def clear(self) -> None:
+        """Forget all rows; the memory stays."""
+        self._settle(np.zeros(0, np.int64))
 
     def open(self) -> None:
         """Let the next forward fill new rows, from position 0."""
@@ -71,19 +75,15 @@ class Storage:
 
         Node i was written at ``length + 1 + i``. A path that is already in place costs nothing.
         """
-        rows: list[int] = []
-        source: list[int] = []
-        target: list[int] = []
+        moves: list[tuple[int, int, int]] = []
         for row, (path, own) in enumerate(zip(paths, self.lengths.tolist(), strict=True)):
             # Nodes rise along a path, so it is in place when its last node is where it would go.
             if own == self.length and (len(path) == 0 or path[-1] == len(path) - 1):
                 continue
-            rows += [row] * (len(path) + 1)
-            source += [self.length, *(self.length + 1 + np.asarray(path)).tolist()]
-            target += range(own, own + len(path) + 1)
-        if rows and self.data is not None:
-            at, from_, to = torch.tensor([rows, source, target], device=self.data.device)
-            self.data[:, :, at, :, to] = self.data[:, :, at, :, from_]
+            moves += [(row, self.length, own)]
+            moves += [(row, self.length + 1 + node, own + 1 + i) for i, node in enumerate(path)]
+        if moves and self.data is not None:
+            compact(self.data, np.array(moves, np.int32))
         self._settle(self.lengths + [len(path) + 1 for path in paths])
 
     @torch.inference_mode()

@@ -26,7 +26,7 @@ from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 CONTEXT = 128
-_FORMAT = 1  # of the cached file
+_FORMAT = 2  # of the cached file
 _ROUNDS = 3, 25  # at least, at most
 _VOLATILE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
 
@@ -139,6 +139,8 @@ def _identity(target: Target, context: int) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(target.device) if cuda else processor(),
         "threads": torch.get_num_threads(),
         "context": context,
+        "graphs": target.graphs,
+        "compiled": target.compiled,
     }
 
 

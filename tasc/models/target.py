@@ -20,6 +20,8 @@ class Target:
     shape (n + 1, V) on the model's device: row 0 after the last token, row i + 1 after node i.
     """
 
+    graphs = compiled = False  # whether steps are captured or compiled: see tasc.models.static
+
     def __init__(self, model: PreTrainedModel) -> None:
         """Take ``model`` into use: its attention is replaced by the tree attention, for good."""
         if model.config._attn_implementation != attention.NAME:
@@ -38,12 +40,16 @@ class Target:
         ``room`` is how many further positions will be needed; the cache is allocated for them.
         """
         self.check(prompt, room)
-        self.cache, self.storage = tree_cache(self.layers, len(prompt) + room)
+        self.allocate(len(prompt) + room)
         ids = torch.from_numpy(prompt.astype(np.int64))[None].to(self.device)
         positions = torch.arange(len(prompt), device=self.device)[None]
         logits = self.forward(self.cache, ids, positions, None, 1)[0]
         self.storage.fill([len(prompt)])
         return logits
+
+    def allocate(self, positions: int) -> None:
+        """Make room for a sequence of ``positions``; the last one is forgotten."""
+        self.cache, self.storage = tree_cache(self.layers, positions)
 
     @torch.inference_mode()
     def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:

@@ -84,7 +84,7 @@ class BaseConfig(ModelConfig):
     command = "base"
     result_file = "training.json"
 
-    preset: Literal["pico", "tiny", "small", "medium"] = "small"
+    preset: Literal["pico", "tiny", "small", "medium", "large"] = "small"
     vocabulary: int | None = Field(None, ge=300)
     tokenizer_text: Literal["prompts", "all"] = "prompts"
     epochs: float = Field(3.0, gt=0)
@@ -150,6 +150,8 @@ class BenchConfig(ModelConfig):
     repeats: int = Field(1, ge=1)
     warmup: int = Field(3, ge=0)
     batch_size: int = Field(1, ge=1)
+    graphs: Literal["auto", "off"] = "auto"
+    compile: bool = False
 
 
 class TuneConfig(StepConfig):

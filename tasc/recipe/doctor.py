@@ -10,7 +10,7 @@ def examine() -> dict[str, Any]:
     """Return versions, devices, kernels, memory, and recipes, as JSON values."""
     import torch
 
-    from tasc.backend.cuda import library
+    from tasc.backend import cuda
     from tasc.recipe.runner import directory
 
     facts = environment()
@@ -27,7 +27,7 @@ def examine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "memory": {"total GiB": _gib(page * pages), "free GiB": _gib(page * free)},
         "gpus": gpus,
-        "kernels": {"native": "built", "cuda": "built" if library() else "not built (no nvcc)"},
+        "kernels": {"native": "built", "cuda": cuda.state()},
         "recipes": sorted(p.stem for p in directory().glob("*.yaml")),
     }
 

@@ -252,6 +252,8 @@ def _bench(job: Job) -> Result:
         dtype=c.dtype,
         device=c.device,
         limits=Limits(c.max_new_tokens, c.repeats, c.warmup, c.batch_size),
+        graphs=c.graphs,
+        compiled=c.compile,
     )
     results, examples = bench(job.corpora["corpus_split"], job.corpus, options, job.progress)
     page = render(results, examples)

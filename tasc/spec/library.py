@@ -9,6 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.errors import InputError
 from tasc.models.borrow import borrowed
+from tasc.models.static import Graphs
 from tasc.models.target import Target
 from tasc.spec import decode
 from tasc.spec.decode import Generation, OnTokens, Timeline
@@ -53,6 +54,7 @@ def generate(
     stop: Sequence[str] = (),
     processors: Sequence[Processor] = (),
     on_tokens: OnTokens | None = None,
+    graphs: Graphs = "off",
 ) -> list[Completion]:
     """Generate a completion of each prompt; the model is given back as it was.
 
@@ -70,6 +72,8 @@ def generate(
         stop: strings that end a completion.
         processors: logits processors of transformers, applied before anything is decided.
         on_tokens: called with the tokens (k,) int32 of each step as soon as they are settled.
+        graphs: "auto" captures steps in CUDA graphs where the model is on such a device: worth it
+            for many prompts, as the first step of each shape takes longer.
 
     Returns one completion a prompt. Raises InputError.
     """
@@ -79,7 +83,7 @@ def generate(
     ends = end_ids(model, tokenizer)
     rule = StopStrings(stop, lambda ids: _decode(tokenizer, ids)) if stop else None
     completions = []
-    with borrowed(model) as target:
+    with borrowed(model, graphs) as target:
         factory = prepare(method, corpus, tokenizer, ends[0] if ends else -1, target)
         for i, prompt in enumerate(prompts):
             done = decode.generate(

@@ -40,3 +40,29 @@ def test_a_failed_launch_becomes_one_line():
     with pytest.raises(UnavailableError, match="invalid argument"):
         cuda.check(code)
     cuda.check(0)
+
+
+def test_a_stale_or_damaged_library_is_one_line_and_not_usable(tmp_path, monkeypatch):
+    stale = tmp_path / "libtasc_cuda.so"
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler to make a library with")
+    source = tmp_path / "old.c"
+    source.write_text("int tasc_ancestor_bits(void) { return 0; }\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", stale, source], check=True)
+    damaged = tmp_path / "damaged.so"
+    damaged.write_bytes(b"not a library")
+    for path, what in ((stale, "tasc_verify_greedy"), (damaged, "damaged.so")):
+        with pytest.raises(UnavailableError, match=f"(?s)stale or damaged.*{what}.*make install"):
+            cuda.load(path)
+    monkeypatch.setattr(cuda, "files", lambda _: tmp_path)
+    cuda.library.cache_clear()
+    try:
+        found = cuda.state()
+        from tasc.recipe.doctor import examine
+
+        assert examine()["kernels"]["cuda"] == found
+    finally:
+        cuda.library.cache_clear()
+    assert found.startswith("not usable: ")
+    assert "\n" not in found

@@ -83,12 +83,13 @@ def test_a_run_with_a_limit_of_minutes_stops_in_time(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "millions"), [("pico", 0.1), ("tiny", 1.0), ("small", 4.5), ("medium", 28.0)]
+    ("name", "millions"),
+    [("pico", 0.1), ("tiny", 1.0), ("small", 4.5), ("medium", 28.0), ("large", 494.0)],
 )
 def test_presets_have_the_size_they_promise(name, millions):
     preset = PRESETS[name]
     with torch.device("meta"):
-        model = build(preset, preset.vocabulary, 64, 0)
+        model = build(preset, max(preset.vocabulary, preset.rows), 64, 0)
     size = sum(p.numel() for p in model.parameters()) / 1e6
     assert size == pytest.approx(millions, rel=0.1, abs=0.04)
 

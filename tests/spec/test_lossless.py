@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tasc.models.static import StaticTarget
 from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
@@ -48,9 +49,11 @@ def test_every_method_has_a_variant_here():
     assert set(VARIANTS) == set(DRAFTERS)
 
 
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
-def test_greedy_output_equals_transformers_generate(case, text):
+def test_greedy_output_equals_transformers_generate(case, text, static):
     target, prompts, outputs = case
+    target = StaticTarget(target.model, graphs=False) if static else target
     # Half of the corpus is what the model says, so that drafts are accepted; half is misleading.
     rng = np.random.default_rng(1)
     noise = [rng.permutation(o).astype(np.int32) for o in outputs]

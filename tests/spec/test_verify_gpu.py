@@ -81,12 +81,12 @@ def test_bad_trees_and_rows_are_refused_once_they_are_read():
 
 
 def test_compaction_on_the_device_equals_its_definition():
-    from tasc.models.compaction import compact_reference
+    from tasc.models.compaction import compact, compact_reference
 
+    moves = np.array([(0, 8, 7), (0, 12, 8), (0, 13, 9), (2, 7, 3), (2, 8, 4)], np.int32)
     for d in (3, 64):
-        data = torch.randn(4, 2, 20, d)
-        path = torch.tensor([1, 4, 5, 9], dtype=torch.int32)
+        data = torch.randn(4, 3, 2, 20, d)
         expected, moved = data.clone(), data.cuda()
-        compact_reference(expected, 7, path)
-        torch.ops.tasc.compact_kv(moved, 7, path)
+        compact_reference(expected, moves)
+        compact(moved, moves)
         assert torch.equal(moved.cpu(), expected)

@@ -1,27 +1,37 @@
-// Compaction of a key/value cache: the accepted path moves to the front of what a step wrote.
+// Compaction of a key/value cache: accepted positions move down to where their row goes on.
 #pragma once
 #include "tasc/tree.h"
 
 namespace tasc {
 
-// Index of the first entry of path that does not lie in 0..limit - 1 behind the one before it; -1
-// when the path is well formed. Rising entries are what makes moving in place safe.
-TASC_HD inline int first_bad_step(const int32_t* path, int count, int64_t limit) {
-  for (int i = 0; i < count; ++i)
-    if (path[i] < 0 || path[i] >= limit || (i > 0 && path[i] <= path[i - 1])) return i;
+// One position of one sequence that moves; three int32 in a row, as Python passes them.
+struct Move {
+  int32_t row, from, to;
+};
+
+// Index of the first of moves that leaves the cache, goes up, or does not rise (in both places)
+// behind the one before it in its row; rows come one after another. -1 when all is well: such moves
+// are safe in place, in their order.
+TASC_HD inline int first_bad_move(const Move* moves, int count, int64_t rows, int64_t positions) {
+  for (int i = 0; i < count; ++i) {
+    const Move m = moves[i];
+    if (m.row < 0 || m.row >= rows || m.to < 0 || m.to > m.from || m.from >= positions) return i;
+    if (i == 0 || m.row > moves[i - 1].row) continue;
+    if (m.row < moves[i - 1].row || m.from <= moves[i - 1].from || m.to <= moves[i - 1].to)
+      return i;
+  }
   return -1;
 }
 
-// Moves position start + path[j] to start + j, for every j in turn, in one of many equal blocks. A
-// position is `words` words of type Word, `stride` words after the one before it. Each lane moves
-// the same words of all positions, so no lane waits for another.
+// Makes the moves of `row` in one of its equal blocks. A position is `words` words of type Word.
+// Each lane moves the same words of all positions, so no lane waits for another.
 template <class Word, class Lanes>
-TASC_HD void compact(const Lanes& lanes, Word* block, int64_t stride, int64_t words, int64_t start,
-                     const int32_t* path, int count) {
+TASC_HD void compact(const Lanes& lanes, Word* block, int64_t words, int64_t row, const Move* moves,
+                     int count) {
   for (int j = 0; j < count; ++j) {
-    if (path[j] == j) continue;
-    const Word* from = block + (start + path[j]) * stride;
-    Word* to = block + (start + j) * stride;
+    if (moves[j].row != row || moves[j].from == moves[j].to) continue;
+    const Word* from = block + moves[j].from * words;
+    Word* to = block + moves[j].to * words;
     for (int64_t w = lanes.index(); w < words; w += lanes.count()) to[w] = from[w];
   }
 }

@@ -36,11 +36,12 @@ TASC_API int tasc_verify_rejection(const void* logits, int32_t dtype, int64_t vo
                                    int32_t replacement, float temperature, const double* uniforms,
                                    float* scratch, int32_t* result, void* stream);
 
-// Moves positions start + path[j] to start + j, j < count, in each of `blocks` blocks of a cache.
-// All sizes in bytes; path must rise and stay inside the block (the caller has checked it).
-TASC_API int tasc_compact(void* data, int64_t blocks, int64_t block_stride, int64_t position_stride,
-                          int64_t position_size, int64_t start, const int32_t* path, int32_t count,
-                          void* stream);
+// Moves positions of a cache (blocks / rows / heads, rows, heads, positions, position_size bytes):
+// moves (count, 3) are row, from and to, as first_bad_move of tasc/compact.h allows (the caller has
+// checked it).
+TASC_API int tasc_compact(void* data, int64_t blocks, int32_t rows, int32_t heads,
+                          int64_t positions, int64_t position_size, const int32_t* moves,
+                          int32_t count, void* stream);
 
 TASC_API const char* tasc_cuda_error_string(int code);
 #ifdef __cplusplus

@@ -48,11 +48,11 @@ def run(kernel: str, rows: torch.Tensor, *arguments: Any) -> Walked:  # noqa: AN
     if rows.device.type == "cpu":
         arrays = [a.numpy() if isinstance(a, torch.Tensor) else a for a in arguments]
         return settled(native(getattr(_native, kernel), rows, *arrays))
-    moved = [
-        torch.tensor(a, device=rows.device) if isinstance(a, np.ndarray) else a for a in arguments
-    ]
-    operator = getattr(torch.ops.tasc, kernel)
-    return settled(operator(rows, *moved).cpu().numpy())
+    tokens, parents, *rest = arguments
+    tree = torch.from_numpy(np.stack([tokens, parents])).to(rows.device, non_blocking=True)
+    moved = [torch.from_numpy(a).to(rows.device) if isinstance(a, np.ndarray) else a for a in rest]
+    # Not through the dispatcher, which takes longer than the launch.
+    return settled(_KERNELS[kernel](rows, *tree, *moved).cpu().numpy())
 
 
 def settled(result: np.ndarray) -> Walked:
@@ -91,7 +91,6 @@ def _launch(kernel: str, rows: torch.Tensor, tokens: torch.Tensor, *rest: Any) -
 GREEDY, SAMPLED, REJECTION = "verify_greedy", "verify_sampled", "verify_rejection"
 
 
-@torch.library.custom_op("tasc::verify_greedy", mutates_args=())
 def verify_greedy(rows: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
     """Verify along the arg-max. rows (n + 1, V), tokens and parents (n,) int32."""
     if rows.is_cuda:
@@ -100,7 +99,6 @@ def verify_greedy(rows: torch.Tensor, tokens: torch.Tensor, parents: torch.Tenso
     return torch.from_numpy(native(_native.verify_greedy, rows, tokens.numpy(), parents.numpy()))
 
 
-@torch.library.custom_op("tasc::verify_sampled", mutates_args=())
 def verify_sampled(
     rows: torch.Tensor,
     tokens: torch.Tensor,
@@ -119,7 +117,6 @@ def verify_sampled(
     return torch.from_numpy(native(_native.verify_sampled, rows, *arrays))
 
 
-@torch.library.custom_op("tasc::verify_rejection", mutates_args=())
 def verify_rejection(
     rows: torch.Tensor,
     tokens: torch.Tensor,
@@ -143,8 +140,16 @@ def verify_rejection(
     return torch.from_numpy(native(_native.verify_rejection, rows, *arrays, *rest))
 
 
-@verify_greedy.register_fake
-@verify_sampled.register_fake
-@verify_rejection.register_fake
+_KERNELS: dict[str, Callable[..., torch.Tensor]] = {
+    GREEDY: verify_greedy,
+    SAMPLED: verify_sampled,
+    REJECTION: verify_rejection,
+}
+
+
 def _result(rows: torch.Tensor, tokens: torch.Tensor, *_: Any) -> torch.Tensor:  # noqa: ANN401, ARG001
     return tokens.new_empty(tokens.shape[0] + 2)
+
+
+for _name, _kernel in _KERNELS.items():
+    torch.library.custom_op(f"tasc::{_name}", _kernel, mutates_args=()).register_fake(_result)

@@ -1,0 +1,1 @@
+"""Everything that only a GPU can show: ``python -m benchmarks.gpu``, or ``make gpu-bench``."""

@@ -1,0 +1,38 @@
+"""Are the kernels right? The tests that need a device, then again under compute-sanitizer."""
+
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from benchmarks.gpu.setup import Setup
+
+TESTS = "tests/spec/test_verify_gpu.py"
+SANITIZERS = ("memcheck", "racecheck", "initcheck")
+
+
+def run(setup: Setup) -> dict[str, Any]:
+    """Run the tests; on CUDA also under each sanitizer, without the largest vocabulary."""
+    pytest = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", TESTS]
+    found: dict[str, Any] = {"tests": call(pytest)}
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        found["compute-sanitizer"] = "not installed"
+    elif not setup.cuda:
+        found["compute-sanitizer"] = "needs a device"
+    else:
+        small = [*pytest, "-k", "not 151936"]
+        for name in SANITIZERS:
+            command = [tool, "--tool", name, "--error-exitcode", "9", *small]
+            found[f"compute-sanitizer {name}"] = call(command, seconds=150)
+    return found
+
+
+def call(command: list[str], seconds: float = 300) -> dict[str, Any]:
+    """Return the exit status of a command and its last line."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"status": None, "last": f"did not end within {seconds:.0f} s"}
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return {"status": done.returncode, "last": lines[-1] if lines else ""}

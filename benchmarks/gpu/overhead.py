@@ -1,0 +1,105 @@
+"""What a step costs besides the model's forward: drafting, launching, verifying, committing."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.gpu.model import Trained, trained
+from benchmarks.gpu.setup import Setup, spread
+from tasc.models.static import StaticTarget, Step
+from tasc.models.target import Target
+from tasc.spec.decode import Generation, generate
+from tasc.spec.drafters import DEFAULT_BUDGET, parse
+
+METHODS = ("ar", "tasc-spec")
+
+
+class Counted(StaticTarget):
+    """A static target that counts its steps by shape."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """As StaticTarget."""
+        super().__init__(*arguments, **options)
+        self.used: Counter[tuple[int, int]] = Counter()
+
+    def step(self, queries: int, keys: int) -> Step:
+        """See StaticTarget.step."""
+        self.used[queries, keys] += 1
+        return super().step(queries, keys)
+
+
+def run(setup: Setup) -> dict[str, Any]:
+    """Measure static steps (captured on CUDA) and, for comparison, dynamic ones."""
+    model = trained(setup)
+    found: dict[str, Any] = {"parameters": model.model.num_parameters()}
+    static = Counted(model.model, graphs=setup.cuda)
+    for name in METHODS:
+        found[name] = measure(setup, model, static, name)
+        found[f"{name}, dynamic steps"] = by_timeline(model, name)
+    return found
+
+
+def measure(setup: Setup, model: Trained, target: Counted, name: str) -> dict[str, Any]:
+    """Return microseconds a step outside the forward.
+
+    The forward is what the same shapes take when they are run one after another, with nothing in
+    between; the rest of the time from the first step to the last is overhead.
+    """
+    per_step = []
+    for repeat in range(-1, 2 if setup.quick else 5):  # the first one captures
+        target.used.clear()
+        setup.wait()
+        done = decode(model, target, name)
+        seconds = sum(g.timeline.total - g.timeline.prefill for g in done)
+        steps = sum(g.decoding_steps - 1 for g in done)
+        alone = sum(n * forward(setup, target, shape) for shape, n in target.used.items())
+        if repeat >= 0:
+            per_step.append(1e6 * (seconds - alone) / steps)
+    shapes = {f"{q}x{k}": n for (q, k), n in target.used.items()}
+    return {
+        "outside_forward_us_per_step": spread(per_step),
+        "forward_us_per_step": 1e6 * alone / steps,
+        "steps": steps,
+        "steps_by_queries_x_keys": shapes,
+        "by_part_us_per_step": parts(done, steps),
+    }
+
+
+def forward(setup: Setup, target: Counted, shape: tuple[int, int]) -> float:
+    """Return the seconds of one forward of a shape, of many in a row."""
+    step, many = target.steps[shape], 2 if setup.quick else 50
+
+    @torch.inference_mode()
+    def runs() -> None:
+        for _ in range(many):
+            step.logits()
+
+    return spread(setup.times([runs], 5))["median"] / many
+
+
+def by_timeline(model: Trained, name: str) -> dict[str, Any]:
+    """Return what a step of a target without static shapes takes, by part."""
+    target = Target(model.model)
+    for _ in range(2):
+        done = decode(model, target, name)
+    steps = sum(g.decoding_steps - 1 for g in done)
+    return {
+        "us_per_step": 1e6 * sum(g.timeline.total - g.timeline.prefill for g in done) / steps,
+        "by_part_us_per_step": parts(done, steps),
+    }
+
+
+def decode(model: Trained, target: Target, name: str) -> list[Generation]:
+    """Decode every prompt with one method."""
+    factory = parse(name).prepare(model.resources(target))
+    limits = {"max_new_tokens": 48, "end_ids": (model.end,), "budget": DEFAULT_BUDGET}
+    return [generate(target, factory(), prompt, **limits) for prompt in model.prompts]
+
+
+def parts(done: list[Generation], steps: int) -> dict[str, float]:
+    """Return microseconds a step by part; on CUDA the wait for a forward is part of verify."""
+    names = ("draft", "forward", "verify", "commit")
+    total = np.sum([[getattr(g.timeline, n) for n in names] for g in done], axis=0)
+    return dict(zip(names, (1e6 * total / steps).tolist(), strict=True))

@@ -1,0 +1,66 @@
+"""What all parts share: the options, and a clock that knows about devices."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where and how much to measure. ``quick`` is a trial of the script, not a measurement."""
+
+    device: torch.device
+    data: Path  # folder of massive-en
+    work: Path  # folder for what is trained
+    shape: str  # a preset of tasc.finetune.base
+    minutes: float  # of training, at most
+    quick: bool
+    seed: int = 0
+
+    @property
+    def cuda(self) -> bool:
+        """Whether this is the real thing."""
+        return self.device.type == "cuda"
+
+    def wait(self) -> None:
+        """Wait until the device has done what it was given."""
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def times(self, runs: list[Callable[[], Any]], repeats: int) -> list[float]:
+        """Return the seconds of ``repeats`` calls, which take turns through ``runs``.
+
+        Each of ``runs`` does the same on memory of its own, so that caches do not help.
+        """
+        for run in runs:
+            run()
+        found = []
+        for i in range(repeats):
+            run = runs[i % len(runs)]
+            self.wait()
+            if self.cuda:
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                # What keeps the device busy meanwhile hides the time that launching takes.
+                torch.cuda._sleep(200_000)
+                begin.record()
+                run()
+                end.record()
+                end.synchronize()
+                found.append(begin.elapsed_time(end) / 1000)
+            else:
+                start = time.perf_counter()
+                run()
+                found.append(time.perf_counter() - start)
+        return found
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Return median, 10th and 90th percentile of ``values``."""
+    low, high = np.percentile(values, [10, 90]).tolist()
+    return {"median": statistics.median(values), "p10": low, "p90": high}

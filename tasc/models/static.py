@@ -1,0 +1,235 @@
+"""Decoding steps of static shape, which CUDA graphs and torch.compile need.
+
+A step's tree is padded to a bucket of queries, and attention reads a bucket of cached positions
+under a mask. All that changes from step to step stands in one small buffer, ``inputs``: the tokens,
+their depths, their 64-bit ancestor masks, and how many positions are kept. The rest, mask and
+positions included, is made from it on the device, so that a step is one copy and one replay.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from tasc.backend.tree import ancestor_bits
+from tasc.errors import UnavailableError
+from tasc.models.cache import Storage
+from tasc.models.target import Target
+
+QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees go without
+KEYS = 256  # cached positions in the smallest bucket; each is twice the one before
+
+Graphs = Literal["auto", "off"]
+Forward = Callable[[Cache, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def target_for(
+    model: PreTrainedModel, *, graphs: Graphs = "auto", compiled: bool = False
+) -> Target:
+    """Return the target that suits the device of ``model``: static steps on CUDA, unless "off".
+
+    ``compiled`` makes steps static and passes the forward through torch.compile, on any device: a
+    minute for each shape, so it is for long runs.
+    """
+    captured = graphs == "auto" and model.device.type == "cuda"
+    if captured or compiled:
+        return StaticTarget(model, graphs=captured, compiled=compiled)
+    return Target(model)
+
+
+class StaticTarget(Target):
+    """A target whose steps of at most 64 nodes have static shapes.
+
+    Its cache stays where it is from one sequence to the next, as captured graphs hold its address.
+    Rows are valid until the next ``score``.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, *, graphs: bool = True, compiled: bool = False
+    ) -> None:
+        """Take ``model`` into use.
+
+        ``graphs`` captures each shape in a CUDA graph at its first use; ``compiled`` passes the
+        forward through torch.compile first.
+        """
+        super().__init__(model)
+        self.graphs, self.compiled = graphs, compiled
+        self.run: Forward = self.forward
+        if compiled:
+            # Every bucket is a shape of its own, and torch gives up after eight by default.
+            torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
+            self.run = torch.compile(self.forward, dynamic=False)
+        config = model.config.get_text_config()
+        self.windowed = getattr(config, "sliding_window", None) is not None
+        self.steps: dict[tuple[int, int], Step] = {}
+        self.pool: Any = None  # the memory that all graphs share
+
+    def allocate(self, positions: int) -> None:
+        """Make room for a sequence; in the place of the last one where that is large enough."""
+        needed = _keys(positions + QUERIES[-1])
+        if hasattr(self, "storage") and self.storage.capacity >= needed:
+            self.storage.clear()
+        else:
+            super().allocate(needed)
+
+    @torch.inference_mode()
+    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
+        """See Target.score."""
+        n, storage = len(tokens), self.storage
+        keys = _keys(storage.length + QUERIES[-1])
+        if n >= QUERIES[-1] or keys > storage.capacity:
+            return super().score(last, tokens, parents)
+        step = self.step(next(q for q in QUERIES if q > n), keys)
+        bits, depths = ancestor_bits(parents)
+        step.load(last, tokens, bits[:, 0] if n else bits.ravel(), depths, storage.length)
+        return step.logits()[: n + 1]
+
+    def step(self, queries: int, keys: int) -> "Step":
+        """Return the step of a shape, made at its first use and when the cache has moved."""
+        step = self.steps.get((queries, keys))
+        if step is None or step.data is not self.storage.data:
+            step = self.steps[queries, keys] = Step(self, queries, keys)
+        return step
+
+
+class Step:
+    """One static shape: ``queries`` tokens over ``keys`` cached positions."""
+
+    def __init__(self, target: StaticTarget, queries: int, keys: int) -> None:
+        """Make the buffers of a shape, over the cache that ``target`` has now."""
+        self.target, self.queries, self.keys = target, queries, keys
+        self.data = _data(target.storage)
+        # Rows: tokens, ancestor bits, depths; then the number of kept positions.
+        cuda = target.device.type == "cuda"
+        self.host = torch.zeros(3 * queries + 1, dtype=torch.int64, pin_memory=cuda)
+        self.inputs = self.host.to(target.device) if cuda else self.host
+        self.slots = torch.empty(queries, dtype=torch.int64, device=target.device)
+        self.cache = Cache(layers=[_Layer(layer, self.slots, keys) for layer in self.data])
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def load(
+        self, last: int, tokens: np.ndarray, bits: np.ndarray, depths: np.ndarray, length: int
+    ) -> None:
+        """Enter a step: a tree of n < ``queries`` nodes after ``last`` and ``length`` others."""
+        held, n = self.host.numpy(), len(tokens)
+        held[:-1] = 0  # padding: sees what the last token sees, and nobody sees it
+        ids, ancestors, depth = held[:-1].reshape(3, self.queries)
+        ids[0], ids[1 : n + 1] = last, tokens
+        ancestors[1 : n + 1], depth[1 : n + 1] = bits.view(np.int64), depths + 1
+        held[-1] = length
+        if self.inputs is not self.host:
+            self.inputs.copy_(self.host, non_blocking=True)
+
+    def logits(self) -> torch.Tensor:
+        """Run the step; return logits (queries, V)."""
+        if not self.target.graphs:
+            return self.forward()
+        if self.graph is None:
+            self.graph, self.result = self._capture()
+        self.graph.replay()
+        return self.result
+
+    def forward(self) -> torch.Tensor:
+        """Do the step's work, reading nothing but tensors that stay where they are."""
+        ids, bits, depths = self.inputs[:-1].view(3, self.queries)
+        length = self.inputs[-1]
+        self.slots.copy_(length + torch.arange(self.queries, device=length.device))
+        positions = length + depths
+        mask = tree_mask(bits, positions, length, self.keys, distances=self.target.windowed)
+        return self.target.run(self.cache, ids[None], positions[None], mask[None, None])[0]
+
+    def _capture(self) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+        """Run twice aside, so that libraries allocate and compile, then capture."""
+        target = self.target
+        try:
+            target.pool = target.pool or torch.cuda.graph_pool_handle()
+            aside = torch.cuda.Stream(target.device)  # type: ignore[no-untyped-call]
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(2):
+                    self.forward()
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=target.pool):
+                logits = self.forward()
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UnavailableError(
+                f"this model's forward cannot be captured in a CUDA graph ({reason}): "
+                "turn graphs off"
+            ) from error
+        return graph, logits
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[misc]
+    """One layer's face of the storage: writes at ``slots``, shows the first ``keys`` positions."""
+
+    is_sliding = False
+    is_compileable = True
+
+    def __init__(self, data: torch.Tensor, slots: torch.Tensor, keys: int) -> None:
+        super().__init__()
+        self.keys, self.values = data[0], data[1]
+        self.slots, self.shown = slots, keys
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Nothing to do: the storage is there."""
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *_args: object,
+        **_kwargs: object,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store this step's keys and values and return the whole bucket."""
+        self.keys.index_copy_(2, self.slots, key_states)
+        self.values.index_copy_(2, self.slots, value_states)
+        return self.keys[:, :, : self.shown], self.values[:, :, : self.shown]
+
+    def get_seq_length(self) -> int:
+        """Return 0: positions are always given."""
+        return 0
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002
+        """Return the keys a step sees, the bucket, and the position of the first."""
+        return self.shown, 0
+
+    def get_max_length(self) -> int:
+        """Return the size of the bucket."""
+        return self.shown
+
+
+def tree_mask(
+    bits: torch.Tensor, positions: torch.Tensor, length: torch.Tensor, keys: int, *, distances: bool
+) -> torch.Tensor:
+    """Return the mask (q, keys) of q tokens written behind ``length`` kept positions.
+
+    ``bits`` (q,) int64: bit i of a token says that node i is itself or an ancestor. All see what is
+    kept and the first token. ``positions`` (q,) int64 are the tokens'. With ``distances`` the mask
+    is int32: how many positions back a key lies, negative where a token may not look.
+    """
+    places = torch.arange(keys, device=bits.device)
+    column = places - length  # 0 is the last token, i + 1 is node i
+    node = (column - 1).clamp(0, len(bits) - 1)
+    seen = ((bits[:, None] >> node.clamp(max=63)) & 1).bool() & (column < len(bits))
+    seen = torch.where(column <= 0, True, seen)
+    if not distances:
+        return seen
+    inside = (column >= 0) & (column < len(bits))
+    places = torch.where(inside, positions[column.clamp(0, len(bits) - 1)], places)
+    back = positions[:, None] - places
+    return torch.where(seen, back, -1).int()
+
+
+def _keys(positions: int) -> int:
+    return KEYS << max((positions - 1) // KEYS, 0).bit_length()
+
+
+def _data(storage: Storage) -> torch.Tensor:
+    assert storage.data is not None, "score comes after prefill"
+    return storage.data

@@ -18,6 +18,9 @@ def analyze(
     n_max: Annotated[int, typer.Option(help="Longest n-gram.")] = 4,
     pcs: Annotated[float, typer.Option(help="Threshold of the prefix collision score.")] = 0.05,
     export: Annotated[str, typer.Option(help="pretoken (boundary-safe) or added.")] = "pretoken",
+    jobs: Annotated[
+        int, typer.Option(help="Processes that tokenise and count; 1 uses threads instead.")
+    ] = 1,
     input_column: o.InputColumn = "input",
     output_column: o.OutputColumn = "output",
     template: o.Template = "{input}\\n",
@@ -36,6 +39,7 @@ def analyze(
         "n_max": n_max,
         "pcs": pcs,
         "export": export,
+        "jobs": jobs,
         "split": split,
         "limit": limit,
         "seed": seed,

@@ -1,28 +1,45 @@
 #include "tasc/ngram_count.h"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
-#include <string>
 
-#include "pair_table.h"
+#include "run_file.h"
 
 namespace tasc {
 namespace {
 
-constexpr uint32_t kNone = PairTable::kNone;
+constexpr int kDigit = 11;  // bits sorted by at a time, at most: 2,048 streams of writes
 
-// Replaces the number of the k-gram at each position by the number of the (k + step)-gram there:
-// two overlapping k-grams, step <= k apart, name it exactly. Returns how many are distinct.
-size_t lengthen(std::vector<uint32_t>& number, std::span<const int64_t> offsets, int64_t step) {
-  PairTable table;
-  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
-    for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
-      const uint32_t head = number[i];
-      const uint32_t tail = i + step < offsets[s + 1] ? number[i + step] : kNone;
-      number[i] = head == kNone || tail == kNone ? kNone : table.insert(head, tail);
+bool same(const RunRecord& a, const RunRecord& b) { return a.head == b.head && a.tail == b.tail; }
+
+// One stable pass by `bits` of a key from `shift`; false, and nothing moved, when all agree.
+bool pass(const Run& from, Run& to, uint64_t RunRecord::* key, int shift, int bits) {
+  std::array<size_t, size_t{1} << kDigit> starts{};
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
+  const auto digit = [&](const RunRecord& r) { return r.*key >> shift & mask; };
+  for (const RunRecord& record : from) ++starts[digit(record)];
+  if (starts[digit(from.front())] == from.size()) return false;
+  size_t sum = 0;
+  for (size_t& start : starts) sum += std::exchange(start, sum);
+  for (const RunRecord& record : from) to[starts[digit(record)]++] = record;
+  return true;
+}
+
+void radix_sort(Run& run) {
+  if (run.empty()) return;
+  uint64_t bits = 0;  // that occur in any lane
+  for (const RunRecord& r : run) bits |= r.head | r.head >> 32 | r.tail | r.tail >> 32;
+  const int width = std::bit_width(bits & 0xFFFFFFFFu);
+  const int passes = (width + kDigit - 1) / kDigit, digit = (width + passes - 1) / passes;
+  Run other(run.size());
+  for (const auto key : {&RunRecord::tail, &RunRecord::head}) {
+    for (const int lane : {0, 32}) {
+      for (int shift = 0; shift < width; shift += digit) {
+        if (pass(run, other, key, lane + shift, digit)) run.swap(other);
+      }
     }
   }
-  return table.size();
 }
 
 }  // namespace
@@ -40,46 +57,55 @@ void check_offsets(std::span<const int64_t> offsets, size_t size) {
   }
 }
 
-NgramCounts count_ngrams(std::span<const int32_t> tokens, std::span<const int64_t> offsets, int n) {
+void append_positions(std::span<const int32_t> sample, size_t positions, int64_t weight, Run& run) {
+  const auto lane = [&](size_t i) {
+    return i < sample.size() ? uint64_t{static_cast<uint32_t>(sample[i])} + 1 : 0;
+  };
+  uint64_t head = lane(0) << 32 | lane(1), tail = lane(2) << 32 | lane(3);
+  for (size_t i = 0; i < std::min(positions, sample.size()); ++i) {
+    run.push_back({head, tail, weight});
+    head = head << 32 | tail >> 32;
+    tail = tail << 32 | lane(i + kRunLength);
+  }
+}
+
+void combine(Run& run) {
+  radix_sort(run);
+  size_t kept = 0;
+  for (size_t i = 0; i < run.size(); ++i) {
+    if (kept && same(run[kept - 1], run[i])) {
+      run[kept - 1].count += run[i].count;
+    } else {
+      run[kept++] = run[i];
+    }
+  }
+  run.resize(kept);
+}
+
+Run count_run(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
+              std::span<const int64_t> weights) {
   check_offsets(offsets, tokens.size());
-  if (n < 1) throw std::invalid_argument("n must be at least 1, got " + std::to_string(n));
+  if (weights.size() + 1 != offsets.size()) {
+    throw std::invalid_argument("weights must have one entry a sample");
+  }
   const auto negative = std::find_if(tokens.begin(), tokens.end(), [](int32_t t) { return t < 0; });
   if (negative != tokens.end()) {
     throw std::invalid_argument("token ids must not be negative, got " + std::to_string(*negative));
   }
-  std::vector<uint32_t> number(tokens.begin(), tokens.end());
-  size_t distinct = n == 1 ? lengthen(number, offsets, 0) : 0;  // step 0: numbers the tokens themselves
-  for (int64_t length = 1; length < n;) {
-    const int64_t step = std::min<int64_t>(length, n - length);
-    distinct = lengthen(number, offsets, step);
-    length += step;
+  Run run;
+  run.reserve(tokens.size());
+  for (size_t s = 0; s < weights.size(); ++s) {
+    const auto sample = tokens.subspan(offsets[s], offsets[s + 1] - offsets[s]);
+    append_positions(sample, sample.size(), weights[s], run);
   }
+  combine(run);
+  return run;
+}
 
-  std::vector<int64_t> counts(distinct);
-  std::vector<int64_t> first(distinct, -1);
-  for (size_t i = number.size(); i-- > 0;) {
-    if (number[i] == kNone) continue;
-    ++counts[number[i]];
-    first[number[i]] = static_cast<int64_t>(i);
-  }
-  std::vector<uint32_t> order;
-  for (size_t k = 0; k < distinct; ++k) {
-    if (counts[k] > 0) order.push_back(static_cast<uint32_t>(k));
-  }
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    if (counts[a] != counts[b]) return counts[a] > counts[b];
-    const auto x = tokens.begin() + first[a], y = tokens.begin() + first[b];
-    return std::lexicographical_compare(x, x + n, y, y + n);
-  });
-
-  NgramCounts result;
-  result.counts.reserve(order.size());
-  result.ids.reserve(order.size() * static_cast<size_t>(n));
-  for (const uint32_t k : order) {
-    result.counts.push_back(counts[k]);
-    result.ids.insert(result.ids.end(), tokens.begin() + first[k], tokens.begin() + first[k] + n);
-  }
-  return result;
+void write_run(const Run& run, const std::string& path) {
+  RunWriter writer(path);
+  for (const RunRecord& record : run) writer.add(record);
+  writer.close();
 }
 
 }  // namespace tasc

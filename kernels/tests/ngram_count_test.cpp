@@ -2,6 +2,8 @@
 #include "tasc/ngram_count.h"
 
 #include <cassert>
+#include <cstdio>
+#include <filesystem>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -10,65 +12,85 @@
 namespace {
 
 using Ids = std::vector<int32_t>;
+using Offsets = std::vector<int64_t>;
 
-template <class Call>
+template <class Error, class Call>
 bool refused(Call call) {
   try {
     call();
-  } catch (const std::invalid_argument&) {
+  } catch (const Error&) {
     return true;
   }
   return false;
 }
 
-std::map<Ids, int64_t> slowly(const Ids& tokens, const std::vector<int64_t>& offsets, int n) {
-  std::map<Ids, int64_t> counts;
-  for (size_t s = 0; s + 1 < offsets.size(); ++s) {
-    for (int64_t i = offsets[s]; i + n <= offsets[s + 1]; ++i) {
-      ++counts[Ids(tokens.begin() + i, tokens.begin() + i + n)];
-    }
-  }
-  return counts;
+std::string scratch(int i) {
+  return (std::filesystem::temp_directory_path() / ("ngram_count_test-" + std::to_string(i))).string();
 }
 
-void agrees_with_a_map_on_random_corpora() {
+void agrees_with_a_map_on_random_corpora_in_parts() {
   std::mt19937 rng(7);
-  for (int round = 0; round < 200; ++round) {
-    Ids tokens;
-    std::vector<int64_t> offsets{0};
-    for (unsigned s = rng() % 5; s-- > 0; offsets.push_back(static_cast<int64_t>(tokens.size()))) {
-      for (unsigned k = rng() % 40; k-- > 0;) tokens.push_back(static_cast<int32_t>(rng() % 3));
-    }
-    for (int n = 1; n <= 9; ++n) {
-      const auto found = tasc::count_ngrams(tokens, offsets, n);
-      const auto wanted = slowly(tokens, offsets, n);
-      assert(found.counts.size() == wanted.size() && found.ids.size() == wanted.size() * size_t(n));
-      for (size_t k = 0; k < found.counts.size(); ++k) {
-        const Ids ids(found.ids.begin() + k * n, found.ids.begin() + (k + 1) * n);
-        assert(wanted.at(ids) == found.counts[k]);
-        assert(k == 0 || found.counts[k - 1] >= found.counts[k]);
+  for (int round = 0; round < 100; ++round) {
+    std::map<Ids, int64_t> wanted;
+    std::vector<std::string> paths;
+    const int32_t base = round % 2 ? 0 : 2'000'000'000;  // more than two digits of the sort
+    for (int part = 0, parts = 1 + static_cast<int>(rng() % 5); part < parts; ++part) {
+      Ids tokens;
+      Offsets offsets{0}, weights;
+      for (unsigned s = rng() % 5; s-- > 0;) {
+        weights.push_back(1 + rng() % 3);
+        for (unsigned k = rng() % 40; k-- > 0;) tokens.push_back(base + static_cast<int32_t>(rng() % 3));
+        offsets.push_back(static_cast<int64_t>(tokens.size()));
+        for (int64_t i = offsets[offsets.size() - 2]; i < offsets.back(); ++i) {
+          for (int64_t n = 1; n <= tasc::kRunLength && i + n <= offsets.back(); ++n) {
+            wanted[Ids(tokens.begin() + i, tokens.begin() + i + n)] += weights.back();
+          }
+        }
       }
+      paths.push_back(scratch(part));
+      tasc::write_run(tasc::count_run(tokens, offsets, weights), paths.back());
     }
+    tasc::join_runs(paths, scratch(99));
+    for (const auto& from : {paths, {scratch(99)}}) {
+      const tasc::Counted found = tasc::merge_runs(from, wanted.size() + 1);
+      size_t seen = 0;
+      for (size_t n = 1; n <= tasc::kRunLength; ++n) {
+        const tasc::Spectrum& s = found.spectra[n - 1];
+        int64_t total = 0;
+        for (size_t k = 0; k < s.top_counts.size(); ++k, ++seen) {
+          const auto first = s.top_ids.begin() + static_cast<std::ptrdiff_t>(k * n);
+          assert(wanted.at(Ids(first, first + static_cast<std::ptrdiff_t>(n))) == s.top_counts[k]);
+          assert(k == 0 || s.top_counts[k - 1] >= s.top_counts[k]);
+          total += s.top_counts[k];
+        }
+        for (size_t k = 0; k < s.counts.size(); ++k) total -= s.counts[k] * s.times[k];
+        assert(total == 0);
+      }
+      assert(seen == wanted.size());
+    }
+    for (const std::string& path : paths) std::filesystem::remove(path);
   }
+  std::filesystem::remove(scratch(99));
 }
 
 void refuses_arrays_that_do_not_fit() {
-  const Ids tokens{1, 2, 3}, negative{1, -2, 3};
-  const auto count = [](const Ids& ids, std::vector<int64_t> offsets, int n) {
-    return refused([&] { tasc::count_ngrams(ids, offsets, n); });
+  const auto count = [](const Ids& ids, Offsets offsets, Offsets weights) {
+    return refused<std::invalid_argument>([&] { tasc::count_run(ids, offsets, weights); });
   };
-  assert(!count(tokens, {0, 3}, 2));
-  assert(count(tokens, {0, 3}, 0));
-  assert(count(tokens, {}, 2));
-  assert(count(tokens, {0, 2}, 2));
-  assert(count(tokens, {1, 3}, 2));
-  assert(count(tokens, {0, 4, 3}, 2));
-  assert(count(negative, {0, 3}, 2));
+  assert(!count({1, 2, 3}, {0, 3}, {1}));
+  assert(count({1, 2, 3}, {}, {}));
+  assert(count({1, 2, 3}, {0, 2}, {1}));
+  assert(count({1, 2, 3}, {1, 3}, {1}));
+  assert(count({1, 2, 3}, {0, 4, 3}, {1, 1}));
+  assert(count({1, 2, 3}, {0, 3}, {}));
+  assert(count({1, -2, 3}, {0, 3}, {1}));
+  assert(refused<std::runtime_error>([] { tasc::write_run({}, "/none/run"); }));
+  assert(refused<std::runtime_error>([] { tasc::merge_runs({"/none/run"}, 0); }));
 }
 
 }  // namespace
 
 int main() {
-  agrees_with_a_map_on_random_corpora();
+  agrees_with_a_map_on_random_corpora_in_parts();
   refuses_arrays_that_do_not_fit();
 }

@@ -1,7 +1,8 @@
-"""Entropy and coverage of an empirical distribution, given as counts (K,) int64.
+"""Entropy and coverage of an empirical distribution.
 
-Entropies are in bits. Sources: Tsur et al., section 3.1 (typical set, coverage), appendix D
-(normalised entropy), appendix E (Rényi entropy).
+It is given as counts (K,) int64 or, where many symbols occur equally often, as different counts
+(M,) and how many symbols have each, ``times`` (M,) int64. Entropies are in bits. Sources: Tsur et
+al., section 3.1 (typical set, coverage), appendix D (normalised entropy), appendix E (Rényi).
 """
 
 import math
@@ -10,21 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 Counts = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float64]
 
 CURVE_POINTS = 200
 
 
-def shannon_bits(counts: Counts) -> float:
+def shannon_bits(counts: Counts, times: Counts | None = None) -> float:
     """Return -Σ p log2 p; 0 for no counts at all."""
-    total = counts.sum(dtype=np.float64)
+    held, times = _held(counts, times)
+    total = float(held @ times)
     if not total:
         return 0.0
-    held = counts[counts > 0].astype(np.float64)
     # log2(total) - Σ c log2 c / total: the same sum without forming p
-    return max(0.0, float(np.log2(total) - (held @ np.log2(held)) / total))
+    return max(0.0, float(np.log2(total) - (held * np.log2(held)) @ times / total))
 
 
-def renyi_bits(counts: Counts, alpha: float = 2.0) -> float:
+def renyi_bits(counts: Counts, alpha: float = 2.0, times: Counts | None = None) -> float:
     """Return H_α = log2(Σ p^α) / (1 - α), appendix E; α = 1 is Shannon's.
 
     Raises:
@@ -33,11 +35,11 @@ def renyi_bits(counts: Counts, alpha: float = 2.0) -> float:
     if alpha < 0:
         raise ValueError(f"the order of a Rényi entropy is 0 or more, got {alpha}")
     if alpha == 1:
-        return shannon_bits(counts)
-    held = counts[counts > 0].astype(np.float64)
+        return shannon_bits(counts, times)
+    held, times = _held(counts, times)
     if not len(held):
         return 0.0
-    power = np.sum((held / held.sum()) ** alpha)
+    power = ((held / (held @ times)) ** alpha) @ times
     return max(0.0, float(np.log2(power) / (1 - alpha)))
 
 
@@ -51,24 +53,60 @@ def typical_set(entropy_bits: float) -> float:
     return float(2.0**entropy_bits)
 
 
-def coverage(counts: Counts, share: float = 0.8) -> int:
+def coverage(counts: Counts, share: float = 0.8, times: Counts | None = None) -> int:
     """Return how many of the most frequent symbols first reach ``share`` of all occurrences."""
-    sums = np.cumsum(np.sort(counts)[::-1])
-    if not len(sums) or not sums[-1]:
+    ranked, times = _ranked(counts, times)
+    sums = np.cumsum(ranked * times)
+    if not len(sums):
         return 0
     # occurrences are whole: round up, but not for the last bit of share * total
     needed = math.ceil(share * int(sums[-1]) - 1e-6)
-    return int(np.searchsorted(sums, needed)) + 1
+    at = int(np.searchsorted(sums, needed))
+    missing = needed - int(sums[at - 1] if at else 0)
+    return int(times[:at].sum()) + -(-missing // int(ranked[at]))
 
 
-def curve(counts: Counts, points: int = CURVE_POINTS) -> tuple[tuple[int, float], ...]:
+def covered(counts: Counts, ranks: npt.ArrayLike, times: Counts | None = None) -> Shares:
+    """Return the shares of all occurrences that the ``ranks`` most frequent symbols make up.
+
+    Args:
+        counts: as above, of at least one symbol.
+        ranks: (R,) numbers of symbols, each from 0 to all of them.
+        times: as above.
+    """
+    ranked, times = _ranked(counts, times)
+    symbols = np.concatenate([[0], np.cumsum(times)])
+    sums = np.concatenate([[0], np.cumsum(ranked * times)])
+    shares: Shares = np.interp(np.asarray(ranks), symbols, sums) / sums[-1]
+    return shares
+
+
+def curve(
+    counts: Counts, points: int = CURVE_POINTS, times: Counts | None = None
+) -> tuple[tuple[int, float], ...]:
     """Return the cumulative distribution by rank as (rank, share of occurrences).
 
     At most ``points`` ranks, spaced evenly on a logarithmic scale, from 1 to the last.
     """
-    sums = np.cumsum(np.sort(counts)[::-1])
-    if not len(sums) or not sums[-1]:
+    symbols = int(_held(counts, times)[1].sum())
+    if not symbols:
         return ()
-    ranks = np.unique(np.geomspace(1, len(sums), num=points).round().astype(np.int64))
-    shares = sums[ranks - 1] / sums[-1]
+    ranks = np.unique(np.geomspace(1, symbols, num=points).round().astype(np.int64))
+    shares = covered(counts, ranks, times)
     return tuple(zip(ranks.tolist(), shares.tolist(), strict=True))
+
+
+def _held(counts: Counts, times: Counts | None) -> tuple[Shares, Counts]:
+    """The counts above 0, as floats, and how many symbols have each."""
+    if times is None:
+        times = np.ones(len(counts), np.int64)
+    return counts[counts > 0].astype(np.float64), times[counts > 0]
+
+
+def _ranked(counts: Counts, times: Counts | None) -> tuple[Counts, Counts]:
+    """The different counts above 0, descending, and how many symbols have each."""
+    if times is None:
+        counts, times = np.unique(counts, return_counts=True)
+    order = np.argsort(-counts)
+    order = order[counts[order] > 0]
+    return counts[order], times[order].astype(np.int64)

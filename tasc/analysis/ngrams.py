@@ -1,22 +1,20 @@
-"""Counting n-grams of words and of tokens, and the numbers that describe each distribution."""
+"""The numbers that describe a distribution of n-grams, of words or of tokens."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from tasc.analysis.entropy import (
-    Counts,
     coverage,
+    covered,
     curve,
     normalised,
     renyi_bits,
     shannon_bits,
     typical_set,
 )
+from tasc.backend import Spectrum
 
 Ids = npt.NDArray[np.int64]
 _LARGEST = np.iinfo(np.int64).max
@@ -34,6 +32,7 @@ class NgramStats:
         normalised: entropy over its maximum, n · log2(symbols).
         renyi2_bits: Rényi entropy of order 2.
         typical_set: 2 to the entropy.
+        typical_share: share of all occurrences that so many of the most frequent n-grams make up.
         n80: how many of the most frequent n-grams first reach 80 % of all occurrences.
         curve: cumulative distribution, (rank, share) at up to 200 ranks.
     """
@@ -45,19 +44,25 @@ class NgramStats:
     normalised: float
     renyi2_bits: float
     typical_set: float
+    typical_share: float
     n80: int
     curve: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
 class WordStats:
-    """Words of the inputs or outputs of a split, all samples in one stream (Table 1)."""
+    """Words of the inputs or outputs of a split, all samples in one stream (Table 1).
+
+    Case is kept and n-grams cross sample borders: this is how Table 1's numbers come out.
+    ``top`` are the most frequent bigrams with their counts.
+    """
 
     samples: int
     words: int
     distinct_words: int
     words_per_sample: float
     ngrams: tuple[NgramStats, ...]  # n = 1, 2, …
+    top: tuple[tuple[str, int], ...] = ()
 
     @property
     def bigrams(self) -> NgramStats:
@@ -65,58 +70,23 @@ class WordStats:
         return self.ngrams[1]
 
 
-def describe(counts: Counts, n: int, symbols: int) -> NgramStats:
-    """Describe counts (K,) int64 of n-grams over ``symbols`` different symbols."""
-    entropy = shannon_bits(counts)
+def describe(spectrum: Spectrum, n: int, symbols: int) -> NgramStats:
+    """Describe the distribution of n-grams over ``symbols`` different symbols."""
+    counts, times = spectrum.counts, spectrum.times
+    entropy = shannon_bits(counts, times)
+    typical = min(typical_set(entropy), float(spectrum.distinct))
     return NgramStats(
         n=n,
-        total=int(counts.sum()),
-        distinct=len(counts),
+        total=spectrum.total,
+        distinct=spectrum.distinct,
         entropy_bits=entropy,
         normalised=normalised(entropy, symbols) / n,
-        renyi2_bits=renyi_bits(counts),
+        renyi2_bits=renyi_bits(counts, times=times),
         typical_set=typical_set(entropy),
-        n80=coverage(counts),
-        curve=curve(counts),
+        typical_share=float(covered(counts, typical, times)) if len(counts) else 0.0,
+        n80=coverage(counts, times=times),
+        curve=curve(counts, times=times),
     )
-
-
-def word_stats(samples: Iterable[Sequence[str]], n_max: int = 4) -> WordStats:
-    """Describe the word n-grams of the samples, n = 1 to n_max (2 at least).
-
-    Case is kept and n-grams cross sample borders: this is how Table 1's numbers come out.
-    """
-    ids, lengths = intern(samples)
-    distinct = int(ids.max()) + 1 if len(ids) else 0
-    rows = [
-        describe(_counts(ngram_codes(ids, n)), n, distinct) for n in range(1, max(n_max, 2) + 1)
-    ]
-    return WordStats(
-        samples=len(lengths),
-        words=len(ids),
-        distinct_words=distinct,
-        words_per_sample=len(ids) / max(len(lengths), 1),
-        ngrams=tuple(rows),
-    )
-
-
-def intern(samples: Iterable[Sequence[str]]) -> tuple[Ids, list[int]]:
-    """Number the words in order of appearance.
-
-    Returns:
-        (N,) int64, the words of all samples one after the other, and the samples' lengths.
-    """
-    numbers: defaultdict[str, int] = defaultdict()
-    numbers.default_factory = numbers.__len__
-    lengths: list[int] = []
-
-    def counted() -> Iterable[Sequence[str]]:
-        for sample in samples:
-            lengths.append(len(sample))
-            yield sample
-
-    words = chain.from_iterable(counted())
-    return np.fromiter(map(numbers.__getitem__, words), dtype=np.int64), lengths
 
 
 def ngram_codes(ids: Ids, n: int) -> Ids:
@@ -135,7 +105,3 @@ def ngram_codes(ids: Ids, n: int) -> Ids:
         codes = codes[:-1] * size + ids[length - 1 :]
         span *= size
     return codes
-
-
-def _counts(codes: Ids) -> Counts:
-    return np.unique(codes, return_counts=True)[1].astype(np.int64)

@@ -7,26 +7,30 @@ from typing import Any
 import numpy as np
 
 from tasc.analysis.continuation import Replay, replay
-from tasc.analysis.ngrams import WordStats, word_stats
+from tasc.analysis.entropy import curve
+from tasc.analysis.ngrams import WordStats
+from tasc.analysis.scan import Int64, scan
 from tasc.analysis.tokens import (
     BudgetPoint,
     Distinct,
+    EncodedOutputs,
     SearchOptions,
     TokenStats,
     budget_grid,
-    distinct,
     encode_outputs,
     expand,
-    token_stats,
+    merged_counts,
+    search,
 )
+from tasc.analysis.valuable import Valuable, most_valuable
 from tasc.analysis.verdict import BUDGET, Evidence, Verdict, decide
 from tasc.data.corpus import Corpus
+from tasc.data.stream import Held, Stream
 from tasc.data.tokenizer import Encoded, LoadedTokenizer
+from tasc.errors import InputError
 from tasc.progress import Progress, silent
 
 BUDGETS = (0, 50, 100, 250, 500, 1000, 2000)
-# Token statistics of the inputs settle long before this; encoding them all would take minutes.
-INPUT_SAMPLES = 5000
 HELD_OUT_EVERY = 10  # one output in so many is replayed when no other split is given
 _FEWEST_TO_SPLIT = 20
 
@@ -39,9 +43,14 @@ class TokenReport:
         tokenizer: where it came from.
         vocabulary: number of ids.
         export: which export the merges are for.
-        input: statistics of the inputs, on an evenly spaced subset of at most 5,000.
-        output: statistics of all outputs.
+        input: statistics of the inputs.
+        output: statistics of the outputs.
+        sampled: distinct outputs that budgets and replay are predicted from: all, or as many as
+            memory should hold.
         budgets: the grid; its numbers are the search's own predictions.
+        frequency: distribution of output tokens without and with the largest budget of the grid,
+            each (rank, cumulative share).
+        valuable: the n-grams that shorten the outputs most, with examples.
         replay: held-out outputs through an n-gram table, None with too few outputs.
     """
 
@@ -50,7 +59,10 @@ class TokenReport:
     export: str
     input: TokenStats
     output: TokenStats
+    sampled: int
     budgets: tuple[BudgetPoint, ...]
+    frequency: tuple[tuple[tuple[int, float], ...], ...]
+    valuable: tuple[Valuable, ...]
     replay: Replay | None
 
 
@@ -92,8 +104,17 @@ class TaskReport:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Analysis:
+    """The report, and what is kept in files of its own: token counts (V,) by id."""
+
+    report: TaskReport
+    input_counts: Int64 | None
+    output_counts: Int64 | None
+
+
 def analyze(
-    corpus: Corpus,
+    data: Stream | Corpus,
     tokenizer: LoadedTokenizer | None = None,
     *,
     budgets: Sequence[int] = BUDGETS,
@@ -101,39 +122,49 @@ def analyze(
     alpha_pcs: float = 0.05,
     export: str = "pretoken",
     held_out: Corpus | None = None,
+    jobs: int = 1,
     progress: Progress = silent,
-) -> TaskReport:
-    """Analyse a split (Tsur et al., section 3, appendices D and E).
+) -> Analysis:
+    """Analyse a split in one pass (Tsur et al., section 3, appendices D and E).
 
     Args:
-        corpus: the split, usually "train".
+        data: the split, usually "train"; read in passing, it may be larger than memory.
         tokenizer: the model's; without one only words are looked at.
         budgets: grid of added tokens to predict, 0 for none.
-        n_max: longest n-gram, of the statistics and of the merges.
+        n_max: longest n-gram of the merges; statistics end at 4.
         alpha_pcs: threshold of the prefix collision score.
         export: "pretoken" merges within or along pre-token boundaries, "added" anywhere.
         held_out: outputs to replay; None takes every tenth of the corpus out of the table.
+        jobs: processes that tokenise and count; the result does not depend on it.
         progress: told of each stage and of the merges.
     """
     options = SearchOptions(n_max, alpha_pcs, export)
-    progress("words", 0, 2)
-    inputs = word_stats(corpus.words("input"), n_max)
-    progress("words", 1, 2)
-    outputs = word_stats(corpus.words("output"), n_max)
-    progress("words", 2, 2)
-    repeated = distinct(corpus.outputs)
+    if not budgets or min(budgets) < 0:
+        raise InputError(f"budgets must be 0 or more, saw {list(budgets) or 'none'}")
+    stream = Held(data) if isinstance(data, Corpus) else data
+    found = scan(stream, tokenizer, jobs=jobs, n_max=n_max, progress=progress)
+    inputs, outputs = found.input.words, found.output.words
     tokens = None
-    if tokenizer is not None:
-        tokens = _tokens(corpus, repeated, tokenizer, budgets, options, held_out, progress)
+    sides = found.input.tokens, found.output.tokens
+    if tokenizer is not None and sides[0] is not None and sides[1] is not None:
+        predicted = _predict(found.sample, tokenizer, budgets, options, held_out, progress)
+        tokens = TokenReport(
+            tokenizer=tokenizer.path,
+            vocabulary=len(tokenizer.vocabulary()),
+            export=export,
+            input=sides[0],
+            output=sides[1],
+            **predicted,
+        )
     before, after = inputs.bigrams, outputs.bigrams
     change = after.entropy_bits / before.entropy_bits - 1 if before.entropy_bits else 0.0
-    return TaskReport(
-        path=corpus.source.path,
-        split=corpus.split,
-        fingerprint=corpus.fingerprint,
-        samples=len(corpus.examples),
-        dropped=corpus.dropped,
-        distinct_outputs=len(repeated.texts),
+    report = TaskReport(
+        path=stream.source.path,
+        split=stream.split,
+        fingerprint=stream.fingerprint,
+        samples=found.samples,
+        dropped=found.dropped,
+        distinct_outputs=found.distinct_outputs,
         input=inputs,
         output=outputs,
         entropy_change=change,
@@ -141,47 +172,54 @@ def analyze(
         tokens=tokens,
         verdict=decide(_evidence(outputs, change, tokens)),
     )
+    return Analysis(report, found.input.counts, found.output.counts)
 
 
-def _tokens(
-    corpus: Corpus,
-    repeated: Distinct,
+def _predict(
+    sample: Distinct,
     tokenizer: LoadedTokenizer,
     budgets: Sequence[int],
     options: SearchOptions,
     held_out: Corpus | None,
     progress: Progress,
-) -> TokenReport:
+) -> dict[str, Any]:
+    """Return the fields of a TokenReport that come from the sample of outputs."""
     size = len(tokenizer.vocabulary())
-    progress("tokens", 0, 2)
-    texts = [example.input for example in _evenly(corpus, INPUT_SAMPLES)]
-    inputs = token_stats(tokenizer.encode(texts), _bytes(texts), size, options.n_max)
-    progress("tokens", 1, 2)
-    once = encode_outputs(repeated, tokenizer, options.export)
-    encoded = expand(once.encoded, repeated.places)
-    outputs = token_stats(encoded, _bytes(corpus.outputs), size, options.n_max)
-    progress("tokens", 2, 2)
+    once = encode_outputs(sample, tokenizer, options.export)
+    result = search(once, tokenizer, max(budgets), options, progress)
+    before = _counts(once, size)
+    progress("replay", 0, 1)
     later = None if held_out is None else tokenizer.encode(held_out.outputs)
-    return TokenReport(
-        tokenizer=tokenizer.path,
-        vocabulary=size,
-        export=options.export,
-        input=inputs,
-        output=outputs,
-        budgets=budget_grid(once, tokenizer, budgets, options, progress),
-        replay=_replay(encoded, later, options.n_max),
-    )
+    replayed = _replay(once.encoded, sample, later, options.n_max)
+    progress("replay", 1, 1)
+    return {
+        "sampled": len(sample.texts),
+        "budgets": budget_grid(result, sample, size, budgets),
+        "frequency": (curve(before), curve(merged_counts(before, result, max(budgets)))),
+        "valuable": most_valuable(result, sample),
+        "replay": replayed,
+    }
 
 
-def _replay(encoded: Encoded, held_out: Encoded | None, n_max: int) -> Replay | None:
+def _counts(once: EncodedOutputs, size: int) -> Int64:
+    """How often each token occurs in the outputs that were searched, (V,)."""
+    weights = np.repeat(once.outputs.weights, np.diff(once.encoded.offsets))
+    counts = np.bincount(once.encoded.tokens, weights=weights, minlength=size)
+    return counts.astype(np.int64)  # exact: doubles are up to 2^53
+
+
+def _replay(
+    encoded: Encoded, outputs: Distinct, held_out: Encoded | None, n_max: int
+) -> Replay | None:
+    """Replay other outputs, or every tenth of these in an order that repetitions do not govern."""
+    places = np.repeat(np.arange(len(outputs.texts)), outputs.weights)
     if held_out is not None:
-        return replay(encoded, held_out, n_max)
-    samples = len(encoded.offsets) - 1
-    if samples < _FEWEST_TO_SPLIT:
+        return replay(expand(encoded, places), held_out, n_max)
+    if len(places) < _FEWEST_TO_SPLIT:
         return None
-    numbers = np.arange(samples)
-    out = numbers % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
-    return replay(expand(encoded, numbers[~out]), expand(encoded, numbers[out]), n_max)
+    places = np.random.default_rng(0).permutation(places)
+    out = np.arange(len(places)) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
+    return replay(expand(encoded, places[~out]), expand(encoded, places[out]), n_max)
 
 
 def _evidence(outputs: WordStats, change: float, tokens: TokenReport | None) -> Evidence:
@@ -199,12 +237,3 @@ def _evidence(outputs: WordStats, change: float, tokens: TokenReport | None) -> 
         budget=point.added,
         tokens_per_step=tokens.replay.tokens_per_step if tokens.replay else None,
     )
-
-
-def _evenly(corpus: Corpus, most: int) -> list[Any]:
-    places = np.linspace(0, len(corpus.examples), min(most, len(corpus.examples)), endpoint=False)
-    return [corpus.examples[int(place)] for place in places]
-
-
-def _bytes(texts: Sequence[str]) -> int:
-    return sum(len(text.encode()) for text in texts)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasc.analysis.entropy import normalised
-from tasc.analysis.ngrams import NgramStats, describe
+from tasc.analysis.ngrams import NgramStats
 from tasc.backend import MergeRequest, MergeResult, get_backend
 from tasc.data.tokenizer import Encoded, LoadedTokenizer
 from tasc.errors import InputError
@@ -22,7 +22,7 @@ class TokenStats:
     """Tokens of inputs or outputs; n-grams do not cross samples.
 
     Attributes:
-        samples: samples they were counted on; a subset of long inputs, see ``analyze``.
+        samples: samples they were counted on.
         tokens: all tokens, end tokens not counted.
         used_tokens: different ones among them.
         tokens_per_sample: mean.
@@ -67,17 +67,10 @@ class BudgetPoint:
 
 @dataclass(frozen=True)
 class Distinct:
-    """Texts without repetition: each distinct one once, in order of first appearance.
-
-    Attributes:
-        texts: the distinct texts.
-        weights: (S,) int64, how often each occurs.
-        places: (N,) int64, the distinct text of each original one.
-    """
+    """Texts without repetition: each distinct one once, and how often each occurs, (S,) int64."""
 
     texts: list[str]
     weights: Int64
-    places: Int64
 
 
 @dataclass(frozen=True)
@@ -109,16 +102,6 @@ class SearchOptions:
             raise InputError(f"no export {self.export!r}: use pretoken or added")
 
 
-def distinct(texts: Sequence[str]) -> Distinct:
-    """Count identical texts once, with their multiplicity."""
-    numbers: dict[str, int] = {}
-    places = np.fromiter(
-        (numbers.setdefault(text, len(numbers)) for text in texts), np.int64, len(texts)
-    )
-    weights = np.bincount(places, minlength=len(numbers)).astype(np.int64)
-    return Distinct(list(numbers), weights, places)
-
-
 def encode_outputs(outputs: Distinct, tokenizer: LoadedTokenizer, export: str) -> EncodedOutputs:
     """Encode each distinct output once, with pre-token boundaries for the export "pretoken"."""
     if export != "pretoken":
@@ -134,72 +117,66 @@ def expand(encoded: Encoded, places: Int64) -> Encoded:
     return Encoded(encoded.tokens[np.arange(offsets[-1]) + shift], offsets)
 
 
-def token_stats(encoded: Encoded, text_bytes: int, vocabulary: int, n_max: int) -> TokenStats:
-    """Describe the token n-grams of ``encoded``, n = 1 to n_max.
-
-    Args:
-        encoded: the samples, repetitions included.
-        text_bytes: UTF-8 bytes of their texts.
-        vocabulary: size of the model's vocabulary.
-        n_max: longest n-gram.
-    """
-    backend = get_backend()
-    rows = [
-        describe(backend.count_ngrams(encoded.tokens, encoded.offsets, n).counts, n, vocabulary)
-        for n in range(1, n_max + 1)
-    ]
-    lengths = np.diff(encoded.offsets)
-    return TokenStats(
-        samples=len(lengths),
-        tokens=len(encoded.tokens),
-        used_tokens=rows[0].distinct,
-        tokens_per_sample=float(lengths.mean()) if len(lengths) else 0.0,
-        longest=int(lengths.max(initial=0)),
-        bytes_per_token=text_bytes / max(len(encoded.tokens), 1),
-        ngrams=tuple(rows),
-    )
-
-
-def budget_grid(
+def search(
     once: EncodedOutputs,
     tokenizer: LoadedTokenizer,
-    budgets: Sequence[int],
+    budget: int,
     options: SearchOptions,
     progress: Progress = silent,
-) -> tuple[BudgetPoint, ...]:
-    """Predict every budget of the grid from one merge search: the merges are nested.
-
-    Budgets beyond the last merge are left out, but for the first of them.
-    """
-    if not budgets or min(budgets) < 0:
-        raise InputError(f"budgets must be 0 or more, saw {list(budgets) or 'none'}")
-    outputs, encoded = once.outputs, once.encoded
-    strings = tokenizer.vocabulary()
+) -> MergeResult:
+    """Search up to ``budget`` merges; they are nested, so one search serves every budget."""
     request = MergeRequest(
-        tokens=encoded.tokens,
-        offsets=encoded.offsets,
-        weights=outputs.weights,
-        vocabulary=strings,
+        tokens=once.encoded.tokens,
+        offsets=once.encoded.offsets,
+        weights=once.outputs.weights,
+        vocabulary=tokenizer.vocabulary(),
         special=tokenizer.special_ids,
-        budget=max(budgets),
+        budget=budget,
         n_max=options.n_max,
         alpha_pcs=options.alpha_pcs,
         boundaries=once.starts,
     )
-    result = get_backend().merge_search(request, progress)
+    return get_backend().merge_search(request, progress)
+
+
+def budget_grid(
+    result: MergeResult, outputs: Distinct, vocabulary: int, budgets: Sequence[int]
+) -> tuple[BudgetPoint, ...]:
+    """Predict every budget of the grid from one merge search.
+
+    Budgets beyond the last merge are left out, but for the first of them.
+    """
     lengths = np.array([len(text.encode()) for text in outputs.texts], dtype=np.int64)
+    samples, text_bytes = int(outputs.weights.sum()), int(lengths @ outputs.weights)
     found = len(result.merges)
     asked = sorted(set(budgets))
     reached = [budget for budget in asked if budget <= found]
     beyond = [budget for budget in asked if budget > found][:1]
     return tuple(
-        _point(budget, result, int(outputs.weights.sum()), int(lengths @ outputs.weights), strings)
-        for budget in reached + beyond
+        _point(budget, result, samples, text_bytes, vocabulary) for budget in reached + beyond
     )
 
 
+def merged_counts(counts: Int64, result: MergeResult, budget: int) -> Int64:
+    """Return how often each token occurs after ``budget`` merges, (V + added,) int64.
+
+    Args:
+        counts: (V,) before any merge, over the corpus that was searched.
+        result: of the search.
+        budget: merges that count.
+    """
+    merges = result.merges[:budget]
+    after = np.concatenate([counts, np.zeros(len(merges), np.int64)])
+    merged = [(merge.ids, merge.new_id, merge.frequency) for merge in merges]
+    merged += [(a.ids, a.new_id, a.frequency) for a in result.aliases if a.after < len(merges)]
+    for ids, new_id, frequency in merged:
+        after[new_id] += frequency
+        np.subtract.at(after, list(ids), frequency)
+    return after
+
+
 def _point(
-    budget: int, result: MergeResult, samples: int, text_bytes: int, strings: Sequence[bytes]
+    budget: int, result: MergeResult, samples: int, text_bytes: int, vocabulary: int
 ) -> BudgetPoint:
     added = min(budget, len(result.merges))
     tokens, h2, h1 = result.tokens_before, result.h2_before, result.h1_before
@@ -213,6 +190,6 @@ def _point(
         bytes_per_token=text_bytes / max(tokens, 1),
         h2_bits=h2,
         h1_bits=h1,
-        h1_normalised=normalised(h1, len(strings) + added),
+        h1_normalised=normalised(h1, vocabulary + added),
         step_ratio=(result.tokens_before + samples) / (tokens + samples),
     )

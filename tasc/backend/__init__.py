@@ -6,17 +6,19 @@ from tasc.backend.base import (
     Merge,
     MergeRequest,
     MergeResult,
-    NgramCounts,
 )
+from tasc.backend.counts import Counts, Spectrum, WordCounter
 from tasc.errors import InputError
 
 __all__ = [
     "Alias",
     "Backend",
+    "Counts",
     "Merge",
     "MergeRequest",
     "MergeResult",
-    "NgramCounts",
+    "Spectrum",
+    "WordCounter",
     "get_backend",
 ]
 

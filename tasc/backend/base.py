@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tasc.backend.counts import WORD_BATCH, Counts, WordCounter
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 
@@ -15,14 +17,6 @@ Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 
 N_MAX_LIMIT = 16  # longest n-gram of the merge search
-
-
-@dataclass(frozen=True)
-class NgramCounts:
-    """The K distinct n-grams of a corpus and how often each occurs (overlaps counted)."""
-
-    ids: Int32  # (K, n)
-    counts: Int64  # (K,) descending; ties by ascending ids
 
 
 @dataclass(frozen=True)
@@ -97,10 +91,23 @@ class MergeResult:
 class Backend(Protocol):
     """Every backend returns the same for the same input; ``reference`` is the definition."""
 
-    def count_ngrams(self, tokens: Int32, offsets: Int64, n: int) -> NgramCounts:
-        """Count the n-grams of tokens (T,) within samples tokens[offsets[s]:offsets[s + 1]].
+    def write_counts(self, tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
+        """Count the n-grams of 1 to 4 of tokens (T,) within samples, and save a sorted run.
 
-        Raises InputError when n < 1, an id is negative, or the arrays do not fit together.
+        Sample s is tokens[offsets[s]:offsets[s + 1]] and counts weights[s] times. Raises InputError
+        when an id is negative, the arrays do not fit together, or the file cannot be written.
+        """
+
+    def merge_counts(self, paths: Sequence[Path], top: int = 0) -> Counts:
+        """Add up saved runs, whoever wrote them, and keep the ``top`` n-grams of each length.
+
+        Memory does not depend on their size. Raises InputError when a file cannot be read.
+        """
+
+    def word_counter(self, prefix: Path, batch: int = WORD_BATCH) -> WordCounter:
+        """Count the word n-grams of an endless text; a run for every ``batch`` words.
+
+        The files are ``prefix`` with a number appended.
         """
 
     def merge_search(self, request: MergeRequest, progress: Progress = silent) -> MergeResult:
@@ -124,17 +131,22 @@ def check_samples(tokens: Int32, offsets: Int64) -> None:
         raise InputError(f"token ids must not be negative, got {tokens.min()}")
 
 
+def check_weighted(tokens: Int32, offsets: Int64, weights: Int64) -> None:
+    """Raise InputError unless tokens, offsets and weights (S,) int64 >= 1 fit together."""
+    check_samples(tokens, offsets)
+    _check_array("weights", weights, np.int64)
+    if len(weights) + 1 != len(offsets):
+        raise InputError(
+            f"weights must have one entry a sample, got {len(weights)} "
+            f"for {len(offsets) - 1} samples"
+        )
+    if len(weights) and weights.min() < 1:
+        raise InputError(f"weights must be at least 1, got {weights.min()}")
+
+
 def check_request(request: MergeRequest) -> None:
     """Raise InputError for a request that cannot be searched."""
-    check_samples(request.tokens, request.offsets)
-    _check_array("weights", request.weights, np.int64)
-    if len(request.weights) + 1 != len(request.offsets):
-        raise InputError(
-            f"weights must have one entry a sample, got {len(request.weights)} "
-            f"for {len(request.offsets) - 1} samples"
-        )
-    if len(request.weights) and request.weights.min() < 1:
-        raise InputError(f"weights must be at least 1, got {request.weights.min()}")
+    check_weighted(request.tokens, request.offsets, request.weights)
     if request.boundaries is not None:
         _check_array("boundaries", request.boundaries, np.uint8)
         if len(request.boundaries) != len(request.tokens):

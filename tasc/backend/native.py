@@ -1,6 +1,7 @@
 """The compiled backend: checks arguments, calls ``tasc._native``, wraps what comes back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -11,12 +12,12 @@ from tasc.backend.base import (
     Merge,
     MergeRequest,
     MergeResult,
-    NgramCounts,
     UInt8,
     check_request,
-    check_samples,
+    check_weighted,
 )
-from tasc.errors import InputError, UnavailableError
+from tasc.backend.counts import WORD_BATCH, Counts, WordCounter
+from tasc.errors import UnavailableError
 from tasc.progress import Progress, silent
 
 try:
@@ -26,19 +27,24 @@ except ImportError as error:  # the message must survive to the one line a user 
         f"the native kernels are not built ({error}): run `make install`"
     ) from error
 
+from tasc.backend import native_counts  # after the check that there is a native build
+
 
 class NativeBackend:
     """C++ on one core, incremental; releases the GIL and can be interrupted."""
 
-    def count_ngrams(self, tokens: Int32, offsets: Int64, n: int) -> NgramCounts:
-        """See Backend.count_ngrams."""
-        check_samples(tokens, offsets)
-        if n < 1:
-            raise InputError(f"n must be at least 1, got {n}")
-        ids, counts = _native.count_ngrams(
-            np.ascontiguousarray(tokens), np.ascontiguousarray(offsets), n
-        )
-        return NgramCounts(ids.reshape(-1, n), counts)
+    def write_counts(self, tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
+        """See Backend.write_counts."""
+        check_weighted(tokens, offsets, weights)
+        native_counts.write_counts(tokens, offsets, weights, path)
+
+    def merge_counts(self, paths: Sequence[Path], top: int = 0) -> Counts:
+        """See Backend.merge_counts."""
+        return native_counts.merge_counts(paths, top)
+
+    def word_counter(self, prefix: Path, batch: int = WORD_BATCH) -> WordCounter:
+        """See Backend.word_counter."""
+        return native_counts.NativeWordCounter(prefix, batch)
 
     def merge_search(self, request: MergeRequest, progress: Progress = silent) -> MergeResult:
         """See Backend.merge_search."""

@@ -4,10 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from pathlib import Path
 
-import numpy as np
-
+from tasc.backend import reference_counts
 from tasc.backend.base import (
     Alias,
     Int32,
@@ -15,11 +14,10 @@ from tasc.backend.base import (
     Merge,
     MergeRequest,
     MergeResult,
-    NgramCounts,
     check_request,
-    check_samples,
+    check_weighted,
 )
-from tasc.errors import InputError
+from tasc.backend.counts import WORD_BATCH, Counts, WordCounter
 from tasc.progress import Progress, silent
 
 Ngram = tuple[int, ...]
@@ -28,20 +26,18 @@ Ngram = tuple[int, ...]
 class ReferenceBackend:
     """Pure Python. For corpora of some thousand tokens."""
 
-    def count_ngrams(self, tokens: Int32, offsets: Int64, n: int) -> NgramCounts:
-        """See Backend.count_ngrams."""
-        check_samples(tokens, offsets)
-        if n < 1:
-            raise InputError(f"n must be at least 1, got {n}")
-        counts: Counter[Ngram] = Counter()
-        for begin, end in pairwise(offsets.tolist()):
-            sample = tokens[begin:end].tolist()
-            counts.update(tuple(sample[i : i + n]) for i in range(len(sample) - n + 1))
-        rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-        return NgramCounts(
-            np.array([ids for ids, _ in rows], np.int32).reshape(-1, n),
-            np.array([count for _, count in rows], np.int64),
-        )
+    def write_counts(self, tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
+        """See Backend.write_counts."""
+        check_weighted(tokens, offsets, weights)
+        reference_counts.write_counts(tokens, offsets, weights, path)
+
+    def merge_counts(self, paths: Sequence[Path], top: int = 0) -> Counts:
+        """See Backend.merge_counts."""
+        return reference_counts.merge_counts(paths, top)
+
+    def word_counter(self, prefix: Path, batch: int = WORD_BATCH) -> WordCounter:
+        """See Backend.word_counter."""
+        return reference_counts.SlowWordCounter(prefix, batch)
 
     def merge_search(self, request: MergeRequest, progress: Progress = silent) -> MergeResult:
         """See Backend.merge_search."""

@@ -12,6 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,15 @@ from tasc.data.source import Source
 from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
 from tasc.errors import InputError
 
+_BATCH = 4096  # rows handed on at a time
 _FORMATS = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv"}
 _FORMATS[".parquet"] = "parquet"
 _SPLIT_FILE = re.compile(
     r"(train|validation|valid|val|dev|test)(-\d+-of-\d+)?(\.(?:jsonl|ndjson|json|csv|parquet))(\.gz)?"
 )
+
+
+Entry = tuple[dict[str, Any], str]  # a row, and where it stands
 
 
 @dataclass
@@ -40,6 +45,11 @@ class _Rows:
         for name, values in self.columns.items():
             values.append(row[name])
         self.places.append(place)
+
+    def extend(self, rows: "_Rows") -> None:
+        for name, values in self.columns.items():
+            values.extend(rows.columns[name])
+        self.places.extend(rows.places)
 
 
 def is_local(path: str) -> bool:
@@ -80,12 +90,27 @@ def find_splits(path: str) -> dict[str, list[Path]]:
 
 def read(source: Source, split: str) -> Table:
     """Read the source's columns of one split."""
-    files = find_splits(source.path)
-    split = choose_split(source.path, list(files), split)
+    files, split = split_files(source.path, split)
     rows = _Rows({name: [] for name in source.columns()})
-    for path in files[split]:
-        _read_file(path, rows)
+    for path in files:
+        for batch in _batches(path, source.columns(), _BATCH):
+            rows.extend(batch)
     return Table(split, rows.columns, rows.places.__getitem__)
+
+
+def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
+    """Read the same in tables of at most ``rows`` rows: files may be larger than memory."""
+    files, split = split_files(source.path, split)
+    for path in files:
+        for batch in _batches(path, source.columns(), rows):
+            yield Table(split, batch.columns, batch.places.__getitem__)
+
+
+def split_files(path: str, split: str) -> tuple[list[Path], str]:
+    """Return the files of a split, and the name of the split that was found."""
+    files = find_splits(path)
+    name = choose_split(path, list(files), split)
+    return files[name], name
 
 
 def _refuse_rivals(folder: str, split: str, files: Sequence[Path]) -> None:
@@ -99,18 +124,21 @@ def _format(path: Path) -> str | None:
     return _FORMATS.get(suffix.lower())
 
 
-def _read_file(path: Path, rows: _Rows) -> None:
+def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[_Rows]:
     form = _format(path)
     if form is None:
         raise InputError(
             f"{path}: unknown kind of file; expected .jsonl, .json, .csv or .parquet (also .gz)"
         )
     if form in {"csv", "parquet"}:
-        _read_by_datasets(path, form, rows)
-    elif form == "json" and _starts_with_list(path):
-        _read_list(path, rows)
-    else:
-        _read_lines(path, rows)
+        yield from _by_datasets(path, form, columns, size)
+        return
+    entries = _list(path) if form == "json" and _starts_with_list(path) else _lines(path)
+    while chunk := list(islice(entries, size)):
+        rows = _Rows({name: [] for name in columns})
+        for row, place in chunk:
+            rows.add(row, place)
+        yield rows
 
 
 def _bytes_lines(path: Path) -> Iterator[bytes]:
@@ -132,7 +160,7 @@ def _text_lines(path: Path) -> Iterator[str]:
             ) from None
 
 
-def _read_lines(path: Path, rows: _Rows) -> None:
+def _lines(path: Path) -> Iterator[Entry]:
     for number, line in enumerate(_text_lines(path), start=1):
         if line.isspace():
             continue
@@ -140,7 +168,7 @@ def _read_lines(path: Path, rows: _Rows) -> None:
             row = json.loads(line)
         except ValueError as error:
             raise InputError(f"{path}:{number}: invalid JSON: {error}") from None
-        _add(row, f"{path}:{number}", rows)
+        yield _object(row, f"{path}:{number}")
 
 
 def _starts_with_list(path: Path) -> bool:
@@ -150,22 +178,22 @@ def _starts_with_list(path: Path) -> bool:
     return False
 
 
-def _read_list(path: Path, rows: _Rows) -> None:
+def _list(path: Path) -> Iterator[Entry]:
     try:
         entries = json.loads("".join(_text_lines(path)))
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: invalid JSON: {error.msg}") from None
     for number, row in enumerate(entries, start=1):
-        _add(row, f"{path}: row {number}", rows)
+        yield _object(row, f"{path}: row {number}")
 
 
-def _add(row: object, place: str, rows: _Rows) -> None:
+def _object(row: object, place: str) -> Entry:
     if not isinstance(row, dict):
         raise InputError(f"{place}: expected a JSON object, saw a {type(row).__name__}")
-    rows.add(row, place)
+    return row, place
 
 
-def _read_by_datasets(path: Path, form: str, rows: _Rows) -> None:
+def _by_datasets(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[_Rows]:
     import datasets
 
     with tempfile.TemporaryDirectory() as scratch, quiet_datasets():
@@ -183,10 +211,11 @@ def _read_by_datasets(path: Path, form: str, rows: _Rows) -> None:
             )
         except Exception as error:  # datasets, pandas and pyarrow each raise their own
             raise InputError(f"{path}: invalid {form.upper()}: {one_line(error)}") from None
-        check_columns(str(path), table.column_names, list(rows.columns))
-        for name, values in rows.columns.items():
-            values.extend(table[name])
-        rows.places.extend(f"{path}: row {number}" for number in range(1, len(table) + 1))
+        check_columns(str(path), table.column_names, columns)
+        for start in range(0, len(table), size):
+            part = table[start : start + size]
+            places = [f"{path}: row {start + i}" for i in range(1, len(part[columns[0]]) + 1)]
+            yield _Rows({name: part[name] for name in columns}, places)
 
 
 def _unpacked(path: Path, folder: Path) -> Path:

@@ -1,6 +1,8 @@
 """A model's tokenizer: where it is found, the bytes of each token, and texts as flat id arrays."""
 
+import hashlib
 import json
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -81,6 +83,18 @@ class LoadedTokenizer:
             f"{self.path}: the tokenizer has no end token; "
             "name one as eos_token in tokenizer_config.json"
         )
+
+    @cached_property
+    def identity(self) -> bytes:
+        """Hash what ids mean: the string of each id, and the token that ends an output.
+
+        Raises:
+            InputError: there is no end token.
+        """
+        digest = hashlib.sha256(struct.pack("<q", self.eos_id))
+        for string in self._strings:
+            digest.update(struct.pack("<I", len(string)) + string)
+        return digest.digest()
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Encode each text on its own, without special tokens around it."""

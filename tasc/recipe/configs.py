@@ -16,6 +16,8 @@ class Config(BaseModel):
     result_file: ClassVar[str]
     # Fields that name a folder, file, or Hub id, and may name an earlier step of a recipe.
     references: ClassVar[tuple[str, ...]] = ()
+    # Fields that say how to work and do not change the result.
+    incidental: ClassVar[set[str]] = set()
 
 
 class DataConfig(Config):
@@ -53,8 +55,10 @@ class AnalyzeConfig(StepConfig):
     command = "analyze"
     result_file = "analysis.json"
     references = ("tokenizer",)
+    incidental: ClassVar[set[str]] = {"jobs"}
 
     tokenizer: str | None = None
+    jobs: int = Field(1, ge=1)
     budgets: tuple[int, ...] = (0, 50, 100, 250, 500, 1000)
     n_max: int = Field(4, ge=2, le=8)
     pcs: float = Field(0.05, gt=0)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tasc.artefact import Step, Workspace, create, fingerprint, up_to_date, write_json
 from tasc.data.corpus import Corpus, load
+from tasc.data.stream import Stream, open_stream
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.recipe.configs import (
@@ -50,13 +51,18 @@ def carry_out(
 
     ``resume`` continues a killed run of the very same step from its last checkpoint.
     """
-    corpora = _corpora(config)
-    step = Step(config.command, config.model_dump(mode="json"), _inputs(config, corpora))
+    corpora, stream = _corpora(config), None
+    if isinstance(config, AnalyzeConfig):
+        stream = open_stream(
+            config.source.source(), config.split, limit=config.limit, seed=config.seed
+        )
+    asked = config.model_dump(mode="json", exclude=config.incidental)
+    step = Step(config.command, asked, _inputs(config, corpora, stream))
     if reuse and up_to_date(output, step):
         result = json.loads((output / config.result_file).read_text(encoding="utf-8"))
         return Outcome(output, result, reused=True)
     with create(output, step, force=force or reuse, seed=config.seed) as workspace:
-        job = Job(config, corpora, workspace, resume, progress)
+        job = Job(config, corpora, workspace, resume, progress, stream)
         with _threads(config):
             result = _RUN[config.command](job)
         write_json(workspace.folder / config.result_file, result)
@@ -72,6 +78,7 @@ class Job:
     workspace: Workspace
     resume: bool
     progress: Progress
+    stream: Stream | None = None  # the main split, where it is read in passing
 
     @property
     def corpus(self) -> Corpus:
@@ -100,9 +107,10 @@ def _threads(config: StepConfig) -> Iterator[None]:
 
 
 def _corpora(config: StepConfig) -> dict[str, Corpus]:
-    """Load every split the step reads. Only the main one is cut to --limit, except for a bench."""
-    source = config.source.source()
-    corpora = {"main": load(source, config.split, limit=config.limit, seed=config.seed)}
+    """Load every split the step needs in memory. Only the main one is cut to --limit."""
+    source, corpora = config.source.source(), {}
+    if not isinstance(config, AnalyzeConfig):
+        corpora["main"] = load(source, config.split, limit=config.limit, seed=config.seed)
     for role in ("validation", "held_out", "corpus_split"):
         split = getattr(config, role, None)
         if split is None:
@@ -116,8 +124,13 @@ def _corpora(config: StepConfig) -> dict[str, Corpus]:
     return corpora
 
 
-def _inputs(config: StepConfig, corpora: dict[str, Corpus]) -> dict[str, str]:
-    inputs = {"source": " ".join(f"{k}={c.fingerprint}" for k, c in corpora.items())}
+def _inputs(
+    config: StepConfig, corpora: dict[str, Corpus], stream: Stream | None
+) -> dict[str, str]:
+    read = {name: corpus.fingerprint for name, corpus in corpora.items()}
+    if stream:
+        read = {"main": stream.fingerprint, **read}
+    inputs = {"source": " ".join(f"{name}={held}" for name, held in read.items())}
     for name in config.references:
         value = getattr(config, name)
         listed = value if isinstance(value, tuple) else (value,)
@@ -134,20 +147,25 @@ def _identify(text: str) -> str:
 
 def _analyze(job: Job) -> Result:
     from tasc.analysis.report import analyze
+    from tasc.analysis.token_counts import save_counts
     from tasc.data.tokenizer import load_tokenizer
 
     c: AnalyzeConfig = job.config
-    report = analyze(
-        job.corpus,
-        load_tokenizer(c.tokenizer) if c.tokenizer else None,
+    tokenizer = load_tokenizer(c.tokenizer) if c.tokenizer else None
+    analysis = analyze(
+        job.stream or job.corpus,
+        tokenizer,
         budgets=c.budgets,
         n_max=c.n_max,
         alpha_pcs=c.pcs,
         export=c.export,
         held_out=job.optional("held_out"),
+        jobs=c.jobs,
         progress=job.progress,
     )
-    return report.to_dict()
+    if tokenizer and analysis.input_counts is not None and analysis.output_counts is not None:
+        save_counts(job.workspace.folder, tokenizer, analysis.input_counts, analysis.output_counts)
+    return analysis.report.to_dict()
 
 
 def _augment(job: Job) -> Result:

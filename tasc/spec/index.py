@@ -69,21 +69,13 @@ def build_index(outputs: Sequence[np.ndarray], end: int, options: IndexOptions) 
     return NgramIndex(tokens, offsets, end, o.n_max, o.discount, o.strength, o.p_min, o.mark)
 
 
-def identity(tokenizer: LoadedTokenizer) -> bytes:
-    """Hash what ids mean: the string of each id, and the token that ends an output."""
-    digest = hashlib.sha256(struct.pack("<q", tokenizer.eos_id))
-    for string in tokenizer.vocabulary():
-        digest.update(struct.pack("<I", len(string)) + string)
-    return digest.digest()
-
-
 def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> Path:
     """Write ``index``, whose tokens are ``tokenizer``'s, into ``folder``; return the file."""
     block = index.block
     path = folder / FILE
     checksum = _checksum(block)
     with path.open("wb") as file:
-        file.write(HEADER.pack(MAGIC, VERSION, 0, len(block), checksum, identity(tokenizer)))
+        file.write(HEADER.pack(MAGIC, VERSION, 0, len(block), checksum, tokenizer.identity))
         block.tofile(file)
     return path
 
@@ -121,7 +113,7 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
         raise IntegrityError(
             f"{path} should have {expected} bytes, it has {path.stat().st_size}: make it again"
         )
-    if owner != identity(tokenizer):
+    if owner != tokenizer.identity:
         raise InputError(
             f"{path} was made with another tokenizer than {tokenizer.path}: "
             f"make one with tasc index --tokenizer {tokenizer.path}"

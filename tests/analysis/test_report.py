@@ -1,14 +1,21 @@
 """The whole analysis: grids, token statistics, and a report that is plain data."""
 
 import json
-import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from tasc.analysis.entropy import renyi_bits
 from tasc.analysis.report import TaskReport, analyze
-from tasc.analysis.tokens import distinct, encode_outputs, expand, token_stats
+from tasc.analysis.tokens import (
+    Distinct,
+    SearchOptions,
+    encode_outputs,
+    expand,
+    merged_counts,
+    search,
+)
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
@@ -26,32 +33,17 @@ def corpus(make_corpus):
     return make_corpus(rows)
 
 
-def test_distinct_texts_and_back():
-    found = distinct(["b", "a", "b", "b"])
-    assert found.texts == ["b", "a"]
-    assert found.weights.tolist() == [3, 1]
-    assert [found.texts[place] for place in found.places] == ["b", "a", "b", "b"]
-
-
 def test_expanding_gives_what_encoding_everything_gives(tokenizer):
-    texts = ["play music", "", "set", "play music", "é"]
-    found = distinct(texts)
-    expanded, wanted = expand(tokenizer.encode(found.texts), found.places), tokenizer.encode(texts)
+    texts = ["play music", "", "set", "é"]
+    places = np.array([0, 1, 2, 0, 3])
+    expanded = expand(tokenizer.encode(texts), places)
+    wanted = tokenizer.encode([texts[place] for place in places])
     assert np.array_equal(expanded.tokens, wanted.tokens)
     assert np.array_equal(expanded.offsets, wanted.offsets)
 
 
-def test_token_statistics_do_not_cross_samples(tokenizer):
-    encoded = tokenizer.encode(["ab", "cd"])
-    stats = token_stats(encoded, 4, 280, 3)
-    assert (stats.samples, stats.tokens, stats.longest) == (2, 4, 2)
-    assert [row.total for row in stats.ngrams] == [4, 2, 0]
-    assert stats.bytes_per_token == 1
-    assert stats.ngrams[0].normalised == pytest.approx(2 / math.log2(280))
-
-
 def test_a_report_without_a_tokenizer_looks_at_words_only(corpus):
-    report = analyze(corpus)
+    report = analyze(corpus).report
     assert report.tokens is None
     assert report.distinct_outputs == 20
     assert report.output.words == 240
@@ -61,13 +53,13 @@ def test_a_report_without_a_tokenizer_looks_at_words_only(corpus):
 
 
 def test_inputs_without_entropy_do_not_divide_by_it(make_corpus):
-    report = analyze(make_corpus([("", "a b c"), ("", "d e f")]))
+    report = analyze(make_corpus([("", "a b c"), ("", "d e f")])).report
     assert report.entropy_change == 0
     assert report.coverage_ratio == 0
 
 
 def test_every_budget_saves_more_and_the_first_nothing(corpus, tokenizer):
-    report = analyze(corpus, tokenizer, budgets=(0, 5, 10, 20))
+    report = analyze(corpus, tokenizer, budgets=(0, 5, 10, 20)).report
     points = report.tokens.budgets
     assert [point.budget for point in points] == [0, 5, 10, 20]
     assert points[0].step_ratio == 1
@@ -82,19 +74,42 @@ def test_every_budget_saves_more_and_the_first_nothing(corpus, tokenizer):
         assert high.step_ratio == pytest.approx(saved)
 
 
+def test_token_counts_after_merging_add_up_to_the_search_s_own(corpus, tokenizer):
+    texts, weights = np.unique(corpus.outputs, return_counts=True)
+    once = encode_outputs(Distinct(texts.tolist(), weights), tokenizer, "added")
+    spread = np.repeat(weights, np.diff(once.encoded.offsets))
+    before = np.bincount(once.encoded.tokens, spread, 280).astype(np.int64)
+    result = search(once, tokenizer, 30, SearchOptions(export="added"))
+    assert len(result.merges) > 10
+    for budget in range(len(result.merges) + 1):
+        after = merged_counts(before, result, budget)
+        assert after.min() >= 0
+        wanted = result.merges[budget - 1] if budget else None
+        assert after.sum() == (wanted.tokens if wanted else result.tokens_before)
+        assert renyi_bits(after) == pytest.approx(wanted.h2 if wanted else result.h2_before)
+
+
+def test_valuable_ngrams_come_with_what_stands_around_them(corpus, tokenizer):
+    valuable = analyze(corpus, tokenizer, budgets=(10,)).report.tokens.valuable
+    assert valuable[0].saved >= valuable[1].saved
+    for entry in valuable:
+        assert entry.example[1] == entry.text
+        assert any("".join(entry.example) in output for output in corpus.outputs)
+
+
 def test_one_grid_point_tells_where_the_candidates_end(corpus, tokenizer):
-    points = analyze(corpus, tokenizer, budgets=(0, 5000, 9000)).tokens.budgets
+    points = analyze(corpus, tokenizer, budgets=(0, 5000, 9000)).report.tokens.budgets
     assert [point.budget for point in points] == [0, 5000]
     assert 0 < points[1].added < 5000
 
 
 def test_the_boundaries_are_for_the_pretoken_export_only(corpus, tokenizer):
-    repeated = distinct(corpus.outputs)
+    repeated = Distinct(sorted(set(corpus.outputs)), np.full(20, 3))
     assert encode_outputs(repeated, tokenizer, "added").starts is None
     once = encode_outputs(repeated, tokenizer, "pretoken")
     assert len(once.starts) == len(once.encoded.tokens)
     reports = {
-        export: analyze(corpus, tokenizer, budgets=(3,), export=export)
+        export: analyze(corpus, tokenizer, budgets=(3,), export=export).report
         for export in ("added", "pretoken")
     }
     ratios = {export: report.tokens.budgets[0].step_ratio for export, report in reports.items()}
@@ -115,22 +130,22 @@ def test_options_that_mean_nothing_are_refused(corpus, tokenizer, options, words
 
 
 def test_another_split_is_replayed_when_given(corpus, tokenizer, make_corpus):
-    own = analyze(corpus, tokenizer, budgets=(0,))
+    own = analyze(corpus, tokenizer, budgets=(0,)).report
     assert own.tokens.replay.samples == 6
     strange = make_corpus([("x", "ZZZZ YYYY")])
-    other = analyze(corpus, tokenizer, budgets=(0,), held_out=strange)
+    other = analyze(corpus, tokenizer, budgets=(0,), held_out=strange).report
     assert other.tokens.replay.samples == 1
     assert other.tokens.replay.tokens_per_step < own.tokens.replay.tokens_per_step
 
 
 def test_few_outputs_are_not_replayed(make_corpus, tokenizer):
-    report = analyze(make_corpus([("a", "b c d e f")] * 3), tokenizer, budgets=(0,))
+    report = analyze(make_corpus([("a", "b c d e f")] * 3), tokenizer, budgets=(0,)).report
     assert report.tokens.replay is None
     assert "Too few outputs" in " ".join(report.verdict.reasons)
 
 
 def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
-    report = analyze(corpus, tokenizer, budgets=(0, 5))
+    report = analyze(corpus, tokenizer, budgets=(0, 5)).report
     assert isinstance(report, TaskReport)
     plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert plain["samples"] == 60
@@ -145,13 +160,13 @@ def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
 def test_progress_is_told_of_each_stage(corpus, tokenizer):
     calls = []
     analyze(corpus, tokenizer, budgets=(0, 5), progress=lambda *call: calls.append(call))
-    assert {"words", "tokens"} <= {name for name, _, _ in calls}
-    assert ("words", 2, 2) in calls
+    assert {"read", "merge counts", "merge search", "replay"} <= {name for name, _, _ in calls}
+    assert ("read", 60, 0) in calls
 
 
 def test_real_intents_compress_as_the_literature_says(data_dir):
     corpus = load(Source(str(data_dir / "massive-en")), "train")
     tokenizer = load_tokenizer(str(data_dir / "tokenizers" / "gpt2"))
-    report = analyze(corpus, tokenizer, budgets=(0, 250))
+    report = analyze(corpus, tokenizer, budgets=(0, 250)).report
     assert report.tokens.budgets[-1].step_ratio > 3.5
     assert report.verdict.choice == "both"

@@ -1,46 +1,114 @@
-"""N-gram counting."""
+"""N-gram counting: sorted runs and their merge, of tokens and of words."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasc.backend import get_backend
 from tasc.errors import InputError
 
 BACKENDS = [get_backend("native"), get_backend("reference")]
+IDS = st.sampled_from([0, 1, 2, 3, 150_000, 2**31 - 1])
+SAMPLES = st.lists(st.tuples(st.lists(IDS, max_size=30), st.integers(1, 5)), max_size=8)
+TEXTS = st.lists(
+    st.text(st.sampled_from("ab é\u00a0\u0085\u2003\u3000\u1680\x1f\n\u200b"), max_size=20)
+)
 
 
 def corpus(samples):
-    tokens = np.array([t for s in samples for t in s], np.int32)
-    return tokens, np.cumsum([0, *map(len, samples)]).astype(np.int64)
+    tokens = np.array([t for ids, _ in samples for t in ids], np.int32)
+    offsets = np.cumsum([0, *(len(ids) for ids, _ in samples)]).astype(np.int64)
+    return tokens, offsets, np.array([weight for _, weight in samples], np.int64)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 3), max_size=30), max_size=6), st.integers(1, 9))
-def test_native_and_reference_agree(samples, n):
-    native, reference = (backend.count_ngrams(*corpus(samples), n) for backend in BACKENDS)
-    np.testing.assert_array_equal(native.ids, reference.ids)
-    np.testing.assert_array_equal(native.counts, reference.counts)
-    assert native.ids.shape == (len(native.counts), n)
+def plain(counts):
+    spectra = [
+        [a.tolist() for a in (s.counts, s.times, s.top_ids, s.top_counts)] for s in counts.spectra
+    ]
+    return spectra, counts.ids.tolist(), counts.counts.tolist()
+
+
+quick = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@quick
+@given(SAMPLES, st.integers(0, 8), st.integers(0, 4))
+def test_native_and_reference_agree_on_files_and_distributions(tmp_path, samples, cut, top):
+    native, reference = BACKENDS
+    for part, rows in (("a", samples[:cut]), ("b", samples[cut:])):
+        native.write_counts(*corpus(rows), tmp_path / part)
+        reference.write_counts(*corpus(rows), tmp_path / f"{part}-slow")
+        assert (tmp_path / part).read_bytes() == (tmp_path / f"{part}-slow").read_bytes()
+    parts = [tmp_path / "a", tmp_path / "b"]
+    found = plain(native.merge_counts(parts, top))
+    assert found == plain(reference.merge_counts(parts, top))
+    # Counting is mergeable: in whatever parts, in whatever order.
+    native.write_counts(*corpus(samples), tmp_path / "whole")
+    assert found == plain(native.merge_counts([tmp_path / "whole"], top))
+    assert found == plain(native.merge_counts(parts[::-1], top))
+
+
+@quick
+@given(TEXTS, st.integers(4, 9))
+def test_words_agree_with_split_whatever_the_batch(tmp_path, texts, batch):
+    native, reference = (b.word_counter(tmp_path / f"w{i}", batch) for i, b in enumerate(BACKENDS))
+    assert (
+        native.add_texts(texts) == reference.add_texts(texts) == sum(len(t.split()) for t in texts)
+    )
+    assert native.add_words(["a b", "é"]) == reference.add_words(["a b", "é"]) == 2
+    found = [
+        b.merge_counts(c.finish(), 5) for b, c in zip(BACKENDS, (native, reference), strict=True)
+    ]
+    assert plain(found[0]) == plain(found[1])
+    assert [native.word(i) for i in found[0].ids] == [reference.word(i) for i in found[0].ids]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_bigrams_are_sorted_by_count_then_ids_and_never_cross_samples(backend):
-    found = backend.count_ngrams(*corpus([[5, 2**31 - 1, 5], [1, 1, 1], [], [5, 0]]), 2)
-    assert found.ids.tolist() == [[1, 1], [5, 0], [5, 2**31 - 1], [2**31 - 1, 5]]
-    assert found.counts.tolist() == [2, 1, 1, 1]
-    assert (found.ids.dtype, found.counts.dtype) == (np.int32, np.int64)
+def test_counts_are_weighted_and_never_cross_samples(backend, tmp_path):
+    samples = [([5, 2**31 - 1, 5], 1), ([1, 1, 1], 3), ([], 2), ([5, 0], 1)]
+    backend.write_counts(*corpus(samples), tmp_path / "run")
+    found = backend.merge_counts([tmp_path / "run"], 9)
+    pairs = found.spectra[1]
+    assert pairs.top_ids.tolist() == [[1, 1], [5, 0], [5, 2**31 - 1], [2**31 - 1, 5]]
+    assert pairs.top_counts.tolist() == [6, 1, 1, 1]
+    assert (pairs.counts.tolist(), pairs.times.tolist()) == ([6, 1], [1, 3])
+    assert (pairs.total, pairs.distinct) == (9, 4)
+    assert (found.ids.tolist(), found.counts.tolist()) == ([0, 1, 5, 2**31 - 1], [1, 9, 3, 1])
+    assert found.spectra[3].total == 0
+
+
+def test_more_runs_than_files_may_be_open(tmp_path):
+    native = BACKENDS[0]
+    rng = np.random.default_rng(3)
+    samples = [(rng.integers(0, 50, 20).tolist(), 1) for _ in range(400)]
+    paths = [tmp_path / f"{i}" for i in range(400)]
+    for sample, path in zip(samples, paths, strict=True):
+        native.write_counts(*corpus([sample]), path)
+    native.write_counts(*corpus(samples), tmp_path / "whole")
+    assert plain(native.merge_counts(paths, 3)) == plain(
+        native.merge_counts([tmp_path / "whole"], 3)
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_malformed_arrays_are_refused(backend):
-    tokens, offsets = corpus([[1, 2, 3]])
-    with pytest.raises(InputError, match="n must be at least 1, got 0"):
-        backend.count_ngrams(tokens, offsets, 0)
+def test_malformed_arrays_are_refused(backend, tmp_path):
+    tokens, offsets, weights = corpus([([1, 2, 3], 1)])
     with pytest.raises(InputError, match="offsets must run from 0 to the number of tokens, 3"):
-        backend.count_ngrams(tokens, offsets[:1], 2)
+        backend.write_counts(tokens, offsets[:1], weights, tmp_path / "x")
     with pytest.raises(InputError, match="must not be negative"):
-        backend.count_ngrams(-tokens, offsets, 2)
+        backend.write_counts(-tokens, offsets, weights, tmp_path / "x")
+    with pytest.raises(InputError, match="one entry a sample"):
+        backend.write_counts(tokens, offsets, weights[:0], tmp_path / "x")
     with pytest.raises(InputError, match="offsets must be one row of int64"):
-        backend.count_ngrams(tokens, offsets.astype(np.int32), 2)
+        backend.write_counts(tokens, offsets.astype(np.int32), weights, tmp_path / "x")
+
+
+def test_a_scratch_file_that_cannot_be_used_is_named(tmp_path):
+    native = BACKENDS[0]
+    with pytest.raises(InputError, match="cannot be written: is the disk full"):
+        native.write_counts(*corpus([([1], 1)]), tmp_path / "none" / "run")
+    with pytest.raises(InputError, match="cannot be read"):
+        native.merge_counts([tmp_path / "none"])

@@ -1,19 +1,60 @@
-// Counts n-grams of a fixed length that never cross samples.
+// Counts n-grams of 1 to 4 ids in corpora of any size: sorted runs on disk, merged once at the end.
+//
+// Every position of a sample gives one record, its next four ids. Sorted records hold the n-grams of
+// all shorter lengths in order, too, so one run and one merge serve n = 1 to 4. Runs may come from any
+// number of processes in any order: the result depends on what was counted and on nothing else.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace tasc {
 
-struct NgramCounts {
-  std::vector<int32_t> ids;     // (K * n): row k holds the k-th n-gram
-  std::vector<int64_t> counts;  // (K): overlapping occurrences, descending; ties by ascending ids
+constexpr int kRunLength = 4;  // longest n-gram
+
+// head = first << 32 | second, tail = third << 32 | fourth; id + 1 each, 0 beyond the sample's end.
+struct RunRecord {
+  uint64_t head, tail;
+  int64_t count;
+};
+using Run = std::vector<RunRecord>;
+
+// Appends a record for each of the first `positions` tokens of one sample (at most all of them).
+void append_positions(std::span<const int32_t> sample, size_t positions, int64_t weight, Run& run);
+
+// Sorts by n-gram and adds up equal ones. Radix sort over the bits that occur: O(records).
+void combine(Run& run);
+
+// tokens (T), ids >= 0; offsets (S + 1): sample s is tokens[offsets[s], offsets[s + 1]); weights (S).
+// Throws std::invalid_argument when the arrays do not fit together.
+Run count_run(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
+              std::span<const int64_t> weights);
+
+// Throws std::runtime_error when the file cannot be written.
+void write_run(const Run& run, const std::string& path);
+
+// The distribution of n-grams of one length: how many of them occur how often.
+struct Spectrum {
+  std::vector<int64_t> counts;      // descending, distinct
+  std::vector<int64_t> times;       // how many n-grams have that count
+  std::vector<int32_t> top_ids;     // (K * n): the most frequent ones; ties by ascending ids
+  std::vector<int64_t> top_counts;  // (K)
 };
 
-// tokens (T), ids >= 0; offsets (S + 1): sample s is tokens[offsets[s], offsets[s + 1]).
-// O(T log n) expected. Throws std::invalid_argument when the arrays do not fit together or n < 1.
-NgramCounts count_ngrams(std::span<const int32_t> tokens, std::span<const int64_t> offsets, int n);
+struct Counted {
+  std::array<Spectrum, kRunLength> spectra;
+  std::vector<int32_t> ids;     // every id that occurs, ascending
+  std::vector<int64_t> counts;  // and how often
+};
+
+// Merges runs and describes each length, keeping the `top` most frequent n-grams.
+// Throws std::runtime_error when a file cannot be read.
+Counted merge_runs(const std::vector<std::string>& paths, size_t top);
+
+// Merges runs into one, so that no merge has too many files open.
+void join_runs(const std::vector<std::string>& paths, const std::string& path);
 
 // Throws std::invalid_argument unless offsets begin at 0, never fall, and end at size < 2^31.
 void check_offsets(std::span<const int64_t> offsets, size_t size);

@@ -1,0 +1,138 @@
+// Sorted runs on disk, a block at a time, and several of them as one sorted sequence.
+#pragma once
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tasc/ngram_count.h"
+
+namespace tasc {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+constexpr size_t kBlock = 4096;  // records read or written at a time
+
+class RunWriter {
+ public:
+  explicit RunWriter(std::string path) : path_(std::move(path)), file_(std::fopen(path_.c_str(), "wb")) {
+    if (!file_) fail();
+    block_.reserve(kBlock);
+  }
+
+  void add(const RunRecord& record) {
+    block_.push_back(record);
+    if (block_.size() == kBlock) flush();
+  }
+
+  // Throws when something could not be written; without it the file may be cut short.
+  void close() {
+    flush();
+    if (std::fclose(file_.release()) != 0) fail();
+  }
+
+ private:
+  void flush() {
+    if (std::fwrite(block_.data(), sizeof(RunRecord), block_.size(), file_.get()) != block_.size()) fail();
+    block_.clear();
+  }
+
+  [[noreturn]] void fail() const { throw std::runtime_error(path_ + ": cannot be written"); }
+
+  std::string path_;
+  File file_;
+  Run block_;
+};
+
+class RunReader {
+ public:
+  explicit RunReader(std::string path) : path_(std::move(path)), file_(std::fopen(path_.c_str(), "rb")) {
+    if (!file_) fail();
+    std::setvbuf(file_.get(), nullptr, _IONBF, 0);  // blocks are buffer enough
+    refill();
+  }
+
+  bool done() const { return at_ == block_.size(); }
+  const RunRecord& record() const { return block_[at_]; }
+  void next() {
+    if (++at_ == block_.size()) refill();
+  }
+
+ private:
+  void refill() {
+    block_.resize(kBlock);
+    block_.resize(std::fread(block_.data(), sizeof(RunRecord), kBlock, file_.get()));
+    at_ = 0;
+    if (std::ferror(file_.get())) fail();
+  }
+
+  [[noreturn]] void fail() const { throw std::runtime_error(path_ + ": cannot be read"); }
+
+  std::string path_;
+  File file_;
+  Run block_;
+  size_t at_ = 0;
+};
+
+// A tournament tree: each inner node keeps the loser of its match, so taking a record replays one
+// path of log2(runs) matches.
+class MergedRuns {
+ public:
+  explicit MergedRuns(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) readers_.push_back(std::make_unique<RunReader>(path));
+    losers_.resize(readers_.size());
+    heads_.resize(readers_.size());
+    for (size_t i = 0; i < readers_.size(); ++i) look(i);
+    if (!readers_.empty()) winner_ = play(1);
+  }
+
+  bool done() const { return readers_.empty() || heads_[winner_].ended; }
+  const RunRecord& record() const { return readers_[winner_]->record(); }
+
+  void next() {
+    readers_[winner_]->next();
+    look(winner_);
+    for (size_t node = (winner_ + readers_.size()) / 2; node > 0; node /= 2) {
+      if (less(losers_[node], winner_)) std::swap(losers_[node], winner_);
+    }
+  }
+
+ private:
+  struct Head {
+    uint64_t head, tail;
+    bool ended;
+  };
+
+  void look(size_t i) {
+    const bool ended = readers_[i]->done();
+    heads_[i] = ended ? Head{~uint64_t{0}, ~uint64_t{0}, true}
+                      : Head{readers_[i]->record().head, readers_[i]->record().tail, false};
+  }
+
+  bool less(size_t a, size_t b) const {
+    const Head &x = heads_[a], &y = heads_[b];
+    if (x.head != y.head) return x.head < y.head;
+    if (x.tail != y.tail) return x.tail < y.tail;
+    return x.ended < y.ended;
+  }
+
+  // Node k has the children 2k and 2k + 1; those from the number of runs on are the runs.
+  size_t play(size_t node) {
+    if (node >= readers_.size()) return node - readers_.size();
+    const size_t left = play(2 * node), right = play(2 * node + 1);
+    losers_[node] = less(left, right) ? right : left;
+    return losers_[node] == left ? right : left;
+  }
+
+  std::vector<std::unique_ptr<RunReader>> readers_;
+  std::vector<size_t> losers_;  // [1, runs)
+  std::vector<Head> heads_;
+  size_t winner_ = 0;
+};
+
+}  // namespace tasc

@@ -1,0 +1,135 @@
+#include "tasc/word_count.h"
+
+#include <array>
+#include <cstring>
+#include <stdexcept>
+
+namespace tasc {
+namespace {
+
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = text.size() * 0x9E3779B97F4A7C15ull;
+  const auto mix = [&](uint64_t word) {
+    hash = (hash ^ word) * 0xD6E8FEB86659FD93ull;
+    hash ^= hash >> 32;
+  };
+  size_t i = 0;
+  for (uint64_t word; i + 8 <= text.size(); i += 8) {
+    std::memcpy(&word, text.data() + i, 8);
+    mix(word);
+  }
+  uint64_t rest = 0;
+  std::memcpy(&rest, text.data() + i, text.size() - i);
+  mix(rest);
+  return hash;
+}
+
+// Which bytes are white space, and which may begin a longer white-space character.
+constexpr std::array<uint8_t, 256> kinds() {
+  std::array<uint8_t, 256> kind{};
+  for (const int byte : {0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x1C, 0x1D, 0x1E, 0x1F, 0x20}) kind[byte] = 1;
+  for (const int byte : {0xC2, 0xE1, 0xE2, 0xE3}) kind[byte] = 2;
+  return kind;
+}
+constexpr auto kKind = kinds();
+
+// Bytes of the white-space character that text begins with, 0 for none. The characters are those of
+// Python's str.isspace(): U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F,
+// U+3000.
+size_t wide_space(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (byte(0) == 0xC2) return text.size() > 1 && (byte(1) == 0x85 || byte(1) == 0xA0) ? 2 : 0;
+  if (text.size() < 3) return 0;
+  const int rest = byte(1) << 8 | byte(2);
+  bool space = false;
+  if (byte(0) == 0xE1) space = rest == 0x9A80;
+  if (byte(0) == 0xE3) space = rest == 0x8080;
+  if (byte(0) == 0xE2) {
+    space = (rest >= 0x8080 && rest <= 0x808A) || rest == 0x80A8 || rest == 0x80A9 || rest == 0x80AF ||
+            rest == 0x819F;
+  }
+  return space ? 3 : 0;
+}
+
+}  // namespace
+
+int32_t Interner::number(std::string_view text) {
+  if ((ends_.size() + 1) * 2 > slots_.size()) grow();
+  const uint64_t hash = hash_of(text);
+  const auto upper = static_cast<uint32_t>(hash >> 32);
+  size_t at = hash & (slots_.size() - 1);
+  for (; slots_[at].id >= 0; at = (at + 1) & (slots_.size() - 1)) {
+    if (slots_[at].hash == upper && this->text(slots_[at].id) == text) return slots_[at].id;
+  }
+  slots_[at] = {upper, static_cast<int32_t>(ends_.size())};
+  letters_ += text;
+  ends_.push_back(letters_.size());
+  return slots_[at].id;
+}
+
+std::string_view Interner::text(int32_t id) const {
+  const size_t begin = id ? ends_[id - 1] : 0;
+  return std::string_view(letters_).substr(begin, ends_[id] - begin);
+}
+
+void Interner::grow() {
+  std::vector<Slot> slots(slots_.empty() ? 1024 : slots_.size() * 2);
+  for (size_t id = 0; id < ends_.size(); ++id) {
+    const uint64_t hash = hash_of(text(static_cast<int32_t>(id)));
+    size_t at = hash & (slots.size() - 1);
+    while (slots[at].id >= 0) at = (at + 1) & (slots.size() - 1);
+    slots[at] = {static_cast<uint32_t>(hash >> 32), static_cast<int32_t>(id)};
+  }
+  slots_ = std::move(slots);
+}
+
+WordCounter::WordCounter(std::string folder_and_prefix, size_t batch)
+    : prefix_(std::move(folder_and_prefix)), batch_(batch) {
+  if (batch < kRunLength) throw std::invalid_argument("a batch of words must hold an n-gram");
+}
+
+int64_t WordCounter::add_text(std::string_view text) {
+  int64_t words = 0;
+  size_t begin = 0, at = 0;
+  const auto close = [&] {
+    if (at == begin) return;
+    add_word(text.substr(begin, at - begin));
+    ++words;
+  };
+  while (at < text.size()) {
+    const uint8_t kind = kKind[static_cast<uint8_t>(text[at])];
+    const size_t space = kind == 2 ? wide_space(text.substr(at)) : kind;
+    if (!space) {
+      ++at;
+      continue;
+    }
+    close();
+    begin = at += space;
+  }
+  close();
+  return words;
+}
+
+void WordCounter::add_word(std::string_view word) {
+  pending_.push_back(words_.number(word));
+  if (pending_.size() >= batch_) spill(false);
+}
+
+std::vector<std::string> WordCounter::finish() {
+  if (!pending_.empty()) spill(true);
+  return paths_;
+}
+
+void WordCounter::spill(bool last) {
+  // The last words wait for what follows them, unless nothing does.
+  const size_t positions = last ? pending_.size() : pending_.size() - (kRunLength - 1);
+  Run run;
+  run.reserve(positions);
+  append_positions(pending_, positions, 1, run);
+  combine(run);
+  paths_.push_back(prefix_ + "-" + std::to_string(paths_.size()));
+  write_run(run, paths_.back());
+  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(positions));
+}
+
+}  // namespace tasc

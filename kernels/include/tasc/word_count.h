@@ -1,0 +1,56 @@
+// Counts word n-grams of one endless text: n-grams cross the borders of samples.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tasc/ngram_count.h"
+
+namespace tasc {
+
+// Numbers strings in order of first sight. Exact: equal hashes are compared.
+class Interner {
+ public:
+  int32_t number(std::string_view text);
+  size_t size() const { return ends_.size(); }
+  std::string_view text(int32_t id) const;
+
+ private:
+  struct Slot {
+    uint32_t hash = 0;  // its upper half; the lower one chooses the slot
+    int32_t id = -1;
+  };
+  void grow();
+
+  std::vector<Slot> slots_;
+  std::string letters_;  // all strings, end to end
+  std::vector<size_t> ends_;
+};
+
+class WordCounter {
+ public:
+  // Writes a sorted run to folder/prefix-NUMBER for every `batch` words. Throws std::invalid_argument
+  // when batch is below kRunLength.
+  WordCounter(std::string folder_and_prefix, size_t batch);
+
+  // Adds the words of a text, UTF-8, separated by what Python's str.split() takes for white space.
+  // Returns their number. Throws std::runtime_error when a run cannot be written.
+  int64_t add_text(std::string_view text);
+  void add_word(std::string_view word);
+
+  // Writes what is left and returns the paths of all runs.
+  std::vector<std::string> finish();
+  const Interner& words() const { return words_; }
+
+ private:
+  void spill(bool last);
+
+  std::string prefix_;
+  size_t batch_;
+  Interner words_;
+  std::vector<int32_t> pending_;  // not counted yet: n-grams that begin here may go on
+  std::vector<std::string> paths_;
+};
+
+}  // namespace tasc

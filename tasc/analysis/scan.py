@@ -1,0 +1,243 @@
+"""One pass over a split: words, tokens, repetitions, and a sample of outputs to predict from.
+
+Memory does not grow with the corpus but for the different words, eight bytes for each different
+output, and nothing else: n-grams go to sorted runs in a scratch folder.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tasc.analysis.count import BATCH, Part, Pool, finish, pool
+from tasc.analysis.ngrams import WordStats, describe
+from tasc.analysis.tokens import Distinct, TokenStats
+from tasc.backend import Counts, WordCounter, get_backend
+from tasc.data.stream import Stream
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.progress import Progress, silent
+
+Int64 = npt.NDArray[np.int64]
+
+WINDOW = 16_000_000  # characters of different texts in which repetitions are found
+SAMPLE = 24_000_000  # characters of different outputs that predictions are made from
+TOP = 25  # most frequent word bigrams that are kept
+_N_WORDS = 4  # longest n-grams that are described
+
+
+@dataclass(frozen=True)
+class Side:
+    """The inputs or the outputs; tokens and their counts by id (V,) need a tokenizer."""
+
+    words: WordStats
+    tokens: TokenStats | None
+    counts: Int64 | None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a pass found.
+
+    Attributes:
+        samples: rows with an output.
+        dropped: rows without one.
+        distinct_outputs: different outputs, told apart by 64-bit hashes.
+        input: statistics of the inputs.
+        output: of the outputs.
+        sample: different outputs with their multiplicities, in order of first appearance: all of
+            them, or those whose hash is smallest where all are too many.
+    """
+
+    samples: int
+    dropped: int
+    distinct_outputs: int
+    input: Side
+    output: Side
+    sample: Distinct
+
+
+def scan(
+    stream: Stream,
+    tokenizer: LoadedTokenizer | None = None,
+    *,
+    jobs: int = 1,
+    n_max: int = 4,
+    progress: Progress = silent,
+) -> Scan:
+    """Read a split once and describe it; the result does not depend on ``jobs``.
+
+    Args:
+        stream: the split.
+        tokenizer: the model's; without one only words are counted.
+        jobs: processes that tokenise and count; one uses the tokenizer's own threads instead.
+        n_max: longest n-gram; statistics end at 4.
+        progress: told of the rows read, and of the merging of what was counted.
+
+    Raises:
+        InputError: a row is malformed, or the scratch folder cannot be written.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="tasc-") as scratch,
+        pool(tokenizer, jobs) if tokenizer else nullcontext() as counting,
+    ):
+        inputs, outputs = (_Reading(Path(scratch) / name, counting) for name in ("in", "out"))
+        sample = _Sample()
+        samples = dropped = 0
+        for rows in stream.rows():
+            samples, dropped = samples + len(rows.outputs), dropped + rows.dropped
+            inputs.add(rows.inputs, rows.input_words)
+            sample.add(outputs.add(rows.outputs, rows.output_words))
+            progress("read", samples, 0)
+        inputs.flush()
+        sample.add(outputs.flush())
+        size = len(tokenizer.vocabulary()) if tokenizer else 0
+        progress("merge counts", 0, 2)
+        with ThreadPoolExecutor(2) as both:  # merging lets go of the interpreter
+            sides = [
+                both.submit(reading.describe, samples, size, n_max) for reading in (inputs, outputs)
+            ]
+            described = [side.result() for side in sides]
+        progress("merge counts", 2, 2)
+    return Scan(samples, dropped, sample.distinct, described[0], described[1], sample.finish())
+
+
+@dataclass
+class _Reading:
+    """The inputs or outputs under way: words in order, tokens of each different text."""
+
+    prefix: Path
+    pool: Pool | None
+    words: WordCounter = field(init=False)
+    total: int = 0
+    window: dict[str, int] = field(default_factory=dict)
+    held: int = 0  # characters in the window
+    calls: list[Future[Part]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.words = get_backend().word_counter(self.prefix.with_suffix(".words"))
+
+    def add(self, texts: Sequence[str], listed: Sequence[Sequence[str]] | None) -> dict[str, int]:
+        """Take rows; returns the window's texts and their counts once it is full, else nothing."""
+        if listed is None:
+            self.total += self.words.add_texts(texts)
+        else:
+            self.total += sum(self.words.add_words(words) for words in listed)
+        for text in texts:
+            seen = self.window.get(text, 0)
+            self.window[text] = seen + 1
+            self.held += 0 if seen else len(text)
+        return self.flush() if self.held >= WINDOW else {}
+
+    def flush(self) -> dict[str, int]:
+        """Hand the window over to be counted, in batches."""
+        window, self.window, self.held = self.window, {}, 0
+        if self.pool is None:
+            return window
+        texts, weights, size = [], [], 0
+        for text, weight in window.items():
+            texts.append(text)
+            weights.append(weight)
+            size += len(text) + 1
+            if size >= BATCH:
+                self._submit(self.pool, texts, weights)
+                texts, weights, size = [], [], 0
+        if texts:
+            self._submit(self.pool, texts, weights)
+        return window
+
+    def _submit(self, counting: Pool, texts: list[str], weights: list[int]) -> None:
+        run = self.prefix.with_suffix(f".tokens-{len(self.calls)}")
+        self.calls.append(counting.submit(texts, weights, run))
+
+    def describe(self, samples: int, vocabulary: int, n_max: int) -> Side:
+        words = self._describe_words(samples, n_max)
+        if self.pool is None:
+            return Side(words, None, None)
+        parts = [finish(call) for call in self.calls]
+        counts = get_backend().merge_counts([part.run for part in parts])
+        tokens = sum(part.tokens for part in parts)
+        text_bytes = sum(part.text_bytes for part in parts)
+        stats = TokenStats(
+            samples=samples,
+            tokens=tokens,
+            used_tokens=len(counts.ids),
+            tokens_per_sample=tokens / max(samples, 1),
+            longest=max((part.longest for part in parts), default=0),
+            bytes_per_token=text_bytes / max(tokens, 1),
+            ngrams=tuple(
+                describe(counts.spectra[n - 1], n, vocabulary)
+                for n in range(1, min(n_max, _N_WORDS) + 1)
+            ),
+        )
+        return Side(words, stats, counts.dense(vocabulary))
+
+    def _describe_words(self, samples: int, n_max: int) -> WordStats:
+        counts: Counts = get_backend().merge_counts(self.words.finish(), TOP)
+        pairs = counts.spectra[1]
+        return WordStats(
+            samples=samples,
+            words=self.total,
+            distinct_words=len(counts.ids),
+            words_per_sample=self.total / max(samples, 1),
+            ngrams=tuple(
+                describe(counts.spectra[n - 1], n, len(counts.ids))
+                for n in range(1, min(max(n_max, 2), _N_WORDS) + 1)
+            ),
+            top=tuple(
+                (" ".join(map(self.words.word, ids)), count)
+                for ids, count in zip(
+                    pairs.top_ids.tolist(), pairs.top_counts.tolist(), strict=True
+                )
+            ),
+        )
+
+
+class _Sample:
+    """Different outputs whose hash is below a threshold, which falls as they become too many.
+
+    An output is kept or not by its own hash, so its multiplicity is exact, and neither the order
+    nor the batches matter.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[int, int]] = {}  # hash and multiplicity
+        self.held, self.below = 0, 1 << 64
+        self.hashes = np.zeros(0, np.uint64)
+
+    def add(self, window: dict[str, int]) -> None:
+        """Take different outputs with their counts."""
+        hashes = [_hash(text) for text in window]
+        self.hashes = np.union1d(self.hashes, np.array(hashes, np.uint64))
+        for (text, count), number in zip(window.items(), hashes, strict=True):
+            if number >= self.below:
+                continue
+            before = self.kept.get(text)
+            self.kept[text] = (number, count + (before[1] if before else 0))
+            self.held += 0 if before else len(text)
+        while self.held > SAMPLE:
+            below = self.below // 2
+            fewer = {text: entry for text, entry in self.kept.items() if entry[0] < below}
+            if not fewer:  # a few outputs, each beyond all measure
+                return
+            self.kept, self.below, self.held = fewer, below, sum(map(len, fewer))
+
+    @property
+    def distinct(self) -> int:
+        """How many different outputs there were."""
+        return len(self.hashes)
+
+    def finish(self) -> Distinct:
+        """Return those that were kept."""
+        weights = np.array([count for _, count in self.kept.values()], np.int64)
+        return Distinct(list(self.kept), weights)
+
+
+def _hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

@@ -1,0 +1,54 @@
+"""How often each token occurs in a task's texts, as a file bound to its tokenizer."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.errors import InputError, IntegrityError
+
+FILE = "token_counts.safetensors"
+
+Int64 = npt.NDArray[np.int64]
+
+
+def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs: Int64) -> Path:
+    """Write the counts (V,) of both sides beside the identity of the tokenizer that they are of."""
+    path = folder / FILE
+    identity = tokenizer.identity.hex()
+    save_file({"input": inputs, "output": outputs}, path, metadata={"tokenizer": identity})
+    return path
+
+
+def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") -> Int64:
+    """Return the counts (V,) of "input" or "output" by token id.
+
+    Args:
+        path: the file, or the folder that ``tasc analyze`` wrote.
+        tokenizer: whose ids are meant.
+        side: of which texts.
+
+    Raises:
+        InputError: there is no such file, or it is of another tokenizer.
+        IntegrityError: the file is damaged.
+    """
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise InputError(f"{file}: no token counts; tasc analyze --tokenizer writes them")
+    try:
+        with safe_open(file, framework="numpy") as held:
+            owner = (held.metadata() or {}).get("tokenizer")
+            counts: Int64 = held.get_tensor(side)
+    except SafetensorError as error:
+        raise IntegrityError(f"{file} is damaged ({error}): run tasc analyze again") from None
+    if owner != tokenizer.identity.hex():
+        raise InputError(f"{file} counts the tokens of another tokenizer than {tokenizer.path}")
+    return counts
+
+
+def most_frequent(counts: Int64, size: int) -> Int64:
+    """Return the ``size`` most frequent ids, descending; ties, as among the unseen, by id."""
+    return np.argsort(-counts, kind="stable")[:size]

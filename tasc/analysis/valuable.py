@@ -1,0 +1,53 @@
+"""The n-grams that shorten a task's outputs most, with examples of where they stand."""
+
+from dataclasses import dataclass
+
+from tasc.analysis.tokens import Distinct
+from tasc.backend import MergeResult
+
+SHOWN = 25
+_AROUND = 30  # characters on each side of an example
+
+
+@dataclass(frozen=True)
+class Valuable:
+    """One n-gram that the merge search chose.
+
+    Attributes:
+        text: what it spells; bytes that are no UTF-8 of their own are shown as replacements.
+        frequency: occurrences when it was chosen, repetitions of an output included.
+        saved: tokens that it saves, frequency · (n - 1).
+        example: text before it, itself, and text after it in one output; empty where it stands in
+            no output as text.
+    """
+
+    text: str
+    frequency: int
+    saved: int
+    example: tuple[str, str, str]
+
+
+def most_valuable(
+    result: MergeResult, outputs: Distinct, most: int = SHOWN
+) -> tuple[Valuable, ...]:
+    """Return the first merges: the search takes the most rewarding n-gram each time."""
+    return tuple(
+        Valuable(text, merge.frequency, merge.reward, _example(text, outputs))
+        for merge in result.merges[:most]
+        for text in [merge.string.decode(errors="replace")]
+    )
+
+
+def _example(text: str, outputs: Distinct) -> tuple[str, str, str]:
+    """The n-gram in the first output that has something before it as well as after it."""
+    found = ("", "", "")
+    for output in outputs.texts:
+        at = output.find(text)
+        if at < 0:
+            continue
+        end = at + len(text)
+        here = (output[max(0, at - _AROUND) : at], text, output[end : end + _AROUND])
+        if here[0] and here[2]:
+            return here
+        found = found if found[1] else here
+    return found

@@ -1,0 +1,90 @@
+"""N-gram counting as plainly as it can be said: the definition of what the kernels do."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from tasc.backend.counts import RECORD, RUN_LENGTH, Counts, Int32, Int64, Spectrum
+
+Lanes = tuple[int, int, int, int]  # id + 1; 0 beyond the sample's end
+
+
+def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
+    """See Backend.write_counts."""
+    counts: Counter[Lanes] = Counter()
+    for weight, (begin, end) in zip(weights.tolist(), pairwise(offsets.tolist()), strict=True):
+        for lanes in _positions(tokens[begin:end].tolist(), end - begin):
+            counts[lanes] += weight
+    _write(counts, path)
+
+
+def merge_counts(paths: Sequence[Path], top: int) -> Counts:
+    """See Backend.merge_counts."""
+    grams: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(RUN_LENGTH)]
+    for path in paths:
+        for head, tail, count in np.fromfile(path, RECORD).tolist():
+            lanes = (head >> 32, head & 0xFFFFFFFF, tail >> 32, tail & 0xFFFFFFFF)
+            for n in range(1, RUN_LENGTH + 1):
+                if all(lanes[:n]):
+                    grams[n - 1][tuple(lane - 1 for lane in lanes[:n])] += count
+    known = sorted(grams[0].items())
+    return Counts(
+        tuple(_spectrum(counts, n, top) for n, counts in enumerate(grams, start=1)),
+        np.array([ids[0] for ids, _ in known], np.int32),
+        np.array([count for _, count in known], np.int64),
+    )
+
+
+class SlowWordCounter:
+    """See WordCounter."""
+
+    def __init__(self, prefix: Path, batch: int) -> None:
+        """See Backend.word_counter."""
+        self._prefix, self._batch = prefix, batch
+        self._numbers: dict[str, int] = {}
+        self._words: list[int] = []
+
+    def add_texts(self, texts: Sequence[str]) -> int:
+        """See WordCounter.add_texts."""
+        return sum(self.add_words(text.split()) for text in texts)
+
+    def add_words(self, words: Sequence[str]) -> int:
+        """See WordCounter.add_words."""
+        self._words += [self._numbers.setdefault(word, len(self._numbers)) for word in words]
+        return len(words)
+
+    def finish(self) -> list[Path]:
+        """See WordCounter.finish."""
+        _write(Counter(_positions(self._words, len(self._words))), self._prefix)
+        return [self._prefix]
+
+    def word(self, number: int) -> str:
+        """See WordCounter.word."""
+        return list(self._numbers)[number]
+
+
+def _positions(sample: list[int], positions: int) -> list[Lanes]:
+    padded = [token + 1 for token in sample] + [0] * RUN_LENGTH
+    return [(padded[i], padded[i + 1], padded[i + 2], padded[i + 3]) for i in range(positions)]
+
+
+def _write(counts: Counter[Lanes], path: Path) -> None:
+    rows = [
+        (first << 32 | second, third << 32 | fourth, count)
+        for (first, second, third, fourth), count in sorted(counts.items())
+    ]
+    np.array(rows, RECORD).tofile(path)
+
+
+def _spectrum(counts: Counter[tuple[int, ...]], n: int, top: int) -> Spectrum:
+    often = sorted(Counter(counts.values()).items(), reverse=True)
+    best = sorted(counts.items(), key=lambda row: (-row[1], row[0]))[:top]
+    return Spectrum(
+        np.array([count for count, _ in often], np.int64),
+        np.array([times for _, times in often], np.int64),
+        np.array([ids for ids, _ in best], np.int32).reshape(-1, n),
+        np.array([count for _, count in best], np.int64),
+    )

@@ -1,0 +1,115 @@
+"""The pass: whatever the jobs, windows and batches, it counts what plain counting counts."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import tasc.analysis.count
+import tasc.analysis.scan
+from tasc.analysis.scan import scan
+from tasc.analysis.token_counts import load_counts, most_frequent, save_counts
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.stream import Held, open_stream
+from tasc.data.tokenizer import load_tokenizer
+from tasc.errors import InputError, IntegrityError
+from tests import pico
+
+ROWS = [(f"say {n % 7} again", f"intent {n % 11}: \u00a0slot {n % 3}") for n in range(3000)]
+
+
+@pytest.fixture
+def task(tmp_path):
+    path = tmp_path / "train.jsonl"
+    rows = [{"input": text, "output": output} for text, output in ROWS]
+    rows.insert(5, {"input": "nothing", "output": " "})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def same(one, other):
+    assert one.input.words == other.input.words
+    assert (one.input.tokens, one.output.tokens) == (other.input.tokens, other.output.tokens)
+    assert np.array_equal(one.output.counts, other.output.counts)
+    assert one.sample.texts == other.sample.texts
+    assert np.array_equal(one.sample.weights, other.sample.weights)
+    assert one.distinct_outputs == other.distinct_outputs
+
+
+def test_the_pass_counts_every_token_of_every_row(task, tokenizer):
+    found = scan(open_stream(Source(str(task)), "train"), tokenizer)
+    outputs = [tokenizer.encode([output]).tokens.tolist() for _, output in ROWS]
+    unigrams = Counter(token for ids in outputs for token in ids)
+    assert {i: c for i, c in enumerate(found.output.counts.tolist()) if c} == dict(unigrams)
+    stats = found.output.tokens
+    assert (stats.samples, found.dropped) == (3000, 1)
+    assert stats.tokens == unigrams.total()
+    assert stats.longest == max(map(len, outputs))
+    assert stats.bytes_per_token == sum(len(o.encode()) for _, o in ROWS) / stats.tokens
+    for row in stats.ngrams:
+        grams = Counter(tuple(x[i : i + row.n]) for x in outputs for i in range(len(x) - row.n + 1))
+        assert (row.total, row.distinct) == (grams.total(), len(grams))
+    assert found.output.words.words == sum(len(output.split()) for _, output in ROWS)
+    assert found.distinct_outputs == len({output for _, output in ROWS}) == 33
+    assert dict(zip(found.sample.texts, found.sample.weights.tolist(), strict=True)) == Counter(
+        output for _, output in ROWS
+    )
+
+
+def test_a_stream_and_a_corpus_in_memory_are_the_same(task, tokenizer):
+    source = Source(str(task))
+    same(
+        scan(open_stream(source, "train"), tokenizer), scan(Held(load(source, "train")), tokenizer)
+    )
+
+
+def test_windows_and_batches_change_nothing(task, tokenizer, monkeypatch):
+    stream = open_stream(Source(str(task)), "train")
+    whole = scan(stream, tokenizer)
+    monkeypatch.setattr(tasc.analysis.scan, "WINDOW", 200)
+    monkeypatch.setattr(tasc.analysis.scan, "BATCH", 50)
+    same(scan(stream, tokenizer), whole)
+
+
+def test_processes_change_nothing(task, tokenizer):
+    stream = open_stream(Source(str(task)), "train")
+    same(scan(stream, tokenizer, jobs=2), scan(stream, tokenizer))
+
+
+def test_a_sample_keeps_the_multiplicity_of_what_it_keeps(task, tokenizer, monkeypatch):
+    monkeypatch.setattr(tasc.analysis.scan, "SAMPLE", 200)
+    monkeypatch.setattr(tasc.analysis.scan, "WINDOW", 100)
+    found = scan(open_stream(Source(str(task)), "train"), tokenizer)
+    counts = Counter(output for _, output in ROWS)
+    assert 0 < sum(map(len, found.sample.texts)) <= 200
+    for text, weight in zip(found.sample.texts, found.sample.weights.tolist(), strict=True):
+        assert counts[text] == weight
+    assert found.distinct_outputs == 33
+
+
+def test_a_faulty_row_is_named_and_empty_splits_are_refused(task, tokenizer):
+    task.write_text('{"input": "a", "output": "b"}\n{"input": \n')
+    with pytest.raises(InputError, match=r"train\.jsonl:2: invalid JSON"):
+        scan(open_stream(Source(str(task)), "train"), tokenizer)
+    task.write_text('{"input": "a", "output": ""}\n')
+    with pytest.raises(InputError, match="all 1 outputs of the split 'train' are empty"):
+        scan(open_stream(Source(str(task)), "train"))
+
+
+def test_token_counts_are_bound_to_their_tokenizer(tmp_path):
+    one = load_tokenizer(str(pico.make_tokenizer(tmp_path / "one")))
+    other = load_tokenizer(str(pico.make_tokenizer(tmp_path / "other", ["abc abd"])))
+    counts = np.array([3, 0, 5, 5], np.int64)
+    save_counts(tmp_path, one, counts[::-1].copy(), counts)
+    assert load_counts(tmp_path, one).tolist() == [3, 0, 5, 5]
+    assert load_counts(tmp_path, one, "input").tolist() == [5, 5, 0, 3]
+    assert most_frequent(counts, 3).tolist() == [2, 3, 0]
+    with pytest.raises(InputError, match="another tokenizer"):
+        load_counts(tmp_path, other)
+    with pytest.raises(InputError, match="no token counts"):
+        load_counts(tmp_path / "one", one)
+    (tmp_path / "token_counts.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(IntegrityError, match="damaged"):
+        load_counts(tmp_path, one)

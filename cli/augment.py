@@ -19,6 +19,13 @@ def augment(
     export: Annotated[
         str, typer.Option(help="pretoken (boundary-safe) or added (the paper's way).")
     ] = "pretoken",
+    min_gain: Annotated[
+        float, typer.Option(help="Stop before a token that saves less than this share of tokens.")
+    ] = 0.0,
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(help="No new token may hold this text, as { or \\n; repeatable."),
+    ] = None,
     held_out: Annotated[
         str, typer.Option(help="Split to measure the compression on, where the source has it.")
     ] = "validation",
@@ -41,6 +48,8 @@ def augment(
         "pcs": pcs,
         "conditional": conditional,
         "export": export,
+        "min_gain": min_gain,
+        "protect": [text.replace("\\n", "\n") for text in protect] if protect else None,
         "held_out": None if held_out == "validation" else held_out,
         "split": split,
         "limit": limit,

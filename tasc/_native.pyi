@@ -41,6 +41,7 @@ def merge_search(
     alpha: float,
     conditional: bool,
     min_frequency: int,
+    min_reward: int,
     admit: Callable[[bytes], bool] | None,
     tick: Callable[[int], None] | None,
 ) -> MergeOutcome: ...

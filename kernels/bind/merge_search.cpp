@@ -61,11 +61,12 @@ void bind_merge_search(nb::module_& m) {
       [](const Input<int32_t>& tokens, const Input<int64_t>& offsets, const Input<int64_t>& weights,
          const Input<uint8_t>& strings, const Input<int64_t>& string_ends,
          const Input<int32_t>& special, const Input<uint8_t>& boundaries, int64_t budget, int n_max,
-         double alpha, bool conditional, int64_t min_frequency, const nb::object& admit,
-         const nb::object& tick) {
+         double alpha, bool conditional, int64_t min_frequency, int64_t min_reward,
+         const nb::object& admit, const nb::object& tick) {
         const tasc::MergeInput input{view(tokens),      view(offsets), view(weights),   view(strings),
                                      view(string_ends), view(special), view(boundaries)};
-        const tasc::MergeOptions options{budget, n_max, alpha, conditional, min_frequency};
+        const tasc::MergeOptions options{budget,      n_max,         alpha,
+                                         conditional, min_frequency, min_reward};
         tasc::MergeOutcome outcome;
         {
           nb::gil_scoped_release nogil;
@@ -77,5 +78,5 @@ void bind_merge_search(nb::module_& m) {
       nb::arg("strings").noconvert(), nb::arg("string_ends").noconvert(),
       nb::arg("special").noconvert(), nb::arg("boundaries").noconvert(), nb::arg("budget"),
       nb::arg("n_max"), nb::arg("alpha"), nb::arg("conditional"), nb::arg("min_frequency"),
-      nb::arg("admit").none(), nb::arg("tick").none());
+      nb::arg("min_reward"), nb::arg("admit").none(), nb::arg("tick").none());
 }

@@ -50,6 +50,7 @@ void check(const MergeInput& in, const MergeOptions& options) {
   require(options.budget >= 0 && size + options.budget < kMaxWeight,
           "budget must lie in 0 .. 2^31 - 1 - vocabulary, got " + std::to_string(options.budget));
   require(options.min_frequency >= 1, "min_frequency must be at least 1");
+  require(options.min_reward >= 0, "min_reward must be 0 or more");
   require(options.alpha >= 0, "alpha must not be negative or NaN");
 }
 
@@ -118,6 +119,7 @@ class Search {
     out_.h1_before = entropy_.h1();
     MergeIndex::Best best;
     while (static_cast<int64_t>(out_.merges.size()) < options_.budget && index_.pop(best)) {
+      if (best.frequency * static_cast<int64_t>(best.ids.size() - 1) < options_.min_reward) break;
       report();
       consider(best);
     }

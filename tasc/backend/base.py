@@ -68,11 +68,12 @@ class MergeRequest:
     banned: frozenset[bytes] = frozenset()  # strings never proposed
     admit: Callable[[bytes], bool] | None = None  # asked once for each n-gram about to be tested
     min_frequency: int = 2  # an n-gram seen once compresses nothing that recurs
+    min_reward: int = 0  # the search ends before an n-gram that saves fewer tokens
 
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What a merge search found; fewer merges than the budget when no candidate was left."""
+    """What a merge search found; fewer merges than the budget when no candidate was worth it."""
 
     merges: tuple[Merge, ...]
     tokens_before: int
@@ -171,6 +172,8 @@ def _check_options(request: MergeRequest) -> None:
         raise InputError(f"the budget must be 0 or more, got {request.budget}")
     if request.min_frequency < 1:
         raise InputError(f"min_frequency must be at least 1, got {request.min_frequency}")
+    if request.min_reward < 0:
+        raise InputError(f"min_reward must be 0 or more, got {request.min_reward}")
 
 
 def _check_array(name: str, array: npt.NDArray[np.generic], dtype: type[np.generic]) -> None:

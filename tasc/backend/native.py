@@ -63,6 +63,7 @@ class NativeBackend:
             alpha=request.alpha_pcs,
             conditional=request.conditional,
             min_frequency=request.min_frequency,
+            min_reward=request.min_reward,
             admit=_admit(request),
             tick=lambda accepted: progress("merge search", accepted, request.budget),
         )

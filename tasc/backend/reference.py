@@ -86,7 +86,10 @@ class _Search:
     def run(self, progress: Progress) -> MergeResult:
         before = self.unigrams()
         while len(self.merges) < self.request.budget and (best := self.best()) is not None:
-            self.consider(*best)
+            ngram, frequency = best
+            if frequency * (len(ngram) - 1) < self.request.min_reward:
+                break
+            self.consider(ngram, frequency)
             progress("merge search", len(self.merges), self.request.budget)
         return MergeResult(
             merges=tuple(self.merges),

@@ -42,11 +42,13 @@ def token_strings(tokenizer: Tokenizer) -> list[bytes]:
     """
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     spell = _speller(tokenizer)
+    marks = bool(_kinds(tokenizer.decoder) & {"Metaspace", "Replace"})
     strings = [b""] * (max(vocabulary.values(), default=-1) + 1)
     for text, token in vocabulary.items():
         strings[token] = spell(text)
     for token, added in tokenizer.get_added_tokens_decoder().items():
-        strings[token] = b"" if added.special else added.content.encode()
+        content = added.content.replace(_METASPACE, " ") if marks else added.content
+        strings[token] = b"" if added.special else content.encode()
     for token in special_tokens(tokenizer):
         strings[token] = b""
     return strings

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from tasc.data.foreign import one_line
 from tasc.data.token_bytes import special_tokens, token_strings
 from tasc.data.tokenizer_files import read_tokenizer
+from tasc.data.word_marks import cut_finely
 from tasc.errors import InputError
 
 _END_TOKENS = (
@@ -112,11 +113,12 @@ class LoadedTokenizer:
     def encode_with_boundaries(self, texts: Sequence[str]) -> tuple[Encoded, np.ndarray]:
         """Return ``encode(texts)`` and ``boundaries(texts)`` in one pass.
 
-        Pre-tokens are what the tokenizer's own pre-tokenizer makes; an added token is one too.
+        Pre-tokens are what the tokenizer's own pre-tokenizer makes, cut finer where it marks blanks
+        (``tasc.data.word_marks``); an added token is one too.
         """
         parts, starts = [], []
         for batch in _batches(texts):
-            for entry in self.tokenizer.encode_batch(batch, add_special_tokens=False):
+            for entry in self._cut.encode_batch(batch, add_special_tokens=False):
                 parts.append(np.asarray(entry.ids, dtype=np.int32))
                 starts.append(_starts(entry.word_ids))
         return Encoded(_joined(parts, np.int32), _offsets(parts)), _joined(starts, np.uint8)
@@ -125,6 +127,10 @@ class LoadedTokenizer:
         """Return the text of the ids, special tokens left out."""
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
+
+    @cached_property
+    def _cut(self) -> Tokenizer:
+        return cut_finely(self.tokenizer)
 
     @cached_property
     def _strings(self) -> list[bytes]:

@@ -1,4 +1,5 @@
-"""Where a tokenizer comes from: tokenizer.json, GPT-2's pair, a tiktoken file, or the Hub."""
+"""Where a tokenizer comes from: tokenizer.json, GPT-2's pair, a tiktoken or SentencePiece file, or
+the Hub."""
 
 import json
 import re
@@ -8,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tasc.data.foreign import one_line
 from tasc.data.quiet import no_bars
+from tasc.data.sentencepiece import is_sentencepiece, read_sentencepiece
 from tasc.data.tiktoken import is_tiktoken, read_tiktoken
 from tasc.errors import InputError, UnavailableError
 
@@ -18,7 +20,7 @@ COMPANIONS = (
     "chat_template.json",
 )
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-_SUFFIXES = {".json", ".tiktoken", ".model", ".txt"}
+_SUFFIXES = {".json", ".tiktoken", ".model", ".v3", ".txt"}
 
 Read = tuple[Tokenizer, dict[str, bytes]]  # the tokenizer and its companion files by name
 
@@ -45,24 +47,27 @@ def _from_folder(folder: Path, name: str) -> Read:
     for vocabulary, merges in _PAIRS:
         if (folder / vocabulary).is_file() and (folder / merges).is_file():
             return _from_pair(folder / vocabulary, folder / merges, name)
-    for path in [*sorted(folder.glob("*.tiktoken")), folder / "tokenizer.model"]:
-        if path.is_file() and is_tiktoken(path):
+    for path in [*sorted(folder.glob("*.tiktoken")), *sorted(folder.glob("tokenizer.model*"))]:
+        if path.is_file() and (is_tiktoken(path) or is_sentencepiece(path)):
             return _from_file(path, name)
     seen = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
     raise InputError(
         f"{name}: no tokenizer in this folder: expected tokenizer.json, vocab.json with "
-        f"merges.txt, encoder.json with vocab.bpe, or *.tiktoken; saw {seen}"
+        f"merges.txt, encoder.json with vocab.bpe, *.tiktoken or tokenizer.model; saw {seen}"
     )
 
 
 def _from_file(path: Path, name: str) -> Read:
     if path.suffix != ".json":
-        if not is_tiktoken(path):
+        if is_sentencepiece(path):
+            tokenizer, end = read_sentencepiece(path)
+        elif is_tiktoken(path):
+            tokenizer, end = read_tiktoken(path)
+        else:
             raise InputError(
-                f"{name}: neither a tokenizer.json nor a tiktoken file; save the tokenizer with "
-                "transformers' save_pretrained to get a tokenizer.json"
+                f"{name}: no tokenizer.json, tiktoken file or SentencePiece model; save the "
+                "tokenizer with transformers' save_pretrained to get a tokenizer.json"
             )
-        tokenizer, end = read_tiktoken(path)
         return (tokenizer, _made_up_files(end))
     try:
         tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))

@@ -79,6 +79,8 @@ class AugmentConfig(StepConfig):
     pcs: float = Field(0.05, gt=0)
     conditional: bool = False
     export: Literal["pretoken", "added"] = "pretoken"
+    min_gain: float = Field(0.0, ge=0, lt=1)
+    protect: tuple[str, ...] = ()
     held_out: str = "validation"
 
 

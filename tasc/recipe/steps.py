@@ -177,7 +177,7 @@ def _augment(job: Job) -> Result:
     augmentation = augment(
         job.corpus,
         load_tokenizer(c.tokenizer),
-        AugmentOptions(c.budget, c.n_max, c.pcs, c.conditional, c.export),
+        AugmentOptions(c.budget, c.n_max, c.pcs, c.conditional, c.export, c.min_gain, c.protect),
         held_out=held_out.outputs if held_out else (),
         progress=job.progress,
     )

@@ -44,7 +44,7 @@ class Augmentation:
     duplicates: int  # second spellings of new tokens
     excluded: dict[str, int]  # n-grams the export cannot carry, by reason
     scaffolds: int  # merges that only served longer ones
-    dead: int  # new tokens that no training output holds; 0 unless the rounds did not suffice
+    dead: int  # new tokens that no training output holds, as the saved tokenizer splits it
     changed: int  # distinct outputs whose base tokens differ once new tokens are spelled out
     rounds: int
 
@@ -93,6 +93,7 @@ def augment(
     others = Outputs.of(held_out, tokenizer, options.export) if held_out else None
     result, length = found.result, found.chosen.length
     last = result.merges[length - 1]
+    used = np.bincount(saved.encode(outputs.texts).tokens)[len(tokenizer.vocabulary()) :]
     train, changed = _measure(outputs, tokenizer, saved, found, last.tokens)
     rest = None
     if others:
@@ -112,7 +113,7 @@ def augment(
         duplicates=result.duplicates,
         excluded=found.excluded,
         scaffolds=length - len(found.chosen.tokens),
-        dead=len(found.dead),
+        dead=len(found.chosen.tokens) - int(np.count_nonzero(used)),
         changed=changed,
         rounds=found.rounds,
     )

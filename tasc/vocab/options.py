@@ -17,6 +17,8 @@ class AugmentOptions:
     pcs: float = 0.05
     conditional: bool = False  # PCS given the preceding n - 1 tokens
     export: Export = "pretoken"
+    min_gain: float = 0.0  # a token must save this share of the outputs' tokens, or the search ends
+    protect: tuple[str, ...] = ()  # no new token holds one of these
 
     def __post_init__(self) -> None:
         """Raise InputError for values that make no sense."""
@@ -28,3 +30,7 @@ class AugmentOptions:
             raise InputError(f"--pcs must be above 0, got {self.pcs}")
         if self.export not in get_args(Export):
             raise InputError(f"--export must be pretoken or added, got {self.export}")
+        if not 0 <= self.min_gain < 1:
+            raise InputError(f"--min-gain must lie in 0..1, got {self.min_gain}")
+        if "" in self.protect:
+            raise InputError("--protect must not be empty")

@@ -14,6 +14,8 @@ from itertools import groupby
 
 from tokenizers import Regex, pre_tokenizers
 
+from tasc.data.word_marks import MARK
+
 # Classes of a following character, each with texts that begin with one. Contractions ('s, 'll) and
 # letter case matter to some base patterns, so they are among the texts.
 _SHORT = ("s", "t", "re", "ve", "m", "ll", "d", "S", "LL")
@@ -25,15 +27,16 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     r"\s": (" ", "\t", "\u00a0", "\u3000"),
     r"'": ("'", *(f"'{tail}" for tail in _SHORT)),
     r"/": ("/",),
-    r"[^\s\p{L}\p{M}\p{N}'/]": (".", "$", "_", "😀", "\u200d"),
+    MARK: (MARK,),  # of a blank, to the kinds that mark blanks
+    rf"[^\s\p{{L}}\p{{M}}\p{{N}}'/{MARK}]": (".", "$", "_", "😀", "\u200d"),
 }
-_AFTER = ("", "a", "Aa", "1", " ", " a", "  a", "\n", ".")
+_AFTER = ("", "a", "Aa", "1", " ", " a", "  a", "\n", ".", MARK, f"{MARK}a")
 _MAX_DEPTH = 100  # of nested groups; beyond it alternatives are listed flat
 
 
 @dataclass(frozen=True)
 class BasePattern:
-    """The one regular expression that splits text in a byte-level BPE tokenizer."""
+    """The one regular expression by which a tokenizer splits text."""
 
     pattern: str
     behavior: str = "isolated"

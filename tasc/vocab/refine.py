@@ -1,8 +1,10 @@
 """Search, export, look which new tokens are never produced, drop them, and search on."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -18,7 +20,7 @@ from tasc.vocab.merges import NewToken
 from tasc.vocab.options import AugmentOptions
 from tasc.vocab.selection import Selection, select
 
-_ROUNDS = 12  # searches at most; the second half of them no longer refills the budget
+_REFILLS = 6  # rounds that give the budget of dead tokens to the next best; later ones shrink it
 
 
 @dataclass(frozen=True)
@@ -48,19 +50,31 @@ class Refined:
     result: MergeResult
     chosen: Selection
     made: Tokenizer
-    dead: list[NewToken]  # tokens that no output holds, when the rounds did not suffice
     excluded: dict[str, int]  # n-grams that the export cannot carry, by reason
     rounds: int
 
 
 class Screen:
-    """Turns down strings that an export cannot carry, and remembers them by reason."""
+    """Turns down strings that no token may spell, and remembers them by reason."""
 
-    def __init__(self, base: LoadedTokenizer, kind: Export) -> None:
-        """``added`` tokens are garbled by a byte-level decoder if they look like its alphabet."""
+    def __init__(
+        self, base: LoadedTokenizer, options: AugmentOptions, *, needs_blank: bool
+    ) -> None:
+        """``added`` tokens are garbled by a byte-level decoder if they look like its alphabet.
+
+        ``needs_blank``: the export takes only tokens that begin with a blank.
+        """
+        self._needs_blank = needs_blank
         byte_level = type(base.tokenizer.decoder).__name__ == "ByteLevel"
-        self._garbles = kind == "added" and byte_level
-        self.excluded: dict[str, set[bytes]] = {"not_utf8": set(), "byte_alphabet": set()}
+        self._garbles = options.export == "added" and byte_level
+        self._protected = [text.encode() for text in options.protect]
+        self.excluded: dict[str, set[bytes]] = {
+            reason: set() for reason in ("not_utf8", "byte_alphabet", "no_blank", "protected")
+        }
+
+    def protects(self, string: bytes) -> bool:
+        """Whether the string holds one that new tokens must not hold."""
+        return any(protected in string for protected in self._protected)
 
     def __call__(self, string: bytes) -> bool:
         """Whether a token of this string can be written, loaded and decoded."""
@@ -68,6 +82,12 @@ class Screen:
             text = string.decode()
         except UnicodeDecodeError:
             self.excluded["not_utf8"].add(string)
+            return False
+        if self._needs_blank and not text.startswith(" "):
+            self.excluded["no_blank"].add(string)
+            return False
+        if self.protects(string):
+            self.excluded["protected"].add(string)
             return False
         if self._garbles and not text.isascii() and byte_alphabet().keys() >= set(text):
             self.excluded["byte_alphabet"].add(string)
@@ -88,29 +108,32 @@ class Refiner:
         self._outputs = outputs
         self._options = options
         self._exporter = Exporter(base, options.export)
-        self._screen = Screen(base, options.export)
+        self._screen = Screen(base, options, needs_blank=self._exporter.needs_blank)
         self._vocabulary = base.vocabulary()
         # Added tokens are cut out of a text before anything else, so no n-gram can hold one.
         self._barriers = base.special_ids | frozenset(base.tokenizer.get_added_tokens_decoder())
+        self._barriers |= {i for i, s in enumerate(self._vocabulary) if self._screen.protects(s)}
+        tokens = int(outputs.weights @ np.diff(outputs.encoded.offsets))
+        self._min_reward = math.ceil(options.min_gain * tokens)
         self._scaffolds: set[bytes] = set()
         self._banned: set[bytes] = set()
 
     def run(self, name: str, progress: Progress) -> Refined:
-        """Refine until no token is dead or the rounds are used up; ``name`` stands in errors.
+        """Refine until no token is dead; ``name`` stands in errors.
 
         Raises InputError when the budget is larger than the number of candidates.
         """
         budget = self._options.budget
-        for done in range(1, _ROUNDS + 1):
+        for done in count(1):
             result, chosen = self._select(budget, progress)
             if done == 1:
                 self._check_budget(len(chosen.tokens), name)
             made = self._exporter.tokenizer(chosen.additions, chosen.rules)
             dead = self._dead(made, chosen.tokens)
-            if not dead or done == _ROUNDS:
+            if not dead:
                 break
             self._drop(dead, chosen)
-            if done >= _ROUNDS // 2 or len(dead) == len(chosen.tokens):
+            if done >= _REFILLS or len(dead) == len(chosen.tokens):
                 budget = len(chosen.tokens) - len(dead)
             if not budget:
                 raise InputError(
@@ -118,7 +141,7 @@ class Refiner:
                     "use the other --export"
                 )
         excluded = {reason: len(strings) for reason, strings in self._screen.excluded.items()}
-        return Refined(result, chosen, made, dead, excluded, done)
+        return Refined(result, chosen, made, excluded, done)
 
     def _select(self, budget: int, progress: Progress) -> tuple[MergeResult, Selection]:
         """Search until ``budget`` tokens stand, or there are no more."""
@@ -145,11 +168,12 @@ class Refiner:
             boundaries=self._outputs.boundaries,
             banned=frozenset(self._banned),
             admit=self._screen,
+            min_reward=self._min_reward,
         )
         return get_backend().merge_search(request, progress)
 
     def _check_budget(self, found: int, name: str) -> None:
-        if found < self._options.budget:
+        if found < (1 if self._options.min_gain else self._options.budget):
             advice = f"use --budget {found}" if found else "use more outputs or a higher --pcs"
             raise InputError(
                 f"{name}: budget {self._options.budget} is larger than the {found} n-grams that "

@@ -67,6 +67,7 @@ def requests(draw):
         conditional=draw(st.booleans()),
         banned=draw(st.frozensets(strings, max_size=3)),
         min_frequency=draw(st.integers(1, 3)),
+        min_reward=draw(st.sampled_from([0, 0, 3, 6])),
     )
 
 
@@ -173,6 +174,12 @@ class TestWorkedExamples:
         pair = backend.merge_search(inside).merges[0]
         assert (pair.ids, pair.inner) == ((0, 6), 2)
 
+    def test_the_search_ends_before_a_merge_that_saves_too_little(self, backend):
+        samples = [[0, 6]] * 5 + [[1, 6]] * 3
+        for least, found in ((0, 2), (3, 2), (4, 1), (6, 0)):
+            result = backend.merge_search(request(samples, min_reward=least))
+            assert len(result.merges) == found
+
     def test_banned_strings_are_skipped_and_admit_is_asked_once(self, backend):
         asked: list[bytes] = []
 
@@ -201,6 +208,7 @@ class TestWorkedExamples:
             ({"budget": -1}, "budget must be 0 or more, got -1"),
             ({"alpha_pcs": math.nan}, "PCS threshold"),
             ({"min_frequency": 0}, "min_frequency must be at least 1"),
+            ({"min_reward": -1}, "min_reward must be 0 or more, got -1"),
             ({"weights": np.array([0], np.int64)}, "weights must be at least 1, got 0"),
             ({"weights": np.array([1, 1], np.int64)}, "one entry a sample, got 2"),
             ({"tokens": np.array([0, 9], np.int32)}, "outside of the vocabulary of 8"),

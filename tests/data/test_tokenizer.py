@@ -259,7 +259,7 @@ def test_merges_come_back_from_ranks():
         ("gone/tokenizer.json", "no such tokenizer file or folder"),
         ("empty", "saw nothing"),
         ("notes.json", "not a tokenizer.json"),
-        ("notes.txt", "neither a tokenizer.json nor a tiktoken file"),
+        ("notes.txt", "no tokenizer.json, tiktoken file or SentencePiece model"),
         ("few.tiktoken", "a tiktoken file of 1 tokens is not one of"),
         ("bad.tiktoken", "bad.tiktoken:2: expected 'base64 rank'"),
     ],

@@ -1,5 +1,6 @@
 """From outputs to an augmented tokenizer."""
 
+import dataclasses
 import json
 
 import pytest
@@ -125,6 +126,30 @@ def test_no_ngram_holds_an_added_token():
     assert all("<tool>" not in token.string for token in made.tokens)
 
 
+@pytest.mark.parametrize("export", EXPORTS)
+def test_no_new_token_holds_a_protected_text(export):
+    options = AugmentOptions(budget=500, pcs=2.0, export=export, min_gain=1e-9)
+    protected = dataclasses.replace(options, protect=("{", "s:"))
+    free, made = (augment(corpus(OUTPUTS), tokenizer(), o) for o in (options, protected))
+    assert any("{" in token.string for token in free.tokens)
+    assert any("s:" in token.string for token in free.tokens)
+    assert made.tokens
+    assert not any("{" in token.string or "s:" in token.string for token in made.tokens)
+    assert made.excluded["protected"] > 0
+
+
+def test_the_search_ends_where_a_token_gains_too_little():
+    tokens = len(tokenizer().encode(OUTPUTS).tokens)
+    few, many = (
+        augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(budget=500, min_gain=gain))
+        for gain in (0.02, 0.005)
+    )
+    assert 0 < len(few.tokens) < len(many.tokens) < 500
+    assert all(len(t.ids) > 4 or t.reward >= 0.02 * tokens for t in few.tokens)
+    with pytest.raises(InputError, match="larger than the 0 n-grams"):
+        augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(min_gain=0.9))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -132,6 +157,8 @@ def test_no_ngram_holds_an_added_token():
         ({"n_max": 1}, "--n-max must lie in 2..16, got 1"),
         ({"pcs": 0.0}, "--pcs must be above 0, got 0.0"),
         ({"pcs": float("nan")}, "--pcs must be above 0, got nan"),
+        ({"min_gain": 1.0}, "--min-gain must lie in 0..1, got 1.0"),
+        ({"protect": ("",)}, "--protect must not be empty"),
         ({"export": "other"}, "--export must be pretoken or added, got other"),
     ],
 )

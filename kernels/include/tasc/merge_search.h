@@ -27,6 +27,7 @@ struct MergeOptions {
   double alpha = 0.05;        // accepted when PCS < alpha
   bool conditional = false;   // PCS given the preceding n - 1 tokens
   int64_t min_frequency = 2;  // >= 1
+  int64_t min_reward = 0;     // the search ends before an n-gram that saves fewer tokens; >= 0
 };
 
 struct MergeRecord {

@@ -1,0 +1,166 @@
+"""A tokenizer from a SentencePiece model file, without that library.
+
+The file is a protocol buffer (sentencepiece_model.proto): pieces with a score and a type, and the
+specifications of the trainer (which algorithm) and of the normalizer. BPE pieces say how good they
+are, not what they were merged from: any two pieces that spell a third may merge, the best first.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+
+from tasc.errors import InputError
+
+_BPE, _UNIGRAM = 2, 1
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
+_MARK = "▁"
+_FIRST = b"\x0a"  # field 1, the first piece
+
+
+@dataclass
+class _Model:
+    pieces: list[tuple[str, float, int]] = field(default_factory=list)  # text, score, type
+    algorithm: int = _UNIGRAM
+    charsmap: bytes = b""  # compiled normalization rules
+    prefix: bool = True  # a blank is put before the text
+    squeeze: bool = True  # runs of blanks become one
+
+    def names(self, kind: int) -> list[str]:
+        return [text for text, _, its in self.pieces if its == kind]
+
+
+def is_sentencepiece(path: Path) -> bool:
+    """Whether the file looks like a SentencePiece model: a piece, then its text."""
+    with path.open("rb") as file:
+        head = file.read(3)
+    return head[:1] == _FIRST and head[2:] == _FIRST
+
+
+def read_sentencepiece(path: Path) -> tuple[Tokenizer, str]:
+    """Return the tokenizer of a model file and its end token; it puts no tokens around a text.
+
+    Raises InputError when the file cannot be read or its algorithm is neither BPE nor Unigram.
+    """
+    try:
+        model = _parse(path.read_bytes())
+    except (IndexError, KeyError, ValueError, struct.error) as error:
+        raise InputError(f"{path}: not a SentencePiece model: {error}") from None
+    if model.algorithm not in {_BPE, _UNIGRAM}:
+        raise InputError(f"{path}: a SentencePiece model of words or characters, not of pieces")
+    control = model.names(_CONTROL)
+    end = next((name for name in ("</s>", "<eos>", "<|endoftext|>") if name in control), "</s>")
+    return _build(model), end
+
+
+def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
+    """Every way to put two pieces together to a third, best piece first."""
+    order = {piece: place for place, piece in enumerate(scores)}
+    found = [
+        (-score, order[piece], order[left], order[right], left, right)
+        for piece, score in scores.items()
+        for cut in range(1, len(piece))
+        if (left := piece[:cut]) in scores and (right := piece[cut:]) in scores
+    ]
+    return [(left, right) for *_, left, right in sorted(found)]
+
+
+def _build(model: _Model) -> Tokenizer:
+    unknown = next(iter(model.names(_UNKNOWN)), None)
+    fallback = bool(model.names(_BYTE))
+    if model.algorithm == _BPE:
+        vocabulary = {text: place for place, (text, _, _) in enumerate(model.pieces)}
+        scores = {text: score for text, score, kind in model.pieces if kind in {_NORMAL, _USER}}
+        made = Tokenizer(
+            models.BPE(
+                vocabulary,
+                merges_of(scores),
+                unk_token=unknown,
+                fuse_unk=True,
+                byte_fallback=fallback,
+            )
+        )
+    else:
+        entries = [(text, score) for text, score, _ in model.pieces]
+        place = None if unknown is None else [text for text, _ in entries].index(unknown)
+        made = Tokenizer(models.Unigram(entries, unk_id=place, byte_fallback=fallback))
+    _surround(made, model, fallback=fallback)
+    names = [unknown] if unknown is not None else []
+    special = [*names, *model.names(_CONTROL)]
+    made.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in special])
+    made.add_tokens([AddedToken(name, normalized=False) for name in model.names(_USER)])
+    return made
+
+
+def _surround(made: Tokenizer, model: _Model, *, fallback: bool) -> None:
+    """Normalizer and decoder: blanks become marks on the way in, and back; nothing is split."""
+    steps: list[normalizers.Normalizer] = []
+    steps += [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    if model.squeeze:
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    steps += [normalizers.Prepend(_MARK)] if model.prefix else []
+    made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", _MARK)])
+    parts: list[decoders.Decoder] = [decoders.Replace(_MARK, " ")]
+    parts += [decoders.ByteFallback()] if fallback else []
+    parts.append(decoders.Fuse())
+    parts += [decoders.Strip(" ", 1, 0)] if model.prefix else []
+    made.decoder = decoders.Sequence(parts)
+
+
+def _parse(data: bytes) -> _Model:
+    model = _Model()
+    for number, value in _fields(data):
+        if not isinstance(value, bytes):
+            continue
+        if number == 1:
+            entry = dict(_fields(value))
+            text, score = entry[1], entry.get(2, b"\0\0\0\0")
+            if not isinstance(text, bytes) or not isinstance(score, bytes):
+                raise ValueError("a piece without text or score")
+            kind = entry.get(3, _NORMAL)
+            model.pieces.append((text.decode(), struct.unpack("<f", score)[0], int(kind)))
+        elif number == 2:
+            model.algorithm = int(dict(_fields(value)).get(3, _UNIGRAM))
+        elif number == 3:
+            rules = dict(_fields(value))
+            charsmap = rules.get(2, b"")
+            model.charsmap = charsmap if isinstance(charsmap, bytes) else b""
+            model.prefix, model.squeeze = bool(rules.get(3, 1)), bool(rules.get(4, 1))
+    if not model.pieces:
+        raise ValueError("it has no pieces")
+    return model
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protocol buffer message: number, and an integer or the bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        sizes = {1: 8, 5: 4}
+        if wire == 2:
+            size, at = _varint(data, at)
+        elif wire in sizes:
+            size = sizes[wire]
+        else:
+            raise ValueError(f"wire type {wire} at byte {at}")
+        if at + size > len(data):
+            raise ValueError("it ends early")
+        yield number, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at

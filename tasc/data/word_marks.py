@@ -1,0 +1,105 @@
+"""Tokenizers that mark blanks with "▁", as SentencePiece does: where their texts can be cut.
+
+They hardly split a text before they look for tokens. But no token reaches across some places, such
+as that between a letter and the next mark; tokens end there anyway, and a pattern that cuts there
+changes none. The finest of a few patterns that cuts no token of the vocabulary is taken. (Unknown
+characters in a row are one unknown token; with a cut between them they are two.)
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, pre_tokenizers
+
+MARK = "▁"
+
+_BYTE_PIECE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_WORD = r"[\p{L}\p{M}]+"
+_OTHER = rf"[^{MARK}\n\p{{L}}\p{{M}}\p{{Nd}}]+"
+# What may follow a mark in one pre-token, the finest cut first: digits one by one, then together,
+# then whole words, then words with line ends.
+_CUTS = (
+    (_WORD, r"\p{Nd}", _OTHER),
+    (_WORD, r"\p{Nd}+", _OTHER),
+    (rf"[^{MARK}\n]+",),
+    (rf"[^{MARK}]+",),
+)
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """A pattern for texts with marks, and the pre-tokenizers that stand before it."""
+
+    pattern: str
+    before: tuple[dict[str, Any], ...] = ()
+
+    def described(self, pattern: str | None = None) -> dict[str, Any]:
+        """The pre-tokenizer as tokenizer.json has it, with this or another pattern."""
+        regex = {"Regex": self.pattern if pattern is None else pattern}
+        split = {"type": "Split", "pattern": regex, "behavior": "Isolated", "invert": False}
+        return {"type": "Sequence", "pretokenizers": [*self.before, split]}
+
+
+def splitting(state: dict[str, Any]) -> Splitting | None:
+    """Where the tokenizer of this tokenizer.json can be cut; None if it knows no marks.
+
+    None, too, when a token reaches from one word into the next, or when white space is lost before
+    it can be marked.
+    """
+    if state["model"]["type"] not in {"BPE", "Unigram"}:
+        return None
+    parts = members(state["pre_tokenizer"], "pretokenizers")
+    parts = [part for part in parts if part.get("pattern") != {"String": " "}]  # all are marked
+    before: tuple[dict[str, Any], ...] = ()
+    runs = True  # whether several marks can be one token
+    if parts and parts[0]["type"] == "Metaspace":
+        first = parts.pop(0)
+        runs = not first.get("split", True)
+        before = (first | {"split": False},)
+    elif not _marks(state["normalizer"]):
+        return None
+    if not parts:
+        pattern = _finest(state, runs=runs)
+        return Splitting(pattern, before) if pattern else None
+    if [part["type"] for part in parts] == ["Split"] and parts[0]["behavior"] == "Isolated":
+        return Splitting(parts[0]["pattern"].get("Regex"), before)
+    return None
+
+
+def cut_finely(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokens from smaller pre-tokens, for a tokenizer that marks blanks; else itself."""
+    state = json.loads(tokenizer.to_str())
+    found = splitting(state)
+    if found is None:
+        return tokenizer
+    return Tokenizer.from_str(json.dumps(state | {"pre_tokenizer": found.described()}))
+
+
+def _finest(state: dict[str, Any], *, runs: bool) -> str | None:
+    """The first pattern that leaves every token of the vocabulary whole."""
+    model = state["model"]
+    added = {entry["content"] for entry in state["added_tokens"]}
+    entries = model["vocab"] if model["type"] == "BPE" else (text for text, _ in model["vocab"])
+    texts = [text for text in entries if text not in added and not _BYTE_PIECE.fullmatch(text)]
+    many, run = (f"{MARK}*", f"{MARK}+") if runs else (f"{MARK}?", MARK)
+    for cuts in _CUTS:
+        pattern = "|".join([*(many + cut for cut in cuts), r"\n+", run])
+        split = pre_tokenizers.Split(Regex(pattern), "isolated")
+        if all(len(split.pre_tokenize_str(text)) <= 1 for text in texts):
+            return pattern
+    return None
+
+
+def _marks(normalizer: dict[str, Any] | None) -> bool:
+    steps = [step for step in members(normalizer, "normalizers") if step["type"] == "Replace"]
+    return any((step["pattern"].get("String"), step["content"]) == (" ", MARK) for step in steps)
+
+
+def members(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
+    """The members of a Sequence in a tokenizer.json, or the one part that is no sequence."""
+    if part is None:
+        return []
+    listed: list[dict[str, Any]] = part.get(name, [part])
+    return listed

@@ -1,0 +1,94 @@
+"""Reading SentencePiece model files."""
+
+import struct
+
+import pytest
+
+from tasc.data.sentencepiece import merges_of
+from tasc.data.tokenizer import load_tokenizer
+from tasc.errors import InputError
+
+NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
+BYTES = [(f"<0x{byte:02X}>", 0.0, BYTE) for byte in range(256)]
+WORDS = ["▁a", "bc", "▁abc", "▁", "a", "b", "c"]
+
+
+def message(*fields: tuple[int, int | bytes]) -> bytes:
+    """A protocol buffer of numbers below 128 and of bytes."""
+    data = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            data += bytes([number << 3, value])
+        else:
+            size = len(value)
+            data += bytes([number << 3 | 2])
+            data += bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+            data += value
+    return data
+
+
+def model(pieces, algorithm=2, rules=((3, 1), (4, 0))) -> bytes:
+    entries = []
+    for text, score, kind in pieces:
+        scored = b"\x15" + struct.pack("<f", score)
+        entries.append((1, message((1, text.encode())) + scored + message((3, kind))))
+    return message(*entries, (2, message((3, algorithm))), (3, message(*rules)))
+
+
+def pieces(fallback=True):
+    special = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
+    scored = [(text, -1.0 - place, NORMAL) for place, text in enumerate(WORDS)]
+    return [*special, *(BYTES if fallback else []), *scored, ("[INST]", 0.0, USER)]
+
+
+@pytest.mark.parametrize("algorithm", [1, 2])
+def test_text_is_tokenized_and_comes_back(tmp_path, algorithm):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(model(pieces(), algorithm))
+    loaded = load_tokenizer(str(tmp_path))
+    for text in ("abc", " abc  é日\n", "a[INST]b", ""):
+        ids = loaded.encode([text]).tokens.tolist()
+        spaced = text.replace("[INST]b", "[INST] b")  # as the library does after a control piece
+        assert loaded.tokenizer.decode(ids, skip_special_tokens=False) == spaced
+    assert loaded.tokenizer.encode("abc abc").tokens == ["▁abc", "▁abc"]
+    assert loaded.vocabulary()[-1] == b"[INST]"
+    assert loaded.vocabulary()[3 + 10] == b"\n"
+    assert loaded.special_ids == {0, 1, 2}
+    assert loaded.eos_id == 2
+
+
+def test_merges_are_all_ways_to_make_a_piece_best_piece_first():
+    scores = {"a": -3.0, "b": -4.0, "ab": -2.0, "ba": -5.0, "aba": -1.0}
+    assert merges_of(scores) == [("a", "ba"), ("ab", "a"), ("a", "b"), ("b", "a")]
+
+
+def test_blanks_are_squeezed_where_the_model_says_so(tmp_path):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(model(pieces(), rules=((3, 0), (4, 1))))
+    assert load_tokenizer(str(path)).tokenizer.encode(" a   a ").tokens == ["a", "▁a"]
+
+
+@pytest.mark.parametrize(
+    ("data", "saw"),
+    [
+        (model(pieces())[:-1], "not a SentencePiece model: it ends early"),
+        (model(pieces(), algorithm=3), "words or characters"),
+        (b"\x0a\x02\x0a\x05", "not a SentencePiece model"),
+        (b"\x0a\x03\x0a\x01\xff", "not a SentencePiece model"),
+        (b"\x0a\x02\x0a\x00" + b"\xff" * 3, "not a SentencePiece model"),
+    ],
+)
+def test_what_is_no_model_is_refused_in_one_line(tmp_path, data, saw):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=saw):
+        load_tokenizer(str(path))
+
+
+@pytest.mark.parametrize("name", ["llama2", "mistral-v1", "mistral-v3"])
+def test_real_models(data_dir, name):
+    loaded = load_tokenizer(str(data_dir / "tokenizers" / name))
+    text = "naïve 日本語 😀 in therapy\n\n  two  12"
+    ids = loaded.encode([text]).tokens.tolist()
+    assert loaded.tokenizer.decode(ids) == text
+    assert b"".join(loaded.vocabulary()[i] for i in ids).decode() == " " + text

@@ -1,0 +1,124 @@
+"""Small tokenizers that mark blanks with "▁", and readers of real ones, for the tests here."""
+
+import struct
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers.trainers import BpeTrainer, UnigramTrainer
+
+from tasc.data.sentencepiece import merges_of
+from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tests.vocab.tiny import END, TEXTS, TOOL
+
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+MARK = "▁"
+PIECE = rf"{MARK}?(?:\p{{L}}+|\p{{N}}|[^{MARK}\p{{L}}\p{{N}}]+)"
+# algorithm, where blanks are marked, whether unknown characters become bytes
+KINDS = {
+    "bpe-normalizer": ("bpe", "normalizer", True),
+    "bpe-first": ("bpe", "first", True),
+    "bpe-never": ("bpe", "never", True),
+    "bpe-always": ("bpe", "always", False),
+    "unigram-normalizer": ("unigram", "normalizer", True),
+    "unigram-first": ("unigram", "first", True),
+    "unigram-always": ("unigram", "always", False),
+    "unigram-metaspace": ("unigram", "metaspace", False),  # with a decoder of the same name
+}
+REAL = ("llama2", "mistral-v1", "mistral-v3", "tinystories-512")
+
+
+def marked(kind: str) -> LoadedTokenizer:
+    """A tokenizer of a few hundred pieces."""
+    algorithm, where, fallback = KINDS[kind]
+    made = _trained(algorithm, fallback=fallback)
+    if where == "normalizer":
+        prepend, replace = normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)
+        made.normalizer = normalizers.Sequence([prepend, replace])
+        made.pre_tokenizer = None
+    else:
+        scheme = "first" if where == "metaspace" else where
+        split = where == "metaspace"
+        made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
+    if where == "metaspace":
+        made.decoder = decoders.Metaspace(prepend_scheme="first")
+    else:
+        made.decoder = _decoder(strip=where != "never")
+    made.add_special_tokens([AddedToken(name, normalized=False) for name in ("<unk>", END)])
+    made.add_tokens([AddedToken(TOOL, normalized=False)])
+    config = f'{{"eos_token": "{END}"}}'.encode()
+    return LoadedTokenizer(made, kind, {"tokenizer_config.json": config})
+
+
+def real(data_dir: Path, name: str) -> LoadedTokenizer:
+    """A real SentencePiece vocabulary."""
+    folder = data_dir / "tokenizers" / name
+    return (
+        _llama2_c(folder / "tokenizer.bin")
+        if name == "tinystories-512"
+        else load_tokenizer(str(folder))
+    )
+
+
+def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
+    letters = Tokenizer(models.Unigram() if algorithm == "unigram" else models.BPE())
+    letters.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Metaspace(),
+            pre_tokenizers.Split(Regex(PIECE), "isolated"),
+        ]
+    )
+    options = {"vocab_size": 260, "show_progress": False}
+    trainer = (
+        UnigramTrainer(**options, unk_token="<unk>", special_tokens=["<unk>"])
+        if algorithm == "unigram"
+        else BpeTrainer(**options, special_tokens=["<unk>"])
+    )
+    letters.train_from_iterator([text.replace("\n", " ") for text in TEXTS], trainer)
+    pieces = BYTES if fallback else []
+    if algorithm == "unigram":
+        import json
+
+        scored = json.loads(letters.to_str())["model"]["vocab"]
+        entries = [*map(tuple, scored), *((piece, 0.0) for piece in pieces)]
+        return Tokenizer(models.Unigram(entries, unk_id=0, byte_fallback=fallback))
+    names = sorted(letters.get_vocab(), key=letters.get_vocab().get)
+    scores = {name: -float(place) for place, name in enumerate(names) if place}
+    return _bpe([*names, *pieces], scores, fallback=fallback)
+
+
+def _bpe(names: list[str], scores: dict[str, float], *, fallback: bool) -> Tokenizer:
+    vocabulary = {name: place for place, name in enumerate(names)}
+    return Tokenizer(
+        models.BPE(
+            vocabulary,
+            merges_of(scores),
+            unk_token="<unk>",
+            fuse_unk=True,
+            byte_fallback=fallback,
+        )
+    )
+
+
+def _decoder(*, strip: bool) -> decoders.Decoder:
+    parts = [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    return decoders.Sequence([*parts, *([decoders.Strip(" ", 1, 0)] if strip else [])])
+
+
+def _llama2_c(path: Path) -> LoadedTokenizer:
+    """llama2.c's form: the longest length, then score, length and text of each piece."""
+    data, at, names, scores = path.read_bytes(), 4, [], {}
+    while at < len(data):
+        score, size = struct.unpack_from("<fi", data, at)
+        text = data[at + 8 : at + 8 + size].decode()
+        at += 8 + size
+        place = len(names)
+        names.append(("<unk>", "<s>", "</s>")[place] if place < 3 else text.replace(" ", MARK))
+        if place >= 259:
+            scores[names[-1]] = score
+    made = _bpe(names, scores, fallback=True)
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)]
+    )
+    made.decoder = _decoder(strip=True)
+    made.add_special_tokens([AddedToken(name, normalized=False) for name in names[:3]])
+    return LoadedTokenizer(made, str(path))

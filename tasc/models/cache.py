@@ -86,6 +86,22 @@ class Storage:
             compact(self.data, np.array(moves, np.int32))
         self._settle(self.lengths + [len(path) + 1 for path in paths])
 
+    def advance(self, count: int) -> None:
+        """Accept the ``count`` positions that the last forward wrote; for a single sequence."""
+        self._settle(self.lengths + count)
+
+    @torch.inference_mode()
+    def select(self, count: int, places: Sequence[int]) -> None:
+        """Keep the first ``count`` positions and, behind them, those at ``places``, ascending.
+
+        For a single sequence.
+        """
+        end = count + len(places)
+        if len(places) and places[-1] != end - 1 and self.data is not None:
+            at = torch.tensor(places, device=self.data.device)
+            self.data[..., count:end, :] = self.data[..., at, :]
+        self._settle(np.array([end], np.int64))
+
     @torch.inference_mode()
     def drop(self, row: int) -> None:
         """Forget a row; the last one takes its place."""

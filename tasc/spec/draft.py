@@ -1,5 +1,6 @@
 """The one draft type: a tree of proposed tokens in arrays."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,10 @@ class Laws:
     """What sampled nodes were drawn from: one row for the children of a node, not one a node.
 
     ``rows`` (m, V) float32, on the target's device: laws over the target's vocabulary, each summing
-    to 1. ``of`` (n + 1,) int32: the children of node p were drawn from ``rows[of[p + 1]]``, and
-    those of the last accepted token from ``rows[of[0]]``; -1 where children were chosen without
-    randomness, or where there are none.
+    to 1, or to less where some of what may be drawn is no token of the target. ``of`` (n + 1,)
+    int32: the children of node p were drawn from ``rows[of[p + 1]]``, and those of the last
+    accepted token from ``rows[of[0]]``; -1 where children were chosen without randomness, or where
+    nothing was drawn. A law without children says that what was drawn is no token.
 
     Siblings are in the order in which they were drawn: independently with ``replacement`` (a token
     may come twice), else each from what the ones before it left. How many there are must not depend
@@ -47,6 +49,21 @@ class Laws:
             )
 
 
+# the probability of a token as ever closer bounds (low, high), equal in the end
+Bounds = Callable[[int], Iterator[tuple[float, float]]]
+
+
+@dataclass(frozen=True)
+class AskedLaws:
+    """Laws that are too large to write out: a verifier asks for one token's probability at a time.
+
+    ``laws`` and ``of`` are as in ``Laws``, but no node has two children.
+    """
+
+    laws: Sequence[Bounds]
+    of: np.ndarray
+
+
 @dataclass(frozen=True)
 class Draft:
     """A tree of proposed tokens in the target's vocabulary.
@@ -60,7 +77,7 @@ class Draft:
 
     tokens: np.ndarray = field(default_factory=_no_tokens)
     parents: np.ndarray = field(default_factory=_no_tokens)
-    q: Laws | None = None
+    q: Laws | AskedLaws | None = None
     probabilities: np.ndarray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -84,8 +84,10 @@ TASC_HD int try_children(const Lanes& lanes, int64_t size, const Tree& tree, int
   const int row = proposals.of[at + 1];
   const float* law = row < 0 ? nullptr : proposals.laws + row * size;
   double left = 1;  // of the proposals' mass, when siblings are drawn without replacement
+  bool drawn = false;
   for (int k = at + 1; k < tree.n; ++k) {
     if (tree.parents[k] != at) continue;
+    drawn = true;
     const int32_t token = tree.tokens[k];
     const bool again = law != nullptr && !proposals.replacement && tree.child(at, token) != k;
     if (token < 0 || token >= size || again || !(left > kNothing)) continue;
@@ -96,6 +98,8 @@ TASC_HD int try_children(const Lanes& lanes, int64_t size, const Tree& tree, int
     turn_down(lanes, size, p, q, shared);
     if (law != nullptr && !proposals.replacement) left -= law[token];
   }
+  if (law != nullptr && !drawn)  // what was drawn is no token of the target
+    turn_down(lanes, size, p, Proposal{law, 0, 1.0}, shared);
   return -1;
 }
 

@@ -14,7 +14,10 @@ from tasc.spec.protocols import Drafter
 
 if TYPE_CHECKING:
     from tasc._native import NgramIndex
+    from tasc.data.tokenizer import LoadedTokenizer
     from tasc.models.target import Target
+    from tasc.spec.drafters.hetero.source import DraftSource
+    from tasc.spec.sampling import Sampling
 
 DEFAULT_BUDGET = 12
 AUTO_BUDGET = 64  # the most that ``budget=auto`` may choose
@@ -25,7 +28,9 @@ class Resources:
     """What drafters are built from: the corpus' outputs, each (T_i,) int32, and the end token.
 
     ``indexes`` are saved ones, used instead of counting ``outputs``. ``target`` is for methods that
-    ask the model itself; ``cache`` is a folder where they keep its answers.
+    ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
+    vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (an n-gram model of
+    bytes where None), and draw as ``sampling`` says, the most likely token where None.
     """
 
     outputs: Sequence[np.ndarray]
@@ -34,6 +39,9 @@ class Resources:
     target: "Target | None" = None
     cache: Path | None = None
     progress: Progress = silent
+    tokenizer: "LoadedTokenizer | None" = None
+    draft: "DraftSource | None" = None
+    sampling: "Sampling | None" = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,15 @@ def _suffix(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
     return lambda: Suffix(corpus, resources.end, options)
 
 
+def _hetero(name: str) -> Callable[[Resources, Any], Factory]:
+    def prepare(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+        from tasc.spec.drafters.hetero.source import prepare
+
+        return prepare(name, resources, options)
+
+    return prepare
+
+
 def _options(module: str, name: str) -> Callable[[], type]:
     """Find an options class when asked: a module is imported only if its method is used."""
 
@@ -104,6 +121,7 @@ def _options(module: str, name: str) -> Callable[[], type]:
 
 
 _tasc_spec_options = _options("tasc_spec", "TascSpecOptions")
+_hetero_options = _options("hetero.options", "HeteroOptions")
 
 
 def _paper_constants() -> Mapping[str, Any]:
@@ -127,6 +145,7 @@ class Entry:
     budget: int = DEFAULT_BUDGET
 
 
+_TIMOR = "Timor et al., Heterogeneous Vocabularies"
 _TSUR = "Tsur et al., TASC, section 5.2"
 DRAFTERS: dict[str, Entry] = {
     "ar": Entry(_autoregressive, lambda: NoOptions, "plain autoregressive decoding", drafts=False),
@@ -155,6 +174,13 @@ DRAFTERS: dict[str, Entry] = {
     "ngrammys": Entry(
         _ngrammys, _options("ngrammys", "NgrammysOptions"), "Stewart et al., The n-grammys"
     ),
+    "slem": Entry(_hetero("slem"), _hetero_options, f"{_TIMOR}, algorithm 2"),
+    "slrs": Entry(
+        _hetero("slrs"), _options("hetero.options", "SlrsOptions"), f"{_TIMOR}, algorithm 3"
+    ),
+    "tli": Entry(_hetero("tli"), _hetero_options, f"{_TIMOR}, algorithm 4"),
+    "union": Entry(_hetero("union"), _hetero_options, f"{_TIMOR}, algorithm 1"),
+    "standard": Entry(_hetero("standard"), _hetero_options, f"{_TIMOR}, algorithm 5"),
 }
 
 

@@ -4,10 +4,11 @@ import numpy as np
 import torch
 
 from tasc.errors import InputError
-from tasc.spec.draft import Draft
+from tasc.spec.draft import AskedLaws, Draft
 from tasc.spec.protocols import Adjust
 from tasc.spec.sampling import Sampling
 from tasc.spec.verify import ops
+from tasc.spec.verify.asked import asked_walk
 from tasc.spec.verify.exact import target_law
 from tasc.spec.verify.walks import Walked, rejection_walk
 
@@ -28,6 +29,9 @@ class MultiBranch:
     def __call__(self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None = None) -> Walked:
         """Verify one step; see Verifier."""
         q = draft.q
+        if isinstance(q, AskedLaws):
+            law = target_law(draft, rows, self.sampling, adjust)
+            return asked_walk(draft, q, law, self.random)
         if q is not None and q.rows.shape[1] != rows.shape[1]:
             raise InputError(
                 f"the draft's laws cover {q.rows.shape[1]} tokens, the target's {rows.shape[1]}: "

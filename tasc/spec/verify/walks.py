@@ -60,23 +60,33 @@ def _try_children(
     draft: Draft, node: int, p: torch.Tensor, uniforms: np.ndarray
 ) -> tuple[int | None, torch.Tensor]:
     """Return the accepted child, or None and what all of them left of ``p`` (V,)."""
-    row = -1 if draft.q is None else int(draft.q.of[node + 1])
+    laws = draft.q if isinstance(draft.q, Laws) else None
+    row = -1 if laws is None else int(laws.of[node + 1])
     seen: list[int] = []
-    for child in draft.children(node):
+    children = draft.children(node)
+    if laws is not None and row >= 0 and not children:  # what was drawn is no token
+        return None, _residual(p, laws.rows[row].double().clamp(min=0).to(p.device))
+    for child in children:
         token = int(draft.tokens[child])
         if not 0 <= token < len(p):
             continue  # the target cannot say it
-        q = _proposal(draft.q, row, token, seen, len(p)).to(p.device)
+        q = _proposal(laws, row, token, seen, len(p)).to(p.device)
         seen.append(token)
         if not q[token] > 0:
             continue  # its own law could not have drawn it: it says nothing
         if uniforms[child] * float(q[token]) < float(p[token]):
             return child, p
-        rest = (p - q).clamp(min=0)
-        # p and q are equal but for rounding where nothing is left; then p stays.
-        if float(rest.sum()) > NOTHING:
-            p = rest / rest.sum()
+        p = _residual(p, q)
     return None, p
+
+
+def _residual(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """Return what ``q`` leaves of ``p`` (V,), normalised.
+
+    Where nothing is left p and q are equal but for rounding; then p stays.
+    """
+    rest = (p - q).clamp(min=0)
+    return rest / rest.sum() if float(rest.sum()) > NOTHING else p
 
 
 def _proposal(

@@ -1,0 +1,106 @@
+"""A draft model that is a table of n-grams, over bytes or over the tokens of any tokenizer.
+
+Orders are interpolated by absolute discounting down to all tokens alike:
+p(t | c) = max(n(c, t) - discount, 0) / n(c) + discount · kinds(c) / n(c) · p(t | c without its
+first token). Texts that agree on the last n - 1 tokens are one node, so that what is summed over
+spellings is a dynamic program over places and nodes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+
+class NgramModel:
+    """Counts of n-grams; shared by sequences."""
+
+    def __init__(
+        self, texts: Sequence[np.ndarray], size: int, n: int, end: int, discount: float = 0.75
+    ) -> None:
+        """Count n-grams of at most ``n`` of the ``size`` tokens in texts (T_i,), each then ``end``."""
+        self.size, self.n, self.discount = size, n, discount
+        flat = np.concatenate([np.append(t, end) for t in texts] or [np.array([end])])
+        flat = flat.astype(np.int64)
+        start = np.cumsum([0, *(len(t) + 1 for t in texts)])[:-1]
+        # levels[k]: sorted keys (number of the first k tokens) · size + (the next one), and counts.
+        self.levels: list[tuple[np.ndarray, np.ndarray]] = []
+        number = np.zeros(len(flat), np.int64)  # of the k tokens before each place
+        inside = np.ones(len(flat), bool)  # whether these are of the same text
+        for k in range(n):
+            keys = number * size + flat
+            known, numbers, counts = np.unique(keys[inside], return_inverse=True, return_counts=True)
+            self.levels.append((known, counts))
+            if k + 1 < n:
+                grown = np.zeros(len(flat), np.int64)
+                grown[inside] = numbers
+                number = np.append(0, grown[:-1])
+                inside = np.append(False, inside[:-1])
+                inside[start] = False
+        self.rows: dict[tuple[int, ...], torch.Tensor] = {}
+
+    def row(self, context: tuple[int, ...]) -> torch.Tensor:
+        """Return log p (V_D,) after the last n - 1 tokens."""
+        found = self.rows.get(context)
+        if found is None:
+            found = torch.from_numpy(np.log(self._law(context)).astype(np.float32))
+            self.rows[context] = found
+        return found
+
+    def _law(self, context: tuple[int, ...]) -> np.ndarray:
+        law = np.full(self.size, 1 / self.size)
+        for length in range(len(context) + 1):
+            number = 0
+            for k, token in enumerate(context[len(context) - length :]):
+                keys = self.levels[k][0]
+                at = int(np.searchsorted(keys, number * self.size + token))
+                if at == len(keys) or keys[at] != number * self.size + token:
+                    return law
+                number = at
+            keys, counts = self.levels[length]
+            low, high = np.searchsorted(keys, [number * self.size, (number + 1) * self.size])
+            if low == high:
+                return law
+            total = counts[low:high].sum()
+            law *= self.discount * (high - low) / total
+            law[keys[low:high] - number * self.size] += (counts[low:high] - self.discount) / total
+        return law
+
+
+class NgramSpeaker:
+    """One sequence on an n-gram model; see Speaker. A node is the end of a text."""
+
+    def __init__(self, model: NgramModel) -> None:
+        """Speak with ``model``."""
+        self.model = model
+        self.contexts: list[tuple[int, ...]] = []
+        self.nodes: dict[tuple[int, ...], int] = {}
+
+    @property
+    def evaluated(self) -> int:
+        """See Speaker.evaluated: looking up costs next to nothing."""
+        return 0
+
+    def follow(self, ids: Sequence[int]) -> int:
+        """See Speaker.follow."""
+        self.contexts, self.nodes = [], {}
+        return self._node(tuple(ids))
+
+    def _node(self, tokens: tuple[int, ...]) -> int:
+        context = tokens[max(0, len(tokens) - self.model.n + 1) :]
+        node = self.nodes.setdefault(context, len(self.contexts))
+        if node == len(self.contexts):
+            self.contexts.append(context)
+        return node
+
+    def known(self, parent: int, token: int) -> int:
+        """See Speaker.known."""
+        return self._node((*self.contexts[parent], token))
+
+    def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
+        """See Speaker.extend."""
+        return [self.known(p, t) for p, t in zip(parents, tokens, strict=True)]
+
+    def row(self, node: int) -> torch.Tensor:
+        """See Speaker.row."""
+        return self.model.row(self.contexts[node])

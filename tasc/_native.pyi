@@ -157,3 +157,15 @@ def verify_rejection(
     uniforms: Float64,
 ) -> Int32: ...
 def compact(data: UInt8, start: int, path: Int32) -> None: ...
+def window_push(
+    tokens: Int32,
+    unique: bool,
+    ring: Int32,
+    counts: Int32,
+    slots: Int32,
+    marks: Int32,
+    ids: Int32,
+    free: Int32,
+    state: Int32,
+) -> None: ...
+def window_gather(weight: UInt8, ids: Int32, held: Int32, buffer: UInt8) -> int: ...

@@ -1,4 +1,4 @@
-"""MicroSpec as a draft vocabulary: Algorithm 1 of arXiv:2605.26444 without the drafter around it."""
+"""MicroSpec as a draft vocabulary: Algorithm 1 of arXiv:2605.26444 but for the drafter."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ class MicroSpec:
     """The tokens of a sliding window, their rows packed into one dense matrix (section 3.3).
 
     A row stays where it is as long as its token is in the window, so only rows that entered are
-    copied. Free slots in between have the id -1 and the logit -inf. On CUDA the window and the copies
-    are worked on in a second stream while the draft head's layer runs, all ``window`` slots are
-    multiplied, so that shapes are static, and nothing waits for the device. On the CPU slots behind
-    the last one in use are left out.
+    copied. Free slots in between have the id -1 and the logit -inf. On CUDA a second stream works
+    on window and rows while the draft head's layer runs, all ``window`` slots are multiplied, so
+    that shapes are static, and nothing waits for the device. On the CPU slots behind the last one
+    in use are left out.
 
     Departs: the paper does not say in which order candidates join the window, nor which rows the
     verified candidates come from. Here they come in the order of nodes and positions, best first,
@@ -56,8 +56,10 @@ class MicroSpec:
         self.options = options or MicroSpecOptions()
         self.lm_head = lm_head
         self._weight = lm_head.weight.detach()
-        self._stream = torch.cuda.Stream(self._weight.device) if self._weight.is_cuda else None
+        self._stream: torch.cuda.Stream | None = None
         self._ready: torch.cuda.Event | None = None
+        if self._weight.is_cuda:
+            self._stream = torch.cuda.Stream(self._weight.device)  # type: ignore[no-untyped-call]
         self._clear()
 
     def _clear(self) -> None:
@@ -85,7 +87,7 @@ class MicroSpec:
         if self.options.context:
             self._push(prompt, unique=False)
             if self.options.k_pre:
-                pieces = hidden.split(_PIECE)
+                pieces = torch.split(hidden, _PIECE)
                 best = [_best(self.lm_head(piece), self.options.k_pre) for piece in pieces]
                 self._push(torch.cat(best), unique=True)
         self._pack()

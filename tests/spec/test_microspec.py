@@ -60,6 +60,16 @@ class Sequence:
             yield found
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("k", [1, 3, 64, 70])
+def test_the_best_of_rows_are_the_largest(k, dtype):
+    rows = torch.randn(5, 3000, generator=torch.Generator().manual_seed(1)).to(dtype)
+    which = torch.tensor([4, 0, 4])
+    for asked, found in ((None, rows), (which, rows[which])):
+        best = vocabulary.best_of(rows, asked, k).view(-1, k).long()
+        assert torch.equal(found.gather(1, best), found.topk(k).values)
+
+
 SETTINGS = [
     MicroSpecOptions(),
     MicroSpecOptions(window=40),

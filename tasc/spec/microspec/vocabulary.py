@@ -6,10 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tasc import _native
 from tasc.errors import InputError
 from tasc.spec.microspec.window import window
+from tasc.spec.verify.ops import native
 
 _PIECE = 64  # prompt positions whose logits (positions, V) exist at a time
+MAX_TOP = 64  # that the kernel finds, see kernels/include/tasc/argmax.h
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class MicroSpec:
             self._push(prompt, unique=False)
             if self.options.k_pre:
                 pieces = torch.split(hidden, _PIECE)
-                best = [_best(self.lm_head(piece), self.options.k_pre) for piece in pieces]
+                best = [best_of(self.lm_head(piece), None, self.options.k_pre) for piece in pieces]
                 self._push(torch.cat(best), unique=True)
         self._pack()
 
@@ -109,7 +112,7 @@ class MicroSpec:
         if not self.options.extension:
             return
         if self.options.k_ver:
-            self._push(_best(rows[kept], self.options.k_ver), unique=True)
+            self._push(best_of(rows, kept, self.options.k_ver), unique=True)
         self._pack()
 
     def _push(self, tokens: Tensor, unique: bool) -> None:
@@ -141,6 +144,14 @@ class MicroSpec:
         return torch.cuda.stream(self._stream)
 
 
-def _best(rows: Tensor, k: int) -> Tensor:
-    """Return the ids (r * k,) of the ``k`` largest entries of each row (r, V), best first."""
-    return rows.topk(min(k, rows.shape[-1]), dim=-1).indices.flatten()
+def best_of(rows: Tensor, which: Tensor | None, k: int) -> Tensor:
+    """Return the ids (r * k,) of the ``k`` largest entries of each row, best first.
+
+    ``rows`` (n, V); ``which`` (r,) int64 are those asked for, None for all. On the CPU smaller ids
+    come first on ties, and -1 stands for entries that do not exist.
+    """
+    if rows.is_cuda or k > MAX_TOP:
+        rows = rows if which is None else rows[which]
+        return rows.topk(min(k, rows.shape[-1]), dim=-1).indices.flatten()
+    of = torch.arange(len(rows)) if which is None else which
+    return torch.from_numpy(native(_native.top_ids, rows, of.numpy(), k))

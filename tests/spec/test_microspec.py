@@ -50,7 +50,6 @@ class Sequence:
             steps = [([], [])] * len(steps)
         return vocabularies(prompt, before, steps, options.window)
 
-    @torch.no_grad()
     def run(self, found: MicroSpec):
         found.start(self.prompt, self.hidden)
         yield found
@@ -107,7 +106,6 @@ def test_logits_are_the_heads_own_and_free_slots_have_none(bias, dtype):
         assert (logits[:, ~used] == -torch.inf).all()
 
 
-@torch.no_grad()
 def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
     sequence, options = Sequence(head()), MicroSpecOptions(window=70)
     native = [found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))]
@@ -117,7 +115,6 @@ def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
     ] == native
 
 
-@torch.no_grad()
 def test_a_new_sequence_knows_nothing_of_the_last():
     lm_head = head()
     found = MicroSpec(lm_head, MicroSpecOptions(window=60))

@@ -84,6 +84,7 @@ class MicroSpec:
         """The tokens that can be drafted now; waits for the device."""
         return self._window.active
 
+    @torch.inference_mode()
     def start(self, prompt: Tensor, hidden: Tensor) -> None:
         """Begin a sequence: S = prompt, then its candidates (equation 2); see DraftVocabulary."""
         self._clear()
@@ -95,6 +96,7 @@ class MicroSpec:
                 self._push(torch.cat(best), unique=True)
         self._pack()
 
+    @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits (m, n) of ``hidden`` (m, d), once the rows are in place."""
         if self._ready is not None:
@@ -102,11 +104,13 @@ class MicroSpec:
         n = self._extent
         return torch.addmm(self._mask[:n], hidden, self._buffer[:n].T)
 
+    @torch.inference_mode()
     def drafted(self, tokens: Tensor) -> None:
         """Append the tree's tokens (n,) int64 to S: C_draft of equation 3."""
         if self.options.extension:
             self._push(tokens, unique=True)
 
+    @torch.inference_mode()
     def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:  # noqa: ARG002
         """Append the best of ``rows`` (n + 1, V) at ``kept`` (k,) to S: C_ver of equation 3."""
         if not self.options.extension:

@@ -83,13 +83,16 @@ class BaseConfig(ModelConfig):
 
     command = "base"
     result_file = "training.json"
+    references = ("tokenizer",)
 
+    tokenizer: str | None = None
     preset: Literal["pico", "tiny", "small", "medium"] = "small"
     vocabulary: int | None = Field(None, ge=300)
     tokenizer_text: Literal["prompts", "all"] = "prompts"
     epochs: float = Field(3.0, gt=0)
     minutes: float | None = Field(None, gt=0)
     learning_rate: float | None = Field(None, gt=0)
+    block: int = Field(256, ge=2)
     validation: str | None = "validation"
 
 

@@ -173,11 +173,13 @@ def _base(job: Job) -> Result:
     c: BaseConfig = job.config
     options = BaseOptions(
         preset=c.preset,
+        tokenizer=c.tokenizer,
         vocabulary=c.vocabulary,
         tokenizer_text=c.tokenizer_text,
         epochs=c.epochs,
         minutes=c.minutes,
         learning_rate=c.learning_rate,
+        block=c.block,
         seed=c.seed,
     )
     result = train_base(

@@ -25,7 +25,9 @@ class Resources:
     """What drafters are built from: the corpus' outputs, each (T_i,) int32, and the end token.
 
     ``indexes`` are saved ones, used instead of counting ``outputs``. ``target`` is for methods that
-    ask the model itself; ``cache`` is a folder where they keep its answers.
+    ask the model itself; ``cache`` is a folder where they keep its answers. ``draft_head`` is the
+    folder of a trained head for that target, ``token_counts`` a safetensors file whose tensor
+    ``counts`` (V,) int64 ranks its tokens, instead of ``outputs``.
     """
 
     outputs: Sequence[np.ndarray]
@@ -34,6 +36,8 @@ class Resources:
     target: "Target | None" = None
     cache: Path | None = None
     progress: Progress = silent
+    draft_head: Path | None = None
+    token_counts: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,18 @@ def _suffix(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
 
     corpus = suffix_array(resources.outputs, resources.end)
     return lambda: Suffix(corpus, resources.end, options)
+
+
+def _eagle(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.eagle.methods import eagle
+
+    return eagle(resources, options)
+
+
+def _fr_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.eagle.methods import fr_spec
+
+    return fr_spec(resources, options)
 
 
 def _options(module: str, name: str) -> Callable[[], type]:
@@ -154,6 +170,15 @@ DRAFTERS: dict[str, Entry] = {
     "suffix": Entry(_suffix, _options("suffix", "SuffixOptions"), "Oliaro et al., SuffixDecoding"),
     "ngrammys": Entry(
         _ngrammys, _options("ngrammys", "NgrammysOptions"), "Stewart et al., The n-grammys"
+    ),
+    "eagle": Entry(
+        _eagle, _options("eagle.drafter", "EagleOptions"), "Li et al., EAGLE-2", budget=60
+    ),
+    "fr-spec": Entry(
+        _fr_spec,
+        _options("eagle.methods", "FrSpecOptions"),
+        "Zhao et al., FR-Spec, section 3.2",
+        budget=60,
     ),
 }
 

@@ -24,7 +24,7 @@ from torch import nn
 from tasc.backend import cuda
 from tasc.environment import environment
 from tasc.spec.microspec import ops
-from tasc.spec.microspec.vocabulary import MicroSpec, MicroSpecOptions
+from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
 
 SETS = 16  # choices of rows that runs take in turn
 TREE, TOP, ACCEPTED = 60, 3, 4  # a step's draft tree, candidates a row, rows on the path
@@ -134,7 +134,7 @@ def gather(weight: torch.Tensor, rows: int, options: argparse.Namespace) -> dict
 def step(head: nn.Linear, options: argparse.Namespace) -> dict[str, Any]:
     """Time what MicroSpec adds to a step, alone and beside the draft head's layer."""
     device, size = options.device, options.window
-    found = MicroSpec(head, MicroSpecOptions(window=size))
+    found = MicroSpec(head, WindowOptions(window=size))
     seen = torch.randint(0, options.vocabulary, (size,), device=device)
     found.start(seen, head.weight.new_zeros(0, options.width))
     hidden = head.weight.new_ones(10, options.width)

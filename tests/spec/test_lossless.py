@@ -29,6 +29,12 @@ VARIANTS = {
     "ngrammys": ["ngrammys", "ngrammys:k=3,width=4,context=false,budget=9"],
     "eagle": ["eagle", "eagle:depth=3,width=4,budget=9", "eagle:depth=1,budget=5"],
     "fr-spec": ["fr-spec:size=100", "fr-spec:size=7,width=9,depth=9,budget=33"],
+    "microspec": [
+        "microspec",
+        "microspec:window=20,k_ver=1,k_pre=0,budget=20",
+        "microspec:context=false",
+        "microspec:extension=false,width=4",
+    ],
 }
 NEW_TOKENS = 40
 
@@ -76,5 +82,13 @@ def test_greedy_output_equals_transformers_generate(case, text):
         assert result.decoding_steps == len(result.accepted) + 1
         assert sum(result.accepted) + result.decoding_steps == len(result.tokens)
         accepted += sum(result.accepted)
-    if method.name in ("tasc-spec", "corpus", "suffix", "ngrammys", "eagle", "fr-spec"):
+    if method.name in (
+        "tasc-spec",
+        "corpus",
+        "suffix",
+        "ngrammys",
+        "eagle",
+        "fr-spec",
+        "microspec",
+    ):
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"

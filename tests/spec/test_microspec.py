@@ -8,7 +8,7 @@ from torch import nn
 from tasc.errors import InputError
 from tasc.spec.microspec import vocabulary
 from tasc.spec.microspec.reference import TorchWindow, vocabularies
-from tasc.spec.microspec.vocabulary import MicroSpec, MicroSpecOptions
+from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
 
 V, D = 200, 8
 
@@ -41,7 +41,7 @@ class Sequence:
         self.lm_head = lm_head
 
     @torch.no_grad()
-    def expected(self, options: MicroSpecOptions):
+    def expected(self, options: WindowOptions):
         prompt, before = self.prompt.tolist(), top(self.lm_head(self.hidden), options.k_pre)
         if not options.context:
             prompt, before = [], []
@@ -70,11 +70,11 @@ def test_the_best_of_rows_are_the_largest(k, dtype):
 
 
 SETTINGS = [
-    MicroSpecOptions(),
-    MicroSpecOptions(window=40),
-    MicroSpecOptions(window=90, k_pre=0, k_ver=5),
-    MicroSpecOptions(window=60, extension=False),
-    MicroSpecOptions(window=60, context=False),
+    WindowOptions(),
+    WindowOptions(window=40),
+    WindowOptions(window=90, k_pre=0, k_ver=5),
+    WindowOptions(window=60, extension=False),
+    WindowOptions(window=60, context=False),
 ]
 
 
@@ -96,7 +96,7 @@ def test_logits_are_the_heads_own_and_free_slots_have_none(bias, dtype):
     sequence = Sequence(head(bias, dtype))
     states = torch.randn(5, D).to(dtype)
     full = sequence.lm_head(states).float()
-    for found in sequence.run(MicroSpec(sequence.lm_head, MicroSpecOptions(window=50))):
+    for found in sequence.run(MicroSpec(sequence.lm_head, WindowOptions(window=50))):
         logits, used = found.logits(states).float(), found.ids >= 0
         assert logits.shape == (5, len(found.ids))
         tolerance = 1e-5 if dtype is torch.float32 else 0.05
@@ -107,7 +107,7 @@ def test_logits_are_the_heads_own_and_free_slots_have_none(bias, dtype):
 
 
 def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
-    sequence, options = Sequence(head()), MicroSpecOptions(window=70)
+    sequence, options = Sequence(head()), WindowOptions(window=70)
     native = [found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))]
     monkeypatch.setattr(vocabulary, "window", TorchWindow)
     assert [
@@ -117,7 +117,7 @@ def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
 
 def test_a_new_sequence_knows_nothing_of_the_last():
     lm_head = head()
-    found = MicroSpec(lm_head, MicroSpecOptions(window=60))
+    found = MicroSpec(lm_head, WindowOptions(window=60))
     first, second = Sequence(lm_head, 1), Sequence(lm_head, 2)
     alone = [v.ids.tolist() for v in second.run(MicroSpec(lm_head, found.options))]
     list(first.run(found))
@@ -126,11 +126,11 @@ def test_a_new_sequence_knows_nothing_of_the_last():
 
 def test_a_vocabulary_that_would_stay_empty_is_refused():
     with pytest.raises(InputError, match="window must be 1 or more"):
-        MicroSpecOptions(window=0)
+        WindowOptions(window=0)
     with pytest.raises(InputError, match="k_ver=1 or more"):
-        MicroSpecOptions(context=False, k_ver=0)
+        WindowOptions(context=False, k_ver=0)
     with pytest.raises(InputError, match="k_ver=1 or more"):
-        MicroSpecOptions(context=False, extension=False)
+        WindowOptions(context=False, extension=False)
 
 
 @pytest.mark.gpu
@@ -138,7 +138,7 @@ def test_a_vocabulary_that_would_stay_empty_is_refused():
 def test_on_the_device_it_is_the_same_and_nothing_waits_for_the_host():
     if not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA device")
-    sequence, options = Sequence(head(), steps=12), MicroSpecOptions(window=64)
+    sequence, options = Sequence(head(), steps=12), WindowOptions(window=64)
     expected = sequence.expected(options)
     states = torch.randn(5, D)
     full = sequence.lm_head(states)

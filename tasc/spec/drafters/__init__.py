@@ -109,6 +109,12 @@ def _fr_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
     return fr_spec(resources, options)
 
 
+def _microspec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.eagle.methods import microspec
+
+    return microspec(resources, options)
+
+
 def _options(module: str, name: str) -> Callable[[], type]:
     """Find an options class when asked: a module is imported only if its method is used."""
 
@@ -178,6 +184,12 @@ DRAFTERS: dict[str, Entry] = {
         _fr_spec,
         _options("eagle.methods", "FrSpecOptions"),
         "Zhao et al., FR-Spec, section 3.2",
+        budget=60,
+    ),
+    "microspec": Entry(
+        _microspec,
+        _options("eagle.methods", "MicroSpecOptions"),
+        "MicroSpec, arXiv:2605.26444, section 3",
         budget=60,
     ),
 }

@@ -16,7 +16,7 @@ MAX_TOP = 64  # that the kernel finds, see kernels/include/tasc/argmax.h
 
 
 @dataclass(frozen=True)
-class MicroSpecOptions:
+class WindowOptions:
     """The window's entries (W_max), candidates of each row of the target (K_pre, K_ver), sources.
 
     ``context`` is the prompt with its candidates, ``extension`` what decoding adds; the ablations
@@ -54,9 +54,9 @@ class MicroSpec:
     and from the rows on the accepted path, the one of the bonus token included.
     """
 
-    def __init__(self, lm_head: nn.Linear, options: MicroSpecOptions | None = None) -> None:
+    def __init__(self, lm_head: nn.Linear, options: WindowOptions | None = None) -> None:
         """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied."""
-        self.options = options or MicroSpecOptions()
+        self.options = options or WindowOptions()
         self.lm_head = lm_head
         self._weight = lm_head.weight.detach()
         self._stream: torch.cuda.Stream | None = None

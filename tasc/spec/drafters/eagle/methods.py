@@ -1,4 +1,4 @@
-"""The draft-head methods by name: EAGLE-2 over the whole vocabulary, and FR-Spec.
+"""The draft-head methods by name: EAGLE-2 over the whole vocabulary, FR-Spec and MicroSpec.
 
 A vocabulary of another kind needs an options class and a function of a few lines here, which hands
 ``drafters`` what makes one ``DraftVocabulary`` a sequence.
@@ -15,6 +15,7 @@ from tasc.models.draft_head import load_head
 from tasc.spec.drafters.eagle.counts import corpus_counts, read_counts
 from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
 from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary, Frequent, Full, most_frequent
+from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
 
 if TYPE_CHECKING:
     from tasc.models.target import Target
@@ -26,6 +27,16 @@ class FrSpecOptions(EagleOptions):
     """As EAGLE-2's, over the ``size`` most frequent tokens."""
 
     size: int = 32768
+
+
+@dataclass(frozen=True)
+class MicroSpecOptions(EagleOptions, WindowOptions):
+    """As EAGLE-2's, over the tokens of a sliding window."""
+
+    def __post_init__(self) -> None:
+        """Refuse what either part refuses."""
+        EagleOptions.__post_init__(self)
+        WindowOptions.__post_init__(self)
 
 
 def eagle(resources: "Resources", options: EagleOptions) -> "Factory":
@@ -46,6 +57,12 @@ def fr_spec(resources: "Resources", options: FrSpecOptions) -> "Factory":
     return drafters(resources, lambda: frequent, options)
 
 
+def microspec(resources: "Resources", options: MicroSpecOptions) -> "Factory":
+    """Prepare MicroSpec: each sequence has a window of its own."""
+    head = lm_head(_target(resources))
+    return drafters(resources, lambda: MicroSpec(head, options), options)
+
+
 def drafters(
     resources: "Resources", vocabulary: Callable[[], DraftVocabulary], options: EagleOptions
 ) -> "Factory":
@@ -53,8 +70,8 @@ def drafters(
     model = _target(resources).model
     if resources.draft_head is None:
         raise InputError(
-            "eagle and fr-spec draft with a trained head: make one with tasc finetune --draft-head "
-            "and name its folder with --draft-head"
+            "eagle, fr-spec and microspec draft with a trained head: make one with "
+            "tasc finetune --draft-head and name its folder with --draft-head"
         )
     head = load_head(resources.draft_head, model)
     embedding = model.get_input_embeddings()

@@ -66,7 +66,8 @@ def _children(
     top = logits.topk(min(width, logits.shape[1]))
     values = top.values - logits.logsumexp(-1, keepdim=True) + scores[:, None]
     columns, ids = top.indices.flatten(), vocabulary.ids
-    return columns if ids is None else ids[columns], values.flatten()
+    # A column without a token has the value -inf: it is read as any token, and dropped at the end.
+    return columns if ids is None else ids[columns].clamp(min=0), values.flatten()
 
 
 def _ranked(
@@ -74,7 +75,8 @@ def _ranked(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Keep the nodes of highest value; a parent is worth no less than its child, and goes first."""
     tokens, parents, values = (torch.cat(part) for part in zip(*levels, strict=True))
-    kept = values.sort(descending=True, stable=True).indices[:budget].sort().values
+    kept = values.sort(descending=True, stable=True).indices[:budget]
+    kept = kept[values[kept] > -torch.inf].sort().values
     place = torch.full((len(values) + 1,), -1, device=values.device)  # the last is parent -1's
     place[kept] = torch.arange(len(kept), device=values.device)
     return tokens[kept], place[parents[kept]], values[kept]

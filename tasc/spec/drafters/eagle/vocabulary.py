@@ -29,6 +29,7 @@ class DraftVocabulary(Protocol):
     def ids(self) -> Tensor | None:
         """(n_active,) int64: the target token of each column; None where column i is token i.
 
+        A column with the logit -inf may have the id -1: it stands for no token.
         Asked for after each ``logits``; it may change between steps, not within one.
         """
 

@@ -5,6 +5,8 @@ neural probabilistic language model", 2008): the normaliser is the sum over the 
 a uniform sample of the others that stands for all of them. Its expectation is the full normaliser.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -22,21 +24,24 @@ class Columns:
     def __init__(self, present: Tensor, vocabulary: int) -> None:
         """Take the tokens of ``present``, any shape, int64, and draw DRAWN of all others.
 
-        Draws come from torch's generator, so a resumed run repeats them.
+        Of a vocabulary below SAMPLED_FROM take all. Draws come from torch's generator, so a resumed
+        run repeats them.
         """
+        if vocabulary < SAMPLED_FROM:
+            present = torch.arange(vocabulary, device=present.device)
         certain: Tensor = torch.unique(present)
         drawn = torch.randint(vocabulary, (DRAWN,), device=certain.device)
         drawn = drawn[~torch.isin(drawn, certain)]
         self.certain = certain
         self.ids = torch.cat([certain, drawn])
-        share = (vocabulary - len(certain)) / max(1, len(drawn))
         self.weight = torch.zeros(len(self.ids), device=certain.device)
-        self.weight[len(certain) :] = torch.tensor(share).log()
+        if len(drawn):
+            self.weight[len(certain) :] = math.log((vocabulary - len(certain)) / len(drawn))
 
     def logits(self, head: nn.Linear, hidden: Tensor) -> Tensor:
         """Return (N, n) float32, whose softmax is an estimate of the full one, from (N, d)."""
         bias = None if head.bias is None else head.bias[self.ids]
-        rows = nn.functional.linear(hidden, head.weight[self.ids], bias)
+        rows = nn.functional.linear(hidden.to(head.weight.dtype), head.weight[self.ids], bias)
         return rows.float() + self.weight
 
     def places(self, labels: Tensor) -> Tensor:

@@ -11,14 +11,17 @@ from tasc.errors import InputError
 def push(tokens: torch.Tensor, unique: bool, *arrays: torch.Tensor) -> None:
     """Append ``tokens`` (m,) int32 to a window, in place; see ``window_push``.
 
-    On the CPU this goes round torch's dispatcher, which takes longer than the push.
+    This goes round torch's dispatcher, which takes longer than a push does.
     """
     _check(tokens, *arrays)
-    if tokens.is_cuda:
-        torch.ops.tasc.window_push(tokens, unique, *arrays)
+    if not tokens.is_cuda:
+        with refusals():
+            _native.window_push(tokens.numpy(), unique, *(a.numpy() for a in arrays))
         return
-    with refusals():
-        _native.window_push(tokens.numpy(), unique, *(a.numpy() for a in arrays))
+    ring, counts = arrays[:2]
+    sizes = (len(tokens), int(unique), len(counts), len(ring))
+    pointers = [a.data_ptr() for a in arrays]
+    _launch("tasc_window_push", tokens, tokens.data_ptr(), *sizes, *pointers)
 
 
 def gather(
@@ -31,12 +34,20 @@ def gather(
             f"rows of {weight.dtype} go into a buffer of the same, both contiguous; got "
             f"{buffer.dtype}, strides {weight.stride()} and {buffer.stride()}"
         )
-    if weight.is_cuda:
-        torch.ops.tasc.window_gather(weight, ids, held, buffer)
+    if not weight.is_cuda:
+        rows, packed = (t.detach().view(torch.uint8).numpy() for t in (weight, buffer))
+        with refusals():
+            _native.window_gather(rows, ids.numpy(), held.numpy(), packed)
         return
-    rows, packed = (t.detach().view(torch.uint8).numpy() for t in (weight, buffer))
-    with refusals():
-        _native.window_gather(rows, ids.numpy(), held.numpy(), packed)
+    row_bytes = weight.shape[1] * weight.element_size()
+    where = (ids.data_ptr(), held.data_ptr(), len(ids), buffer.data_ptr())
+    _launch("tasc_window_gather", weight, weight.data_ptr(), row_bytes, *where)
+
+
+def _launch(kernel: str, near: torch.Tensor, *arguments: int) -> None:
+    """Start ``kernel`` on the current stream of the device of ``near``."""
+    with torch.cuda.device(near.device):
+        cuda.launch(kernel, *arguments, torch.cuda.current_stream().cuda_stream)
 
 
 @torch.library.custom_op(
@@ -57,14 +68,7 @@ def window_push(
 
     ring, ids, free (size,), counts, slots, marks (vocabulary,), state (4,): see window_vocab.h.
     """
-    arrays = (ring, counts, slots, marks, ids, free, state)
-    if not tokens.is_cuda:
-        return push(tokens, unique, *arrays)
-    sizes = (len(tokens), int(unique), len(counts), len(ring))
-    with torch.cuda.device(tokens.device):
-        stream = torch.cuda.current_stream().cuda_stream
-        pointers = (a.data_ptr() for a in arrays)
-        return cuda.launch("tasc_window_push", tokens.data_ptr(), *sizes, *pointers, stream)
+    push(tokens, unique, ring, counts, slots, marks, ids, free, state)
 
 
 @torch.library.custom_op("tasc::window_gather", mutates_args=("held", "buffer"))
@@ -76,13 +80,7 @@ def window_gather(
     ``weight`` (V, d). ``held`` (size,) int32 says which row each slot of the buffer holds, -1 for
     none.
     """
-    if not weight.is_cuda:
-        return gather(weight, ids, held, buffer)
-    row_bytes = weight.shape[1] * weight.element_size()
-    with torch.cuda.device(weight.device):
-        stream = torch.cuda.current_stream().cuda_stream
-        where = (ids.data_ptr(), held.data_ptr(), len(ids), buffer.data_ptr())
-        return cuda.launch("tasc_window_gather", weight.data_ptr(), row_bytes, *where, stream)
+    gather(weight, ids, held, buffer)
 
 
 @window_push.register_fake

@@ -43,7 +43,7 @@ class Dictated(Target):
 
     text: np.ndarray  # (T,): what to say after the prompt
 
-    def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
+    def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:  # noqa: ARG002
         """See Target.prefill."""
         self.prompt_length = len(prompt)
         return self._say(super().prefill(prompt, room), np.zeros(1, np.int64))

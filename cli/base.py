@@ -11,6 +11,9 @@ from . import finetune as _finetune
 def base(
     source: o.Source,
     preset: Annotated[str, typer.Option(help="pico, tiny, small, medium or large.")] = "small",
+    tokenizer: Annotated[
+        str | None, typer.Option(help="File, folder or Hub id: take it instead of training one.")
+    ] = None,
     vocabulary: Annotated[int | None, typer.Option(help="Tokens [default: the preset's].")] = None,
     tokenizer_text: Annotated[
         str, typer.Option(help="What the tokenizer learns from: prompts, or all with the outputs.")
@@ -18,6 +21,7 @@ def base(
     epochs: Annotated[float, typer.Option(help="Passes over the text.")] = 3.0,
     minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak rate [preset's].")] = None,
+    block: Annotated[int, typer.Option(help="Tokens of a training row.")] = 256,
     threads: o.Threads = None,
     resume: o.Resume = False,
     input_column: o.InputColumn = "input",
@@ -34,11 +38,13 @@ def base(
     """Train a Qwen2-architecture model and a byte-level BPE tokenizer; nothing is downloaded."""
     options = {
         "preset": preset,
+        "tokenizer": tokenizer,
         "vocabulary": vocabulary,
         "tokenizer_text": tokenizer_text,
         "epochs": epochs,
         "minutes": minutes,
         "learning_rate": learning_rate,
+        "block": block,
         "threads": threads,
         "split": split,
         "limit": limit,

@@ -20,8 +20,8 @@ def bench(
         list[str] | None,
         typer.Option(
             help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
-            "suffix or ngrammys, with options as in tasc-spec:width=1,budget=8 or :budget=auto; "
-            "repeatable."
+            "suffix, ngrammys, eagle or fr-spec, with options as in tasc-spec:width=1,budget=8 or "
+            ":budget=auto; repeatable."
         ),
     ] = None,
     metric: Annotated[
@@ -42,6 +42,13 @@ def bench(
     index: Annotated[
         list[str] | None,
         typer.Option(help="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."),
+    ] = None,
+    draft_head: Annotated[
+        str | None, typer.Option(help="Folder of tasc finetune --draft-head, for eagle, fr-spec.")
+    ] = None,
+    token_counts: Annotated[
+        str | None,
+        typer.Option(help="Safetensors file whose tensor counts ranks tokens for fr-spec."),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest output, in tokens.")] = 256,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "float32",
@@ -81,6 +88,8 @@ def bench(
         "delimiter": delimiter,
         "corpus_split": corpus_split,
         "indexes": index or None,
+        "draft_head": draft_head,
+        "token_counts": token_counts,
         "max_new_tokens": max_new_tokens,
         "dtype": dtype,
         "device": device,

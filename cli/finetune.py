@@ -1,4 +1,4 @@
-"""``tasc finetune``: QLoRA on a task, with or without new tokens."""
+"""``tasc finetune``: QLoRA on a task, with or without new tokens, or a draft head."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,14 +17,29 @@ def finetune(
     merge: Annotated[
         bool, typer.Option("--merge", help="Also write a plain model folder, adapter merged in.")
     ] = False,
+    draft_head: Annotated[
+        bool,
+        typer.Option(
+            "--draft-head", help="Train an EAGLE head for the model, on the model's own answers."
+        ),
+    ] = False,
     epochs: Annotated[float, typer.Option(help="Passes over the examples.")] = 3.0,
-    learning_rate: Annotated[float, typer.Option(help="Peak learning rate of AdamW.")] = 2e-4,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Peak learning rate of AdamW [default: 2e-4; of a draft head 1e-3]."),
+    ] = None,
     row_learning_rate: Annotated[
         float | None, typer.Option(help="Peak rate of new tokens' rows [default: the same].")
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Examples a forward.")] = 8,
-    effective_batch: Annotated[int, typer.Option(help="Examples an optimizer step.")] = 64,
+    effective_batch: Annotated[
+        int | None,
+        typer.Option(help="Examples an optimizer step [default: 64; of a draft head 16]."),
+    ] = None,
     max_length: Annotated[int, typer.Option(help="Tokens of prompt and output together.")] = 512,
+    max_new_tokens: Annotated[
+        int, typer.Option(help="With --draft-head: longest answer, in tokens.")
+    ] = 256,
     validation: Annotated[
         str, typer.Option(help="Split for the loss after each epoch (1,000 examples at most).")
     ] = "validation",
@@ -41,11 +56,13 @@ def finetune(
     force: o.Force = False,
     json: o.Json = False,
 ) -> None:
-    """Train LoRA on an NF4 base, new token rows mean-initialised; loss on outputs only."""
+    """Train LoRA on an NF4 base, new token rows mean-initialised; or an EAGLE draft head."""
     options = {
         "model": model,
         "augmented": str(augmented) if augmented else None,
         "merge": merge,
+        "draft_head": draft_head,
+        "max_new_tokens": max_new_tokens,
         "epochs": epochs,
         "learning_rate": learning_rate,
         "row_learning_rate": row_learning_rate,
@@ -66,6 +83,9 @@ def finetune(
         print_json(done.result)
         return
     show(done.result)
+    if draft_head:
+        typer.echo(f"head: {done.output / 'head'}")
+        return
     typer.echo(f"adapter: {done.output / 'adapter'}")
     if merge:
         typer.echo(f"model: {done.output / 'model'}")

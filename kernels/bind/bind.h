@@ -36,3 +36,4 @@ void bind_ngram_draft(nb::module_& m);
 void bind_suffix_draft(nb::module_& m);
 void bind_tree(nb::module_& m);
 void bind_verify(nb::module_& m);
+void bind_window_vocab(nb::module_& m);

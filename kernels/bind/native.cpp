@@ -10,4 +10,5 @@ NB_MODULE(_native, m) {
   bind_suffix_draft(m);
   bind_tree(m);
   bind_verify(m);
+  bind_window_vocab(m);
 }

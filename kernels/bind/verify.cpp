@@ -123,6 +123,28 @@ Output<int32_t> rejection(const Rows& rows, bool half, const Input<int32_t>& tok
   });
 }
 
+// The k best ids of each of the rows that `of` names, (of.size() * k,), see top in argmax.h.
+template <class Rows>
+Output<int32_t> top_ids(const Rows& rows, bool half, const Input<int64_t>& of, int k) {
+  const auto size = static_cast<int64_t>(rows.shape(1));
+  if (k < 1 || k > tasc::kMaxTop || size > INT32_MAX)
+    throw std::invalid_argument("the best of a row are 1 to " + std::to_string(tasc::kMaxTop) +
+                                ", got " + std::to_string(k));
+  for (const int64_t row : view(of))
+    if (row < 0 || row >= static_cast<int64_t>(rows.shape(0)))
+      throw std::invalid_argument("row " + std::to_string(row) + " of " +
+                                  std::to_string(rows.shape(0)) + " is not there");
+  std::vector<int32_t> ids(of.size() * static_cast<size_t>(k));
+  {
+    const nb::gil_scoped_release release;
+    on_rows(rows, half, [&](const auto* logits) {
+      for (size_t i = 0; i < of.size(); ++i)
+        tasc::top(logits + of.data()[i] * size, size, k, ids.data() + i * k);
+    });
+  }
+  return to_numpy(std::move(ids));
+}
+
 struct Wide {
   uint64_t words[4];
 };
@@ -158,6 +180,8 @@ void compact(nb::ndarray<uint8_t, nb::ndim<5>, nb::c_contig, nb::device::cpu> da
 
 template <class Rows>
 void bind_rows(nb::module_& m) {
+  m.def("top_ids", &top_ids<Rows>, nb::arg("rows").noconvert(), nb::arg("half"),
+        nb::arg("of").noconvert(), nb::arg("k"));
   m.def("verify_greedy", &greedy<Rows>, nb::arg("rows").noconvert(), nb::arg("half"),
         nb::arg("tokens").noconvert(), nb::arg("parents").noconvert());
   m.def("verify_sampled", &sampled<Rows>, nb::arg("rows").noconvert(), nb::arg("half"),

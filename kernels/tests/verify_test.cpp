@@ -1,4 +1,5 @@
 #undef NDEBUG
+#include <algorithm>
 #include <barrier>
 #include <cassert>
 #include <cmath>
@@ -107,6 +108,23 @@ void greedy_follows_the_arg_max() {
   assert(result[0] == tasc::kBadRow && result[1] == 1);
 }
 
+void the_best_of_a_row_come_in_order() {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<float> row(1 + random() % 4000);
+    for (float& x : row) x = static_cast<float>(random() % 50);  // many ties
+    for (int i = 0; i < 5; ++i) row[random() % row.size()] = i % 2 ? NAN : -INFINITY;
+    std::vector<int32_t> order, best(1 + random() % 9);
+    for (size_t i = 0; i < row.size(); ++i)
+      if (row[i] > -INFINITY) order.push_back(static_cast<int32_t>(i));
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return row[a] > row[b]; });
+    order.resize(best.size(), -1);
+    tasc::top(row.data(), static_cast<int64_t>(row.size()), static_cast<int>(best.size()),
+              best.data());
+    assert(best == order);
+  }
+}
+
 void what_cannot_be_verified_is_refused() {
   const int32_t tokens[] = {1, 1}, cycle[] = {1, 0}, chain[] = {-1, 0}, law_of[] = {-1, 3, -1};
   const float logits[6] = {}, laws[2] = {0.5f, 0.5f};
@@ -179,6 +197,7 @@ void compaction_moves_rows_in_place() {
 
 int main() {
   greedy_follows_the_arg_max();
+  the_best_of_a_row_come_in_order();
   what_cannot_be_verified_is_refused();
   a_residual_of_nothing_keeps_the_law();
   sixteen_bit_floats_mean_what_they_say();

@@ -23,6 +23,8 @@ SIGNATURES = {
         *(ctypes.c_float, _POINTER, _POINTER, _POINTER, _POINTER),
     ),
     "tasc_compact": (_POINTER, _I64, _I32, _I32, _I64, _I64, _POINTER, _I32, _POINTER),
+    "tasc_window_push": (_POINTER, *(_I32,) * 4, *(_POINTER,) * 8),
+    "tasc_window_gather": (_POINTER, _I64, _POINTER, _POINTER, _I32, _POINTER, _POINTER),
 }
 
 

@@ -76,11 +76,13 @@ def run(
     progress: Progress = silent,
     *,
     indexes: Sequence[str] = (),
+    draft_head: Path | None = None,
+    token_counts: Path | None = None,
 ) -> list[Cell]:
     """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
 
     ``indexes`` are folders of saved indexes, each optionally ``name=folder``; they stand for the
-    corpus where a method counts n-grams.
+    corpus where a method counts n-grams. ``draft_head`` and ``token_counts`` are as in Resources.
     """
     if len({m.label for m in methods}) < len(methods):
         raise InputError("a method is given twice: name each --method once")
@@ -99,6 +101,8 @@ def run(
             target=model.target,
             cache=Path(os.environ.get("TASC_CACHE") or Path.home() / ".cache" / "tasc"),
             progress=progress,
+            draft_head=draft_head,
+            token_counts=token_counts,
         )
         policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
         cells += [Cell(model, m, m.prepare(resources), policies.get(m.label)) for m in methods]

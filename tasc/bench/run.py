@@ -29,6 +29,7 @@ class BenchOptions:
     """What to run and how. ``models`` are folders or Hub ids, each optionally ``label=path``.
 
     ``indexes`` are folders that tasc index wrote; without any, the corpus is counted here.
+    ``draft_head`` and ``token_counts`` are as in ``Resources``.
     """
 
     models: tuple[str, ...]
@@ -41,6 +42,8 @@ class BenchOptions:
     indexes: tuple[str, ...] = ()
     graphs: Graphs = "auto"
     compiled: bool = False
+    draft_head: Path | None = None
+    token_counts: Path | None = None
 
 
 def bench(
@@ -54,7 +57,15 @@ def bench(
     if len({m.label for m in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
     cells = matrix.run(
-        models, methods, corpus, test, options.limits, progress, indexes=options.indexes
+        models,
+        methods,
+        corpus,
+        test,
+        options.limits,
+        progress,
+        indexes=options.indexes,
+        draft_head=options.draft_head,
+        token_counts=options.token_counts,
     )
     rows = record.records(cells, test.outputs, options.metrics, options.delimiter)
     results = {

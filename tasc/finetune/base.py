@@ -9,12 +9,14 @@ import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from tasc.data.corpus import Corpus
-from tasc.data.tokenizer import LoadedTokenizer
+from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import Sequences, example_sequences, packed_blocks
 from tasc.finetune.folder import save_model
 from tasc.finetune.loop import Run
+from tasc.finetune.loss import summed_loss
+from tasc.finetune.sampled import SAMPLED_FROM, sampled_loss
 from tasc.finetune.schedule import Schedule, TrainReport
 from tasc.models.load import Device, device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
@@ -50,6 +52,7 @@ class BaseOptions:
 
     Attributes:
         preset: a row of ``PRESETS``.
+        tokenizer: file, folder or Hub id of a tokenizer to take instead of training one.
         vocabulary: tokens of the tokenizer, the preset's where None.
         tokenizer_text: what the tokenizer is trained on. A published model's tokenizer has not
             seen the outputs of the task at hand, and with "prompts" neither has this one; "all"
@@ -66,6 +69,7 @@ class BaseOptions:
     """
 
     preset: str = "small"
+    tokenizer: str | None = None
     vocabulary: int | None = None
     tokenizer_text: Literal["prompts", "all"] = "prompts"
     epochs: float = 3.0
@@ -145,12 +149,9 @@ def train_base(
     """
     preset = PRESETS[options.preset]
     progress("training the tokenizer", 0, 0)
-    texts = list(corpus.prompts)
-    if options.tokenizer_text == "all":
-        texts = [prompt + out for prompt, out in zip(texts, corpus.outputs, strict=True)]
-    tokenizer = train_tokenizer(texts, options.vocabulary or preset.vocabulary)
+    tokenizer = _tokenizer(corpus, options)
     rows = max(len(tokenizer.vocabulary()), preset.rows)
-    model = build(preset, rows, options.positions, options.seed)
+    model = build(preset, rows, options.positions, options.seed, end=tokenizer.eos_id)
     model.to(resolve_device(options.device))
     documents = _documents(tokenizer, corpus, sys.maxsize)
     held_out = None if validation is None else _documents(tokenizer, validation, options.positions)
@@ -161,13 +162,26 @@ def train_base(
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"base {asdict(options)} {asdict(preset)}",
+        loss=sampled_loss if size >= SAMPLED_FROM else summed_loss,
     )
     report = run.train(held_out, resume=resume, progress=progress)
     return BaseResult(model, tokenizer, report)
 
 
-def build(preset: Preset, vocabulary: int, positions: int, seed: int) -> PreTrainedModel:
-    """Return a model with random weights; embedding and LM head are tied, the end token is 0."""
+def _tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
+    """Load the tokenizer that was asked for, or train one."""
+    if options.tokenizer is not None:
+        return load_tokenizer(options.tokenizer)
+    texts = list(corpus.prompts)
+    if options.tokenizer_text == "all":
+        texts = [prompt + out for prompt, out in zip(texts, corpus.outputs, strict=True)]
+    return train_tokenizer(texts, options.vocabulary or PRESETS[options.preset].vocabulary)
+
+
+def build(
+    preset: Preset, vocabulary: int, positions: int, seed: int, *, end: int = 0
+) -> PreTrainedModel:
+    """Return a model with random weights; embedding and LM head are tied, the end token pads."""
     config = Qwen2Config(
         vocab_size=vocabulary,
         hidden_size=preset.hidden,
@@ -178,8 +192,8 @@ def build(preset: Preset, vocabulary: int, positions: int, seed: int) -> PreTrai
         max_position_embeddings=positions,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=0,
-        pad_token_id=0,
+        eos_token_id=end,
+        pad_token_id=end,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

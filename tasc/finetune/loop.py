@@ -15,7 +15,7 @@ from accelerate import Accelerator
 from tasc.errors import UnavailableError
 from tasc.finetune import checkpoint
 from tasc.finetune.batch import IGNORED, Sequences, collate, plan_epoch
-from tasc.finetune.loss import evaluate, summed_loss
+from tasc.finetune.loss import Evaluate, Loss, evaluate, summed_loss
 from tasc.finetune.schedule import Evaluation, Schedule, TrainReport
 from tasc.progress import Progress, silent
 
@@ -45,6 +45,8 @@ class Run:
         *,
         work: Path,
         name: str,
+        loss: Loss = summed_loss,
+        score: Evaluate = evaluate,
     ) -> None:
         """Prepare a run.
 
@@ -56,9 +58,12 @@ class Run:
             work: folder for checkpoints.
             name: stands for what else makes the run what it is (model, tokenizer). With the
                 schedule and the data it decides which checkpoints are this run's.
+            loss: what to minimise.
+            score: how to evaluate held-out rows.
         """
         self.device = next(model.parameters()).device
         self.data, self.schedule, self.work = data, schedule, work
+        self.loss, self.score = loss, score
         self.trainable = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.peaks = [float(group["lr"]) for group in groups]
         self.steps = schedule.steps(len(data))
@@ -130,7 +135,7 @@ class Run:
         targets = max(1, sum(int((batch.labels != IGNORED).sum()) for batch in batches))
         total = 0.0
         for batch in batches:
-            loss = summed_loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
+            loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
             self.accelerator.backward(loss)
             total += float(loss.detach())
         self.accelerator.clip_grad_norm_(self.trainable.values(), self.schedule.clip)
@@ -155,7 +160,7 @@ class Run:
 
     def _evaluate(self, held_out: Sequences, step: int) -> None:
         bfloat16 = self.schedule.bfloat16
-        result = evaluate(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
+        result = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
         self.journal.evaluations.append(asdict(result))
 
     def _checkpoint(self, step: int, *, over: bool) -> None:

@@ -1,7 +1,7 @@
 """The loss on target tokens, for training and for held-out rows."""
 
 import inspect
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -10,6 +10,28 @@ from torch.nn.functional import cross_entropy
 
 from tasc.finetune.batch import IGNORED, Batch, Sequences, collate
 from tasc.finetune.schedule import Evaluation
+
+
+class Loss(Protocol):
+    """What a run minimises: a sum over the batch's targets."""
+
+    def __call__(self, model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
+        """Return a scalar with a gradient."""
+
+
+class Evaluate(Protocol):
+    """How a run looks at held-out rows, ``rows_at_once`` of them at most in a forward."""
+
+    def __call__(
+        self,
+        model: torch.nn.Module,
+        data: Sequences,
+        rows_at_once: int,
+        step: int,
+        *,
+        bfloat16: bool,
+    ) -> Evaluation:
+        """Return what was found after ``step`` steps; the model's mode stays."""
 
 
 def innermost(model: torch.nn.Module) -> torch.nn.Module:
@@ -50,6 +72,7 @@ def evaluate(
     model.eval()
     device = next(model.parameters()).device
     order = np.argsort(data.lengths, kind="stable")
+    rows_at_once = min(rows_at_once, _affordable_rows(model, int(data.lengths.max())))
     total, targets, exact = 0.0, 0, 0
     for start in range(0, len(order), rows_at_once):
         batch = collate(data, order[start : start + rows_at_once]).to(device)
@@ -61,3 +84,9 @@ def evaluate(
         exact += len(batch.labels) - len(set(wrong.tolist()))
     model.train(was_training)
     return Evaluation(step, total / max(1, targets), exact / len(data))
+
+
+def _affordable_rows(model: torch.nn.Module, length: int) -> int:
+    """How many rows of so many tokens have logits of half a gigabyte."""
+    vocabulary = int(innermost(model).get_output_embeddings().weight.shape[0])  # type: ignore[operator]
+    return max(1, (1 << 27) // (length * vocabulary))

@@ -80,7 +80,8 @@ class Evaluation:
     Attributes:
         loss: nats per target token.
         exact: share of rows all of whose targets are the arg-max given the true tokens before
-            them: what greedy decoding would have produced token for token.
+            them: what greedy decoding would have produced token for token. Of a draft head: share
+            of tokens for which its arg-max is the target's.
     """
 
     step: int

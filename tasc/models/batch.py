@@ -24,6 +24,9 @@ class BatchTarget:
     ``begin`` once; then ``join`` and ``leave`` between steps, and (``score``, ``keep``) once a step
     for all rows in use. Rows are numbered from 0 in the order of joining; one that leaves gives its
     number to the last.
+
+    With ``hidden`` the last hidden states of the latest forward stay in ``states`` (B, q, d): in
+    the order of ``join``'s prompts or of the rows, padding behind each row's own.
     """
 
     def __init__(self, target: Target, size: int) -> None:
@@ -33,8 +36,14 @@ class BatchTarget:
         self.target, self.size = target, size
         self.storage: Storage
 
-    def begin(self, capacity: int) -> None:
+    @property
+    def states(self) -> torch.Tensor | None:
+        """The hidden states of the latest forward, where they are kept."""
+        return self.target.states
+
+    def begin(self, capacity: int, *, hidden: bool = False) -> None:
         """Forget all rows; plan for ``capacity`` positions of each."""
+        self.target.watched, self.target.states = hidden, None
         self.cache, self.storage = tree_cache(self.target.layers, capacity, self.size)
 
     def __len__(self) -> int:

@@ -64,7 +64,7 @@ class StaticTarget(Target):
             self.run = torch.compile(self.forward, dynamic=False)
         config = model.config.get_text_config()
         self.windowed = getattr(config, "sliding_window", None) is not None
-        self.steps: dict[tuple[int, int], Step] = {}
+        self.steps: dict[tuple[int, int, bool], Step] = {}
         self.pool: Any = None  # the memory that all graphs share
 
     def allocate(self, positions: int) -> None:
@@ -85,13 +85,17 @@ class StaticTarget(Target):
         step = self.step(next(q for q in QUERIES if q > n), keys)
         bits, depths = ancestor_bits(parents)
         step.load(last, tokens, bits[:, 0] if n else bits.ravel(), depths, storage.length)
-        return step.logits()[: n + 1]
+        logits = step.logits()
+        if self.watched:
+            self.states = step.states[:, : n + 1]
+        return logits[: n + 1]
 
     def step(self, queries: int, keys: int) -> "Step":
         """Return the step of a shape, made at its first use and when the cache has moved."""
-        step = self.steps.get((queries, keys))
+        key = queries, keys, self.watched  # a captured graph keeps hidden states or does not
+        step = self.steps.get(key)
         if step is None or step.data is not self.storage.data:
-            step = self.steps[queries, keys] = Step(self, queries, keys)
+            step = self.steps[key] = Step(self, queries, keys)
         return step
 
 
@@ -109,6 +113,7 @@ class Step:
         self.slots = torch.empty(queries, dtype=torch.int64, device=target.device)
         self.cache = Cache(layers=[_Layer(layer, self.slots, keys) for layer in self.data])
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.states: torch.Tensor  # (1, queries, d) hidden, of a watched target
 
     def load(
         self, last: int, tokens: np.ndarray, bits: np.ndarray, depths: np.ndarray, length: int
@@ -139,7 +144,12 @@ class Step:
         self.slots.copy_(length + torch.arange(self.queries, device=length.device))
         positions = length + depths
         mask = tree_mask(bits, positions, length, self.keys, distances=self.target.windowed)
-        return self.target.run(self.cache, ids[None], positions[None], mask[None, None])[0]
+        # A hook that watches the hidden states would break what torch.compile sees.
+        run = self.target.forward if self.target.watched else self.target.run
+        logits = run(self.cache, ids[None], positions[None], mask[None, None])[0]
+        if self.target.states is not None:
+            self.states = self.target.states
+        return logits
 
     def _capture(self) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
         """Run twice aside, so that libraries allocate and compile, then capture."""

@@ -1,11 +1,13 @@
 """The target model as the decoding loop sees it: prefill, score a tree, keep a path."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
+from transformers.utils import ModelOutput
 
 from tasc.backend.tree import tree_inputs
 from tasc.errors import InputError
@@ -18,6 +20,9 @@ class Target:
 
     The order of calls is ``prefill``, then (``score``, ``keep``) once a step. Rows are logits of
     shape (n + 1, V) on the model's device: row 0 after the last token, row i + 1 after node i.
+
+    A sequence that is prefilled with ``hidden`` keeps the last hidden states of its latest forward
+    in ``hidden``: (L, d) of the prompt, (n + 1, d) of a step, those that the LM head reads.
     """
 
     graphs = compiled = False  # whether steps are captured or compiled: see tasc.models.static
@@ -32,14 +37,24 @@ class Target:
         self.layers = int(config.num_hidden_layers)
         self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
         self.storage: Storage
+        self.watched = False
+        self.states: torch.Tensor | None = None  # (B, q, d) of the latest watched forward
+
+    @property
+    def hidden(self) -> torch.Tensor:
+        """The hidden states of the latest forward of a single sequence."""
+        if self.states is None:
+            raise InputError("no hidden states were kept: prefill with hidden=True")
+        return self.states[0]
 
     @torch.inference_mode()
-    def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
+    def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:
         """Start a sequence: read ``prompt`` (L,) int32 and return the row (1, V) after it.
 
         ``room`` is how many further positions will be needed; the cache is allocated for them.
         """
         self.check(prompt, room)
+        self.watched, self.states = hidden, None
         self.allocate(len(prompt) + room)
         ids = torch.from_numpy(prompt.astype(np.int64))[None].to(self.device)
         positions = torch.arange(len(prompt), device=self.device)[None]
@@ -97,13 +112,30 @@ class Target:
         ``mask`` is as in ``attention.attend``. Returns logits (B, r, V): of the ``rows`` last
         tokens, 0 for all, or of the tokens that an index (r,) names.
         """
-        out = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=rows,
-        )
+        with self._watching():
+            out = self.model(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=rows,
+            )
         logits: torch.Tensor = out.logits
         return logits
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Keep what the model's body returns meanwhile, if it was asked for."""
+        if not self.watched:
+            yield
+            return
+
+        def see(_module: object, _inputs: object, out: ModelOutput) -> None:
+            self.states = out.last_hidden_state
+
+        handle = self.model.base_model.register_forward_hook(see)
+        try:
+            yield
+        finally:
+            handle.remove()

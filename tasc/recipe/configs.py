@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tasc.data.source import Source
 
@@ -89,13 +89,16 @@ class BaseConfig(ModelConfig):
 
     command = "base"
     result_file = "training.json"
+    references = ("tokenizer",)
 
+    tokenizer: str | None = None
     preset: Literal["pico", "tiny", "small", "medium", "large"] = "small"
     vocabulary: int | None = Field(None, ge=300)
     tokenizer_text: Literal["prompts", "all"] = "prompts"
     epochs: float = Field(3.0, gt=0)
     minutes: float | None = Field(None, gt=0)
     learning_rate: float | None = Field(None, gt=0)
+    block: int = Field(256, ge=2)
     validation: str | None = "validation"
 
 
@@ -109,16 +112,24 @@ class FinetuneConfig(ModelConfig):
     model: str
     augmented: str | None = None
     merge: bool = False
+    draft_head: bool = False
     epochs: float = Field(3.0, gt=0)
-    learning_rate: float = Field(2e-4, gt=0)
+    learning_rate: float | None = Field(None, gt=0)
     row_learning_rate: float | None = Field(None, gt=0)
     warmup_steps: int = Field(0, ge=0)
     batch_size: int = Field(8, ge=1)
-    effective_batch: int = Field(64, ge=1)
+    effective_batch: int | None = Field(None, ge=1)
+    max_new_tokens: int = Field(256, ge=1)
     max_length: int = Field(512, ge=8)
     quantize: bool = True
     device: Literal["auto", "cpu", "cuda"] = "auto"
     validation: str | None = "validation"
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "FinetuneConfig":
+        if self.draft_head and (self.augmented or self.merge):
+            raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
+        return self
 
 
 class IndexConfig(StepConfig):
@@ -141,13 +152,15 @@ class BenchConfig(ModelConfig):
 
     command = "bench"
     result_file = "results.json"
-    references = ("models", "indexes")
+    references = ("models", "indexes", "draft_head", "token_counts")
 
     split: str = "test"
     models: tuple[str, ...] = Field(min_length=1)
     methods: tuple[str, ...] = ("ar", "tasc-spec")
     corpus_split: str = "train"
     indexes: tuple[str, ...] = ()
+    draft_head: str | None = None
+    token_counts: str | None = None
     metrics: tuple[str, ...] = ("exact_match", "token_accuracy")
     delimiter: str = ";"
     max_new_tokens: int = Field(256, ge=1)

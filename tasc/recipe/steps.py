@@ -191,11 +191,13 @@ def _base(job: Job) -> Result:
     c: BaseConfig = job.config
     options = BaseOptions(
         preset=c.preset,
+        tokenizer=c.tokenizer,
         vocabulary=c.vocabulary,
         tokenizer_text=c.tokenizer_text,
         epochs=c.epochs,
         minutes=c.minutes,
         learning_rate=c.learning_rate,
+        block=c.block,
         seed=c.seed,
     )
     result = train_base(
@@ -217,13 +219,15 @@ def _finetune(job: Job) -> Result:
 
     c: FinetuneConfig = job.config
     _, model = resolve_model(c.model)
+    if c.draft_head:
+        return _draft_head(job, model)
     options = TrainOptions(
         epochs=c.epochs,
-        learning_rate=c.learning_rate,
+        learning_rate=c.learning_rate or TrainOptions.learning_rate,
         row_learning_rate=c.row_learning_rate,
         warmup_steps=c.warmup_steps,
         batch_size=c.batch_size,
-        effective_batch=c.effective_batch,
+        effective_batch=c.effective_batch or TrainOptions.effective_batch,
         max_length=c.max_length,
         quantize=c.quantize,
         device=c.device,
@@ -243,6 +247,33 @@ def _finetune(job: Job) -> Result:
     result.save_adapter(job.workspace.folder / "adapter")
     if c.merge:
         result.save_merged(job.workspace.folder / "model")
+    return result.report.to_dict()
+
+
+def _draft_head(job: Job, model: str) -> Result:
+    from tasc.finetune.draft_head import HeadOptions, train_head
+
+    c: FinetuneConfig = job.config
+    options = HeadOptions(
+        epochs=c.epochs,
+        learning_rate=c.learning_rate or HeadOptions.learning_rate,
+        batch_size=c.batch_size,
+        effective_batch=c.effective_batch or HeadOptions.effective_batch,
+        max_length=c.max_length,
+        max_new_tokens=c.max_new_tokens,
+        device=c.device,
+        seed=c.seed,
+    )
+    result = train_head(
+        model,
+        job.corpus,
+        job.optional("validation"),
+        options,
+        work=job.workspace.work,
+        resume=job.resume,
+        progress=job.progress,
+    )
+    result.save(job.workspace.folder / "head")
     return result.report.to_dict()
 
 
@@ -272,6 +303,8 @@ def _bench(job: Job) -> Result:
         limits=Limits(c.max_new_tokens, c.repeats, c.warmup, c.batch_size),
         graphs=c.graphs,
         compiled=c.compile,
+        draft_head=Path(c.draft_head) if c.draft_head else None,
+        token_counts=Path(c.token_counts) if c.token_counts else None,
     )
     results, examples = bench(job.corpora["corpus_split"], job.corpus, options, job.progress)
     page = render(results, examples)

@@ -13,8 +13,10 @@ from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
 from tasc.spec.decode import Generation, Timeline
 from tasc.spec.draft import Draft
-from tasc.spec.protocols import Drafter, Verifier
+from tasc.spec.protocols import Drafter, Verifier, reader
 from tasc.spec.verify import greedy
+
+NO_PATH = np.empty(0, np.int32)
 
 
 def generate_batch(
@@ -45,7 +47,8 @@ def generate_batch(
         for prompt, drafter in zip(prompts, drafters, strict=True)
     ]
     longest = max((len(p) for p in prompts), default=0)
-    target.begin(longest + max_new_tokens + budget + 1)
+    watched = any(row.reads is not None for row in rows)
+    target.begin(longest + max_new_tokens + budget + 1, hidden=watched)
     # The longest prompts first: what joins together is then of similar length, with little padding.
     waiting, live = sorted(rows, key=lambda row: len(row.prompt)), list[_Row]()
     while waiting or live:
@@ -69,6 +72,7 @@ class _Row:
         self, prompt: np.ndarray, drafter: Drafter, limit: int, ends: frozenset[int]
     ) -> None:
         self.prompt, self.drafter, self.limit, self.ends = prompt, drafter, limit, ends
+        self.reads = reader(drafter)
         self.tokens: list[int] = []
         self.result = Generation(np.empty(0, np.int32), timeline=Timeline())
 
@@ -101,8 +105,10 @@ def _join(target: BatchTarget, rows: Sequence[_Row], verify: Verifier) -> None:
     logits = target.join([row.prompt for row in rows])
     first = [verify(Draft(), after[None])[1] for after in logits]
     t1 = clock()
-    for row, token in zip(rows, first, strict=True):
+    for i, (row, token) in enumerate(zip(rows, first, strict=True)):
         row.drafter.start(row.prompt)
+        if row.reads is not None and target.states is not None:
+            row.reads.read(target.states[i, : len(row.prompt)], logits[i : i + 1], NO_PATH)
         row.settle([token])
     drafting = clock() - t1
     for row in rows:
@@ -122,7 +128,10 @@ def _step(target: BatchTarget, rows: Sequence[_Row], budget: int, verify: Verifi
     t3 = clock()
     target.keep([path for path, _ in verified])
     t4 = clock()
-    for row, draft, (path, bonus) in zip(rows, drafts, verified, strict=True):
+    for i, (row, draft, (path, bonus)) in enumerate(zip(rows, drafts, verified, strict=True)):
+        if row.reads is not None and target.states is not None:
+            n = len(draft) + 1
+            row.reads.read(target.states[i, :n], logits[i, :n], path)
         settled = row.settle([*draft.tokens[path].tolist(), bonus])
         row.result.drafted.append(len(draft))
         row.result.accepted.append(settled - 1)

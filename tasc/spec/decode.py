@@ -10,7 +10,7 @@ from tasc.errors import InputError
 from tasc.models.target import Target
 from tasc.spec.draft import Draft
 from tasc.spec.processors import Processor, Processors
-from tasc.spec.protocols import Drafter, Verifier
+from tasc.spec.protocols import Drafter, Verifier, reader
 from tasc.spec.stopping import Stop
 from tasc.spec.verify import greedy
 
@@ -129,13 +129,17 @@ def generate(
     clock = time.perf_counter
     result = Generation(np.empty(0, np.int32))
     begin = clock()
-    row = target.prefill(prompt, max_new_tokens)  # drafts never run past the last token
+    reads = reader(drafter)
+    # Drafts never run past the last token.
+    row = target.prefill(prompt, max_new_tokens, hidden=reads is not None)
     adjust = Processors(processors, prompt, max_new_tokens, row.device) if processors else None
     output = _Output(end_ids, stop, on_tokens, adjust)
-    _, last = verify(Draft(), row, adjust)
+    path, last = verify(Draft(), row, adjust)
     result.timeline.prefill = clock() - begin
     begin = clock()
     drafter.start(prompt)
+    if reads is not None:
+        reads.read(target.hidden, row, path)
     settled = output.settle([last])
     drafter.observe(settled)
     result.timeline.draft = clock() - begin
@@ -171,6 +175,8 @@ def _step(
     target.keep(path)
     settled = output.settle([*draft.tokens[path].tolist(), bonus])
     t4 = clock()
+    if (reads := reader(drafter)) is not None:
+        reads.read(target.hidden, rows, path)
     drafter.observe(settled)
     result.drafted.append(len(draft))
     result.accepted.append(len(settled) - 1)

@@ -1,7 +1,7 @@
 """What drafters and verifiers are. One object serves one sequence."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -26,6 +26,28 @@ class Drafter(Protocol):
 
     def observe(self, tokens: np.ndarray) -> None:
         """Learn the tokens (k,) int32 that a step settled: accepted path and bonus token."""
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """What a drafter is besides, if it reads the target's own states; others cost nothing for it.
+
+    ``read`` is called before each ``observe``; the first time, after ``start``, for the prompt.
+    """
+
+    def read(self, hidden: torch.Tensor, rows: torch.Tensor, path: np.ndarray) -> None:
+        """Take what the target made of the tokens that it read.
+
+        ``hidden`` (n + 1, d): its last hidden states of the last token and the tree; of the whole
+        prompt, (L, d), the first time. ``rows`` (n + 1, V): its logits there, (1, V) of the
+        prompt's last token. ``path`` (k,) int32: the accepted nodes.
+        """
+
+
+def reader(drafter: Drafter) -> Reader | None:
+    """Return what of ``drafter``, or of the drafter that it holds, reads the target's states."""
+    inner = getattr(drafter, "drafter", drafter)
+    return inner if isinstance(inner, Reader) else None
 
 
 class Verifier(Protocol):

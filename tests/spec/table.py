@@ -25,7 +25,7 @@ class TableTarget:
         rng = np.random.default_rng(seed)
         self.logits = torch.from_numpy(rng.normal(0, 1.5, (VOCABULARY,) * 3).astype(np.float32))
 
-    def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
+    def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:
         self.sequence = prompt.tolist()
         return self.logits[self.sequence[-2], self.sequence[-1]][None]
 

@@ -9,6 +9,7 @@ from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
 from tests.pico import ARCHITECTURES, build_model
+from tests.spec.heads import teach
 
 VARIANTS = {
     "ar": ["ar"],
@@ -27,13 +28,21 @@ VARIANTS = {
     "ngram-trie": ["ngram-trie:budget=30", "ngram-trie:n=3,prefix=1,num_draft=2"],
     "suffix": ["suffix", "suffix:longest=3,min_probability=0.3,budget=40"],
     "ngrammys": ["ngrammys", "ngrammys:k=3,width=4,context=false,budget=9"],
+    "eagle": ["eagle", "eagle:depth=3,width=4,budget=9", "eagle:depth=1,budget=5"],
+    "fr-spec": ["fr-spec:size=100", "fr-spec:size=7,width=9,depth=9,budget=33"],
+    "microspec": [
+        "microspec",
+        "microspec:window=20,k_ver=1,k_pre=0,budget=20",
+        "microspec:context=false",
+        "microspec:extension=false,width=4",
+    ],
 }
 NEW_TOKENS = 40
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
-def case(request):
-    """A model, prompts, and what transformers' own greedy generate makes of them."""
+def case(request, tmp_path_factory):
+    """A model, prompts, what transformers' own greedy generate makes of them, and a draft head."""
     model = build_model(request.param)
     rng = np.random.default_rng(0)
     prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (1, 5, 17, 40)]
@@ -42,7 +51,9 @@ def case(request):
         ids = torch.from_numpy(prompt.astype(np.int64))[None]
         out = model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0)
         outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
-    return Target(model), prompts, outputs
+    head = tmp_path_factory.mktemp("head")
+    teach(model, [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]).save(head)
+    return Target(model), prompts, outputs, head
 
 
 def test_every_method_has_a_variant_here():
@@ -52,13 +63,14 @@ def test_every_method_has_a_variant_here():
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
 def test_greedy_output_equals_transformers_generate(case, text, static):
-    target, prompts, outputs = case
+    target, prompts, outputs, head = case
     target = StaticTarget(target.model, graphs=False) if static else target
     # Half of the corpus is what the model says, so that drafts are accepted; half is misleading.
     rng = np.random.default_rng(1)
     noise = [rng.permutation(o).astype(np.int32) for o in outputs]
     method = parse(text)
-    factory = method.prepare(Resources([*outputs, *outputs, *noise], 0, target=target))
+    corpus = [*outputs, *outputs, *noise]
+    factory = method.prepare(Resources(corpus, 0, target=target, draft_head=head))
     accepted = 0
     for prompt, expected in zip(prompts, outputs, strict=True):
         result = generate(
@@ -73,5 +85,13 @@ def test_greedy_output_equals_transformers_generate(case, text, static):
         assert result.decoding_steps == len(result.accepted) + 1
         assert sum(result.accepted) + result.decoding_steps == len(result.tokens)
         accepted += sum(result.accepted)
-    if method.name in ("tasc-spec", "corpus", "suffix", "ngrammys"):
+    if method.name in (
+        "tasc-spec",
+        "corpus",
+        "suffix",
+        "ngrammys",
+        "eagle",
+        "fr-spec",
+        "microspec",
+    ):
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"

@@ -43,6 +43,18 @@ TASC_API int tasc_compact(void* data, int64_t blocks, int32_t rows, int32_t head
                           int64_t positions, int64_t position_size, const int32_t* moves,
                           int32_t count, void* stream);
 
+// Appends tokens (count,) to the window of a vocabulary, with `unique` only the first of those that
+// are alike; arrays as in tasc/window_vocab.h.
+TASC_API int tasc_window_push(const int32_t* tokens, int32_t count, int32_t unique,
+                              int32_t vocabulary, int32_t size, int32_t* ring, int32_t* counts,
+                              int32_t* slots, int32_t* marks, int32_t* ids, int32_t* free,
+                              int32_t* state, void* stream);
+
+// Brings the packed buffer (size, row_bytes) up to ids (size,) of the window: copies the rows of
+// weight (vocabulary, row_bytes) that it does not hold yet. held (size,) is kept between calls.
+TASC_API int tasc_window_gather(const void* weight, int64_t row_bytes, const int32_t* ids,
+                                int32_t* held, int32_t size, void* buffer, void* stream);
+
 TASC_API const char* tasc_cuda_error_string(int code);
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "tasc/float16.h"
+#include "tasc/lanes.h"
 #include "tasc/tree.h"
 
 namespace tasc {
@@ -18,12 +19,6 @@ constexpr int kSlices = 512;
 // refused, result[0] is one of these and result[1] says which node or row.
 constexpr int32_t kBadTree = -1;  // a parent that does not precede its child
 constexpr int32_t kBadRow = -2;   // a row whose largest logit is not finite: it has no law
-
-struct OneLane {  // the CPU
-  TASC_HD int index() const { return 0; }
-  TASC_HD int count() const { return 1; }
-  TASC_HD void sync() const {}
-};
 
 struct Tree {
   const int32_t* tokens;

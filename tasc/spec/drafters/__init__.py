@@ -31,6 +31,8 @@ class Resources:
     ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
     vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (an n-gram model of
     bytes where None), and draw as ``sampling`` says, the most likely token where None.
+    ``draft_head`` is the folder of a trained head for that target, ``token_counts`` a safetensors
+    file whose tensor ``counts`` (V,) int64 ranks its tokens, instead of ``outputs``.
     """
 
     outputs: Sequence[np.ndarray]
@@ -42,6 +44,8 @@ class Resources:
     tokenizer: "LoadedTokenizer | None" = None
     draft: "DraftSource | None" = None
     sampling: "Sampling | None" = None
+    draft_head: Path | None = None
+    token_counts: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,24 @@ def _hetero(name: str) -> Callable[[Resources, Any], Factory]:
         return prepare(name, resources, options)
 
     return prepare
+
+
+def _eagle(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.eagle.methods import eagle
+
+    return eagle(resources, options)
+
+
+def _fr_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.eagle.methods import fr_spec
+
+    return fr_spec(resources, options)
+
+
+def _microspec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.eagle.methods import microspec
+
+    return microspec(resources, options)
 
 
 def _options(module: str, name: str) -> Callable[[], type]:
@@ -181,6 +203,21 @@ DRAFTERS: dict[str, Entry] = {
     "tli": Entry(_hetero("tli"), _hetero_options, f"{_TIMOR}, algorithm 4"),
     "union": Entry(_hetero("union"), _hetero_options, f"{_TIMOR}, algorithm 1"),
     "standard": Entry(_hetero("standard"), _hetero_options, f"{_TIMOR}, algorithm 5"),
+    "eagle": Entry(
+        _eagle, _options("eagle.drafter", "EagleOptions"), "Li et al., EAGLE-2", budget=60
+    ),
+    "fr-spec": Entry(
+        _fr_spec,
+        _options("eagle.methods", "FrSpecOptions"),
+        "Zhao et al., FR-Spec, section 3.2",
+        budget=60,
+    ),
+    "microspec": Entry(
+        _microspec,
+        _options("eagle.methods", "MicroSpecOptions"),
+        "MicroSpec, arXiv:2605.26444, section 3",
+        budget=60,
+    ),
 }
 
 

@@ -1,0 +1,93 @@
+"""The task folders that the draft heads' benchmark runs on, written below one folder.
+
+``train/`` mixes what is at hand: medical questions, arithmetic, summaries, notes of dialogues, and
+functions of the Python standard library; ``spec-bench/``, ``human-eval/`` and ``medquad/`` are what
+is measured. Spec-Bench's first turns are prompts; its own references stand for outputs.
+"""
+
+import argparse
+import ast
+import json
+import random
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasc.data.corpus import load
+from tasc.data.source import Source
+
+CUT = 700  # characters of a training output, and then to the end of the sentence
+Row = dict[str, str]
+
+
+def main() -> None:
+    """Write all folders."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--output", type=Path, default=Path("build/draft-heads"))
+    arguments = parser.parse_args()
+    tests = {name: list(test_rows(arguments.data_dir, name)) for name in TESTS}
+    for name, rows in tests.items():
+        write(arguments.output / name / "test.jsonl", rows)
+    asked = {row["input"] for rows in tests.values() for row in rows}
+    rows = [row for row in training_rows(arguments.data_dir) if row["input"] not in asked]
+    random.Random(0).shuffle(rows)
+    write(arguments.output / "train" / "validation.jsonl", rows[:200])
+    write(arguments.output / "train" / "train.jsonl", rows[200:])
+
+
+TESTS = ("spec-bench", "human-eval", "medquad")
+
+
+def test_rows(data: Path, name: str) -> Iterator[Row]:
+    """Yield the rows of a test set."""
+    if name != "spec-bench":
+        for example in load(Source(path=str(data / name)), "test").examples:
+            yield {"input": example.input, "output": example.output, "category": name}
+        return
+    for line in (data / name / "question.jsonl").read_text(encoding="utf-8").splitlines():
+        question = json.loads(line)
+        reference = (question.get("reference") or ["-"])[0]
+        text = reference if isinstance(reference, str) else reference[0]
+        yield {
+            "input": question["turns"][0],
+            "output": text or "-",
+            "category": question["category"],
+        }
+
+
+def training_rows(data: Path) -> Iterator[Row]:
+    """Yield prompts with outputs that end near CUT characters."""
+    for name in ("medquad", "gsm8k", "mts-dialog", "scitldr"):
+        for example in load(Source(path=str(data / name)), "train").examples:
+            yield {"input": example.input, "output": cut(example.output)}
+    yield from functions()
+
+
+def cut(text: str) -> str:
+    """Return ``text`` to the end of the sentence around CUT."""
+    end = text.find(". ", CUT)
+    return text if end < 0 else text[: end + 1]
+
+
+def functions() -> Iterator[Row]:
+    """Yield functions of the standard library: signature and docstring, then the body."""
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        source = path.read_text(encoding="utf-8", errors="replace")
+        lines = source.splitlines(keepends=True)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) and len(node.body) > 1:
+                begin, body = node.lineno - 1, node.body[0].end_lineno or node.lineno
+                text = "".join(lines[body : node.end_lineno])
+                if 0 < len(text) < 2 * CUT:
+                    yield {"input": "".join(lines[begin:body]).rstrip("\n"), "output": text}
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    """Write rows as JSONL."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Time MicroSpec's gather against a plain copy, and look for waits of the host in a step.
+
+Rows of an LM head go into the packed buffer of a window: all of it (what a prompt costs) and a
+few (what a step costs), against a copy of as many contiguous rows and torch's index_select. Every
+run reads other rows, so that none lie in a cache; the ways alternate. On a GPU a step's calls run
+with torch's synchronisation check set to refuse, beside matrix products in the place of the draft
+head's layer. Usage: python benchmarks/gather.py --device cuda [--json FILE]
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tasc.backend import cuda
+from tasc.environment import environment
+from tasc.spec.microspec import ops
+from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
+
+SETS = 16  # choices of rows that runs take in turn
+TREE, TOP, ACCEPTED = 60, 3, 4  # a step's draft tree, candidates a row, rows on the path
+LAYER = 8  # products that stand for the draft head's layer
+Way = Callable[[int], object]  # takes which of the SETS choices is its turn
+
+
+def main() -> None:
+    """Measure and print the figures as JSON."""
+    options = parse_options()
+    if options.device == "cuda" and (not torch.cuda.is_available() or cuda.library() is None):
+        sys.exit("needs an NVIDIA device and libtasc_cuda; --device cpu runs without")
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    head = nn.Linear(options.width, options.vocabulary, bias=False, device="meta")
+    head = head.to_empty(device=options.device).to(getattr(torch, options.dtype))
+    nn.init.normal_(head.weight[: options.window])  # real memory is what counts, not what it holds
+    head.weight.detach()[options.window :].fill_(0.5)
+    with torch.inference_mode():
+        figures = {
+            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "environment": environment(),
+            "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
+            "threads": options.threads,
+            "gather": [
+                gather(head.weight.detach(), rows, options)
+                for rows in (options.window, options.step_rows)
+            ],
+            "step": step(head, options),
+        }
+    text = json.dumps(figures, indent=2)
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    print(text)  # noqa: T201 - a script
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--vocabulary", type=int, default=151_646)
+    parser.add_argument("--width", type=int, default=4096)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="bfloat16")
+    parser.add_argument("--window", type=int, default=3072)
+    parser.add_argument("--step-rows", type=int, default=64, help="rows that enter in a step")
+    parser.add_argument("--repeats", type=int, default=48)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    return parser.parse_args()
+
+
+def seconds(device: str, run: Callable[[], object]) -> float:
+    """Return how long ``run`` takes: by the device's own clock where it has one."""
+    if device == "cpu":
+        begin = time.perf_counter()
+        run()
+        return time.perf_counter() - begin
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(200_000)  # the launches queue up behind it: their own cost does not count
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
+
+
+def alternate(ways: dict[str, Way], options: argparse.Namespace) -> dict[str, list[float]]:
+    """Return the seconds of every way, run in turn, after a round of warming up."""
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for repeat in range(-SETS, options.repeats):
+        for way, run in ways.items():
+            taken = seconds(options.device, partial(run, repeat % SETS))
+            if repeat >= 0:
+                times[way].append(taken)
+    return times
+
+
+def gather(weight: torch.Tensor, rows: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Time the ways to bring ``rows`` rows of ``weight`` together."""
+    vocabulary, width = weight.shape
+    chosen = [torch.randperm(vocabulary)[:rows].int().to(weight.device) for _ in range(SETS)]
+    starts = torch.randint(0, vocabulary - rows + 1, (SETS,)).tolist()
+    wide = [ids.long() for ids in chosen]
+    held = torch.full((rows,), -1, dtype=torch.int32, device=weight.device)
+    buffer = weight.new_zeros(rows, width)
+    ways: dict[str, Way] = {
+        "gather": lambda i: ops.gather(weight, chosen[i], held, buffer),
+        "copy": lambda i: buffer.copy_(weight[starts[i] : starts[i] + rows]),
+        # Other rows than the gather has just brought into the cache.
+        "index_select": lambda i: torch.index_select(
+            weight, 0, wide[(i + SETS // 2) % SETS], out=buffer
+        ),
+    }
+    times = alternate(ways, options)
+    moved = 2 * rows * width * weight.element_size()  # read and written
+    medians = {way: statistics.median(t) for way, t in times.items()}
+    return {
+        "rows": rows,
+        "bytes": moved // 2,
+        "median_us": {way: t * 1e6 for way, t in medians.items()},
+        "gigabytes_per_second": {way: moved / t / 1e9 for way, t in medians.items()},
+        "gather_of_copy_bandwidth": medians["copy"] / medians["gather"],
+        "all_us": {way: [round(t * 1e6, 2) for t in ts] for way, ts in times.items()},
+    }
+
+
+def step(head: nn.Linear, options: argparse.Namespace) -> dict[str, Any]:
+    """Time what MicroSpec adds to a step, alone and beside the draft head's layer."""
+    device, size = options.device, options.window
+    found = MicroSpec(head, WindowOptions(window=size))
+    seen = torch.randint(0, options.vocabulary, (size,), device=device)
+    found.start(seen, head.weight.new_zeros(0, options.width))
+    hidden = head.weight.new_ones(10, options.width)
+    layer = head.weight.new_full((options.width, options.width), 1e-3)
+    trees = torch.randint(0, options.vocabulary, (SETS * 8, TREE), device=device)
+    rows = torch.randn(TREE + 1, options.vocabulary, device=device)
+    kept = torch.arange(ACCEPTED, device=device)
+    drafts = itertools.cycle(trees)
+
+    def update(_: int) -> None:
+        found.drafted(next(drafts))
+        found.observe(kept, rows, kept)
+
+    def backbone(_: int) -> None:
+        state = hidden
+        for _ in range(LAYER):
+            state = state @ layer
+
+    def everything(i: int) -> None:
+        update(i)
+        backbone(i)
+        found.logits(hidden)
+
+    ways: dict[str, Way] = {
+        "update": update,
+        "layer": backbone,
+        "pruned_head": lambda _: found.logits(hidden),
+        "full_head": lambda _: head(hidden),
+        "update_beside_layer_then_pruned_head": everything,
+    }
+    times = alternate(ways, options)
+    return {
+        "median_us": {way: statistics.median(t) * 1e6 for way, t in times.items()},
+        "host_waits": waits(everything) if device == "cuda" else None,
+        "active": found.active,
+    }
+
+
+def waits(run: Way) -> str | None:
+    """Return what torch says of the first wait for the device in ``run``; None if there is none."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        run(0)
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+// The window is one block's work, so a push needs no second launch; the gather is the device's.
+#include <cuda_runtime.h>
+
+#include "tasc/cuda_api.h"
+#include "tasc/window_vocab.h"
+
+namespace {
+
+constexpr int kPushThreads = 512;
+constexpr int kWarps = 8;  // of a block of the gather: a warp copies a row
+constexpr int kWarpSize = 32;
+
+struct BlockLanes {
+  __device__ int index() const { return static_cast<int>(threadIdx.x); }
+  __device__ int count() const { return static_cast<int>(blockDim.x); }
+  __device__ void sync() const { __syncthreads(); }
+};
+
+struct WarpLanes {
+  __device__ int index() const { return static_cast<int>(threadIdx.x) % kWarpSize; }
+  __device__ int count() const { return kWarpSize; }
+  __device__ void sync() const { __syncwarp(); }
+};
+
+__global__ void __launch_bounds__(kPushThreads)
+    push(tasc::WindowVocab window, const int32_t* tokens, int32_t count, bool unique) {
+  __shared__ tasc::Ranks shared;
+  tasc::push(BlockLanes{}, window, tokens, count, unique, shared);
+}
+
+// Neighbouring slots, which fill together, fall to different blocks.
+template <class Word>
+__global__ void __launch_bounds__(kWarps* kWarpSize)
+    gather(const Word* __restrict__ weight, int64_t words, const int32_t* ids, int32_t* held,
+           int32_t size, Word* __restrict__ buffer) {
+  const auto warp = static_cast<int32_t>(threadIdx.x / kWarpSize);
+  const auto blocks = static_cast<int32_t>(gridDim.x);
+  tasc::gather(WarpLanes{}, static_cast<int32_t>(blockIdx.x) + warp * blocks, blocks * kWarps,
+               weight, words, ids, held, size, buffer);
+}
+
+}  // namespace
+
+extern "C" int tasc_window_push(const int32_t* tokens, int32_t count, int32_t unique,
+                                int32_t vocabulary, int32_t size, int32_t* ring, int32_t* counts,
+                                int32_t* slots, int32_t* marks, int32_t* ids, int32_t* free,
+                                int32_t* state, void* stream) {
+  if (count < 0 || vocabulary <= 0 || size <= 0) return cudaErrorInvalidValue;
+  const tasc::WindowVocab window{vocabulary, size, ring, counts, slots, marks, ids, free, state};
+  push<<<1, kPushThreads, 0, static_cast<cudaStream_t>(stream)>>>(window, tokens, count,
+                                                                  unique != 0);
+  return cudaGetLastError();
+}
+
+extern "C" int tasc_window_gather(const void* weight, int64_t row_bytes, const int32_t* ids,
+                                  int32_t* held, int32_t size, void* buffer, void* stream) {
+  if (row_bytes <= 0 || size <= 0) return cudaErrorInvalidValue;
+  const auto s = static_cast<cudaStream_t>(stream);
+  const auto blocks = static_cast<unsigned>((size - 1) / kWarps + 1);
+  const uint64_t places = reinterpret_cast<uintptr_t>(weight) | reinterpret_cast<uintptr_t>(buffer) |
+                          static_cast<uint64_t>(row_bytes);
+  if (places % sizeof(int4) == 0)
+    gather<<<blocks, kWarps * kWarpSize, 0, s>>>(static_cast<const int4*>(weight), row_bytes / 16,
+                                                 ids, held, size, static_cast<int4*>(buffer));
+  else
+    gather<<<blocks, kWarps * kWarpSize, 0, s>>>(static_cast<const char*>(weight), row_bytes, ids,
+                                                 held, size, static_cast<char*>(buffer));
+  return cudaGetLastError();
+}

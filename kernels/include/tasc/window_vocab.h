@@ -1,0 +1,163 @@
+// The vocabulary of a sliding window: which tokens the last `size` entries of a stream hold, and
+// where in a packed buffer each has its row. MicroSpec (arXiv:2605.26444), section 3.2, equation 4.
+//
+// All of it lies where the model lies, and a push waits for nothing but itself. The lanes of one
+// CUDA block, or one lane on the CPU, run this very code; results do not depend on how many they are.
+#pragma once
+#include "tasc/lanes.h"
+
+namespace tasc {
+
+constexpr int32_t kNobody = INT32_MAX;  // a mark that no entry of a push has made
+
+enum WindowState { kStart, kLength, kActive, kHigh, kWindowStates };
+
+struct WindowVocab {
+  int32_t vocabulary, size;
+  int32_t* ring;    // (size,) the window; its oldest entry at state[kStart]
+  int32_t* counts;  // (vocabulary,) how often each token is in the window
+  int32_t* slots;   // (vocabulary,) the slot of each token that is, -1 of the others
+  int32_t* marks;   // (vocabulary,) scratch, kNobody between pushes
+  int32_t* ids;     // (size,) the token of each slot, -1 where it is free
+  int32_t* free;    // (size,) scratch
+  int32_t* state;   // (kWindowStates,) start, entries, slots in use, one more than the last of them
+
+  TASC_HD bool holds(int32_t token) const { return token >= 0 && token < vocabulary; }
+  TASC_HD int32_t place(int64_t i) const { return static_cast<int32_t>(i % size); }
+};
+
+// One push, as one lane sees it. Each lane has entries begin..end - 1 of what is pushed and
+// slot_begin..slot_end - 1 of the slots, so ranks over lanes are ranks over entries and slots.
+template <class Lanes>
+struct Push {
+  Lanes lanes;
+  WindowVocab window;
+  const int32_t* tokens;
+  bool unique;
+  Ranks& shared;
+  int32_t begin, end, slot_begin, slot_end;
+
+  TASC_HD Push(const Lanes& those, const WindowVocab& into, const int32_t* pushed, int32_t count,
+               bool only_first, Ranks& ranks)
+      : lanes(those), window(into), tokens(pushed), unique(only_first), shared(ranks) {
+    const int64_t me = lanes.index(), all = lanes.count();
+    begin = static_cast<int32_t>(count * me / all);
+    end = static_cast<int32_t>(count * (me + 1) / all);
+    slot_begin = static_cast<int32_t>(window.size * me / all);
+    slot_end = static_cast<int32_t>(window.size * (me + 1) / all);
+  }
+
+  TASC_HD bool is_first(int32_t i) const {
+    return window.holds(tokens[i]) && window.marks[tokens[i]] == i;
+  }
+  TASC_HD bool counts(int32_t i) const { return unique ? is_first(i) : window.holds(tokens[i]); }
+  TASC_HD bool enters(int32_t i) const {
+    return is_first(i) && window.counts[tokens[i]] > 0 && window.slots[tokens[i]] < 0;
+  }
+
+  TASC_HD void mark_first() const {
+    for (int32_t i = begin; i < end; ++i)
+      if (window.holds(tokens[i])) atomic_min(window.marks + tokens[i], i);
+    lanes.sync();
+  }
+
+  // The stream grows; what falls out at its other end is counted no more.
+  TASC_HD void slide() const {
+    int32_t mine = 0, all = 0;
+    for (int32_t i = begin; i < end; ++i) mine += counts(i);
+    int32_t rank = rank_of(lanes, mine, shared, &all);
+    const int64_t start = window.state[kStart], length = window.state[kLength];
+    const int64_t over = length + all - window.size, left = over < length ? over : length;
+    for (int64_t i = lanes.index(); i < left; i += lanes.count())
+      atomic_add(window.counts + window.ring[window.place(start + i)], -1);
+    lanes.sync();
+    for (int32_t i = begin; i < end; ++i) {
+      if (!counts(i)) continue;
+      if (rank >= all - window.size) {
+        window.ring[window.place(start + length + rank)] = tokens[i];
+        atomic_add(window.counts + tokens[i], 1);
+      }
+      ++rank;
+    }
+    lanes.sync();
+    if (lanes.index() != 0) return;
+    window.state[kStart] = window.place(over > 0 ? start + over : start);
+    window.state[kLength] = static_cast<int32_t>(over > 0 ? window.size : length + all);
+  }
+
+  // Slots of tokens that left become free. free[0], free[1], … are then all free slots, rising.
+  TASC_HD int32_t release() const {
+    int32_t mine = 0, all = 0;
+    for (int32_t s = slot_begin; s < slot_end; ++s) {
+      const int32_t token = window.ids[s];
+      if (token >= 0 && window.counts[token] == 0) window.ids[s] = window.slots[token] = -1;
+      mine += window.ids[s] < 0;
+    }
+    int32_t rank = rank_of(lanes, mine, shared, &all);
+    for (int32_t s = slot_begin; s < slot_end; ++s)
+      if (window.ids[s] < 0) window.free[rank++] = s;
+    lanes.sync();
+    return all;
+  }
+
+  // Tokens that are new take the first free slots, in their order.
+  TASC_HD int32_t enter() const {
+    int32_t mine = 0, all = 0;
+    for (int32_t i = begin; i < end; ++i) mine += enters(i);
+    int32_t rank = rank_of(lanes, mine, shared, &all);
+    for (int32_t i = begin; i < end; ++i) {
+      if (!enters(i)) continue;
+      const int32_t slot = window.free[rank++];
+      window.ids[slot] = tokens[i];
+      window.slots[tokens[i]] = slot;
+    }
+    lanes.sync();
+    return all;
+  }
+
+  TASC_HD void finish(int32_t active) const {
+    for (int32_t i = begin; i < end; ++i)
+      if (window.holds(tokens[i])) atomic_store(window.marks + tokens[i], kNobody);
+    int32_t high = 0;
+    for (int32_t s = slot_begin; s < slot_end; ++s)
+      if (window.ids[s] >= 0) high = s + 1;
+    if (lanes.index() == 0) window.state[kActive] = active, window.state[kHigh] = 0;
+    lanes.sync();
+    atomic_max(window.state + kHigh, high);
+    lanes.sync();
+  }
+};
+
+// Appends tokens (count,) to the stream, with `unique` only the first of those that are alike.
+// Entries outside 0..vocabulary - 1 are passed over, so that padding is possible.
+template <class Lanes>
+TASC_HD void push(const Lanes& lanes, const WindowVocab& window, const int32_t* tokens,
+                  int32_t count, bool unique, Ranks& shared) {
+  const Push<Lanes> step(lanes, window, tokens, count, unique, shared);
+  step.mark_first();
+  step.slide();
+  const int32_t open = step.release();
+  const int32_t entered = step.enter();
+  step.finish(window.size - open + entered);
+}
+
+// Brings the packed buffer (size, words) up to the window: row ids[s] of weight (vocabulary, words)
+// to every slot s that does not hold it, and nothing else. held[s] is the token whose row slot s
+// holds, -1 of none. Each group of lanes has slots first, first + groups, …; returns rows copied.
+template <class Word, class Lanes>
+TASC_HD int32_t gather(const Lanes& lanes, int32_t first, int32_t groups, const Word* weight,
+                       int64_t words, const int32_t* ids, int32_t* held, int32_t size,
+                       Word* buffer) {
+  int32_t copied = 0;
+  for (int32_t s = first; s < size; s += groups) {
+    const int32_t token = ids[s];
+    if (token < 0 || token == held[s]) continue;
+    copy_words(lanes, weight + token * words, buffer + s * words, words);
+    lanes.sync();  // every lane has read held[s]
+    if (lanes.index() == 0) held[s] = token;
+    ++copied;
+  }
+  return copied;
+}
+
+}  // namespace tasc

@@ -1,0 +1,141 @@
+"""Training a draft head on what its target says (Li et al., EAGLE, section 4.2)."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tasc.data.corpus import Corpus
+from tasc.data.tokenizer import load_tokenizer
+from tasc.errors import InputError
+from tasc.finetune.batch import Sequences
+from tasc.finetune.head_loss import HeadLoss
+from tasc.finetune.loop import Run
+from tasc.finetune.own_outputs import own_outputs
+from tasc.finetune.schedule import Schedule, TrainReport
+from tasc.models.draft_head import DraftHead, new_head
+from tasc.models.load import Device, Dtype, device_has_bfloat16, load_model
+from tasc.progress import Progress, silent
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """Options of training a draft head.
+
+    Attributes:
+        epochs: passes over the target's outputs.
+        learning_rate: peak of the cosine schedule. EAGLE's own is 3e-5, for heads as wide as a 7B
+            model; small ones need more.
+        batch_size: sequences a forward.
+        effective_batch: sequences an optimiser step.
+        max_length: tokens of a prompt and what follows; a longer prompt loses its beginning.
+        max_new_tokens: the longest output that the target writes.
+        dtype: of the target.
+        device: where to train.
+        checkpoint_steps: optimiser steps between checkpoints, 0 for none.
+        seed: of the weights, the order and the noise.
+    """
+
+    epochs: float = 3.0
+    learning_rate: float = 1e-3
+    batch_size: int = 8
+    effective_batch: int = 16
+    max_length: int = 512
+    max_new_tokens: int = 256
+    dtype: Dtype = "auto"
+    device: Device = "auto"
+    checkpoint_steps: int = 50
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.learning_rate <= 0:
+            raise InputError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if not 1 <= self.max_new_tokens < self.max_length:
+            raise InputError(
+                f"max_new_tokens must be from 1 to below max_length {self.max_length}, got "
+                f"{self.max_new_tokens}"
+            )
+        self.schedule()
+
+    def schedule(self, *, bfloat16: bool = True) -> Schedule:
+        """Return the part of the options that the training loop reads."""
+        return Schedule(
+            epochs=self.epochs,
+            micro_batch=min(self.batch_size, self.effective_batch),
+            effective_batch=self.effective_batch,
+            shape="cosine",
+            warmup_steps=20,
+            floor=0.05,
+            clip=0.5,
+            bfloat16=bfloat16,
+            checkpoint_steps=self.checkpoint_steps,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class HeadResult:
+    """A trained head, still in memory."""
+
+    head: DraftHead
+    report: TrainReport
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that ``tasc bench --draft-head`` and loaders of EAGLE read."""
+        self.head.save(folder)
+
+
+def train_head(
+    model_path: str,
+    train: Corpus,
+    validation: Corpus | None,
+    options: HeadOptions,
+    *,
+    work: Path,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> HeadResult:
+    """Let a model answer a corpus's prompts, and train a head to draft these answers.
+
+    The target is frozen. Its answers are greedy, and kept in ``work`` like the checkpoints, so a
+    killed run resumes within either part.
+
+    Args:
+        model_path: the target's folder or Hub id.
+        train: prompts to answer; its own outputs are not looked at.
+        validation: prompts for the loss after each epoch.
+        options: of the training.
+        work: folder for answers and checkpoints.
+        resume: go on from what is there.
+        progress: called after each batch of answers and each step.
+    """
+    tokenizer = load_tokenizer(model_path)
+    progress("loading the model", 0, 0)
+    model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
+    head = new_head(model, options.seed).float()
+
+    def answers(corpus: Corpus, name: str) -> Sequences:
+        return own_outputs(
+            model,
+            tokenizer,
+            corpus.prompts,
+            work / name,
+            max_length=options.max_length,
+            max_new_tokens=options.max_new_tokens,
+            resume=resume,
+            progress=progress,
+        )
+
+    objective = HeadLoss(model)
+    run = Run(
+        head,
+        [{"params": list(head.parameters()), "lr": options.learning_rate, "betas": (0.9, 0.95)}],
+        answers(train, "answers"),
+        options.schedule(bfloat16=device_has_bfloat16(model.device)),
+        work=work,
+        name=f"draft head {model_path} {asdict(options)}",
+        loss=objective,
+        score=objective.evaluate,
+    )
+    held_out = None if validation is None else answers(validation, "held-out")
+    report = run.train(held_out, resume=resume, progress=progress)
+    return HeadResult(head.to(model.dtype), report)

@@ -1,0 +1,117 @@
+"""What a model says to prompts: greedy answers in batches, kept on disk part by part."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from transformers import GenerationConfig, PreTrainedModel
+
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.finetune.batch import Sequences
+from tasc.progress import Progress, silent
+
+_AT_ONCE = 32  # prompts a batch
+_PART = 8  # batches a file
+
+
+def own_outputs(
+    model: PreTrainedModel,
+    tokenizer: LoadedTokenizer,
+    prompts: Sequence[str],
+    work: Path,
+    *,
+    max_length: int,
+    max_new_tokens: int,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> Sequences:
+    """Return one row a prompt: its last tokens, and the answer, whose tokens are the targets.
+
+    Prompts of like length share a batch. Parts that are whole are read again with ``resume``, if
+    they answer the same prompts.
+    """
+    encoded = tokenizer.encode(prompts)
+    ids = np.split(encoded.tokens, encoded.offsets[1:-1])
+    ids = [p[-(max_length - max_new_tokens) :] for p in ids if len(p)]
+    ids.sort(key=len, reverse=True)  # the slowest first: what is left is never more than it seems
+    work.mkdir(parents=True, exist_ok=True)
+    rows: list[tuple[np.ndarray, np.ndarray]] = []
+    for begin in range(0, len(ids), _AT_ONCE * _PART):
+        some = ids[begin : begin + _AT_ONCE * _PART]
+        file = work / f"{begin:08d}-{_fingerprint(some, max_new_tokens)}.safetensors"
+        answers = _read(file) if resume else None
+        if answers is None:
+            answers = []
+            for first in range(0, len(some), _AT_ONCE):
+                batch = some[first : first + _AT_ONCE]
+                answers += _answer(model, tokenizer.eos_id, batch, max_new_tokens)
+                progress("answering prompts", begin + first + len(batch), len(ids))
+            _write(file, answers)
+        rows += zip(some, answers, strict=True)
+    return _sequences(rows)
+
+
+@torch.inference_mode()
+def _answer(
+    model: PreTrainedModel, end: int, prompts: Sequence[np.ndarray], max_new_tokens: int
+) -> list[np.ndarray]:
+    """Return greedy answers (T_i,) int32, each with its end token where it ended."""
+    longest = max(len(p) for p in prompts)
+    ids = np.full((len(prompts), longest), end, np.int64)
+    mask = np.zeros((len(prompts), longest), np.int64)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = prompt
+        mask[row, longest - len(prompt) :] = 1
+    config = GenerationConfig(
+        max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=end, pad_token_id=end
+    )
+    generate: Any = model.generate
+    out = generate(
+        torch.from_numpy(ids).to(model.device),
+        attention_mask=torch.from_numpy(mask).to(model.device),
+        generation_config=config,
+    )
+    answers = []
+    for answer in out[:, longest:].to(torch.int32).cpu().numpy():
+        ends = np.flatnonzero(answer == end)
+        answers.append(answer[: ends[0] + 1] if len(ends) else answer)
+    return answers
+
+
+def _sequences(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Sequences:
+    lengths = [len(prompt) + len(answer) for prompt, answer in rows]
+    targets = [np.repeat([False, True], [len(p), len(a)]) for p, a in rows]
+    return Sequences(
+        np.concatenate([part for row in rows for part in row]).astype(np.int32),
+        np.concatenate(targets),
+        np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+    )
+
+
+def _fingerprint(prompts: Sequence[np.ndarray], max_new_tokens: int) -> str:
+    digest = hashlib.sha256(str(max_new_tokens).encode())
+    for prompt in prompts:
+        digest.update(len(prompt).to_bytes(4, "little") + prompt.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _read(file: Path) -> list[np.ndarray] | None:
+    """Return the answers of a part, or None where it is not there or damaged."""
+    try:
+        arrays = load_file(file)
+    except (OSError, SafetensorError):
+        return None
+    return np.split(arrays["tokens"], arrays["offsets"][1:-1])
+
+
+def _write(file: Path, answers: Sequence[np.ndarray]) -> None:
+    offsets = np.concatenate([[0], np.cumsum([len(a) for a in answers])]).astype(np.int64)
+    new = file.with_suffix(".tmp")
+    save_file({"tokens": np.concatenate(answers), "offsets": offsets}, new)
+    new.replace(file)

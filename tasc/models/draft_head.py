@@ -1,0 +1,170 @@
+"""The draft head of EAGLE: one transformer layer over a target's hidden state and the next token.
+
+Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (2024), section
+4.1: at position i the head reads the target's last hidden state there and the embedding of token
+i + 1, and predicts the hidden state at i + 1, from which the target's own LM head makes logits.
+Embedding and LM head are the target's. The names of the weights are those of the checkpoints that
+EAGLE-1 and EAGLE-2 publish; their layer has no norm in front of its attention.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel
+from transformers.cache_utils import Cache
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
+
+from tasc.errors import InputError, IntegrityError
+from tasc.models import attention
+
+_WEIGHTS, _CONFIG = "model.safetensors", "config.json"
+_ATTENTION = "layers.0.self_attn"
+_SHARED = ("embed_tokens.", "lm_head.")  # the target's, frozen: some checkpoints hold copies
+
+
+class DraftHead(nn.Module):
+    """The trained part: ``fc`` from (embedding, hidden state) to one state, and the layer."""
+
+    def __init__(
+        self, config: LlamaConfig, *, fc_bias: bool = True, qkv_bias: bool = False
+    ) -> None:
+        """Make a head with random weights, of ``config``'s sizes."""
+        super().__init__()
+        config._attn_implementation = attention.register()
+        d = config.hidden_size
+        self.config, self.qkv_bias = config, qkv_bias
+        self.fc = nn.Linear(2 * d, d, bias=fc_bias)
+        layer = LlamaDecoderLayer(config, 0)
+        layer.input_layernorm = nn.Identity()
+        if qkv_bias:
+            for name in ("q_proj", "k_proj", "v_proj"):
+                rows = getattr(layer.self_attn, name).out_features
+                setattr(layer.self_attn, name, nn.Linear(d, rows, bias=True))
+        self.layers = nn.ModuleList([layer])
+        self.rotary = LlamaRotaryEmbedding(config)
+
+    def forward(
+        self,
+        embedded: Tensor,
+        hidden: Tensor,
+        positions: Tensor,
+        mask: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Return the states (B, q, d) that follow ``hidden`` (B, q, d) and ``embedded`` (B, q, d).
+
+        ``embedded`` are the embeddings of the tokens after those of ``hidden``; ``positions``
+        (B, q) int64; ``mask`` as in ``attention.attend``. Keys and values go to ``cache``.
+        """
+        states = self.fc(torch.cat((embedded.to(hidden.dtype), hidden), dim=-1))
+        out: Tensor = self.layers[0](
+            states,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            position_embeddings=self.rotary(states, positions),
+        )
+        return out
+
+    def save(self, folder: Path) -> None:
+        """Write config.json and model.safetensors under EAGLE's names."""
+        folder.mkdir(parents=True, exist_ok=True)
+        config = self.config.to_diff_dict() | {
+            "architectures": ["LlamaForCausalLM"],
+            "num_hidden_layers": 1,
+            "bias": self.fc.bias is not None,
+            "qkv_bias": self.qkv_bias,
+        }
+        text = json.dumps(config, indent=2, sort_keys=True)
+        (folder / _CONFIG).write_text(text + "\n", encoding="utf-8")
+        weights = {n: t.detach().cpu().contiguous() for n, t in self.state_dict().items()}
+        save_file(weights, folder / _WEIGHTS, metadata={"format": "pt"})
+
+
+def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
+    """Return an untrained head of the sizes of ``model``, on its device and in its dtype."""
+    c = model.config.get_text_config()
+    config = LlamaConfig(
+        vocab_size=model.get_input_embeddings().weight.shape[0],
+        hidden_size=c.hidden_size,
+        intermediate_size=getattr(c, "intermediate_size", None) or 4 * c.hidden_size,
+        num_hidden_layers=1,
+        num_attention_heads=c.num_attention_heads,
+        num_key_value_heads=getattr(c, "num_key_value_heads", None) or c.num_attention_heads,
+        max_position_embeddings=getattr(c, "max_position_embeddings", None) or 4096,
+        rms_norm_eps=getattr(c, "rms_norm_eps", 1e-6),
+        rope_parameters={"rope_type": "default", "rope_theta": _rope_theta(c)},
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        head = DraftHead(config)
+    return head.to(model.device, model.dtype).eval()
+
+
+def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
+    """Load the head in ``path`` for ``model``: one of ours, or a published EAGLE-1/2 checkpoint.
+
+    Raises InputError where there is none in safetensors, or it is of another target.
+    """
+    folder = path / "head" if (path / "head" / _CONFIG).is_file() else path
+    values, weights = _read(folder)
+    config = LlamaConfig(**{k: v for k, v in values.items() if k not in ("architectures",)})
+    _check(folder, config, model)
+    bias = f"{_ATTENTION}.q_proj.bias" in weights
+    head = DraftHead(config, fc_bias="fc.bias" in weights, qkv_bias=bias)
+    try:
+        head.load_state_dict(weights)
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"draft head {folder}: not the weights of an EAGLE-1 or EAGLE-2 head: {detail}"
+        ) from error
+    return head.to(model.device, model.dtype).eval()
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
+    """Return config.json and the trained tensors."""
+    if not (folder / _WEIGHTS).is_file():
+        if found := sorted(folder.glob("*.bin")):
+            raise InputError(
+                f"draft head {folder} holds {found[0].name}, a pickle, which can run code and is "
+                "not read: convert it on a machine you trust with safetensors.torch.save_file("
+                f"torch.load('{found[0].name}', weights_only=True), '{_WEIGHTS}')"
+            )
+        raise InputError(
+            f"draft head {folder}: no {_WEIGHTS} there; make one with tasc finetune --draft-head"
+        )
+    try:
+        values: dict[str, Any] = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        weights = load_file(folder / _WEIGHTS)
+    except FileNotFoundError:
+        raise InputError(f"draft head {folder} has no {_CONFIG}") from None
+    except (ValueError, SafetensorError) as error:
+        raise IntegrityError(f"draft head {folder} is damaged: {error}") from error
+    return values, {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
+
+
+def _check(folder: Path, config: LlamaConfig, model: PreTrainedModel) -> None:
+    """Refuse a head whose states or tokens are not the target's."""
+    rows, d = model.get_input_embeddings().weight.shape
+    width = model.get_output_embeddings().weight.shape[1]
+    if not config.hidden_size == d == width:
+        raise InputError(
+            f"draft head {folder} has states of {config.hidden_size} numbers, the model embeddings "
+            f"of {d} and an LM head of {width}: it belongs to another model"
+        )
+    if config.vocab_size > rows:
+        raise InputError(
+            f"draft head {folder} was made for {config.vocab_size} tokens, the model has {rows}"
+        )
+
+
+def _rope_theta(config: PreTrainedConfig) -> float:
+    stated = getattr(config, "rope_parameters", None) or {}
+    return float(stated.get("rope_theta") or getattr(config, "rope_theta", None) or 10000.0)

@@ -1,0 +1,92 @@
+"""The draft-head methods by name: EAGLE-2 over the whole vocabulary, FR-Spec and MicroSpec.
+
+A vocabulary of another kind needs an options class and a function of a few lines here, which hands
+``drafters`` what makes one ``DraftVocabulary`` a sequence.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from tasc.errors import InputError
+from tasc.models.draft_head import load_head
+from tasc.spec.drafters.eagle.counts import corpus_counts, read_counts
+from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
+from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary, Frequent, Full, most_frequent
+from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
+
+if TYPE_CHECKING:
+    from tasc.models.target import Target
+    from tasc.spec.drafters import Factory, Resources
+
+
+@dataclass(frozen=True)
+class FrSpecOptions(EagleOptions):
+    """As EAGLE-2's, over the ``size`` most frequent tokens."""
+
+    size: int = 32768
+
+
+@dataclass(frozen=True)
+class MicroSpecOptions(EagleOptions, WindowOptions):
+    """As EAGLE-2's, over the tokens of a sliding window."""
+
+    def __post_init__(self) -> None:
+        """Refuse what either part refuses."""
+        EagleOptions.__post_init__(self)
+        WindowOptions.__post_init__(self)
+
+
+def eagle(resources: "Resources", options: EagleOptions) -> "Factory":
+    """Prepare EAGLE-2 over the whole vocabulary."""
+    full = Full(lm_head(_target(resources)))
+    return drafters(resources, lambda: full, options)
+
+
+def fr_spec(resources: "Resources", options: FrSpecOptions) -> "Factory":
+    """Prepare EAGLE-2 over the most frequent tokens of a counts file, or of the outputs."""
+    head = lm_head(_target(resources))
+    size = head.weight.shape[0]
+    if resources.token_counts is not None:
+        counts = read_counts(resources.token_counts, size)
+    else:
+        counts = corpus_counts(resources.outputs, resources.end, size)
+    frequent = Frequent(head, most_frequent(counts, options.size))
+    return drafters(resources, lambda: frequent, options)
+
+
+def microspec(resources: "Resources", options: MicroSpecOptions) -> "Factory":
+    """Prepare MicroSpec: each sequence has a window of its own."""
+    head = lm_head(_target(resources))
+    return drafters(resources, lambda: MicroSpec(head, options), options)
+
+
+def drafters(
+    resources: "Resources", vocabulary: Callable[[], DraftVocabulary], options: EagleOptions
+) -> "Factory":
+    """Load the head; each sequence gets a vocabulary from ``vocabulary``."""
+    model = _target(resources).model
+    if resources.draft_head is None:
+        raise InputError(
+            "eagle, fr-spec and microspec draft with a trained head: make one with "
+            "tasc finetune --draft-head and name its folder with --draft-head"
+        )
+    head = load_head(resources.draft_head, model)
+    embedding = model.get_input_embeddings()
+    return lambda: Eagle(head, embedding, vocabulary, options)
+
+
+def lm_head(target: "Target") -> nn.Linear:
+    """Return the target's LM head (V, d)."""
+    head = target.model.get_output_embeddings()
+    if not isinstance(head, nn.Linear):
+        raise InputError(f"the model's LM head is no linear layer but {type(head).__name__}")
+    return head
+
+
+def _target(resources: "Resources") -> "Target":
+    if resources.target is None:
+        raise InputError("a draft head reads the model's hidden states: it cannot run without one")
+    return resources.target

@@ -1,0 +1,161 @@
+"""MicroSpec as a draft vocabulary: Algorithm 1 of arXiv:2605.26444 but for the drafter."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tasc import _native
+from tasc.errors import InputError
+from tasc.spec.microspec.window import window
+from tasc.spec.verify.ops import native
+
+_PIECE = 64  # prompt positions whose logits (positions, V) exist at a time
+MAX_TOP = 64  # that the kernel finds, see kernels/include/tasc/argmax.h
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """The window's entries (W_max), candidates of each row of the target (K_pre, K_ver), sources.
+
+    ``context`` is the prompt with its candidates, ``extension`` what decoding adds; the ablations
+    of the paper's Table 3 go without one of them.
+    """
+
+    window: int = 3072
+    k_pre: int = 3
+    k_ver: int = 3
+    context: bool = True
+    extension: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a vocabulary that would stay empty."""
+        if self.window < 1 or self.k_pre < 0 or self.k_ver < 0:
+            raise InputError(
+                f"a window of {self.window} with k_pre={self.k_pre} and k_ver={self.k_ver}: the "
+                "window must be 1 or more, the others 0 or more"
+            )
+        if not self.context and not (self.extension and self.k_ver):
+            raise InputError("without context, drafts come from k_ver=1 or more candidates a step")
+
+
+class MicroSpec:
+    """The tokens of a sliding window, their rows packed into one dense matrix (section 3.3).
+
+    A row stays where it is as long as its token is in the window, so only rows that entered are
+    copied. Free slots in between have the id -1 and the logit -inf. On CUDA a second stream works
+    on window and rows while the draft head's layer runs, all ``window`` slots are multiplied, so
+    that shapes are static, and nothing waits for the device. On the CPU slots behind the last one
+    in use are left out.
+
+    Departs: the paper does not say in which order candidates join the window, nor which rows the
+    verified candidates come from. Here they come in the order of nodes and positions, best first,
+    and from the rows on the accepted path, the one of the bonus token included.
+    """
+
+    def __init__(self, lm_head: nn.Linear, options: WindowOptions | None = None) -> None:
+        """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied."""
+        self.options = options or WindowOptions()
+        self.lm_head = lm_head
+        self._weight = lm_head.weight.detach()
+        self._stream: torch.cuda.Stream | None = None
+        self._ready: torch.cuda.Event | None = None
+        if self._weight.is_cuda:
+            self._stream = torch.cuda.Stream(self._weight.device)  # type: ignore[no-untyped-call]
+        self._clear()
+
+    def _clear(self) -> None:
+        vocabulary, d = self._weight.shape
+        size, device = self.options.window, self._weight.device
+        self._window = window(vocabulary, size, device)
+        self._buffer = self._weight.new_zeros(size, d)
+        self._mask = self._weight.new_full((size,), -torch.inf)
+        self._ids = torch.full((size,), -1, device=device)
+        self._extent = size
+
+    @property
+    def ids(self) -> Tensor:
+        """(n,) int64: the token of each column, -1 where there is none."""
+        return self._ids[: self._extent]
+
+    @property
+    def active(self) -> int:
+        """The tokens that can be drafted now; waits for the device."""
+        return self._window.active
+
+    @torch.inference_mode()
+    def start(self, prompt: Tensor, hidden: Tensor) -> None:
+        """Begin a sequence: S = prompt, then its candidates (equation 2); see DraftVocabulary."""
+        self._clear()
+        if self.options.context:
+            self._push(prompt, unique=False)
+            if self.options.k_pre:
+                pieces = torch.split(hidden, _PIECE)
+                best = [best_of(self.lm_head(piece), None, self.options.k_pre) for piece in pieces]
+                self._push(torch.cat(best), unique=True)
+        self._pack()
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits (m, n) of ``hidden`` (m, d), once the rows are in place."""
+        if self._ready is not None:
+            torch.cuda.current_stream(hidden.device).wait_event(self._ready)
+        n = self._extent
+        return torch.addmm(self._mask[:n], hidden, self._buffer[:n].T)
+
+    @torch.inference_mode()
+    def drafted(self, tokens: Tensor) -> None:
+        """Append the tree's tokens (n,) int64 to S: C_draft of equation 3."""
+        if self.options.extension:
+            self._push(tokens, unique=True)
+
+    @torch.inference_mode()
+    def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:  # noqa: ARG002
+        """Append the best of ``rows`` (n + 1, V) at ``kept`` (k,) to S: C_ver of equation 3."""
+        if not self.options.extension:
+            return
+        if self.options.k_ver:
+            self._push(best_of(rows, kept, self.options.k_ver), unique=True)
+        self._pack()
+
+    def _push(self, tokens: Tensor, unique: bool) -> None:
+        tokens = tokens.to(torch.int32).contiguous()
+        with self._beside():
+            self._window.push(tokens, unique)
+        if self._stream is not None:
+            tokens.record_stream(self._stream)  # its memory is the compute stream's
+
+    def _pack(self) -> None:
+        """Bring buffer, mask and ids up to the window."""
+        with self._beside():
+            self._window.gather(self._weight, self._buffer)
+            ids = self._window.ids
+            self._ids.copy_(ids)
+            bias = self.lm_head.bias
+            self._mask.copy_(bias.detach()[self._ids]) if bias is not None else self._mask.zero_()
+            self._mask.masked_fill_(ids < 0, -torch.inf)
+            if self._stream is not None:
+                self._ready = self._stream.record_event()
+        if self._stream is None:
+            self._extent = self._window.extent
+
+    def _beside(self) -> AbstractContextManager[object]:
+        """Work on the second stream, behind what the current one was given so far."""
+        if self._stream is None:
+            return nullcontext()
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        return torch.cuda.stream(self._stream)
+
+
+def best_of(rows: Tensor, which: Tensor | None, k: int) -> Tensor:
+    """Return the ids (r * k,) of the ``k`` largest entries of each row, best first.
+
+    ``rows`` (n, V); ``which`` (r,) int64 are those asked for, None for all. On the CPU smaller ids
+    come first on ties, and -1 stands for entries that do not exist.
+    """
+    if rows.is_cuda or k > MAX_TOP:
+        rows = rows if which is None else rows[which]
+        return rows.topk(min(k, rows.shape[-1]), dim=-1).indices.flatten()
+    of = torch.arange(len(rows)) if which is None else which
+    return torch.from_numpy(native(_native.top_ids, rows, of.numpy(), k))

@@ -1,0 +1,57 @@
+"""Sampling with trees of a draft head is lossless, whatever part of the vocabulary it scores."""
+
+import numpy as np
+import pytest
+import torch
+
+from tasc.models.draft_head import new_head
+from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
+from tasc.spec.drafters.eagle.vocabulary import Frequent
+from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.spec.sampling import Sampling
+from tasc.spec.verify import verifier
+from tests.pico import build_model
+from tests.spec.table import VOCABULARY, TableTarget, chance, exact_law, sample
+
+SEQUENCES = 500
+FALSE_ALARM = 1e-6
+VOCABULARIES = {
+    "fr-spec": lambda head: Frequent(head, torch.tensor([0, 3])),
+    "microspec": lambda head: MicroSpec(head, WindowOptions(window=3, k_pre=0, k_ver=1)),
+}
+
+
+class SeenTarget(TableTarget):
+    """A table that also shows hidden states, one for each token that was read."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.states = torch.randn(VOCABULARY, width, generator=torch.Generator().manual_seed(3))
+
+    def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:
+        self.hidden = self.states[torch.from_numpy(prompt).long()]
+        return super().prefill(prompt, room)
+
+    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
+        self.hidden = self.states[[last, *tokens.tolist()]]
+        return super().score(last, tokens, parents)
+
+
+@pytest.mark.parametrize("name", ["sampled", "multi-branch"])
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_sequences_have_the_law_of_the_target(kind, name):
+    model = build_model("qwen2", vocabulary=VOCABULARY)
+    head, embedding = new_head(model, 0), model.get_input_embeddings()
+    target, sampling = SeenTarget(embedding.weight.shape[1]), Sampling(0.8, seed=4)
+    drafter = Eagle(
+        head.eval(),
+        embedding,
+        lambda: VOCABULARIES[kind](model.get_output_embeddings()),
+        EagleOptions(depth=2, width=2),
+    )
+    drafts, draft = [], drafter.draft
+    drafter.draft = lambda budget: drafts.append(draft(budget)) or drafts[-1]
+    counts = sample(target, drafter, verifier(name, sampling), SEQUENCES)
+    assert chance(counts, exact_law(target, sampling.law)) > FALSE_ALARM
+    sizes = {len(set(d.tokens.tolist())) for d in drafts}
+    assert 0 < max(sizes) < VOCABULARY, "drafts must be there, and lack some token"

@@ -1,0 +1,204 @@
+"""MicroSpec as a draft vocabulary: what is active when, and the logits of it."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tasc.errors import InputError
+from tasc.models.draft_head import new_head
+from tasc.models.target import Target
+from tasc.spec.draft import Draft
+from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
+from tasc.spec.drafters.eagle.vocabulary import Full
+from tasc.spec.microspec import vocabulary
+from tasc.spec.microspec.reference import TorchWindow, vocabularies
+from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
+from tests.pico import build_model
+
+V, D = 200, 8
+
+
+def head(bias: bool = False, dtype: torch.dtype = torch.float32) -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(D, V, bias=bias).to(dtype)
+
+
+def top(rows: torch.Tensor, k: int) -> list[int]:
+    return [i for row in rows for i in row.argsort(descending=True)[:k].tolist()]
+
+
+class Sequence:
+    """Random events of one sequence, and what the definition makes of them."""
+
+    def __init__(self, lm_head: nn.Linear, seed: int = 0, steps: int = 6) -> None:
+        rng = np.random.default_rng(seed)
+        make = torch.Generator().manual_seed(seed)
+        dtype = lm_head.weight.dtype
+        self.prompt = torch.from_numpy(rng.integers(0, V, 150))
+        self.hidden = torch.randn(150, D, generator=make).to(dtype)
+        self.steps = []
+        for _ in range(steps):
+            n, k = int(rng.integers(0, 20)), int(rng.integers(1, 5))
+            drafted = torch.from_numpy(rng.integers(0, V, n))
+            rows = torch.randn(n + 1, V, generator=make).to(dtype)
+            kept = torch.from_numpy(np.sort(rng.choice(n + 1, min(k, n + 1), replace=False)))
+            self.steps.append((drafted, rows, kept))
+        self.lm_head = lm_head
+
+    @torch.no_grad()
+    def expected(self, options: WindowOptions):
+        prompt, before = self.prompt.tolist(), top(self.lm_head(self.hidden), options.k_pre)
+        if not options.context:
+            prompt, before = [], []
+        steps = [(d.tolist(), top(r[kept], options.k_ver)) for d, r, kept in self.steps]
+        if not options.extension:
+            steps = [([], [])] * len(steps)
+        return vocabularies(prompt, before, steps, options.window)
+
+    def run(self, found: MicroSpec):
+        found.start(self.prompt, self.hidden)
+        yield found
+        for drafted, rows, kept in self.steps:
+            found.drafted(drafted)
+            found.observe(rows.argmax(-1)[kept], rows, kept)
+            yield found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("k", [1, 3, 64, 70])
+def test_the_best_of_rows_are_the_largest(k, dtype):
+    rows = torch.randn(5, 3000, generator=torch.Generator().manual_seed(1)).to(dtype)
+    which = torch.tensor([4, 0, 4])
+    for asked, found in ((None, rows), (which, rows[which])):
+        best = vocabulary.best_of(rows, asked, k).view(-1, k).long()
+        assert torch.equal(found.gather(1, best), found.topk(k).values)
+
+
+SETTINGS = [
+    WindowOptions(),
+    WindowOptions(window=40),
+    WindowOptions(window=90, k_pre=0, k_ver=5),
+    WindowOptions(window=60, extension=False),
+    WindowOptions(window=60, context=False),
+]
+
+
+@pytest.mark.parametrize("options", SETTINGS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_active_tokens_are_those_of_the_definition(options, seed):
+    sequence = Sequence(head(), seed)
+    expected = sequence.expected(options)
+    for found in sequence.run(MicroSpec(sequence.lm_head, options)):
+        active = found.ids[found.ids >= 0].tolist()
+        assert len(active) == len(set(active)) == found.active
+        assert set(active) == next(expected)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.no_grad()
+def test_logits_are_the_heads_own_and_free_slots_have_none(bias, dtype):
+    sequence = Sequence(head(bias, dtype))
+    states = torch.randn(5, D).to(dtype)
+    full = sequence.lm_head(states).float()
+    for found in sequence.run(MicroSpec(sequence.lm_head, WindowOptions(window=50))):
+        logits, used = found.logits(states).float(), found.ids >= 0
+        assert logits.shape == (5, len(found.ids))
+        tolerance = 1e-5 if dtype is torch.float32 else 0.05
+        torch.testing.assert_close(
+            logits[:, used], full[:, found.ids[used]], atol=tolerance, rtol=tolerance
+        )
+        assert (logits[:, ~used] == -torch.inf).all()
+
+
+def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
+    sequence, options = Sequence(head()), WindowOptions(window=70)
+    native = [found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))]
+    monkeypatch.setattr(vocabulary, "window", TorchWindow)
+    assert [
+        found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))
+    ] == native
+
+
+def test_a_new_sequence_knows_nothing_of_the_last():
+    lm_head = head()
+    found = MicroSpec(lm_head, WindowOptions(window=60))
+    first, second = Sequence(lm_head, 1), Sequence(lm_head, 2)
+    alone = [v.ids.tolist() for v in second.run(MicroSpec(lm_head, found.options))]
+    list(first.run(found))
+    assert [v.ids.tolist() for v in second.run(found)] == alone
+
+
+def test_a_vocabulary_that_would_stay_empty_is_refused():
+    with pytest.raises(InputError, match="window must be 1 or more"):
+        WindowOptions(window=0)
+    with pytest.raises(InputError, match="k_ver=1 or more"):
+        WindowOptions(context=False, k_ver=0)
+    with pytest.raises(InputError, match="k_ver=1 or more"):
+        WindowOptions(context=False, extension=False)
+
+
+def draft_of(model, make, prompt: torch.Tensor) -> Draft:
+    """The first draft after ``prompt`` with a head of random weights."""
+    drafter = Eagle(
+        new_head(model, 1), model.get_input_embeddings(), make, EagleOptions(depth=4, width=5)
+    )
+    target = Target(model)
+    rows = target.prefill(prompt.numpy().astype(np.int32), 40, hidden=True)
+    drafter.start(prompt.numpy().astype(np.int32))
+    drafter.read(target.hidden, rows, np.empty(0, np.int32))
+    drafter.observe(np.array([int(rows.argmax())], np.int32))
+    return drafter.draft(30)
+
+
+def test_with_every_token_in_the_window_the_tree_is_that_of_the_whole_vocabulary():
+    model = build_model("llama")
+    lm_head, prompt = model.get_output_embeddings(), torch.randperm(320)
+    whole = draft_of(model, lambda: Full(lm_head), prompt)
+    windowed = draft_of(model, lambda: MicroSpec(lm_head), prompt)
+    assert whole.tokens.tolist() == windowed.tokens.tolist()
+    assert whole.parents.tolist() == windowed.parents.tolist()
+    assert np.allclose(whole.probabilities, windowed.probabilities, rtol=1e-3)
+
+
+def test_columns_without_a_token_are_never_drafted():
+    model = build_model("llama")
+    lm_head, prompt = model.get_output_embeddings(), torch.tensor([7, 7, 9])
+    options = WindowOptions(window=50, k_pre=0, k_ver=1)
+    draft = draft_of(model, lambda: MicroSpec(lm_head, options), prompt)
+    said = int(Target(model).prefill(prompt.numpy().astype(np.int32), 1).argmax())
+    assert set(draft.tokens.tolist()) == {7, 9, said}
+    assert len(draft) == 30
+    assert (draft.probabilities > 0).all()
+
+
+@pytest.mark.gpu
+@torch.no_grad()
+def test_on_the_device_it_is_the_same_and_nothing_waits_for_the_host():
+    if not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA device")
+    sequence, options = Sequence(head(), steps=12), WindowOptions(window=64)
+    expected = sequence.expected(options)
+    states = torch.randn(5, D)
+    full = sequence.lm_head(states)
+    device = head().cuda()
+    found = MicroSpec(device, options)
+    moved = [[t.cuda() for t in step] for step in sequence.steps]
+    found.start(sequence.prompt.cuda(), sequence.hidden.cuda())
+    for drafted, rows, kept in [*moved, (None, None, None)]:
+        logits, ids = found.logits(states.cuda()).cpu(), found.ids.cpu()
+        used = ids >= 0
+        assert set(ids[used].tolist()) == next(expected)
+        torch.testing.assert_close(logits[:, used], full[:, ids[used]], atol=1e-3, rtol=1e-3)
+        assert (logits[:, ~used] == -torch.inf).all()
+        if drafted is None:
+            break
+        on_device = states.cuda()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            found.drafted(drafted)
+            found.observe(kept, rows, kept)
+            found.logits(on_device)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

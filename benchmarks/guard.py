@@ -36,6 +36,7 @@ from tasc.spec.protocols import Drafter
 
 Decode = Callable[[np.ndarray, str], Generation]  # a prompt and a method
 METHODS = ("autoregressive", "fixed", "auto", "auto, forgetful")
+TEXTS = ("task", "random", "misleading")
 
 
 class Dictated(Target):
@@ -64,6 +65,7 @@ class Dictated(Target):
 def main() -> None:
     """Measure and print the figures as JSON."""
     options = parse_options()
+    torch.set_num_threads(options.threads)
     tokenizer = load_tokenizer(options.model)
     model = load_model(options.model, dtype=options.dtype)
     loaded = Loaded("model", Target(model), tokenizer, (tokenizer.eos_id,))
@@ -82,10 +84,15 @@ def main() -> None:
         return dictated
 
     ends = (tokenizer.eos_id,)
+    measured = {
+        "task": (lambda _: loaded.target, ends),
+        "random": (lambda i: dictating(random, i), ()),
+        "misleading": (lambda i: dictating(wrong, i), ()),
+    }
     results = {
-        "task": compare(lambda _: loaded.target, prompts, factory, curve, options, ends),
-        "random": compare(lambda i: dictating(random, i), prompts, factory, curve, options),
-        "misleading": compare(lambda i: dictating(wrong, i), prompts, factory, curve, options),
+        name: compare(target, prompts, factory, curve, options, end)
+        for name, (target, end) in measured.items()
+        if name in options.texts
     }
     figures = {
         "command": sys.argv,
@@ -113,6 +120,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
     parser.add_argument("--prompts", type=int, default=24)
     parser.add_argument("--new-tokens", type=int, default=128)
+    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS[1:], default=list(METHODS[1:]))
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", default="float32")
@@ -155,15 +165,16 @@ def compare(
 
     A ratio pairs two runs on one prompt that follow each other, and the median is over all pairs.
     """
-    seconds: dict[str, list[list[float]]] = {name: [] for name in METHODS}
+    methods = (METHODS[0], *options.methods)
+    seconds: dict[str, list[list[float]]] = {name: [] for name in methods}
     steps, drafted = Counter[str](), Counter[str]()
     for repeat in range(-1, options.repeats):  # the first one warms up
         shared = Adaptive(curve)
-        for name in METHODS:
+        for name in methods:
             seconds[name].append([])
         for i, prompt in enumerate(prompts):
             outputs = []
-            for name in METHODS:
+            for name in methods[:: -1 if repeat % 2 else 1]:
                 drafter: Drafter = Autoregressive() if name == METHODS[0] else factory()
                 if name.startswith("auto,"):
                     drafter = Budgeted(drafter, Adaptive(curve))
@@ -195,9 +206,10 @@ def compare(
                 (np.array(seconds[name][1:]) / plain).ravel().tolist()
             ),
             "by_repeat": np.median(np.array(seconds[name][1:]) / plain, axis=1).tolist(),
+            "totals_by_repeat": (np.sum(seconds[name][1:], axis=1) / plain.sum(axis=1)).tolist(),
             "of_totals": float(np.sum(seconds[name][1:]) / plain.sum()),
         }
-        for name in METHODS
+        for name in methods
     }
 
 

@@ -57,6 +57,11 @@ def bench(
     repeats: Annotated[int, typer.Option(help="Passes over all samples.")] = 1,
     warmup: Annotated[int, typer.Option(help="Samples that warm up, unmeasured.")] = 3,
     batch_size: Annotated[int, typer.Option(help="Samples decoded at a time.")] = 1,
+    temperature: Annotated[
+        float | None, typer.Option(help="Sample, with --seed [default: greedy].")
+    ] = None,
+    top_k: Annotated[int, typer.Option(help="Sample among so many tokens; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Sample within so much of the law.")] = 1.0,
     graphs: Annotated[str, typer.Option(help="CUDA graphs: auto (on CUDA) or off.")] = "auto",
     compile: Annotated[
         bool, typer.Option("--compile", help="torch.compile the forward: minutes, once a shape.")
@@ -97,6 +102,9 @@ def bench(
         "repeats": repeats,
         "warmup": warmup,
         "batch_size": batch_size,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
         "graphs": graphs,
         "compile": compile,
         "split": split,
@@ -132,28 +140,42 @@ def show(result: dict[str, Any]) -> None:
 
     In a batch the milliseconds of an output are its share of the batch's time.
     """
+    from tasc.bench.record import speedup
+
     from ._console import table
 
     rows, settings = result["cells"], result["settings"]
-    metrics = list(rows[0]["quality"])
+    metrics, sampling = list(rows[0]["quality"]), settings["sampling"]
     columns = ["model", "method", "ms", "speed", "tokens", "steps", "accept", "lossless"]
     table(
         f"{result['task']['source']}: {result['task']['samples']} samples, "
-        f"batch {settings['batch_size']}, {settings['dtype']} on {settings['device']}",
+        f"batch {settings['batch_size']}, {settings['dtype']} on {settings['device']}"
+        + (f", temperature {sampling['temperature']:g}" if sampling else ""),
         [*columns, *(SHORT[m] for m in metrics)],
         [
             [
                 r["model"],
                 r["method"],
                 f"{r['ms_per_sample']:.2f}",
-                f"{rows[0]['ms_per_sample'] / r['ms_per_sample']:.2f}×",
+                f"{speedup(r, rows[0]):.2f}×",
                 f"{r['tokens_per_output']:.2f}",
                 f"{r['decoding_steps_per_output']:.2f}",
                 f"{r['acceptance_length']:.2f}",
-                f"{r['lossless']['identical']}/{r['lossless']['of']}",
+                _lossless(r["lossless"]),
                 *(f"{r['quality'][m]:.3f}" for m in metrics),
             ]
             for r in rows
         ],
         text_columns=2,
     )
+    if sampling:
+        typer.echo("sampled: outputs differ by chance, so speed is by tokens per second")
+
+
+def _lossless(found: dict[str, Any] | None) -> str:
+    """Count identical outputs, and the margin of the largest difference where there is one."""
+    if found is None:
+        return "sampled"
+    margin = found.get("largest_margin")
+    ties = "" if margin is None else f" (margin {margin:.3g})"
+    return f"{found['identical']}/{found['of']}{ties}"

@@ -135,6 +135,41 @@ def test_a_batched_bench_gives_the_outputs_of_single_sequences(capsys, folder, m
     assert "share of the batch's time" in page
 
 
+def test_a_sampled_bench_says_that_outputs_are_not_compared(capsys, folder, massive):
+    options = ("bench", massive, "--model", folder / "plain", "--limit", 6, "--max-new-tokens", 12)
+    sampled = ("--temperature", 0.9, "--top-k", 20, "--top-p", 0.95, "--seed", 5)
+    first = done(capsys, *options, *sampled, "--output", folder / "sampled")
+    again = done(capsys, *options, *sampled, "--output", folder / "sampled-again")
+    other = done(
+        capsys, *options, *sampled, "--batch-size", 4, "--output", folder / "sampled-batch"
+    )
+    greedy = done(capsys, *options, "--output", folder / "greedy")
+    assert first["settings"]["sampling"] == {
+        "temperature": 0.9,
+        "top_k": 20,
+        "top_p": 0.95,
+        "seed": 5,
+    }
+    for name in ("tokens", "accepted", "quality"):
+        cells = [[c[name] for c in r["cells"]] for r in (first, again, other)]
+        assert cells[0] == cells[1] == cells[2], name
+    assert all(c["lossless"] is None for c in first["cells"])
+    counts = [[r["cells"][1][n] for n in ("drafted", "accepted")] for r in (first, greedy)]
+    assert counts[0] != counts[1]
+    speed = first["cells"][1]["tokens_per_second"] / first["cells"][0]["tokens_per_second"]
+    assert first["comparisons"][0]["speedup"] == pytest.approx(speed)
+    assert (
+        "Outputs were sampled at temperature 0.9"
+        in (folder / "sampled" / "report.html").read_text()
+    )
+    code, out, err = tasc(capsys, *options, *sampled, "--force", "--output", folder / "sampled")
+    assert code == 0, err
+    assert "outputs differ by chance" in out
+    code, _, err = tasc(capsys, *options, "--top-k", 5, "--output", folder / "sampled-x")
+    assert code == 2
+    assert "give a temperature, too" in err
+
+
 def test_a_bench_with_an_adaptive_budget_is_lossless_and_not_batched(
     capsys, folder, massive, monkeypatch, tmp_path
 ):
@@ -297,6 +332,7 @@ def test_user_text_is_escaped_in_the_report():
             "warmup": 0,
             "max_new_tokens": 1,
             "batch_size": 1,
+            "sampling": None,
         },
         "cells": [cell],
         "comparisons": [],

@@ -5,11 +5,12 @@ rounds otherwise than a one-token forward, so a near tie may fall the other way:
 the two likeliest tokens at the first difference says whether it was one (METHODS section 10).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tasc.bench.matrix import Cell
 from tasc.errors import InputError
 from tasc.models.target import Target
 
@@ -74,6 +75,25 @@ def match(
         margin = _margin(target, np.concatenate([prompt, a[:at]]))
         differences.append(Difference(i, at, first, second, margin))
     return Match(len(prompts), tuple(differences))
+
+
+def matches(cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]]) -> list[Match]:
+    """Compare the first run of each cell with that of its model's first cell.
+
+    ``prompts`` are those of each model by its label, (L_i,) int32.
+    """
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        first.setdefault(cell.model.label, cell)
+    return [
+        match(
+            cell.model.target,
+            prompts[cell.model.label],
+            [g.tokens for g in first[cell.model.label].runs[0]],
+            [g.tokens for g in cell.runs[0]],
+        )
+        for cell in cells
+    ]
 
 
 def _margin(target: Target, tokens: np.ndarray) -> float:

@@ -15,12 +15,14 @@ from tasc.models.batch import BatchTarget
 from tasc.models.cost import cost_curve
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
-from tasc.spec.batch import generate_batch
+from tasc.spec.batch import Rules, generate_batch
 from tasc.spec.budget import Adaptive, Budgeted, Policy
 from tasc.spec.decode import Generation, generate
 from tasc.spec.drafters import Factory, Method, Resources
 from tasc.spec.index import load_index
+from tasc.spec.library import chosen
 from tasc.spec.protocols import Drafter
+from tasc.spec.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Limits:
     repeats: int = 1
     warmup: int = 3
     batch_size: int = 1
+    sampling: Sampling | None = None  # None: greedy
 
 
 def run(
@@ -110,13 +113,13 @@ def run(
     samples = len(test.examples)
     for turn in _turns(min(limits.warmup, samples), limits.batch_size):
         for cell in cells:
-            _decode(cell, prompts[cell.model.label][turn], limits)
+            _decode(cell, prompts[cell.model.label], turn, limits)
     for repeat in range(limits.repeats):
         for cell in cells:
             cell.runs.append([])
         for turn in _turns(samples, limits.batch_size):
             for cell in cells:
-                cell.runs[-1] += _decode(cell, prompts[cell.model.label][turn], limits)
+                cell.runs[-1] += _decode(cell, prompts[cell.model.label], turn, limits)
             progress("decode", repeat * samples + turn.stop, limits.repeats * samples)
     return cells
 
@@ -130,13 +133,23 @@ def _turns(samples: int, batch_size: int) -> list[slice]:
     return [slice(i, min(i + length, samples)) for i in range(0, samples, length)]
 
 
-def _decode(cell: Cell, prompts: Sequence[np.ndarray], limits: Limits) -> list[Generation]:
-    target, drafters = cell.model.target, [cell.drafter() for _ in prompts]
+def _decode(
+    cell: Cell, prompts: Sequence[np.ndarray], turn: slice, limits: Limits
+) -> list[Generation]:
+    """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
+    target, mine = cell.model.target, prompts[turn]
+    drafters = [cell.drafter() for _ in mine]
+    samples = range(turn.start, turn.start + len(mine))
+    rules = [Rules(chosen("sampled", limits.sampling, i)) for i in samples]
     options: dict[str, Any] = {
         "max_new_tokens": limits.max_new_tokens,
         "end_ids": cell.model.end_ids,
         "budget": cell.method.budget,
     }
     if limits.batch_size == 1:
-        return [generate(target, d, p, **options) for d, p in zip(drafters, prompts, strict=True)]
-    return generate_batch(BatchTarget(target, limits.batch_size), drafters, prompts, **options)
+        return [
+            generate(target, d, p, verify=r.verify, **options)
+            for d, p, r in zip(drafters, mine, rules, strict=True)
+        ]
+    batch = BatchTarget(target, limits.batch_size)
+    return generate_batch(batch, drafters, mine, rules=rules, **options)

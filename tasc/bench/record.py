@@ -6,25 +6,32 @@ from typing import Any
 
 import numpy as np
 
+from tasc.bench.lossless import Match
 from tasc.bench.matrix import Cell
 from tasc.bench.quality import score
 from tasc.spec.decode import Generation
 
 
 def records(
-    cells: Sequence[Cell], references: Sequence[str], metrics: Sequence[str], delimiter: str
+    cells: Sequence[Cell],
+    matches: Sequence[Match] | None,
+    references: Sequence[str],
+    metrics: Sequence[str],
+    delimiter: str,
 ) -> list[dict[str, Any]]:
-    """Describe each cell; lossless counts compare it with the same model's first method."""
-    baselines: dict[str, Cell] = {}
+    """Describe each cell. ``matches`` compare it with its model's first method; None if sampled."""
+    against: dict[str, str] = {}
     for cell in cells:
-        baselines.setdefault(cell.model.label, cell)
-    return [
-        _record(cell, baselines[cell.model.label], references, metrics, delimiter) for cell in cells
-    ]
+        against.setdefault(cell.model.label, cell.method.label)
+    rows = [_record(cell, references, metrics, delimiter) for cell in cells]
+    for i, (row, cell) in enumerate(zip(rows, cells, strict=True)):
+        found = None if matches is None else matches[i]
+        row["lossless"] = found and _lossless(found, against[cell.model.label])
+    return rows
 
 
 def _record(
-    cell: Cell, baseline: Cell, references: Sequence[str], metrics: Sequence[str], delimiter: str
+    cell: Cell, references: Sequence[str], metrics: Sequence[str], delimiter: str
 ) -> dict[str, Any]:
     first = cell.runs[0]
     ms = sample_ms(cell)
@@ -46,7 +53,6 @@ def _record(
         "tokens_per_second": 1000 * tokens / sum(ms),
         **_acceptance(first),
         "seconds": _seconds(cell.runs),
-        "lossless": _lossless(first, baseline.runs[0], baseline.method.label),
         "quality": score(metrics, predictions, references, delimiter),
         "sample_ms": [round(x, 4) for x in ms],
     }
@@ -86,18 +92,19 @@ def _seconds(runs: Sequence[Sequence[Generation]]) -> dict[str, float]:
     }
 
 
-def _lossless(
-    run: Sequence[Generation], baseline: Sequence[Generation], against: str
-) -> dict[str, Any]:
-    """Count samples whose tokens equal the baseline's; name the first that differs."""
-    same = [np.array_equal(a.tokens, b.tokens) for a, b in zip(run, baseline, strict=True)]
-    result: dict[str, Any] = {"against": against, "identical": sum(same), "of": len(same)}
-    if not all(same):
-        i = same.index(False)
-        a, b = run[i].tokens, baseline[i].tokens
-        n = min(len(a), len(b))
-        differs = np.flatnonzero(a[:n] != b[:n])
-        result["first_difference"] = {"sample": i, "token": int(differs[0]) if len(differs) else n}
+def _lossless(found: Match, against: str) -> dict[str, Any]:
+    """Count samples whose tokens are the baseline's; say how near to a tie the others parted."""
+    different = found.differences
+    result: dict[str, Any] = {
+        "against": against,
+        "identical": found.compared - len(different),
+        "of": found.compared,
+        "match_rate": found.rate,
+    }
+    if different:
+        d = different[0]
+        result["first_difference"] = {"sample": d.sample, "token": d.position, "margin": d.margin}
+        result["largest_margin"] = found.largest_margin
     return result
 
 
@@ -113,13 +120,23 @@ def comparisons(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return result
 
 
+def speedup(row: dict[str, Any], base: dict[str, Any]) -> float:
+    """Return how many times as fast a cell is as another, by the time of a sample.
+
+    By tokens per second where outputs were sampled: their lengths differ by chance.
+    """
+    if row["lossless"] is None:
+        return float(row["tokens_per_second"] / base["tokens_per_second"])
+    return float(base["ms_per_sample"] / row["ms_per_sample"])
+
+
 def _compare(row: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
     ratios = np.array(base["sample_ms"]) / np.array(row["sample_ms"])
     return {
         "model": row["model"],
         "method": row["method"],
         "against": {"model": base["model"], "method": base["method"]},
-        "speedup": base["ms_per_sample"] / row["ms_per_sample"],
+        "speedup": speedup(row, base),
         "speedup_median_of_samples": float(np.median(ratios)),
         "speedup_by_repeat": [
             b / a

@@ -7,6 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasc.bench import plots
+from tasc.bench.record import speedup
 
 
 def render(results: dict[str, Any], examples: Sequence[dict[str, Any]]) -> str:
@@ -24,5 +25,6 @@ def render(results: dict[str, Any], examples: Sequence[dict[str, Any]]) -> str:
         # The only user text in figures are labels, which matplotlib draws as paths.
         latency=Markup(plots.latency(rows)),
         acceptance=Markup(plots.acceptance(rows)),
+        speedup=speedup,
         bars=plots.where_time_goes(rows),
     )

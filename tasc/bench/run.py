@@ -4,14 +4,14 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tasc.artefact import MANIFEST
-from tasc.bench import matrix, quality, record
+from tasc.bench import lossless, matrix, quality, record
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
 from tasc.environment import environment
@@ -67,7 +67,10 @@ def bench(
         draft_head=options.draft_head,
         token_counts=options.token_counts,
     )
-    rows = record.records(cells, test.outputs, options.metrics, options.delimiter)
+    sampling = options.limits.sampling
+    prompts = {m.label: m.encode(test.prompts) for m in models}
+    matches = None if sampling else lossless.matches(cells, prompts)
+    rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
     results = {
         "task": {
             "source": test.source.path,
@@ -85,6 +88,7 @@ def bench(
             "warmup": options.limits.warmup,
             "max_new_tokens": options.limits.max_new_tokens,
             "batch_size": options.limits.batch_size,
+            "sampling": sampling and asdict(sampling),
             "graphs": models[0].target.graphs,
             "compiled": options.compiled,
         },

@@ -227,13 +227,12 @@ def tree_mask(
     column = places - length  # 0 is the last token, i + 1 is node i
     node = (column - 1).clamp(0, len(bits) - 1)
     seen = ((bits[:, None] >> node.clamp(max=63)) & 1).bool() & (column < len(bits))
-    seen = torch.where(column <= 0, True, seen)
+    seen |= column <= 0
     if not distances:
         return seen
     inside = (column >= 0) & (column < len(bits))
     places = torch.where(inside, positions[column.clamp(0, len(bits) - 1)], places)
-    back = positions[:, None] - places
-    return torch.where(seen, back, -1).int()
+    return (positions[:, None] - places).masked_fill(~seen, -1).int()
 
 
 def _keys(positions: int) -> int:

@@ -1,6 +1,6 @@
 """The options of every command, checked in one place for the command line and for recipes alike."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -169,8 +169,17 @@ class BenchConfig(ModelConfig):
     repeats: int = Field(1, ge=1)
     warmup: int = Field(3, ge=0)
     batch_size: int = Field(1, ge=1)
+    temperature: float | None = Field(None, gt=0)  # None: greedy
+    top_k: int = Field(0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
     graphs: Literal["auto", "off"] = "auto"
     compile: bool = False
+
+    @model_validator(mode="after")
+    def _top_of_a_law(self) -> Self:
+        if self.temperature is None and (self.top_k or self.top_p < 1):
+            raise ValueError("top_k and top_p cut the law that is sampled: give a temperature, too")
+        return self
 
 
 class TuneConfig(StepConfig):

@@ -290,8 +290,12 @@ def _bench(job: Job) -> Result:
     from tasc.bench.matrix import Limits
     from tasc.bench.report import render
     from tasc.bench.run import BenchOptions, bench
+    from tasc.spec.sampling import Sampling
 
     c: BenchConfig = job.config
+    sampling = None
+    if c.temperature is not None:
+        sampling = Sampling(c.temperature, c.top_k, c.top_p, c.seed)
     options = BenchOptions(
         models=c.models,
         methods=c.methods,
@@ -300,7 +304,7 @@ def _bench(job: Job) -> Result:
         delimiter=c.delimiter,
         dtype=c.dtype,
         device=c.device,
-        limits=Limits(c.max_new_tokens, c.repeats, c.warmup, c.batch_size),
+        limits=Limits(c.max_new_tokens, c.repeats, c.warmup, c.batch_size, sampling),
         graphs=c.graphs,
         compiled=c.compile,
         draft_head=Path(c.draft_head) if c.draft_head else None,

@@ -68,8 +68,8 @@ class Generation:
         return len(self.accepted) + 1
 
 
-class _Output:
-    """The tokens so far, and everything that hangs on their end."""
+class Output:
+    """The tokens of a sequence so far, and everything that hangs on their end."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class _Output:
         on_tokens: OnTokens | None,
         adjust: Processors | None,
     ) -> None:
+        """Begin with no tokens; ``finish`` is empty until the output ends."""
         self.ends, self.stop, self.on_tokens, self.adjust = set(ends), stop, on_tokens, adjust
         self.tokens: list[int] = []
         self.finish = ""
@@ -100,6 +101,7 @@ class _Output:
         return np.array(settled, np.int32)
 
     def hand_over(self, settled: np.ndarray) -> None:
+        """Give ``settled`` to whom it is streamed to."""
         if self.on_tokens is not None:
             self.on_tokens(settled)
 
@@ -133,7 +135,7 @@ def generate(
     # Drafts never run past the last token.
     row = target.prefill(prompt, max_new_tokens, hidden=reads is not None)
     adjust = Processors(processors, prompt, max_new_tokens, row.device) if processors else None
-    output = _Output(end_ids, stop, on_tokens, adjust)
+    output = Output(end_ids, stop, on_tokens, adjust)
     path, last = verify(Draft(), row, adjust)
     result.timeline.prefill = clock() - begin
     begin = clock()
@@ -157,7 +159,7 @@ def _step(
     target: Target,
     drafter: Drafter,
     verify: Verifier,
-    output: _Output,
+    output: Output,
     budget: int,
     result: Generation,
 ) -> np.ndarray:

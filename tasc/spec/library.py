@@ -2,16 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.errors import InputError
+from tasc.models.batch import BatchTarget
 from tasc.models.borrow import borrowed
+from tasc.models.cost import cost_curve
 from tasc.models.static import Graphs
 from tasc.models.target import Target
 from tasc.spec import decode
+from tasc.spec.batch import Rules, generate_batch
+from tasc.spec.budget import Adaptive, Budgeted
 from tasc.spec.decode import Generation, OnTokens, Timeline
 from tasc.spec.drafters import Factory, Method, Resources, parse
 from tasc.spec.processors import Processor
@@ -53,7 +58,8 @@ def generate(
     verify: str = "sampled",
     stop: Sequence[str] = (),
     processors: Sequence[Processor] = (),
-    on_tokens: OnTokens | None = None,
+    on_tokens: OnTokens | Sequence[OnTokens] | None = None,
+    batch_size: int = 1,
     graphs: Graphs = "off",
 ) -> list[Completion]:
     """Generate a completion of each prompt; the model is given back as it was.
@@ -71,7 +77,10 @@ def generate(
             "multi-branch" for drafters with probabilities.
         stop: strings that end a completion.
         processors: logits processors of transformers, applied before anything is decided.
-        on_tokens: called with the tokens (k,) int32 of each step as soon as they are settled.
+        on_tokens: called with the tokens (k,) int32 of each step as soon as they are settled; or
+            one such function for each prompt, which a batch needs to tell them apart.
+        batch_size: prompts that are decoded at a time; but for rounding, outputs do not depend on
+            it. Processors are shared, so they must not keep a state then.
         graphs: "auto" captures steps in CUDA graphs where the model is on such a device: worth it
             for many prompts, as the first step of each shape takes longer.
 
@@ -80,28 +89,64 @@ def generate(
     if isinstance(prompts, str):
         raise InputError("prompts must be a list of texts or of token ids, got one text")
     method = parse(drafter)
+    if method.adaptive and batch_size > 1:
+        raise InputError(
+            f"drafter {drafter!r}: budget=auto sizes the drafts of one sequence at a time; give a "
+            "number with batch_size"
+        )
     ends = end_ids(model, tokenizer)
     rule = StopStrings(stop, lambda ids: _decode(tokenizer, ids)) if stop else None
-    completions = []
+    listening = _listeners(on_tokens, len(prompts), batch_size)
+    rules = [
+        Rules(chosen(verify, sampling, i), rule, listening[i], processors)
+        for i in range(len(prompts))
+    ]
+    ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     with borrowed(model, graphs) as target:
-        factory = prepare(method, corpus, tokenizer, ends[0] if ends else -1, target)
-        for i, prompt in enumerate(prompts):
-            done = decode.generate(
-                target,
-                factory(),
-                ids_of(prompt, tokenizer, special=True),
-                max_new_tokens=max_new_tokens,
-                end_ids=ends,
-                budget=method.budget,
-                verify=chosen(verify, sampling, i),
-                stop=rule,
-                on_tokens=on_tokens,
-                processors=processors,
-            )
-            tokens = done.tokens.tolist()
-            text = rule.text(tokens) if rule else _decode(tokenizer, tokens)
-            completions.append(Completion(text, done))
-    return completions
+        make = prepare(method, corpus, tokenizer, ends[0] if ends else -1, target)
+        limits = {"max_new_tokens": max_new_tokens, "end_ids": ends, "budget": method.budget}
+        done = _decode_all(target, make, ids, rules, batch_size, limits)
+    texts = [rule.text if rule else partial(_decode, tokenizer)] * len(done)
+    return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
+
+
+def _decode_all(
+    target: Target,
+    make: Factory,
+    prompts: Sequence[np.ndarray],
+    rules: Sequence[Rules],
+    batch_size: int,
+    limits: dict[str, Any],
+) -> list[Generation]:
+    """Decode every prompt by its rules, on the loop of one sequence or the one of several."""
+    if batch_size != 1:
+        drafters, batch = [make() for _ in prompts], BatchTarget(target, batch_size)
+        return generate_batch(batch, drafters, prompts, rules=rules, **limits)
+    return [
+        decode.generate(
+            target,
+            make(),
+            prompt,
+            verify=own.verify,
+            stop=own.stop,
+            on_tokens=own.on_tokens,
+            processors=own.processors,
+            **limits,
+        )
+        for prompt, own in zip(prompts, rules, strict=True)
+    ]
+
+
+def _listeners(
+    given: OnTokens | Sequence[OnTokens] | None, prompts: int, batch_size: int
+) -> Sequence[OnTokens | None]:
+    if given is None or callable(given):
+        if given is not None and batch_size > 1 and prompts > 1:
+            raise InputError("a batch needs one on_tokens for each prompt, got one for all")
+        return [given] * prompts
+    if len(given) != prompts:
+        raise InputError(f"{prompts} prompts need as many on_tokens, got {len(given)}")
+    return given
 
 
 def chosen(name: str, sampling: Sampling | None, sequence: int) -> Verifier:
@@ -124,7 +169,11 @@ def prepare(
     """Build what the drafters of a call share."""
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
     outputs = [np.empty(0, np.int32)] if corpus is None else [ids_of(c, tokenizer) for c in corpus]
-    return method.prepare(Resources(outputs, end, target=target))
+    make = method.prepare(Resources(outputs, end, target=target))
+    if not method.adaptive:
+        return make
+    policy = Adaptive(cost_curve(target))
+    return lambda: Budgeted(make(), policy)
 
 
 def ids_of(

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tasc.bench.lossless import Difference, Match
 from tasc.bench.plots import PARTS, where_time_goes
 from tasc.bench.record import comparisons, records
 from tasc.spec.decode import Generation, Timeline
@@ -40,7 +41,8 @@ def rows():
     fast = [generation([0, 1, 2, 3], [2], 20), generation([4, 6], [0], 12)]
     slower = [generation([0, 1, 2, 3], [2], 30), generation([4, 6], [0], 14)]
     cells = [cell("m", "ar", plain, plain), cell("m", "spec", fast, slower)]
-    return records(cells, ["a b c d", "e f"], ["exact_match"], ";")
+    matches = [Match(2, ()), Match(2, (Difference(1, 1, 5, 6, 0.25),))]
+    return records(cells, matches, ["a b c d", "e f"], ["exact_match"], ";")
 
 
 def test_times_are_medians_over_repeats_and_means_over_samples(rows):
@@ -63,7 +65,9 @@ def test_steps_and_acceptance_are_counted_over_steps_that_drafted(rows):
 def test_a_difference_is_counted_and_located(rows):
     assert rows[0]["lossless"]["identical"] == 2
     assert rows[1]["lossless"]["identical"] == 1
-    assert rows[1]["lossless"]["first_difference"] == {"sample": 1, "token": 1}
+    assert rows[1]["lossless"]["first_difference"] == {"sample": 1, "token": 1, "margin": 0.25}
+    assert rows[1]["lossless"]["largest_margin"] == 0.25
+    assert [row["lossless"]["match_rate"] for row in rows] == [1.0, 0.5]
     assert rows[1]["quality"] == {"exact_match": 0.5}
 
 

@@ -83,6 +83,49 @@ def test_sampling_depends_on_the_seed_and_the_prompt_alone(model, tokenizer):
     assert first != second
 
 
+@pytest.mark.parametrize("drafter", ["ar", "tasc-spec:p_min=1"])
+def test_batches_obey_the_rules_of_each_prompt(model, tokenizer, drafter):
+    from transformers import RepetitionPenaltyLogitsProcessor
+
+    plain = tasc.generate(model, tokenizer, PROMPTS, "ar", max_new_tokens=24)
+    stop = next(
+        plain[0].text[i : i + 2] for i in range(6, 20) if plain[0].text[i : i + 2].isascii()
+    )
+    cases = (
+        {"stop": [stop]},
+        {"sampling": tasc.Sampling(1.5, top_k=50, seed=3)},
+        {"sampling": tasc.Sampling(0.7, seed=3), "stop": [stop]},
+        {"processors": [RepetitionPenaltyLogitsProcessor(1.5)]},
+    )
+    for case in cases:
+        options = {"corpus": [c.tokens.tolist() for c in plain], "max_new_tokens": 24} | case
+        alone = tasc.generate(model, tokenizer, PROMPTS, drafter, **options)
+        streams = [[] for _ in PROMPTS]
+        listeners = [lambda t, s=s: s.extend(t.tolist()) for s in streams]
+        together = tasc.generate(
+            model, tokenizer, PROMPTS, drafter, **options, batch_size=3, on_tokens=listeners
+        )
+        assert [c.text for c in together] == [c.text for c in alone]
+        assert [c.tokens.tolist() for c in together] == streams
+        assert [c.generation.finish for c in together] == [c.generation.finish for c in alone]
+
+
+def test_an_adaptive_budget_is_obeyed_for_one_sequence_at_a_time(
+    model, tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    plain = tasc.generate(model, tokenizer, PROMPTS, "ar", max_new_tokens=24)
+    auto = "tasc-spec:p_min=1,budget=auto"
+    found = tasc.generate(model, tokenizer, PROMPTS, auto, TEXTS, max_new_tokens=24)
+    assert [c.text for c in found] == [c.text for c in plain]
+    assert list((tmp_path / "tasc").glob("cost-*.json"))
+    with pytest.raises(InputError, match="give a number with batch_size"):
+        tasc.generate(model, tokenizer, PROMPTS, auto, batch_size=2)
+    for listeners, message in ((print, "one for all"), ([print], "as many on_tokens, got 1")):
+        with pytest.raises(InputError, match=message):
+            tasc.generate(model, tokenizer, PROMPTS, batch_size=2, on_tokens=listeners)
+
+
 def test_the_model_is_given_back_as_it_was(model, tokenizer):
     model.train()
     own = model.config._attn_implementation

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tasc.artefact import MANIFEST
-from tasc.bench import lossless, matrix, quality, record
+from tasc.bench import lossless, matrix, predict, quality, record
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
 from tasc.environment import environment
@@ -94,6 +94,7 @@ def bench(
         },
         "cells": rows,
         "comparisons": record.comparisons(rows),
+        "prediction": predict.foresee(cells, corpus, test, options.limits, rows),
         "started": started,
         "command_line": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "environment": environment(),

@@ -14,14 +14,26 @@ from tasc.spec.drafters import Factory
 class Replay:
     """What a replay counted; ``tokens`` include each output's end token.
 
-    ``accepted`` (steps,) int32 are the draft tokens accepted at each step.
+    For each step, (steps,) int32: ``accepted`` draft tokens, ``settled`` ones, and draft ``nodes``.
     """
 
     tokens: int
     steps: int
     accepted: np.ndarray
-    drafted: int
+    settled: np.ndarray
+    nodes: np.ndarray
     draft_seconds: float
+
+    @property
+    def drafted(self) -> int:
+        """Nodes of all drafts."""
+        return int(self.nodes.sum())
+
+    @property
+    def acceptance_length(self) -> float:
+        """Mean tokens that a step with a draft settles, as a bench measures it; 1 without any."""
+        settled = self.settled[self.nodes > 0]
+        return float(settled.mean()) if len(settled) else 1.0
 
     @property
     def tokens_per_step(self) -> float:
@@ -39,22 +51,26 @@ def replay(
     outputs: Sequence[np.ndarray],
     end: int,
     budget: int,
+    *,
+    prefilled: bool = False,
 ) -> Replay:
     """Replay ``outputs`` (T_i,) int32 after ``prompts`` (L_i,) int32, teacher-forced.
 
     Each output is followed by ``end``. A step settles the drafted tokens that agree with the
-    output and one more, so the first token costs a step like any other.
+    output and one more, so the first token costs a step like any other; with ``prefilled`` the
+    prompt's forward settles it, as in a decoding loop, and no step of it is counted.
     """
     clock = time.perf_counter
-    tokens, drafted, seconds = 0, 0, 0.0
-    accepted: list[int] = []
+    tokens, seconds = 0, 0.0
+    counts: list[tuple[int, int, int]] = []  # accepted, settled, nodes of each step
     for prompt, output in zip(prompts, outputs, strict=True):
         drafter = factory()
         truth = np.append(output, np.int32(end)).astype(np.int32)
         begin = clock()
         drafter.start(prompt)
+        at = int(prefilled)
+        drafter.observe(truth[:at])
         seconds += clock() - begin
-        at = 0
         while at < len(truth):
             begin = clock()
             draft = drafter.draft(budget)
@@ -65,10 +81,10 @@ def replay(
             drafter.observe(settled)
             seconds += clock() - begin
             at += len(settled)
-            accepted.append(min(path, len(settled)))
-            drafted += len(draft)
+            counts.append((min(path, len(settled)), len(settled), len(draft)))
         tokens += len(truth)
-    return Replay(tokens, len(accepted), np.array(accepted, np.int32), drafted, seconds)
+    accepted, settled_by_step, nodes = np.array(counts, np.int32).reshape(-1, 3).T
+    return Replay(tokens, len(counts), accepted, settled_by_step, nodes, seconds)
 
 
 def _follow(tokens: np.ndarray, parents: np.ndarray, truth: np.ndarray) -> int:

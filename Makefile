@@ -12,7 +12,7 @@ DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'));
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
 .PHONY: install demo test check lint style cpp bench-merge bench-engine bench-guard bench-batch \
-  bench-peers gpu-bench dist clean
+  bench-peers gpu-bench round-trips dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -40,8 +40,11 @@ cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behavi
 	cmake --build build/cpp
 	ctest --test-dir build/cpp --output-on-failure
 
-bench-merge: install  ## time the merge search; DATA is a folder with eur-lex, medquad, tokenizers
-	$(BIN)/python benchmarks/merge_search.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+bench-merge: install  ## time the merge search beside BpeTrainer; DATA is a folder with eur-lex, medquad, tokenizers
+	$(BIN)/python benchmarks/merge_search.py --trainer --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+
+round-trips: install  ## 100,000 random strings through both exports of every kind of tokenizer
+	TASC_ROUND_TRIPS=100000 $(BIN)/python -m pytest tests/vocab/test_round_trips.py
 
 bench-engine: install  ## time the decoding loop against transformers' generate; ARGS="--repeats 9 --json FILE"
 	$(BIN)/python benchmarks/engine.py $(ARGS)

@@ -1,7 +1,9 @@
 """Time the TASC-ft merge search on EUR-LEX and MedQuAD training outputs in GPT-2 tokens.
 
-Tokenisation is not timed. Each data set is measured in a process of its own, so that peak memory is
-its own. Usage: python benchmarks/merge_search.py --data-dir DIR [--json FILE]
+With --trainer, beside it in turn: `tokenizers`' BpeTrainer without a pre-tokenizer on the same
+texts, for as many merges. It starts from characters and searches pairs; the search starts from
+tokens, whose making is timed apart. Each data set is measured in a process of its own, so that peak
+memory is its own. Usage: python benchmarks/merge_search.py --data-dir DIR [--json FILE]
 """
 
 import argparse
@@ -13,9 +15,12 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer, models, trainers
 
 from tasc.backend import MergeRequest, get_backend
 from tasc.data.corpus import load
@@ -47,6 +52,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--n-max", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--boundaries", action="store_true", help="as for the pretoken export")
+    parser.add_argument("--trainer", action="store_true", help="time BpeTrainer beside it")
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     parser.add_argument("--only", choices=DATA_SETS, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -67,7 +73,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     """Search every output as it comes: identical ones are not joined, so all tokens are indexed."""
     base = load_tokenizer(options.tokenizer or str(options.data_dir / "tokenizers" / "gpt2"))
     texts = load(Source(str(options.data_dir / options.only)), "train").outputs
-    encoded, starts = base.encode_with_boundaries(texts)
+    encoding, (encoded, starts) = timed(lambda: base.encode_with_boundaries(texts))
     request = MergeRequest(
         tokens=encoded.tokens,
         offsets=encoded.offsets,
@@ -80,11 +86,12 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     )
     before = peak_bytes()
     backend = get_backend("native")
-    seconds = []
+    seconds, trainer = [], []
     for _ in range(options.repeats):
-        start = time.perf_counter()
-        result = backend.merge_search(request)
-        seconds.append(time.perf_counter() - start)
+        elapsed, result = timed(lambda: backend.merge_search(request))
+        seconds.append(elapsed)
+        if options.trainer:
+            trainer.append(timed(lambda: train(texts, options.budget))[0])
     return {
         "data": options.only,
         "outputs": len(texts),
@@ -93,9 +100,29 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         "merges": len(result.merges),
         "median_s": statistics.median(seconds),
         "all_s": seconds,
+        "encode_s": encoding,
+        "trainer_all_s": trainer,
+        "trainer_ratio": [theirs / ours for theirs, ours in zip(trainer, seconds, strict=False)],
         "peak_rss_bytes": peak_bytes(),
         "peak_rss_before_search_bytes": before,
     }
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds, and what the work returned."""
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def train(texts: list[str], merges: int) -> Tokenizer:
+    """Byte-pair encoding over whole texts, from their characters."""
+    alphabet = len({letter for text in texts for letter in text})
+    trainer = trainers.BpeTrainer(vocab_size=alphabet + merges, show_progress=False)
+    made = Tokenizer(models.BPE())
+    made.train_from_iterator(texts, trainer)
+    assert made.get_vocab_size() == alphabet + merges
+    return made
 
 
 def peak_bytes() -> int:

@@ -10,7 +10,13 @@ from . import _options as o
 def augment(
     source: o.Source,
     tokenizer: Annotated[str, typer.Option(help="Tokenizer or model folder, file, or Hub id.")],
-    budget: Annotated[int, typer.Option(help="New tokens.")] = 500,
+    budget: Annotated[str, typer.Option(help="New tokens, or auto: as many as pay.")] = "500",
+    risk_price: Annotated[
+        float,
+        typer.Option(
+            help="For auto: per cent of time that one per cent of outputs spoilt is worth."
+        ),
+    ] = 10.0,
     n_max: Annotated[int, typer.Option(help="Longest n-gram merged at once.")] = 4,
     pcs: Annotated[float, typer.Option(help="Threshold of the prefix collision score.")] = 0.05,
     conditional: Annotated[
@@ -43,7 +49,8 @@ def augment(
     """Choose n-grams by merge reward, drop colliding ones, save a plain tokenizer folder."""
     options = {
         "tokenizer": tokenizer,
-        "budget": budget,
+        "budget": int(budget) if budget.lstrip("-").isdigit() else budget,
+        "risk_price": risk_price,
         "n_max": n_max,
         "pcs": pcs,
         "conditional": conditional,
@@ -92,3 +99,64 @@ def show(result: dict[str, Any]) -> None:
         f"H2 {result['h2']['before']:.2f} → {result['h2']['after']:.2f} bits; rejected by PCS: "
         f"{result['rejected']}; excluded: {excluded}; dead: {result['dead']}"
     )
+    show_use(result)
+    if result["budget"] == "auto":
+        show_knee(result["curve"])
+
+
+def show_use(result: dict[str, Any]) -> None:
+    """Print how often new tokens are seen, split words, and miss a shorter segmentation."""
+    seen, train = result["seen"], result["train"]
+    typer.echo(
+        f"new tokens in the training outputs: the rarest {seen['least']:,} times, a tenth of them "
+        f"{seen['tenth']:,.0f} or less, half {seen['median']:,.0f} or less"
+    )
+    split = train["splits_words"] / max(train["new_token_uses"], 1)
+    if result["export"] == "added":
+        typer.echo(
+            f"words split by new tokens: {train['splits_words']:,} of {train['new_token_uses']:,} "
+            f"uses ({split:.1%}); --export pretoken splits none"
+        )
+    if train["optimum"]["excess"] > 0.01:
+        typer.echo(
+            f"the shortest segmentation would need {train['optimum']['shortest']:,} tokens where "
+            f"the tokenizer takes {train['optimum']['reached']:,} "
+            f"(+{train['optimum']['excess']:.1%}, {train['optimum']['outputs']:,} outputs)"
+        )
+
+
+def show_knee(curve: dict[str, Any]) -> None:
+    """Print the budget that was chosen beside its neighbours."""
+    from ._console import table
+
+    knee = curve["knee"]
+    around = [p for p in curve["points"] if p["budget"] in _around(curve)]
+    table(
+        f"Budget: the knee is at {knee['budget']:,} (risk price {curve['price']:g})",
+        ["new tokens", "steps/output", "held out", "seen min", "p10", "median", "risk", "cost"],
+        [
+            [
+                f"{p['budget']:,}" + (" ←" if p["budget"] == knee["budget"] else ""),
+                f"{p['train_steps']:.2f}",
+                "-" if p["held_out_steps"] is None else f"{p['held_out_steps']:.2f}",
+                f"{p['seen']['least']:,}",
+                f"{p['seen']['tenth']:,.0f}",
+                f"{p['seen']['median']:,.0f}",
+                f"{p['risk']:.1%}",
+                f"{p['cost']:.3f}",
+            ]
+            for p in around
+        ],
+    )
+    typer.echo(
+        "risk: outputs that a rarely seen token may spoil, predicted; cost: steps, their time, and "
+        "the risk at its price, against no new tokens"
+    )
+
+
+def _around(curve: dict[str, Any]) -> set[int]:
+    """No tokens, the knee, and its halves and doubles, as far as the curve has them."""
+    budgets = [p["budget"] for p in curve["points"]]
+    knee = curve["knee"]["budget"]
+    wanted = (0, knee / 4, knee / 2, knee, knee * 2, knee * 4)
+    return {min(budgets, key=lambda budget: abs(budget - want)) for want in wanted}

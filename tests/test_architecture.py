@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FLOOR = {"tasc.errors", "tasc.progress", "tasc.environment", "tasc.__version__"}
+FLOOR = {"tasc.errors", "tasc.progress", "tasc.environment", "tasc.svg", "tasc.__version__"}
 BACKEND = {"tasc.backend", "tasc._native"}
 DATA = BACKEND | {"tasc.data"}
 BENCH = DATA | {
@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "tasc/errors.py": set(),
     "tasc/progress.py": set(),
     "tasc/environment.py": set(),
+    "tasc/svg.py": set(),
     "tasc/artefact.py": set(),
     "tasc/backend": {"tasc._native"},
     "tasc/data": BACKEND,

@@ -1,13 +1,10 @@
-"""The report's plots as inline SVG: no script, no file beside the page."""
+"""The report's plots."""
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from tasc.svg import COLOURS, new_figure, to_svg
 
-COLOURS = ("#2f6690", "#d1495b", "#66a182", "#edae49", "#5c5470", "#8d96a3")
 PARTS = ("prefill", "draft", "forward", "verify", "commit")
 
 
@@ -18,7 +15,7 @@ def label(row: dict[str, Any]) -> str:
 
 def latency(rows: Sequence[dict[str, Any]]) -> str:
     """Bars of mean milliseconds a sample with the 10th to 90th percentile."""
-    figure, axes = _figure(0.55 * len(rows) + 1.2)
+    figure, axes = new_figure(0.55 * len(rows) + 1.2)
     for i, row in enumerate(rows):
         spread = row["ms_per_sample_spread"]
         axes.barh(i, row["ms_per_sample"], color=COLOURS[i % len(COLOURS)], height=0.6)
@@ -27,7 +24,7 @@ def latency(rows: Sequence[dict[str, Any]]) -> str:
     axes.set_yticks(range(len(rows)), [label(r) for r in rows])
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds per sample (line: 10th to 90th percentile of samples)")
-    return _svg(figure)
+    return to_svg(figure)
 
 
 def acceptance(rows: Sequence[dict[str, Any]]) -> str:
@@ -35,7 +32,7 @@ def acceptance(rows: Sequence[dict[str, Any]]) -> str:
     drafting = [r for r in rows if r["accepted_by_position"]]
     if not drafting:
         return ""
-    figure, axes = _figure(3.2)
+    figure, axes = new_figure(3.2)
     for i, row in enumerate(drafting):
         shares = row["accepted_by_position"]
         axes.plot(
@@ -51,7 +48,7 @@ def acceptance(rows: Sequence[dict[str, Any]]) -> str:
     axes.set_xlabel("draft position k")
     axes.set_ylabel("share of steps accepting ≥ k")
     axes.legend(frameon=False, fontsize=9)
-    return _svg(figure)
+    return to_svg(figure)
 
 
 def where_time_goes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -73,21 +70,3 @@ def where_time_goes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             for (name, ms), colour in zip(bar["parts"].items(), COLOURS, strict=False)
         ]
     return bars
-
-
-def _figure(height: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(8.2, height), layout="constrained")
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="x", color="#e5e5e5", linewidth=0.8)
-    axes.set_axisbelow(True)
-    return figure, axes
-
-
-def _svg(figure: Figure) -> str:
-    buffer = io.StringIO()
-    # Text as paths looks alike everywhere; a fixed salt makes equal figures equal files.
-    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "tasc"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]

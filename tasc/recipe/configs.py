@@ -1,6 +1,6 @@
 """The options of every command, checked in one place for the command line and for recipes alike."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -74,7 +74,8 @@ class AugmentConfig(StepConfig):
     references = ("tokenizer",)
 
     tokenizer: str
-    budget: int = Field(500, ge=1)
+    budget: Annotated[int, Field(ge=1)] | Literal["auto"] = 500
+    risk_price: float = Field(10.0, ge=0)
     n_max: int = Field(4, ge=2, le=8)
     pcs: float = Field(0.05, gt=0)
     conditional: bool = False

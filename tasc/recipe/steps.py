@@ -171,18 +171,35 @@ def _analyze(job: Job) -> Result:
 def _augment(job: Job) -> Result:
     from tasc.data.tokenizer import load_tokenizer
     from tasc.vocab.augment import AugmentOptions, augment
+    from tasc.vocab.page import render
+    from tasc.vocab.rows import row_cost
 
     c: AugmentConfig = job.config
     held_out = job.optional("held_out")
+    tokenizer = load_tokenizer(c.tokenizer)
+    options = AugmentOptions(
+        budget=c.budget,
+        n_max=c.n_max,
+        pcs=c.pcs,
+        conditional=c.conditional,
+        export=c.export,
+        min_gain=c.min_gain,
+        protect=c.protect,
+        risk_price=c.risk_price,
+    )
     augmentation = augment(
         job.corpus,
-        load_tokenizer(c.tokenizer),
-        AugmentOptions(c.budget, c.n_max, c.pcs, c.conditional, c.export, c.min_gain, c.protect),
+        tokenizer,
+        options,
         held_out=held_out.outputs if held_out else (),
+        rows=row_cost(Path(c.tokenizer), len(tokenizer.vocabulary())),
         progress=job.progress,
     )
     augmentation.save(job.workspace.folder)
-    return augmentation.to_dict()
+    result = augmentation.to_dict()
+    page = render(result, job.corpus.source.path)
+    (job.workspace.folder / "budget.html").write_text(page, encoding="utf-8")
+    return result
 
 
 def _base(job: Job) -> Result:

@@ -7,7 +7,7 @@ that a byte-level decoder would garble: not ASCII, all characters in the byte al
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,41 @@ from tokenizers import Tokenizer
 
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
+from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.vocab import export
+from tasc.vocab.budget import MOST, Curve, Sightings, budget_curve
 from tasc.vocab.check import changed_outputs, check_round_trip
 from tasc.vocab.compression import Compression, replay
 from tasc.vocab.merges import NewToken, write_merges
+from tasc.vocab.optimum import Optimum, optimum
 from tasc.vocab.options import AugmentOptions
-from tasc.vocab.refine import Outputs, Refined, Refiner
+from tasc.vocab.outputs import Outputs
+from tasc.vocab.refine import Refined, Refiner
+from tasc.vocab.rows import RowCost
 from tasc.vocab.selection import steps
+from tasc.vocab.usage import Usage, usage
 
 __all__ = ["AugmentOptions", "Augmentation", "augment"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the saved tokenizer does to a set of outputs."""
+
+    compression: Compression
+    usage: Usage
+    optimum: Optimum
+    changed: int  # distinct outputs whose base tokens differ once new tokens are spelled out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        used = int(self.usage.counts.sum())
+        return self.compression.to_dict() | {
+            "new_token_uses": used,
+            "splits_words": self.usage.splits,
+            "optimum": self.optimum.to_dict(),
+        }
 
 
 @dataclass(frozen=True)
@@ -37,16 +62,36 @@ class Augmentation:
     tokens: tuple[NewToken, ...]
     base_size: int  # ids of the base tokenizer; new ones follow
     options: AugmentOptions
-    train: Compression
-    held_out: Compression | None
+    measured: Measured
+    measured_held_out: Measured | None
     h2: tuple[float, float]  # Rényi-2 entropy of the training outputs' tokens, before and after
     rejected: int  # n-grams turned down by PCS
     duplicates: int  # second spellings of new tokens
     excluded: dict[str, int]  # n-grams the export cannot carry, by reason
     scaffolds: int  # merges that only served longer ones
-    dead: int  # new tokens that no training output holds, as the saved tokenizer splits it
-    changed: int  # distinct outputs whose base tokens differ once new tokens are spelled out
     rounds: int
+    curve: Curve  # what every budget brings; up to the one taken unless that was to be found
+
+    @property
+    def train(self) -> Compression:
+        """Of the training outputs."""
+        return self.measured.compression
+
+    @property
+    def held_out(self) -> Compression | None:
+        """Of other outputs, if any were given."""
+        return self.measured_held_out.compression if self.measured_held_out else None
+
+    @property
+    def dead(self) -> int:
+        """New tokens that no training output holds, as the saved tokenizer splits it."""
+        return int(np.count_nonzero(self.measured.usage.counts == 0))
+
+    @property
+    def changed(self) -> int:
+        """Distinct outputs whose base tokens differ once new tokens are spelled out."""
+        others = self.measured_held_out
+        return self.measured.changed + (others.changed if others else 0)
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json, its companions and merges.json into an existing folder."""
@@ -55,14 +100,16 @@ class Augmentation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report, as JSON values."""
+        others = self.measured_held_out
         return {
             "export": self.options.export,
             "budget": self.options.budget,
             "added": len(self.tokens),
             "base_size": self.base_size,
             "size": self.base_size + len(self.tokens),
-            "train": self.train.to_dict(),
-            "held_out": self.held_out.to_dict() if self.held_out else None,
+            "train": self.measured.to_dict(),
+            "held_out": others.to_dict() if others else None,
+            "seen": asdict(Sightings.of(self.measured.usage.counts.tolist())),
             "h2": {"before": self.h2[0], "after": self.h2[1]},
             "rejected": self.rejected,
             "duplicates": self.duplicates,
@@ -71,6 +118,7 @@ class Augmentation:
             "dead": self.dead,
             "changed": self.changed,
             "rounds": self.rounds,
+            "curve": self.curve.to_dict(),
         }
 
 
@@ -79,71 +127,78 @@ def augment(
     tokenizer: LoadedTokenizer,
     options: AugmentOptions,
     held_out: Sequence[str] = (),
+    rows: RowCost | None = None,
     progress: Progress = silent,
 ) -> Augmentation:
     """Choose ``options.budget`` tokens for a task's outputs and export them.
 
-    ``held_out`` are outputs to measure on. Fewer tokens come back only if the rounds of dropping
-    dead ones run out of candidates. Raises InputError when the budget is larger than the number of
-    candidates, the tokenizer does not take the export, or an output no longer decodes to itself.
+    ``held_out`` are outputs to measure on; ``rows`` says what a token costs the model. Fewer tokens
+    come back only if dropping dead ones leaves no candidates. Raises InputError when the budget is
+    larger than the number of candidates, the tokenizer does not take the export, or an output no
+    longer decodes to itself.
     """
     outputs = Outputs.of(corpus.outputs, tokenizer, options.export)
-    found = Refiner(tokenizer, outputs, options).run(corpus.source.path, progress)
-    saved = LoadedTokenizer(found.made, tokenizer.path, export.companions(tokenizer))
     others = Outputs.of(held_out, tokenizer, options.export) if held_out else None
+    refiner = Refiner(tokenizer, outputs, options)
+    size, name = len(tokenizer.vocabulary()), corpus.source.path
+    curve, budget = None, options.budget
+    if not isinstance(budget, int):
+        survey = refiner.survey(MOST, progress)
+        curve = budget_curve(survey, size, outputs, others, rows, options.risk_price)
+        budget = curve.knee.budget
+        if not budget:
+            raise InputError(f"{name}: no new token is worth its row here: use --budget 50 to see")
+    found = refiner.run(name, budget, progress)
+    saved = LoadedTokenizer(found.made, tokenizer.path, export.companions(tokenizer))
     result, length = found.result, found.chosen.length
     last = result.merges[length - 1]
-    used = np.bincount(saved.encode(outputs.texts).tokens)[len(tokenizer.vocabulary()) :]
-    train, changed = _measure(outputs, tokenizer, saved, found, last.tokens)
-    rest = None
-    if others:
-        predicted = _replayed(others, found)
-        rest, changed_too = _measure(others, tokenizer, saved, found, predicted)
-        changed += changed_too
+    if curve is None:
+        taken = replace(result, merges=result.merges[:length])
+        curve = budget_curve(taken, size, outputs, others, rows, options.risk_price)
     return Augmentation(
         tokenizer=found.made,
         files=saved.files,
         tokens=found.chosen.tokens,
-        base_size=len(tokenizer.vocabulary()),
+        base_size=size,
         options=options,
-        train=train,
-        held_out=rest,
+        measured=_measure(outputs, tokenizer, saved, found, last.tokens),
+        measured_held_out=(
+            _measure(others, tokenizer, saved, found, _replayed(others, found)) if others else None
+        ),
         h2=(result.h2_before, last.h2),
         rejected=result.rejected,
         duplicates=result.duplicates,
         excluded=found.excluded,
         scaffolds=length - len(found.chosen.tokens),
-        dead=len(found.chosen.tokens) - int(np.count_nonzero(used)),
-        changed=changed,
         rounds=found.rounds,
+        curve=curve,
     )
 
 
 def _measure(
-    outputs: Outputs,
-    base: LoadedTokenizer,
-    saved: LoadedTokenizer,
-    found: Refined,
-    predicted: int,
-) -> tuple[Compression, int]:
-    """The compression of the outputs, and how many of them changed; checks that they decode."""
+    outputs: Outputs, base: LoadedTokenizer, saved: LoadedTokenizer, found: Refined, predicted: int
+) -> Measured:
+    """Encode the outputs with the saved tokenizer; check that they decode."""
     before, after = outputs.encoded, saved.encode(outputs.texts)
     check_round_trip(outputs.texts, before, after, base, saved)
-    spelled = [token.base_ids for token in found.chosen.tokens]
-    changed = changed_outputs(before, after, spelled, len(base.vocabulary()))
-    sizes = np.array([len(text.encode()) for text in outputs.texts], np.int64)
+    strings, tokens = base.vocabulary(), found.chosen.tokens
+    added = [token.string.encode() for token in tokens]
     compression = Compression(
-        outputs=int(outputs.weights.sum()),
-        bytes=int(outputs.weights @ sizes),
-        before=int(outputs.weights @ np.diff(before.offsets)),
+        outputs=outputs.count,
+        bytes=outputs.total(np.array([len(text.encode()) for text in outputs.texts], np.int64)),
+        before=outputs.total(np.diff(before.offsets)),
         predicted=predicted,
-        reached=int(outputs.weights @ np.diff(after.offsets)),
+        reached=outputs.total(np.diff(after.offsets)),
     )
-    return compression, changed
+    return Measured(
+        compression,
+        usage(outputs, after, strings, added),
+        optimum(outputs, after, strings, added),
+        changed_outputs(before, after, [token.base_ids for token in tokens], len(strings)),
+    )
 
 
 def _replayed(outputs: Outputs, found: Refined) -> int:
     """Tokens that the search's merges leave in outputs it did not see."""
     before, made = outputs.encoded, steps(found.result, found.chosen.length)
-    left = replay(before.tokens, before.offsets, outputs.boundaries, made)
-    return int(outputs.weights @ left)
+    return outputs.total(replay(before.tokens, before.offsets, outputs.boundaries, made))

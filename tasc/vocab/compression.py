@@ -1,6 +1,6 @@
 """How far new tokens shorten outputs, as the search predicts and as the saved tokenizer does."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,16 @@ def replay(
 
     ``boundaries`` (T,) restricts occurrences as in MergeRequest.
     """
+    left = np.diff(offsets).astype(np.int64)
+    for where, each in savings(tokens, offsets, boundaries, steps):
+        np.subtract.at(left, where, each)
+    return left
+
+
+def savings(
+    tokens: Int32, offsets: Int64, boundaries: UInt8 | None, steps: Iterable[Merge | Alias]
+) -> Iterator[tuple[Int64, int]]:
+    """As ``replay``; yields for each merge the samples where it occurs, and the tokens saved."""
     tokens = tokens.copy()
     sample = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     first = np.zeros(len(tokens) + 1, bool)
@@ -49,6 +59,7 @@ def replay(
     for step in steps:
         ids = step.ids
         found = _occurrences(tokens, sample, None if boundaries is None else starts, ids)
+        yield sample[found], len(ids) - 1
         if not len(found):
             continue
         tokens[found] = step.new_id
@@ -56,7 +67,6 @@ def replay(
         kept[(found[:, None] + np.arange(1, len(ids))).ravel()] = False
         tokens, sample = tokens[kept], sample[kept]
         starts = starts[np.append(kept, True)]
-    return np.bincount(sample, minlength=len(offsets) - 1).astype(np.int64)
 
 
 def _occurrences(

@@ -1,7 +1,6 @@
 """Search, export, look which new tokens are never produced, drop them, and search on."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -10,37 +9,17 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tasc.backend import MergeRequest, MergeResult, get_backend
-from tasc.backend.base import Int64, UInt8
-from tasc.data.token_bytes import byte_alphabet
-from tasc.data.tokenizer import Encoded, LoadedTokenizer
+from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
 from tasc.progress import Progress
-from tasc.vocab.export import Export, Exporter
+from tasc.vocab.export import Exporter
 from tasc.vocab.merges import NewToken
 from tasc.vocab.options import AugmentOptions
+from tasc.vocab.outputs import Outputs
+from tasc.vocab.screen import Screen
 from tasc.vocab.selection import Selection, select
 
 _REFILLS = 6  # rounds that give the budget of dead tokens to the next best; later ones shrink it
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Distinct outputs with their multiplicities, in tokens of the base tokenizer."""
-
-    texts: list[str]
-    weights: Int64  # (S,)
-    encoded: Encoded
-    boundaries: UInt8 | None  # (T,), for the pretoken export
-
-    @classmethod
-    def of(cls, texts: Sequence[str], base: LoadedTokenizer, kind: Export) -> "Outputs":
-        """Count and encode the texts."""
-        counts = Counter(texts)
-        distinct = list(counts)
-        weights = np.fromiter(counts.values(), np.int64, len(counts))
-        if kind == "added":
-            return cls(distinct, weights, base.encode(distinct), None)
-        return cls(distinct, weights, *base.encode_with_boundaries(distinct))
 
 
 @dataclass(frozen=True)
@@ -52,47 +31,6 @@ class Refined:
     made: Tokenizer
     excluded: dict[str, int]  # n-grams that the export cannot carry, by reason
     rounds: int
-
-
-class Screen:
-    """Turns down strings that no token may spell, and remembers them by reason."""
-
-    def __init__(
-        self, base: LoadedTokenizer, options: AugmentOptions, *, needs_blank: bool
-    ) -> None:
-        """``added`` tokens are garbled by a byte-level decoder if they look like its alphabet.
-
-        ``needs_blank``: the export takes only tokens that begin with a blank.
-        """
-        self._needs_blank = needs_blank
-        byte_level = type(base.tokenizer.decoder).__name__ == "ByteLevel"
-        self._garbles = options.export == "added" and byte_level
-        self._protected = [text.encode() for text in options.protect]
-        self.excluded: dict[str, set[bytes]] = {
-            reason: set() for reason in ("not_utf8", "byte_alphabet", "no_blank", "protected")
-        }
-
-    def protects(self, string: bytes) -> bool:
-        """Whether the string holds one that new tokens must not hold."""
-        return any(protected in string for protected in self._protected)
-
-    def __call__(self, string: bytes) -> bool:
-        """Whether a token of this string can be written, loaded and decoded."""
-        try:
-            text = string.decode()
-        except UnicodeDecodeError:
-            self.excluded["not_utf8"].add(string)
-            return False
-        if self._needs_blank and not text.startswith(" "):
-            self.excluded["no_blank"].add(string)
-            return False
-        if self.protects(string):
-            self.excluded["protected"].add(string)
-            return False
-        if self._garbles and not text.isascii() and byte_alphabet().keys() >= set(text):
-            self.excluded["byte_alphabet"].add(string)
-            return False
-        return True
 
 
 class Refiner:
@@ -113,21 +51,24 @@ class Refiner:
         # Added tokens are cut out of a text before anything else, so no n-gram can hold one.
         self._barriers = base.special_ids | frozenset(base.tokenizer.get_added_tokens_decoder())
         self._barriers |= {i for i, s in enumerate(self._vocabulary) if self._screen.protects(s)}
-        tokens = int(outputs.weights @ np.diff(outputs.encoded.offsets))
+        tokens = outputs.total(np.diff(outputs.encoded.offsets))
         self._min_reward = math.ceil(options.min_gain * tokens)
         self._scaffolds: set[bytes] = set()
         self._banned: set[bytes] = set()
 
-    def run(self, name: str, progress: Progress) -> Refined:
+    def survey(self, most: int, progress: Progress) -> MergeResult:
+        """One search for up to ``most`` tokens; its merges are nested."""
+        return self._search(most, progress)
+
+    def run(self, name: str, budget: int, progress: Progress) -> Refined:
         """Refine until no token is dead; ``name`` stands in errors.
 
         Raises InputError when the budget is larger than the number of candidates.
         """
-        budget = self._options.budget
         for done in count(1):
             result, chosen = self._select(budget, progress)
             if done == 1:
-                self._check_budget(len(chosen.tokens), name)
+                self._check_budget(len(chosen.tokens), name, budget)
             made = self._exporter.tokenizer(chosen.additions, chosen.rules)
             dead = self._dead(made, chosen.tokens)
             if not dead:
@@ -172,11 +113,11 @@ class Refiner:
         )
         return get_backend().merge_search(request, progress)
 
-    def _check_budget(self, found: int, name: str) -> None:
-        if found < (1 if self._options.min_gain else self._options.budget):
+    def _check_budget(self, found: int, name: str, budget: int) -> None:
+        if found < (1 if self._options.min_gain else budget):
             advice = f"use --budget {found}" if found else "use more outputs or a higher --pcs"
             raise InputError(
-                f"{name}: budget {self._options.budget} is larger than the {found} n-grams that "
+                f"{name}: budget {budget} is larger than the {found} n-grams that "
                 f"recur in {int(self._outputs.weights.sum())} outputs and pass "
                 f"PCS < {self._options.pcs}: {advice}"
             )

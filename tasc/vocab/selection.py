@@ -7,7 +7,7 @@ the tokenizer does without, and what was built over them is written out in the t
 """
 
 from collections import Counter, deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -77,22 +77,38 @@ def _shortest(
     result: MergeResult, size: int, dropped: AbstractSet[bytes], budget: int
 ) -> tuple[int, dict[int, int]]:
     """How many merges leave ``budget`` tokens standing, and how often each of those stands."""
+    length, standing = 0, dict[int, int]()
+    for _, standing in walk(result, size, dropped):
+        length += 1
+        if len(standing) == budget:
+            break
+    return length, standing
+
+
+def walk(
+    result: MergeResult, size: int, dropped: AbstractSet[bytes] = frozenset()
+) -> Iterator[tuple[set[int], dict[int, int]]]:
+    """After each merge: the new tokens that it touched, and how often each still stands.
+
+    The second is one dictionary that changes from merge to merge; it knows no ``dropped`` strings,
+    nor tokens that stand once: they compress nothing that recurs.
+    """
     counts: Counter[int] = Counter()
-    standing: set[int] = set()
-    length = 0
+    standing: dict[int, int] = {}
+    touched: set[int] = set()
     for step in steps(result, len(result.merges)):
         counts[step.new_id] += step.frequency
         for token in step.ids:
             counts[token] -= step.frequency
         changed = {t for t in (step.new_id, *step.ids) if t >= size}
-        standing -= changed
-        standing |= {
-            t for t in changed if counts[t] > 0 and result.merges[t - size].string not in dropped
-        }
-        length += isinstance(step, Merge)
-        if len(standing) == budget and isinstance(step, Merge):
-            break
-    return length, {token: counts[token] for token in standing}
+        for token in changed:
+            standing.pop(token, None)
+            if counts[token] > 1 and result.merges[token - size].string not in dropped:
+                standing[token] = counts[token]
+        touched |= changed
+        if isinstance(step, Merge):
+            yield touched, standing
+            touched = set()
 
 
 def _rules(

@@ -153,7 +153,7 @@ def test_the_search_ends_where_a_token_gains_too_little():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 0}, "--budget must be at least 1, got 0"),
+        ({"budget": 0}, "--budget must be at least 1, or auto, got 0"),
         ({"n_max": 1}, "--n-max must lie in 2..16, got 1"),
         ({"pcs": 0.0}, "--pcs must be above 0, got 0.0"),
         ({"pcs": float("nan")}, "--pcs must be above 0, got nan"),

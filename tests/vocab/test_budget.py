@@ -1,0 +1,111 @@
+"""Choosing a budget: the curve, the knee, and what a row costs."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from tasc.backend import MergeRequest, get_backend
+from tasc.errors import InputError
+from tasc.vocab.augment import AugmentOptions, augment
+from tasc.vocab.budget import Sightings, budget_curve
+from tasc.vocab.outputs import Outputs
+from tasc.vocab.page import render
+from tasc.vocab.rows import RowCost, row_cost
+from tasc.vocab.selection import select
+from tests.vocab.tiny import corpus, tokenizer
+
+OUTPUTS = [
+    f"intent: {verb}, slot fills: {{colour: {word}, size: {k}}}"
+    for verb in ("paint_wall", "buy_paint", "mix_paint_well")
+    for k, word in enumerate(["red", "green", "blue", "old", "new", "tall"] * 9)
+]
+
+
+def searched(texts=OUTPUTS, held_out=None, rows=None, price=10.0):
+    base = tokenizer()
+    outputs = Outputs.of(texts, base, "pretoken")
+    result = get_backend().merge_search(
+        MergeRequest(
+            tokens=outputs.encoded.tokens,
+            offsets=outputs.encoded.offsets,
+            weights=outputs.weights,
+            vocabulary=base.vocabulary(),
+            special=base.special_ids,
+            budget=200,
+            boundaries=outputs.boundaries,
+        )
+    )
+    others = Outputs.of(held_out, base, "pretoken") if held_out else None
+    return base, result, budget_curve(result, len(base.vocabulary()), outputs, others, rows, price)
+
+
+def test_every_point_is_what_a_search_for_that_budget_gives():
+    base, result, curve = searched()
+    size = len(base.vocabulary())
+    assert [point.budget for point in curve.points][:2] == [0, 1]
+    for point in curve.points[1:]:
+        chosen = select(result, base.vocabulary(), frozenset(), point.budget)
+        assert (len(chosen.tokens), chosen.length) == (point.budget, point.merges)
+        tokens = result.merges[point.merges - 1].tokens
+        assert point.train_steps == pytest.approx(tokens / len(OUTPUTS) + 1)
+        assert point.seen == Sightings.of(chosen.left_over)
+        risk = sum(f / (f + 1) for f in chosen.left_over) / len(OUTPUTS)
+        assert point.risk == pytest.approx(risk)
+        assert size + point.budget == chosen.tokens[-1].new_id + 1
+
+
+def test_the_cost_is_steps_times_rows_times_risk_and_the_knee_its_least():
+    rows = RowCost(parameters=128, step_share=0.001)
+    _, _, curve = searched(rows=rows, held_out=OUTPUTS[::3])
+    first = curve.points[0]
+    assert (first.cost, first.risk, first.parameters) == (1.0, 0.0, 0)
+    for point in curve.points:
+        assert point.parameters == 128 * point.budget
+        steps = point.held_out_steps / first.held_out_steps
+        longer = (1 + 0.001 * point.budget) * (1 + 10 * point.risk)
+        assert point.cost == pytest.approx(steps * longer)
+    assert curve.knee.cost == min(point.cost for point in curve.points)
+    assert 0 < curve.knee.budget < curve.points[-1].budget
+
+
+def test_dearer_risk_and_dearer_rows_move_the_knee_down():
+    knees = [searched(price=price)[2].knee.budget for price in (0.0, 1.0, 10.0, 100.0)]
+    assert knees == sorted(knees, reverse=True)
+    assert knees[0] > knees[-1]
+    slow = RowCost(parameters=1, step_share=0.05)
+    assert searched(rows=slow, price=1.0)[2].knee.budget < knees[1]
+
+
+def test_held_out_steps_are_those_of_the_replayed_merges():
+    _, _, curve = searched(held_out=OUTPUTS)
+    for point in curve.points:
+        assert point.held_out_steps == pytest.approx(point.train_steps)
+
+
+@pytest.mark.parametrize("export", ["pretoken", "added"])
+def test_auto_takes_the_knee_and_reports_the_curve(export):
+    options = AugmentOptions(budget="auto", export=export)
+    made = augment(corpus(OUTPUTS), tokenizer(), options, OUTPUTS[::5])
+    assert len(made.tokens) == made.curve.knee.budget > 0
+    assert made.curve.points[-1].budget > len(made.tokens)
+    assert made.to_dict()["seen"]["least"] >= 1
+    page = render(made.to_dict(), "<script>alert(1)</script>")
+    assert "<script" not in page
+    assert page.count("<svg") == 3
+
+
+def test_auto_says_so_where_no_token_pays():
+    dear = AugmentOptions(budget="auto", risk_price=1e6)
+    with pytest.raises(InputError, match=r"tiny.jsonl: no new token is worth its row here"):
+        augment(corpus(OUTPUTS), tokenizer(), dear)
+
+
+@pytest.mark.parametrize(("tied", "rows"), [(True, 1), (False, 2)])
+def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows):
+    weights = {"embed": np.zeros((104, 8), np.float32), "layer": np.zeros((40, 8), np.float32)}
+    if not tied:
+        weights["head"] = np.zeros((104, 8), np.float32)
+    save_file(weights, tmp_path / "model.safetensors")
+    assert row_cost(tmp_path, 100) == RowCost(8 * rows, 8 / (40 * 8 + 104 * 8))
+    assert row_cost(tmp_path, 2000) is None
+    assert row_cost(tmp_path / "none", 100) is None

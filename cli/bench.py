@@ -20,7 +20,8 @@ def bench(
         list[str] | None,
         typer.Option(
             help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
-            "suffix or ngrammys, with options as in tasc-spec:width=1,budget=8 or :budget=auto; "
+            "suffix, ngrammys, or with --draft slem, tli, slrs, union, standard; with options as in "
+            "tasc-spec:width=1,budget=8 or :budget=auto; "
             "repeatable."
         ),
     ] = None,
@@ -42,6 +43,12 @@ def bench(
     index: Annotated[
         list[str] | None,
         typer.Option(help="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."),
+    ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            help="Model with any tokenizer that slem, tli, slrs draft with [default: byte n-grams]."
+        ),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest output, in tokens.")] = 256,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "float32",
@@ -77,6 +84,7 @@ def bench(
         "delimiter": delimiter,
         "corpus_split": corpus_split,
         "indexes": index or None,
+        "draft_model": draft,
         "max_new_tokens": max_new_tokens,
         "dtype": dtype,
         "device": device,

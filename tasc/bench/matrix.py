@@ -19,6 +19,7 @@ from tasc.spec.batch import generate_batch
 from tasc.spec.budget import Adaptive, Budgeted, Policy
 from tasc.spec.decode import Generation, generate
 from tasc.spec.drafters import Factory, Method, Resources
+from tasc.spec.drafters.hetero.source import DraftSource
 from tasc.spec.index import load_index
 from tasc.spec.protocols import Drafter
 
@@ -76,11 +77,13 @@ def run(
     progress: Progress = silent,
     *,
     indexes: Sequence[str] = (),
+    draft: DraftSource | None = None,
 ) -> list[Cell]:
     """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
 
     ``indexes`` are folders of saved indexes, each optionally ``name=folder``; they stand for the
-    corpus where a method counts n-grams.
+    corpus where a method counts n-grams. ``draft`` is what methods with a vocabulary of their own
+    draft with.
     """
     if len({m.label for m in methods}) < len(methods):
         raise InputError("a method is given twice: name each --method once")
@@ -99,6 +102,8 @@ def run(
             target=model.target,
             cache=Path(os.environ.get("TASC_CACHE") or Path.home() / ".cache" / "tasc"),
             progress=progress,
+            tokenizer=model.tokenizer,
+            draft=draft,
         )
         policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
         cells += [Cell(model, m, m.prepare(resources), policies.get(m.label)) for m in methods]

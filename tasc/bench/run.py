@@ -20,6 +20,7 @@ from tasc.models.load import Device, Dtype, load_model
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
 from tasc.spec.drafters import parse
+from tasc.spec.drafters.hetero.source import DraftSource, load_draft
 
 EXAMPLES = 5
 
@@ -29,6 +30,7 @@ class BenchOptions:
     """What to run and how. ``models`` are folders or Hub ids, each optionally ``label=path``.
 
     ``indexes`` are folders that tasc index wrote; without any, the corpus is counted here.
+    ``draft_model`` is a folder or Hub id for methods with a vocabulary of their own.
     """
 
     models: tuple[str, ...]
@@ -39,6 +41,7 @@ class BenchOptions:
     device: Device
     limits: matrix.Limits
     indexes: tuple[str, ...] = ()
+    draft_model: str | None = None
 
 
 def bench(
@@ -52,7 +55,14 @@ def bench(
     if len({m.label for m in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
     cells = matrix.run(
-        models, methods, corpus, test, options.limits, progress, indexes=options.indexes
+        models,
+        methods,
+        corpus,
+        test,
+        options.limits,
+        progress,
+        indexes=options.indexes,
+        draft=_draft(options),
     )
     rows = record.records(cells, test.outputs, options.metrics, options.delimiter)
     results = {
@@ -63,6 +73,7 @@ def bench(
             "corpus_split": corpus.split,
             "corpus_outputs": len(corpus.examples),
             "indexes": list(options.indexes),
+            "draft_model": options.draft_model,
         },
         "settings": {
             "dtype": str(next(models[0].target.model.parameters()).dtype).removeprefix("torch."),
@@ -109,6 +120,13 @@ def _load(text: str, options: BenchOptions) -> matrix.Loaded:
     listed = configured if isinstance(configured, list) else [configured]
     ends = dict.fromkeys([tokenizer.eos_id, *(i for i in listed if i is not None)])
     return matrix.Loaded(label, Target(model), tokenizer, tuple(ends))
+
+
+def _draft(options: BenchOptions) -> DraftSource | None:
+    if options.draft_model is None:
+        return None
+    _, path = resolve_model(options.draft_model)
+    return load_draft(path, options.dtype, options.device)
 
 
 def _examples(cells: Sequence[matrix.Cell], test: Corpus) -> list[dict[str, Any]]:

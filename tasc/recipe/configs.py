@@ -130,18 +130,33 @@ class IndexConfig(StepConfig):
     mark: bool = True
 
 
+class VocabConfig(ModelConfig):
+    """Options of ``tasc vocab``."""
+
+    command = "vocab"
+    result_file = "vocabularies.json"
+    references = ("target", "draft")
+
+    target: str
+    draft: str
+    prompts: int = Field(20, ge=1)
+    places: int = Field(8, ge=1)
+    temperature: float = Field(1.0, gt=0)
+
+
 class BenchConfig(ModelConfig):
     """Options of ``tasc bench``."""
 
     command = "bench"
     result_file = "results.json"
-    references = ("models", "indexes")
+    references = ("models", "indexes", "draft_model")
 
     split: str = "test"
     models: tuple[str, ...] = Field(min_length=1)
     methods: tuple[str, ...] = ("ar", "tasc-spec")
     corpus_split: str = "train"
     indexes: tuple[str, ...] = ()
+    draft_model: str | None = None
     metrics: tuple[str, ...] = ("exact_match", "token_accuracy")
     delimiter: str = ";"
     max_new_tokens: int = Field(256, ge=1)
@@ -171,6 +186,7 @@ CONFIGS: dict[str, type[StepConfig]] = {
     "base": BaseConfig,
     "finetune": FinetuneConfig,
     "index": IndexConfig,
+    "vocab": VocabConfig,
     "bench": BenchConfig,
     "tune": TuneConfig,
 }

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from tasc.data.tokenizer import load_tokenizer
 from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
-from tests.pico import ARCHITECTURES, build_model
+from tasc.spec.drafters.hetero.source import DraftSource
+from tests.pico import ARCHITECTURES, build_model, make_tokenizer
 
 VARIANTS = {
     "ar": ["ar"],
@@ -26,6 +28,11 @@ VARIANTS = {
     "ngram-trie": ["ngram-trie:budget=30", "ngram-trie:n=3,prefix=1,num_draft=2"],
     "suffix": ["suffix", "suffix:longest=3,min_probability=0.3,budget=40"],
     "ngrammys": ["ngrammys", "ngrammys:k=3,width=4,context=false,budget=9"],
+    "slem": ["slem", "slem:lookahead=3,confidence=0"],
+    "slrs": ["slrs:confidence=0", "slrs:floor=0,nodes=3,budget=5"],
+    "tli": ["tli:confidence=0", "tli:lookahead=2"],
+    "union": ["union:confidence=0"],
+    "standard": ["standard:confidence=0"],
 }
 NEW_TOKENS = 40
 
@@ -48,14 +55,22 @@ def test_every_method_has_a_variant_here():
     assert set(VARIANTS) == set(DRAFTERS)
 
 
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
-def test_greedy_output_equals_transformers_generate(case, text):
+def test_greedy_output_equals_transformers_generate(case, text, tokenizer):
     target, prompts, outputs = case
     # Half of the corpus is what the model says, so that drafts are accepted; half is misleading.
     rng = np.random.default_rng(1)
     noise = [rng.permutation(o).astype(np.int32) for o in outputs]
     method = parse(text)
-    factory = method.prepare(Resources([*outputs, *outputs, *noise], 0, target=target))
+    corpus = [*outputs, *outputs, *noise]
+    draft = DraftSource(tokenizer, target.model)  # methods with a vocabulary of their own
+    resources = Resources(corpus, 0, target=target, tokenizer=tokenizer, draft=draft)
+    factory = method.prepare(resources)
     accepted = 0
     for prompt, expected in zip(prompts, outputs, strict=True):
         result = generate(
@@ -70,5 +85,6 @@ def test_greedy_output_equals_transformers_generate(case, text):
         assert result.decoding_steps == len(result.accepted) + 1
         assert sum(result.accepted) + result.decoding_steps == len(result.tokens)
         accepted += sum(result.accepted)
-    if method.name in ("tasc-spec", "corpus", "suffix", "ngrammys"):
+    hits = ("tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs")
+    if method.name in hits:
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"

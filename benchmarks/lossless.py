@@ -29,6 +29,7 @@ from tasc.models.borrow import borrowed
 from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
+from tasc.spec.drafters.hetero.source import DraftSource
 
 ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
 VOCABULARY, BLOCK, ROWS, END = 2048, 256, 9, 0
@@ -167,7 +168,9 @@ def decode(
 ) -> tuple[list[np.ndarray], int]:
     """Decode every prompt with one method; return the outputs and the number of steps."""
     method = parse(name)
-    factory = method.prepare(Resources(outputs, END, target=target))
+    draft = DraftSource(tokenizer, target.model)  # the model itself: every draft should be right
+    resources = Resources(outputs, END, target=target, tokenizer=tokenizer, draft=draft)
+    factory = method.prepare(resources)
     done = [
         generate(target, factory(), p, max_new_tokens=tokens, end_ids=(END,), budget=method.budget)
         for p in prompts

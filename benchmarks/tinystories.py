@@ -4,14 +4,16 @@ Sampled stories are the text that a target with a large vocabulary learns, so th
 the same kind of text. Usage:
 python benchmarks/tinystories.py convert CHECKPOINT_FOLDER --output DIR
 python benchmarks/tinystories.py sample MODEL_FOLDER --output FILE.jsonl [--stories 16000]
+python benchmarks/tinystories.py train FILE.jsonl --tokenizer TOKENIZER --output DIR [--minutes 12]
 """
 
 import argparse
 import json
 import struct
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +21,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pro
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tasc.data.tokenizer import load_tokenizer
-from tasc.models.load import load_model
-from tasc.models.target import Target
+from tasc.finetune.base import BaseOptions, Preset, _groups, build
+from tasc.finetune.batch import example_sequences, packed_blocks
+from tasc.finetune.folder import save_model
+from tasc.finetune.loop import Run
+from tasc.models.load import device_has_bfloat16, load_model
 
 UNKNOWN, BEGIN, END, FIRST_PIECE = 0, 1, 2, 259
 CONTEXT = 512
@@ -38,13 +43,23 @@ def main() -> None:
     draw.add_argument("--rows", type=int, default=256)
     draw.add_argument("--temperature", type=float, default=0.8)
     draw.add_argument("--seed", type=int, default=0)
-    for command in (convert, draw):
+    learn = commands.add_parser("train")
+    learn.add_argument("source", type=Path)
+    learn.add_argument("--tokenizer", required=True)
+    learn.add_argument("--hidden", type=int, default=384)
+    learn.add_argument("--layers", type=int, default=6)
+    learn.add_argument("--epochs", type=float, default=1.0)
+    learn.add_argument("--minutes", type=float)
+    learn.add_argument("--learning-rate", type=float, default=2e-3)
+    for command in (convert, draw, learn):
         command.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     if options.command == "convert":
         save(options.source, options.output)
-    else:
+    elif options.command == "sample":
         sample(options)
+    else:
+        train(options)
 
 
 def save(source: Path, folder: Path) -> None:
@@ -66,7 +81,9 @@ def save(source: Path, folder: Path) -> None:
 def read_model(path: Path) -> LlamaForCausalLM:
     """Return the model of a llama2.c checkpoint, version 1: a header of 256 bytes, then float32."""
     contents = path.read_bytes()
-    dim, hidden, layers, heads, kv_heads, vocabulary, context = struct.unpack_from("<7i", contents, 8)
+    dim, hidden, layers, heads, kv_heads, vocabulary, context = struct.unpack_from(
+        "<7i", contents, 8
+    )
     config = LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=dim,
@@ -83,7 +100,10 @@ def read_model(path: Path) -> LlamaForCausalLM:
     model = LlamaForCausalLM(config)
     floats = iter_arrays(np.frombuffer(contents, "<f4", offset=256))
     kv = kv_heads * dim // heads
-    norms = {"input_layernorm": floats(layers, dim), "post_attention_layernorm": floats(layers, dim)}
+    norms = {
+        "input_layernorm": floats(layers, dim),
+        "post_attention_layernorm": floats(layers, dim),
+    }
     last, embedding = floats(dim), floats(vocabulary, dim)
     parts = norms | {
         "self_attn.q_proj": half_split(floats(layers, dim, dim), heads),
@@ -102,7 +122,7 @@ def read_model(path: Path) -> LlamaForCausalLM:
     return model.eval()
 
 
-def iter_arrays(flat: np.ndarray) -> Any:
+def iter_arrays(flat: np.ndarray) -> Callable[..., np.ndarray]:
     """Return a function that cuts the next array of a given shape off ``flat``."""
     at = 0
 
@@ -115,7 +135,7 @@ def iter_arrays(flat: np.ndarray) -> Any:
 
 
 def half_split(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Reorder (layers, out, in) from rotating neighbours to rotating halves, as transformers does."""
+    """Reorder (layers, out, in) from rotating neighbours to transformers' rotating halves."""
     layers, out, width = rows.shape
     pairs = rows.reshape(layers, heads, out // heads // 2, 2, width)
     return pairs.swapaxes(2, 3).reshape(layers, out, width)
@@ -151,7 +171,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
             decoders.Strip(" ", 1, 0),
         ]
     )
-    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", BEGIN)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "<s> $A", special_tokens=[("<s>", BEGIN)]
+    )
     special = ("<unk>", "<s>", "</s>")
     tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in special])
     return tokenizer
@@ -159,7 +181,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 @torch.inference_mode()
 def sample(options: argparse.Namespace) -> None:
-    """Write stories as JSONL rows ``{"input": "", "output": story}``, in batches; goes on if run again."""
+    """Append stories as JSONL rows ``{"input": "", "output": story}`` until there are enough."""
     model = load_model(str(options.source), "float32")
     tokenizer = load_tokenizer(str(options.source))
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -198,6 +220,60 @@ def batch(
         if not running.any():
             break
     return [[t for t in row if t not in (BEGIN, END)] for row in tokens.tolist()]
+
+
+def train(options: argparse.Namespace) -> None:
+    """Train a small model with the tokenizer's whole vocabulary on the stories.
+
+    Tokens that no story holds share one row of the embedding, so the softmax is the full one at
+    the cost of the tokens that occur: that row stands for all of them, log of their number added.
+    """
+    tokenizer = load_tokenizer(options.tokenizer)
+    stories = [json.loads(line)["output"] for line in options.source.open(encoding="utf-8")]
+    documents = example_sequences(
+        tokenizer, [""] * len(stories), stories, sys.maxsize, learn_prompts=True
+    )
+    size = len(tokenizer.vocabulary())
+    used, compact = np.unique(documents.tokens, return_inverse=True)
+    rows = packed_blocks(replace(documents, tokens=compact.astype(np.int32)), 256, 0)
+    heads = options.hidden // 64
+    preset = Preset(
+        len(used) + 1,
+        options.hidden,
+        3 * options.hidden,
+        options.layers,
+        heads,
+        max(1, heads // 2),
+        0.0,
+    )
+    model = build(preset, len(used) + 1, 1024, 0)
+    model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(used) + 1), requires_grad=False)
+    model.lm_head.bias[-1] = np.log(size - len(used))
+    base = BaseOptions(epochs=options.epochs, minutes=options.minutes, batch_blocks=3)
+    run = Run(
+        model,
+        _groups(model, options.learning_rate),
+        rows,
+        base.schedule(bfloat16=device_has_bfloat16(model.device)),
+        work=options.output.with_suffix(".work"),
+        name=f"tinystories {options.tokenizer} {options.hidden} {options.layers}",
+    )
+
+    def progress(what: str, done: int, total: int) -> None:
+        if done % 20 == 0:
+            print(f"{what} {done}/{total}", file=sys.stderr)  # noqa: T201 - a script
+
+    run.train(resume=True, progress=progress)
+    whole = build(replace(preset, vocabulary=size), size, 1024, 0)
+    place = np.full(size, len(used))
+    place[used] = np.arange(len(used))
+    state = {k: v for k, v in model.state_dict().items() if k != "lm_head.bias"}
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        state[name] = state[name][torch.from_numpy(place)]
+    whole.load_state_dict(state)
+    whole.config.eos_token_id = whole.generation_config.eos_token_id = tokenizer.eos_id
+    whole.config.pad_token_id = whole.generation_config.pad_token_id = tokenizer.eos_id
+    save_model(whole, tokenizer, options.output)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ def bench(
         list[str] | None,
         typer.Option(
             help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
-            "suffix, ngrammys, eagle or fr-spec, with options as in tasc-spec:width=1,budget=8 or "
-            ":budget=auto; repeatable."
+            "suffix, ngrammys; with --draft slem, tli, slrs, union, standard; with --draft-head eagle, "
+            "fr-spec, microspec; with options as in tasc-spec:width=1,budget=8 or :budget=auto; "
+            "repeatable."
         ),
     ] = None,
     metric: Annotated[
@@ -49,6 +50,12 @@ def bench(
     token_counts: Annotated[
         str | None,
         typer.Option(help="Safetensors file whose tensor counts ranks tokens for fr-spec."),
+    ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            help="Model with any tokenizer that slem, tli, slrs draft with [default: byte n-grams]."
+        ),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest output, in tokens.")] = 256,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or auto.")] = "float32",
@@ -95,6 +102,7 @@ def bench(
         "indexes": index or None,
         "draft_head": draft_head,
         "token_counts": token_counts,
+        "draft_model": draft,
         "max_new_tokens": max_new_tokens,
         "dtype": dtype,
         "device": device,

@@ -8,7 +8,7 @@ import typer
 from tasc import __version__
 from tasc.errors import TascError
 
-from . import analyze, augment, base, bench, doctor, finetune, index, run
+from . import analyze, augment, base, bench, doctor, finetune, index, run, vocab
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,6 +22,7 @@ app.command("augment")(augment.augment)
 app.command("finetune")(finetune.finetune)
 app.command("bench")(bench.bench)
 app.command("index")(index.index)
+app.command("vocab")(vocab.vocab)
 app.command("run")(run.run)
 app.command("base")(base.base)
 app.command("doctor")(doctor.doctor)

@@ -19,6 +19,7 @@ from tasc.spec.batch import Rules, generate_batch
 from tasc.spec.budget import Adaptive, Budgeted, Policy
 from tasc.spec.decode import Generation, generate
 from tasc.spec.drafters import Factory, Method, Resources
+from tasc.spec.drafters.hetero.source import DraftSource
 from tasc.spec.index import load_index
 from tasc.spec.library import chosen
 from tasc.spec.protocols import Drafter
@@ -81,11 +82,13 @@ def run(
     indexes: Sequence[str] = (),
     draft_head: Path | None = None,
     token_counts: Path | None = None,
+    draft: DraftSource | None = None,
 ) -> list[Cell]:
     """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
 
     ``indexes`` are folders of saved indexes, each optionally ``name=folder``; they stand for the
-    corpus where a method counts n-grams. ``draft_head`` and ``token_counts`` are as in Resources.
+    corpus where a method counts n-grams. ``draft_head`` and ``token_counts`` are as in Resources,
+    ``draft`` is what methods with a vocabulary of their own draft with.
     """
     if len({m.label for m in methods}) < len(methods):
         raise InputError("a method is given twice: name each --method once")
@@ -106,6 +109,9 @@ def run(
             progress=progress,
             draft_head=draft_head,
             token_counts=token_counts,
+            tokenizer=model.tokenizer,
+            draft=draft,
+            sampling=limits.sampling,
         )
         policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
         cells += [Cell(model, m, m.prepare(resources), policies.get(m.label)) for m in methods]

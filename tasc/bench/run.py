@@ -20,6 +20,7 @@ from tasc.models.load import Device, Dtype, load_model
 from tasc.models.static import Graphs, target_for
 from tasc.progress import Progress, silent
 from tasc.spec.drafters import parse
+from tasc.spec.drafters.hetero.source import DraftSource, load_draft
 
 EXAMPLES = 5
 
@@ -30,6 +31,7 @@ class BenchOptions:
 
     ``indexes`` are folders that tasc index wrote; without any, the corpus is counted here.
     ``draft_head`` and ``token_counts`` are as in ``Resources``.
+    ``draft_model`` is a folder or Hub id for methods with a vocabulary of their own.
     """
 
     models: tuple[str, ...]
@@ -44,6 +46,7 @@ class BenchOptions:
     compiled: bool = False
     draft_head: Path | None = None
     token_counts: Path | None = None
+    draft_model: str | None = None
 
 
 def bench(
@@ -66,6 +69,7 @@ def bench(
         indexes=options.indexes,
         draft_head=options.draft_head,
         token_counts=options.token_counts,
+        draft=_draft(options),
     )
     sampling = options.limits.sampling
     prompts = {m.label: m.encode(test.prompts) for m in models}
@@ -79,6 +83,7 @@ def bench(
             "corpus_split": corpus.split,
             "corpus_outputs": len(corpus.examples),
             "indexes": list(options.indexes),
+            "draft_model": options.draft_model,
         },
         "settings": {
             "dtype": str(next(models[0].target.model.parameters()).dtype).removeprefix("torch."),
@@ -130,6 +135,13 @@ def _load(text: str, options: BenchOptions) -> matrix.Loaded:
     listed = configured if isinstance(configured, list) else [configured]
     ends = dict.fromkeys([tokenizer.eos_id, *(i for i in listed if i is not None)])
     return matrix.Loaded(label, target, tokenizer, tuple(ends))
+
+
+def _draft(options: BenchOptions) -> DraftSource | None:
+    if options.draft_model is None:
+        return None
+    _, path = resolve_model(options.draft_model)
+    return load_draft(path, options.dtype, options.device)
 
 
 def _examples(cells: Sequence[matrix.Cell], test: Corpus) -> list[dict[str, Any]]:

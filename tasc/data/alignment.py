@@ -135,9 +135,7 @@ class Aligned:
         self.text += string
         keep = max(0, len(self.ids) - LOOK_BEHIND)
         ids, ends = self._window(keep)
-        old, new, stretch = longest_stretch(
-            self.ids[keep:], self.ends[keep:], ids, ends
-        )
+        old, new, stretch = longest_stretch(self.ids[keep:], self.ends[keep:], ids, ends)
         if not stretch and keep:  # the two encodings have nothing in common: look at all of it
             keep, (ids, ends) = 0, self._window(0)
         elif stretch:

@@ -148,12 +148,26 @@ class IndexConfig(StepConfig):
     mark: bool = True
 
 
+class VocabConfig(ModelConfig):
+    """Options of ``tasc vocab``."""
+
+    command = "vocab"
+    result_file = "vocabularies.json"
+    references = ("target", "draft")
+
+    target: str
+    draft: str
+    prompts: int = Field(20, ge=1)
+    places: int = Field(8, ge=1)
+    temperature: float = Field(1.0, gt=0)
+
+
 class BenchConfig(ModelConfig):
     """Options of ``tasc bench``."""
 
     command = "bench"
     result_file = "results.json"
-    references = ("models", "indexes", "draft_head", "token_counts")
+    references = ("models", "indexes", "draft_model", "draft_head", "token_counts")
 
     split: str = "test"
     models: tuple[str, ...] = Field(min_length=1)
@@ -162,6 +176,7 @@ class BenchConfig(ModelConfig):
     indexes: tuple[str, ...] = ()
     draft_head: str | None = None
     token_counts: str | None = None
+    draft_model: str | None = None
     metrics: tuple[str, ...] = ("exact_match", "token_accuracy")
     delimiter: str = ";"
     max_new_tokens: int = Field(256, ge=1)
@@ -202,6 +217,7 @@ CONFIGS: dict[str, type[StepConfig]] = {
     "base": BaseConfig,
     "finetune": FinetuneConfig,
     "index": IndexConfig,
+    "vocab": VocabConfig,
     "bench": BenchConfig,
     "tune": TuneConfig,
 }

@@ -22,6 +22,7 @@ from tasc.recipe.configs import (
     ModelConfig,
     StepConfig,
     TuneConfig,
+    VocabConfig,
 )
 
 Result = dict[str, Any]
@@ -303,6 +304,21 @@ def _index(job: Job) -> Result:
     return make_index(job.corpus, load_tokenizer(c.tokenizer), options, job.workspace.folder)
 
 
+def _vocab(job: Job) -> Result:
+    from tasc.bench.vocabularies import compare
+
+    c: VocabConfig = job.config
+    return compare(
+        job.corpus,
+        c.target,
+        c.draft,
+        prompts=c.prompts,
+        places=c.places,
+        temperature=c.temperature,
+        progress=job.progress,
+    )
+
+
 def _bench(job: Job) -> Result:
     from tasc.bench.matrix import Limits
     from tasc.bench.report import render
@@ -317,6 +333,7 @@ def _bench(job: Job) -> Result:
         models=c.models,
         methods=c.methods,
         indexes=c.indexes,
+        draft_model=c.draft_model,
         metrics=c.metrics,
         delimiter=c.delimiter,
         dtype=c.dtype,
@@ -349,6 +366,7 @@ _RUN: dict[str, Callable[[Job], Result]] = {
     "base": _base,
     "finetune": _finetune,
     "index": _index,
+    "vocab": _vocab,
     "bench": _bench,
     "tune": _tune,
 }

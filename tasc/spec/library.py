@@ -1,13 +1,16 @@
 """``tasc.generate``: speculative decoding of a transformers model, for a library's users."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
 from tasc.models.borrow import borrowed
@@ -18,7 +21,8 @@ from tasc.spec import decode
 from tasc.spec.batch import Rules, generate_batch
 from tasc.spec.budget import Adaptive, Budgeted
 from tasc.spec.decode import Generation, OnTokens, Timeline
-from tasc.spec.drafters import Factory, Method, Resources, parse
+from tasc.spec.drafters import DRAFTERS, Factory, Method, Resources, parse
+from tasc.spec.drafters.hetero.source import DraftSource
 from tasc.spec.processors import Processor
 from tasc.spec.protocols import Verifier
 from tasc.spec.sampling import Sampling
@@ -61,6 +65,8 @@ def generate(
     on_tokens: OnTokens | Sequence[OnTokens] | None = None,
     batch_size: int = 1,
     graphs: Graphs = "off",
+    draft_model: PreTrainedModel | None = None,
+    draft_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> list[Completion]:
     """Generate a completion of each prompt; the model is given back as it was.
 
@@ -83,6 +89,9 @@ def generate(
             it. Processors are shared, so they must not keep a state then.
         graphs: "auto" captures steps in CUDA graphs where the model is on such a device: worth it
             for many prompts, as the first step of each shape takes longer.
+        draft_model: what slem, tli, slrs, union and standard draft with; without it, n-grams of the
+            corpus' bytes, or of its tokens where there is a ``draft_tokenizer``.
+        draft_tokenizer: the draft model's tokenizer, any one.
 
     Returns one completion a prompt. Raises InputError.
     """
@@ -95,6 +104,7 @@ def generate(
             "number with batch_size"
         )
     ends = end_ids(model, tokenizer)
+    draft = draft_source(draft_model, draft_tokenizer)
     rule = StopStrings(stop, lambda ids: _decode(tokenizer, ids)) if stop else None
     listening = _listeners(on_tokens, len(prompts), batch_size)
     rules = [
@@ -103,7 +113,8 @@ def generate(
     ]
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     with borrowed(model, graphs) as target:
-        make = prepare(method, corpus, tokenizer, ends[0] if ends else -1, target)
+        end = ends[0] if ends else -1
+        make = prepare(method, corpus, tokenizer, end, target, draft, sampling)
         limits = {"max_new_tokens": max_new_tokens, "end_ids": ends, "budget": method.budget}
         done = _decode_all(target, make, ids, rules, batch_size, limits)
     texts = [rule.text if rule else partial(_decode, tokenizer)] * len(done)
@@ -165,15 +176,46 @@ def prepare(
     tokenizer: PreTrainedTokenizerBase | None,
     end: int,
     target: Target,
+    draft: DraftSource | None = None,
+    sampling: Sampling | None = None,
 ) -> Factory:
     """Build what the drafters of a call share."""
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
     outputs = [np.empty(0, np.int32)] if corpus is None else [ids_of(c, tokenizer) for c in corpus]
-    make = method.prepare(Resources(outputs, end, target=target))
+    known = None
+    if tokenizer is not None and DRAFTERS[method.name].translates:
+        known = fast_tokenizer(tokenizer)
+    make = method.prepare(
+        Resources(outputs, end, target=target, tokenizer=known, draft=draft, sampling=sampling)
+    )
     if not method.adaptive:
         return make
     policy = Adaptive(cost_curve(target))
     return lambda: Budgeted(make(), policy)
+
+
+def draft_source(
+    model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
+) -> DraftSource | None:
+    """Return what drafts. Raises InputError for a model without a tokenizer, or with a slow one."""
+    known = None if tokenizer is None else fast_tokenizer(tokenizer)
+    if known is None and (model is not None or tokenizer is not None):
+        raise InputError(
+            "a draft model needs its own tokenizer, as a fast one: pass draft_tokenizer="
+        )
+    return None if known is None else DraftSource(known, model)
+
+
+def fast_tokenizer(tokenizer: PreTrainedTokenizerBase) -> LoadedTokenizer | None:
+    """Return the tokenizer as methods with vocabularies take it; None for one in plain Python."""
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    if inner is None:
+        return None
+    config = json.dumps({"eos_token": str(tokenizer.eos_token)}).encode()
+    own = Tokenizer.from_str(inner.to_str())  # the caller's may pad or cut
+    own.no_padding()
+    own.no_truncation()
+    return LoadedTokenizer(own, str(tokenizer.name_or_path), {"tokenizer_config.json": config})
 
 
 def ids_of(

@@ -29,8 +29,8 @@ class Resources:
 
     ``indexes`` are saved ones, used instead of counting ``outputs``. ``target`` is for methods that
     ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
-    vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (an n-gram model of
-    bytes where None), and draw as ``sampling`` says, the most likely token where None.
+    vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (n-grams of bytes
+    where None), and draw as ``sampling`` says, the most likely token where None.
     ``draft_head`` is the folder of a trained head for that target, ``token_counts`` a safetensors
     file whose tensor ``counts`` (V,) int64 ranks its tokens, instead of ``outputs``.
     """
@@ -105,15 +105,6 @@ def _suffix(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
     return lambda: Suffix(corpus, resources.end, options)
 
 
-def _hetero(name: str) -> Callable[[Resources, Any], Factory]:
-    def prepare(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-        from tasc.spec.drafters.hetero.source import prepare
-
-        return prepare(name, resources, options)
-
-    return prepare
-
-
 def _eagle(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
     from tasc.spec.drafters.eagle.methods import eagle
 
@@ -143,7 +134,6 @@ def _options(module: str, name: str) -> Callable[[], type]:
 
 
 _tasc_spec_options = _options("tasc_spec", "TascSpecOptions")
-_hetero_options = _options("hetero.options", "HeteroOptions")
 
 
 def _paper_constants() -> Mapping[str, Any]:
@@ -157,6 +147,7 @@ class Entry:
     """One method: how to build it, its options, where it is described, and whether it drafts.
 
     ``preset`` are options that differ from their class' defaults; ``budget`` is the nodes a step.
+    ``translates``: it drafts in a vocabulary of its own.
     """
 
     prepare: Callable[[Resources, Any], Factory]
@@ -165,9 +156,19 @@ class Entry:
     drafts: bool = True
     preset: Callable[[], Mapping[str, Any]] = dict
     budget: int = DEFAULT_BUDGET
+    translates: bool = False
 
 
-_TIMOR = "Timor et al., Heterogeneous Vocabularies"
+def _hetero(name: str, options: str, paper: str) -> Entry:
+    def prepare(resources: Resources, given: Any) -> Factory:  # noqa: ANN401
+        from tasc.spec.drafters.hetero.source import prepare
+
+        return prepare(name, resources, given)
+
+    paper = f"Timor et al., Heterogeneous Vocabularies, {paper}"
+    return Entry(prepare, _options("hetero.options", options), paper, translates=True)
+
+
 _TSUR = "Tsur et al., TASC, section 5.2"
 DRAFTERS: dict[str, Entry] = {
     "ar": Entry(_autoregressive, lambda: NoOptions, "plain autoregressive decoding", drafts=False),
@@ -196,13 +197,11 @@ DRAFTERS: dict[str, Entry] = {
     "ngrammys": Entry(
         _ngrammys, _options("ngrammys", "NgrammysOptions"), "Stewart et al., The n-grammys"
     ),
-    "slem": Entry(_hetero("slem"), _hetero_options, f"{_TIMOR}, algorithm 2"),
-    "slrs": Entry(
-        _hetero("slrs"), _options("hetero.options", "SlrsOptions"), f"{_TIMOR}, algorithm 3"
-    ),
-    "tli": Entry(_hetero("tli"), _hetero_options, f"{_TIMOR}, algorithm 4"),
-    "union": Entry(_hetero("union"), _hetero_options, f"{_TIMOR}, algorithm 1"),
-    "standard": Entry(_hetero("standard"), _hetero_options, f"{_TIMOR}, algorithm 5"),
+    "slem": _hetero("slem", "HeteroOptions", "algorithm 2"),
+    "slrs": _hetero("slrs", "SlrsOptions", "algorithm 3"),
+    "tli": _hetero("tli", "HeteroOptions", "algorithm 4"),
+    "union": _hetero("union", "HeteroOptions", "algorithm 1"),
+    "standard": _hetero("standard", "HeteroOptions", "algorithm 5"),
     "eagle": Entry(
         _eagle, _options("eagle.drafter", "EagleOptions"), "Li et al., EAGLE-2", budget=60
     ),

@@ -45,7 +45,7 @@ def _over(p: float, uniform: float) -> float:
 
 
 def below(bounds: Iterator[tuple[float, float]], limit: float) -> bool:
-    """Say whether what ``bounds`` close in on is less than ``limit``; look no closer than needed."""
+    """Say whether what ``bounds`` close in on is below ``limit``; look no closer than needed."""
     low = 0.0
     for low, high in bounds:
         if high < limit:

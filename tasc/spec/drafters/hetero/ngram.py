@@ -18,7 +18,7 @@ class NgramModel:
     def __init__(
         self, texts: Sequence[np.ndarray], size: int, n: int, end: int, discount: float = 0.75
     ) -> None:
-        """Count n-grams of at most ``n`` of the ``size`` tokens in texts (T_i,), each then ``end``."""
+        """Count n-grams up to ``n`` of the ``size`` tokens in texts (T_i,), ``end`` after each."""
         self.size, self.n, self.discount = size, n, discount
         flat = np.concatenate([np.append(t, end) for t in texts] or [np.array([end])])
         flat = flat.astype(np.int64)
@@ -29,7 +29,9 @@ class NgramModel:
         inside = np.ones(len(flat), bool)  # whether these are of the same text
         for k in range(n):
             keys = number * size + flat
-            known, numbers, counts = np.unique(keys[inside], return_inverse=True, return_counts=True)
+            known, numbers, counts = np.unique(
+                keys[inside], return_inverse=True, return_counts=True
+            )
             self.levels.append((known, counts))
             if k + 1 < n:
                 grown = np.zeros(len(flat), np.int64)

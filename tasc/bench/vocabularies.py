@@ -1,0 +1,92 @@
+"""Two models' vocabularies side by side, and how much of a draft would be accepted."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasc.bench.run import resolve_model
+from tasc.data.corpus import Corpus
+from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.errors import InputError
+from tasc.models.load import load_model
+from tasc.models.target import Target
+from tasc.progress import Progress, silent
+from tasc.spec.drafters import Resources
+from tasc.spec.drafters.hetero.expected import expected_acceptance
+from tasc.spec.drafters.hetero.source import load_draft, pair_of
+from tasc.spec.sampling import Sampling
+from tasc.vocab.pairing import pairing, recommend
+
+
+def compare(
+    corpus: Corpus,
+    target: str,
+    draft: str,
+    *,
+    prompts: int = 20,
+    places: int = 8,
+    temperature: float = 1.0,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Compare the tokenizers of two folders or Hub ids on a corpus.
+
+    Where both are models, the expected acceptance of each algorithm is measured at ``places``
+    places in the outputs of ``prompts`` examples.
+    """
+    paths = [resolve_model(name)[1] for name in (target, draft)]
+    ours, theirs = (load_tokenizer(path) for path in paths)
+    texts = [e.prompt + e.output for e in corpus.examples]
+    progress("tokenizing", 0, 0)
+    pair = pairing(ours, theirs, texts)
+    acceptance = None
+    if all(is_model(path) for path in paths):
+        acceptance = _acceptance(
+            paths[0], paths[1], ours, corpus, (prompts, places), Sampling(temperature), progress
+        )
+    algorithm, reason = recommend(pair, acceptance)
+    return {
+        "task": {"source": corpus.source.path, "split": corpus.split, "texts": len(texts)},
+        **pair.to_dict(),
+        "expected_acceptance": acceptance,
+        "temperature": temperature,
+        "recommended": {"algorithm": algorithm, "reason": reason},
+    }
+
+
+def is_model(path: str) -> bool:
+    """Say whether a folder, or a Hub id, is a model and not a tokenizer alone."""
+    place = Path(path).expanduser()
+    return (place / "config.json").is_file() if place.exists() else False
+
+
+def _acceptance(
+    target: str,
+    draft: str,
+    tokenizer: LoadedTokenizer,
+    corpus: Corpus,
+    extent: tuple[int, int],
+    sampling: Sampling,
+    progress: Progress,
+) -> dict[str, float]:
+    model = Target(load_model(target, dtype="float32"))
+    source = load_draft(draft)
+    resources = Resources(
+        [], tokenizer.eos_id, target=model, tokenizer=tokenizer, draft=source, sampling=sampling
+    )
+    most = model.max_positions or 2048
+    texts = []
+    for example in corpus.examples:
+        parts = tokenizer.encode([example.prompt, example.output])
+        prompt, output = np.split(parts.tokens, parts.offsets[1:-1])
+        if not len(prompt):  # something must stand in front of the first place
+            prompt, output = output[:1], output[1:]
+        if len(output) and len(prompt) < most:
+            texts.append((prompt, output[: most - len(prompt)]))
+        if len(texts) == extent[0]:
+            break
+    if not texts:
+        raise InputError(
+            f"{corpus.source.path}: no example of {corpus.split} has an output to measure on"
+        )
+    return expected_acceptance(pair_of(resources, 6), model, texts, extent[1], progress)

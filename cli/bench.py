@@ -20,8 +20,8 @@ def bench(
         list[str] | None,
         typer.Option(
             help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
-            "suffix, ngrammys, eagle or fr-spec, with options as in tasc-spec:width=1,budget=8 or "
-            ":budget=auto; repeatable."
+            "suffix, ngrammys, eagle, fr-spec or microspec, with options as in "
+            "tasc-spec:width=1,budget=8 or :budget=auto; repeatable."
         ),
     ] = None,
     metric: Annotated[
@@ -44,7 +44,8 @@ def bench(
         typer.Option(help="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."),
     ] = None,
     draft_head: Annotated[
-        str | None, typer.Option(help="Folder of tasc finetune --draft-head, for eagle, fr-spec.")
+        str | None,
+        typer.Option(help="Folder of tasc finetune --draft-head, for eagle, fr-spec, microspec."),
     ] = None,
     token_counts: Annotated[
         str | None,

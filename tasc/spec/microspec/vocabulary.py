@@ -1,5 +1,6 @@
 """MicroSpec as a draft vocabulary: Algorithm 1 of arXiv:2605.26444 but for the drafter."""
 
+import copy
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from tasc import _native
 from tasc.errors import InputError
+from tasc.models.load import device_has_bfloat16
 from tasc.spec.microspec.window import window
 from tasc.spec.verify.ops import native
 
@@ -54,10 +56,18 @@ class MicroSpec:
     and from the rows on the accepted path, the one of the bonus token included.
     """
 
-    def __init__(self, lm_head: nn.Linear, options: WindowOptions | None = None) -> None:
-        """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied."""
+    def __init__(
+        self,
+        lm_head: nn.Linear,
+        options: WindowOptions | None = None,
+        ranking: nn.Linear | None = None,
+    ) -> None:
+        """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied.
+
+        ``ranking`` finds the candidates of the prompt in its place, see ``quick``.
+        """
         self.options = options or WindowOptions()
-        self.lm_head = lm_head
+        self.lm_head, self.ranking = lm_head, ranking or lm_head
         self._weight = lm_head.weight.detach()
         self._stream: torch.cuda.Stream | None = None
         self._ready: torch.cuda.Event | None = None
@@ -91,8 +101,9 @@ class MicroSpec:
         if self.options.context:
             self._push(prompt, unique=False)
             if self.options.k_pre:
-                pieces = torch.split(hidden, _PIECE)
-                best = [best_of(self.lm_head(piece), None, self.options.k_pre) for piece in pieces]
+                rank, k = self.ranking, self.options.k_pre
+                pieces = torch.split(hidden.to(rank.weight.dtype), _PIECE)
+                best = [best_of(rank(piece), None, k) for piece in pieces]
                 self._push(torch.cat(best), unique=True)
         self._pack()
 
@@ -146,6 +157,18 @@ class MicroSpec:
             return nullcontext()
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
         return torch.cuda.stream(self._stream)
+
+
+def quick(lm_head: nn.Linear) -> nn.Linear:
+    """Return ``lm_head`` as it ranks fastest: a copy in bfloat16 where a CPU multiplies those.
+
+    All positions of a prompt go through the head, which takes five times as long in float32. What
+    rounding changes are candidates for drafts, not outputs.
+    """
+    weight = lm_head.weight
+    if weight.is_cuda or weight.dtype != torch.float32 or not device_has_bfloat16(weight.device):
+        return lm_head
+    return copy.deepcopy(lm_head).requires_grad_(False).to(torch.bfloat16)
 
 
 def best_of(rows: Tensor, which: Tensor | None, k: int) -> Tensor:

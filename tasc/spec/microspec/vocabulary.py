@@ -83,6 +83,7 @@ class MicroSpec:
         self._mask = self._weight.new_full((size,), -torch.inf)
         self._ids = torch.full((size,), -1, device=device)
         self._extent = size
+        self._tree: Tensor | None = None
 
     @property
     def ids(self) -> Tensor:
@@ -115,17 +116,18 @@ class MicroSpec:
         n = self._extent
         return torch.addmm(self._mask[:n], hidden, self._buffer[:n].T)
 
-    @torch.inference_mode()
     def drafted(self, tokens: Tensor) -> None:
-        """Append the tree's tokens (n,) int64 to S: C_draft of equation 3."""
-        if self.options.extension:
-            self._push(tokens, unique=True)
+        """Remember the tree's tokens (n,) int64 until it is verified: drafting changes nothing."""
+        self._tree = tokens
 
     @torch.inference_mode()
     def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:  # noqa: ARG002
-        """Append the best of ``rows`` (n + 1, V) at ``kept`` (k,) to S: C_ver of equation 3."""
+        """Append to S the tree, and the best of ``rows`` (n + 1, V) at ``kept`` (k,): eq. 3."""
+        tree, self._tree = self._tree, None
         if not self.options.extension:
             return
+        if tree is not None:
+            self._push(tree, unique=True)
         if self.options.k_ver:
             self._push(best_of(rows, kept, self.options.k_ver), unique=True)
         self._pack()

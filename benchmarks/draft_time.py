@@ -134,7 +134,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--data-dir", type=Path, nargs="+", required=True, help="data sets' folders"
     )
-    parser.add_argument("--counts", type=Path, help="token counts that fr-spec ranks by")
+    parser.add_argument("--corpus", type=Path, help="its train outputs are what fr-spec counts")
+    parser.add_argument("--counts", type=Path, help="instead: token counts in a file")
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--prompts", type=int, default=8, help="of each data set")
     parser.add_argument("--new-tokens", type=int, default=128)
@@ -152,8 +153,11 @@ def measure(ours: Loaded, folder: Path, options: argparse.Namespace) -> dict[str
     """Decode some prompts of the test split in ``folder`` with every method."""
     prompts = ours.encode(load(Source(str(folder)), "test", limit=options.prompts + 1).prompts)
     target, size = ours.target, ours.target.model.get_output_embeddings().weight.shape[0]
+    corpus: list[str] = []
+    if options.corpus:
+        corpus = load(Source(str(options.corpus)), "train", limit=5000).outputs
     resources = Resources(
-        [],
+        ours.encode(corpus) if corpus else [],
         ours.end_ids[0],
         target=target,
         draft_head=options.draft_head,

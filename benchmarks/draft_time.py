@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import RepetitionPenaltyLogitsProcessor
 
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
@@ -116,6 +117,7 @@ def main() -> None:
         "parameters": model.num_parameters(),
         "lm_head": list(head.weight.shape),
         "new_tokens": options.new_tokens,
+        "repetition_penalty": options.repetition_penalty,
         "tasks": {d.name: measure(ours, d, options) for d in options.data_dir},
     }
     text = json.dumps(figures, indent=2)
@@ -132,10 +134,14 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--data-dir", type=Path, nargs="+", required=True, help="data sets' folders"
     )
-    parser.add_argument("--counts", type=Path, help="token counts that fr-spec ranks by")
+    parser.add_argument("--corpus", type=Path, help="its train outputs are what fr-spec counts")
+    parser.add_argument("--counts", type=Path, help="instead: token counts in a file")
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--prompts", type=int, default=8, help="of each data set")
     parser.add_argument("--new-tokens", type=int, default=128)
+    parser.add_argument(
+        "--repetition-penalty", type=float, default=1.0, help="keeps small models out of loops"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
@@ -147,8 +153,11 @@ def measure(ours: Loaded, folder: Path, options: argparse.Namespace) -> dict[str
     """Decode some prompts of the test split in ``folder`` with every method."""
     prompts = ours.encode(load(Source(str(folder)), "test", limit=options.prompts + 1).prompts)
     target, size = ours.target, ours.target.model.get_output_embeddings().weight.shape[0]
+    corpus: list[str] = []
+    if options.corpus:
+        corpus = load(Source(str(options.corpus)), "train", limit=5000).outputs
     resources = Resources(
-        [],
+        ours.encode(corpus) if corpus else [],
         ours.end_ids[0],
         target=target,
         draft_head=options.draft_head,
@@ -157,6 +166,8 @@ def measure(ours: Loaded, folder: Path, options: argparse.Namespace) -> dict[str
     methods = [parse(text) for text in options.methods]
     factories = [method.prepare(resources) for method in methods]
     cells = [Cell() for _ in methods]
+    given = options.repetition_penalty
+    penalty = [] if given == 1 else [RepetitionPenaltyLogitsProcessor(given)]
     for turn, prompt in enumerate(prompts):
         for method, factory, cell in zip(methods, factories, cells, strict=True):
             drafter = factory()
@@ -170,6 +181,7 @@ def measure(ours: Loaded, folder: Path, options: argparse.Namespace) -> dict[str
                 max_new_tokens=options.new_tokens if turn else 8,
                 end_ids=ours.end_ids,
                 budget=method.budget,
+                processors=penalty,
             )
             if turn:  # the first prompt warms up
                 cell.done.append(done)

@@ -20,9 +20,9 @@ def bench(
         list[str] | None,
         typer.Option(
             help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
-            "suffix, ngrammys; with --draft slem, tli, slrs, union, standard; with --draft-head eagle, "
-            "fr-spec, microspec; with options as in tasc-spec:width=1,budget=8 or :budget=auto; "
-            "repeatable."
+            "suffix, ngrammys; with --draft slem, tli, slrs, union, standard; with --draft-head "
+            "eagle, fr-spec, microspec; with options as in tasc-spec:width=1,budget=8 or "
+            ":budget=auto; repeatable."
         ),
     ] = None,
     metric: Annotated[
@@ -45,7 +45,8 @@ def bench(
         typer.Option(help="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."),
     ] = None,
     draft_head: Annotated[
-        str | None, typer.Option(help="Folder of tasc finetune --draft-head, for eagle, fr-spec.")
+        str | None,
+        typer.Option(help="Folder of tasc finetune --draft-head, for eagle, fr-spec, microspec."),
     ] = None,
     token_counts: Annotated[
         str | None,

@@ -162,7 +162,7 @@ def train_base(
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"base {asdict(options)} {asdict(preset)}",
-        loss=sampled_loss if size >= SAMPLED_FROM else summed_loss,
+        loss=sampled_loss if rows >= SAMPLED_FROM else summed_loss,
     )
     report = run.train(held_out, resume=resume, progress=progress)
     return BaseResult(model, tokenizer, report)

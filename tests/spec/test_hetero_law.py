@@ -168,9 +168,7 @@ def spellings(partner, node, options, string=b"", mass=1.0, depth=1):
     pair, law = partner.pair, partner.probabilities(node)
     for draft in np.flatnonzero(law > 0).tolist():
         share = mass * float(law[draft])
-        if pair.outcomes.after(string)[draft] >= 0 or depth == options.lookahead:
-            yield [draft], share
-        elif pair.outcomes.after(string)[draft] == -2 or share < options.floor:
+        if pair.outcomes.after(string)[draft] >= 0 or depth == options.lookahead or pair.outcomes.after(string)[draft] == -2 or share < options.floor:
             yield [draft], share
         else:
             child = partner.speaker.extend([node], [draft])[0]

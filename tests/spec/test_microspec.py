@@ -112,6 +112,22 @@ def test_logits_are_the_heads_own_and_free_slots_have_none(bias, dtype):
         assert (logits[:, ~used] == -torch.inf).all()
 
 
+@torch.no_grad()
+def test_candidates_may_be_ranked_in_bfloat16(monkeypatch):
+    lm_head = head(bias=True)
+    monkeypatch.setattr(vocabulary, "device_has_bfloat16", lambda device: True)
+    ranking = vocabulary.quick(lm_head)
+    assert ranking.weight.dtype is torch.bfloat16
+    assert lm_head.weight.dtype is torch.float32
+    found = MicroSpec(lm_head, WindowOptions(k_pre=1), ranking)
+    hidden = torch.randn(30, D)
+    found.start(torch.zeros(1, dtype=torch.int64), hidden)
+    expected = {0, *ranking(hidden.bfloat16()).argmax(-1).tolist()}
+    assert set(found.ids[found.ids >= 0].tolist()) == expected
+    monkeypatch.setattr(vocabulary, "device_has_bfloat16", lambda device: False)
+    assert vocabulary.quick(lm_head) is lm_head
+
+
 def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
     sequence, options = Sequence(head()), WindowOptions(window=70)
     native = [found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))]

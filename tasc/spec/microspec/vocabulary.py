@@ -1,5 +1,6 @@
 """MicroSpec as a draft vocabulary: Algorithm 1 of arXiv:2605.26444 but for the drafter."""
 
+import copy
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from tasc import _native
 from tasc.errors import InputError
+from tasc.models.load import device_has_bfloat16
 from tasc.spec.microspec.window import window
 from tasc.spec.verify.ops import native
 
@@ -54,10 +56,18 @@ class MicroSpec:
     and from the rows on the accepted path, the one of the bonus token included.
     """
 
-    def __init__(self, lm_head: nn.Linear, options: WindowOptions | None = None) -> None:
-        """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied."""
+    def __init__(
+        self,
+        lm_head: nn.Linear,
+        options: WindowOptions | None = None,
+        ranking: nn.Linear | None = None,
+    ) -> None:
+        """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied.
+
+        ``ranking`` finds the candidates of the prompt in its place, see ``quick``.
+        """
         self.options = options or WindowOptions()
-        self.lm_head = lm_head
+        self.lm_head, self.ranking = lm_head, ranking or lm_head
         self._weight = lm_head.weight.detach()
         self._stream: torch.cuda.Stream | None = None
         self._ready: torch.cuda.Event | None = None
@@ -73,6 +83,7 @@ class MicroSpec:
         self._mask = self._weight.new_full((size,), -torch.inf)
         self._ids = torch.full((size,), -1, device=device)
         self._extent = size
+        self._tree: Tensor | None = None
 
     @property
     def ids(self) -> Tensor:
@@ -91,8 +102,9 @@ class MicroSpec:
         if self.options.context:
             self._push(prompt, unique=False)
             if self.options.k_pre:
-                pieces = torch.split(hidden, _PIECE)
-                best = [best_of(self.lm_head(piece), None, self.options.k_pre) for piece in pieces]
+                rank, k = self.ranking, self.options.k_pre
+                pieces = torch.split(hidden.to(rank.weight.dtype), _PIECE)
+                best = [best_of(rank(piece), None, k) for piece in pieces]
                 self._push(torch.cat(best), unique=True)
         self._pack()
 
@@ -104,17 +116,18 @@ class MicroSpec:
         n = self._extent
         return torch.addmm(self._mask[:n], hidden, self._buffer[:n].T)
 
-    @torch.inference_mode()
     def drafted(self, tokens: Tensor) -> None:
-        """Append the tree's tokens (n,) int64 to S: C_draft of equation 3."""
-        if self.options.extension:
-            self._push(tokens, unique=True)
+        """Remember the tree's tokens (n,) int64 until it is verified: drafting changes nothing."""
+        self._tree = tokens
 
     @torch.inference_mode()
     def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:  # noqa: ARG002
-        """Append the best of ``rows`` (n + 1, V) at ``kept`` (k,) to S: C_ver of equation 3."""
+        """Append to S the tree, and the best of ``rows`` (n + 1, V) at ``kept`` (k,): eq. 3."""
+        tree, self._tree = self._tree, None
         if not self.options.extension:
             return
+        if tree is not None:
+            self._push(tree, unique=True)
         if self.options.k_ver:
             self._push(best_of(rows, kept, self.options.k_ver), unique=True)
         self._pack()
@@ -146,6 +159,18 @@ class MicroSpec:
             return nullcontext()
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
         return torch.cuda.stream(self._stream)
+
+
+def quick(lm_head: nn.Linear) -> nn.Linear:
+    """Return ``lm_head`` as it ranks fastest: a copy in bfloat16 where a CPU multiplies those.
+
+    All positions of a prompt go through the head, which takes five times as long in float32. What
+    rounding changes are candidates for drafts, not outputs.
+    """
+    weight = lm_head.weight
+    if weight.is_cuda or weight.dtype != torch.float32 or not device_has_bfloat16(weight.device):
+        return lm_head
+    return copy.deepcopy(lm_head).requires_grad_(False).to(torch.bfloat16)
 
 
 def best_of(rows: Tensor, which: Tensor | None, k: int) -> Tensor:

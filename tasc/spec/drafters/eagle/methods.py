@@ -15,7 +15,7 @@ from tasc.models.draft_head import load_head
 from tasc.spec.drafters.eagle.counts import corpus_counts, read_counts
 from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
 from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary, Frequent, Full, most_frequent
-from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions, quick
 
 if TYPE_CHECKING:
     from tasc.models.target import Target
@@ -60,7 +60,8 @@ def fr_spec(resources: "Resources", options: FrSpecOptions) -> "Factory":
 def microspec(resources: "Resources", options: MicroSpecOptions) -> "Factory":
     """Prepare MicroSpec: each sequence has a window of its own."""
     head = lm_head(_target(resources))
-    return drafters(resources, lambda: MicroSpec(head, options), options)
+    ranking = quick(head)
+    return drafters(resources, lambda: MicroSpec(head, options, ranking), options)
 
 
 def drafters(

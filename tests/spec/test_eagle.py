@@ -1,0 +1,320 @@
+"""Draft heads: trees as defined, caches of what was accepted, output that is the target's."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+from torch import nn
+
+from tasc.errors import InputError
+from tasc.models.batch import BatchTarget
+from tasc.models.draft_head import new_head
+from tasc.models.target import Target
+from tasc.spec.batch import generate_batch
+from tasc.spec.budget import Budgeted
+from tasc.spec.decode import generate
+from tasc.spec.draft import Draft
+from tasc.spec.drafters import Resources, parse
+from tasc.spec.drafters.eagle.counts import corpus_counts, read_counts
+from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
+from tasc.spec.drafters.eagle.vocabulary import Frequent, Full, most_frequent
+from tasc.spec.replay import replay
+from tasc.spec.sampling import Sampling
+from tasc.spec.verify import verifier
+from tests.pico import ARCHITECTURES, build_model
+from tests.spec.heads import save_head, teach
+from tests.spec.table import chance
+
+OPTIONS = EagleOptions(depth=4, width=3)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_model()
+
+
+@pytest.fixture(scope="module")
+def outputs(model):
+    """Sequences that the model itself writes."""
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (3, 11, 20)]
+    ids = [torch.from_numpy(p.astype(np.int64))[None] for p in prompts]
+    said = [model.generate(i, max_new_tokens=30, do_sample=False, pad_token_id=0) for i in ids]
+    return prompts, [s[0].numpy().astype(np.int32) for s in said]
+
+
+@pytest.fixture(scope="module")
+def head(model, outputs):
+    return teach(model, outputs[1])
+
+
+def eagle(model, head, vocabulary=None, options=OPTIONS):
+    full = Full(model.get_output_embeddings())
+    return Eagle(head, model.get_input_embeddings(), lambda: vocabulary or full, options)
+
+
+class Recorder:
+    """A drafter that keeps what another one proposed, and the sequence it proposed it after."""
+
+    def __init__(self, drafter):
+        self.drafter, self.sequence, self.drafts = drafter, [], []
+
+    def start(self, prompt):
+        self.sequence = prompt.tolist()
+        self.drafter.start(prompt)
+
+    def draft(self, budget):
+        draft = self.drafter.draft(budget)
+        self.drafts.append((list(self.sequence), draft))
+        return draft
+
+    def observe(self, tokens):
+        self.sequence += tokens.tolist()
+        self.drafter.observe(tokens)
+
+
+@torch.no_grad()
+def law(model, head, sequence, path, vocabulary):
+    """Log-probabilities of the columns after ``path``: the head run from scratch, with no cache."""
+    ids = torch.tensor(sequence)
+    hidden = model.base_model(input_ids=ids[None, :-1], use_cache=False).last_hidden_state[0]
+    tokens = ids[1:]
+    embedding = model.get_input_embeddings()
+    for token in [*path, None]:
+        n = len(tokens)
+        states = head(embedding(tokens)[None], hidden[None], torch.arange(n)[None])[0]
+        if token is None:
+            return vocabulary.logits(states[-1:]).log_softmax(-1)[0]
+        hidden = torch.cat((hidden, states[-1:]))
+        tokens = torch.cat((tokens, torch.tensor([token])))
+    raise AssertionError
+
+
+def tree_by_hand(model, head, sequence, vocabulary, options, budget):
+    """The paths of EAGLE-2's tree with their values: a dict, the definition in plain words."""
+    ids = vocabulary.ids if vocabulary.ids is not None else torch.arange(320)
+    values: dict[tuple[int, ...], float] = {}
+    frontier: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    for _ in range(options.depth):
+        grown = []
+        for path, value in frontier:
+            top = law(model, head, sequence, path, vocabulary).topk(options.width)
+            for p, column in zip(top.values.tolist(), top.indices.tolist(), strict=True):
+                grown.append(((*path, int(ids[column])), value + p))
+        values.update(grown)
+        frontier = sorted(grown, key=lambda node: -node[1])[: options.width]
+    return dict(sorted(values.items(), key=lambda node: -node[1])[:budget])
+
+
+def paths(draft: Draft) -> dict[tuple[int, ...], float]:
+    found: list[tuple[int, ...]] = []
+    for token, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
+        found.append((*(found[parent] if parent >= 0 else ()), token))
+    assert draft.probabilities is not None
+    return dict(zip(found, np.log(draft.probabilities).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("size", [None, 50])
+def test_every_tree_of_a_generation_is_the_one_defined(model, outputs, head, size):
+    # The drafter keeps keys and values across steps; the definition starts from nothing each time.
+    lm_head = model.get_output_embeddings()
+    vocabulary = Full(lm_head) if size is None else Frequent(lm_head, torch.arange(10, 10 + size))
+    recorder = Recorder(eagle(model, head, vocabulary))
+    result = generate(Target(model), recorder, outputs[0][1], max_new_tokens=25, budget=9)
+    assert max(result.accepted) > 1
+    for sequence, draft in recorder.drafts[:8]:
+        budget = min(9, len(outputs[0][1]) + 25 - len(sequence) - 1)
+        options = EagleOptions(min(OPTIONS.depth, budget), min(OPTIONS.width, budget))
+        expected = tree_by_hand(model, head, sequence, vocabulary, options, budget)
+        assert paths(draft).keys() == expected.keys()
+        np.testing.assert_allclose(
+            [paths(draft)[path] for path in expected], list(expected.values()), atol=2e-3
+        )
+
+
+def test_drafting_twice_gives_the_same_tree(model, outputs, head):
+    drafter = eagle(model, head)
+    target = Target(model)
+    prompt = outputs[0][0]
+    row = target.prefill(prompt, 8, hidden=True)
+    drafter.start(prompt)
+    drafter.read(target.hidden, row, np.empty(0, np.int32))
+    drafter.observe(np.array([int(row.argmax())], np.int32))
+    first, second = drafter.draft(12), drafter.draft(12)
+    assert first.tokens.tolist() == second.tokens.tolist()
+    assert len(drafter.draft(0)) == 0
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@torch.no_grad()
+def test_hidden_states_are_those_the_lm_head_reads(architecture):
+    model = build_model(architecture)
+    target, prompt = Target(model), np.array([5, 6, 7], np.int32)
+    row = target.prefill(prompt, 8, hidden=True)
+    lm_head = model.get_output_embeddings()
+    assert len(target.hidden) == 3
+    torch.testing.assert_close(lm_head(target.hidden[-1:]), row)
+    rows = target.score(9, np.array([1, 2], np.int32), np.array([-1, -1], np.int32))
+    torch.testing.assert_close(lm_head(target.hidden), rows)
+    assert not model.base_model._forward_hooks
+    target.prefill(prompt, 8)
+    with pytest.raises(InputError, match="hidden=True"):
+        _ = target.hidden
+
+
+def test_batches_draft_as_single_sequences_do(model, outputs, head):
+    prompts, _ = outputs
+    target = Target(model)
+    options = {"max_new_tokens": 30, "budget": 9}
+    alone = [generate(target, eagle(model, head), p, **options) for p in prompts]
+    drafters = [eagle(model, head) for _ in prompts]
+    together = generate_batch(BatchTarget(target, 2), drafters, prompts, **options)
+    for one, other in zip(alone, together, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+        assert one.accepted == other.accepted
+    assert sum(sum(g.accepted) for g in alone) > 10
+
+
+class EveryOther:
+    """A policy that drafts in every other step only, and then a part of what was asked for."""
+
+    def __init__(self):
+        self.step = 0
+
+    def nodes(self, room):
+        self.step += 1
+        return min(room, 6) if self.step % 2 else 0
+
+    def choose(self, draft):
+        return draft
+
+    def observe(self, settled):
+        pass
+
+
+def test_steps_without_a_draft_do_not_lose_the_thread(model, outputs, head):
+    recorder = Recorder(eagle(model, head))
+    held = Budgeted(recorder.drafter, EveryOther())
+    prompt = outputs[0][1]
+    expected = outputs[1][1][len(prompt) :]
+    result = generate(Target(model), held, prompt, max_new_tokens=30, budget=12)
+    assert result.tokens.tolist() == expected.tolist()
+    assert sum(result.accepted) > 3
+
+
+def test_fr_spec_drafts_frequent_tokens_only(model, outputs, tmp_path):
+    save_head(model, tmp_path)
+    method = parse("fr-spec:size=40")
+    counts = np.zeros(320, np.int64)
+    counts[100:140] = np.arange(40, 0, -1)
+    save_file({"counts": counts}, tmp_path / "counts.safetensors")
+    target = Target(model)
+    resources = Resources(
+        [], 0, target=target, draft_head=tmp_path, token_counts=tmp_path / "counts.safetensors"
+    )
+    recorder = Recorder(method.prepare(resources)())
+    generate(target, recorder.drafter, outputs[0][0], max_new_tokens=3, budget=30)
+    drafted = recorder.drafter.draft(60).tokens
+    assert len(drafted) == 60
+    assert set(drafted.tolist()) <= set(range(100, 140))
+
+
+def test_of_equal_counts_the_lower_ids_are_taken():
+    counts = np.array([1, 0, 5, 0, 1, 0])
+    assert most_frequent(counts, 3).tolist() == [0, 2, 4]
+    assert most_frequent(counts, 5).tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(InputError, match="between 1 and"):
+        most_frequent(counts, 7)
+
+
+def test_outputs_are_counted_with_their_end_token():
+    counts = corpus_counts([np.array([3, 3, 1], np.int32), np.array([1], np.int32)], 0, 5)
+    assert counts.tolist() == [2, 2, 0, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"other": np.zeros(4, np.int64)}, "no tensor named counts"),
+        ({"counts": np.zeros(9, np.int64)}, "at most 8 tokens"),
+        ({"counts": np.zeros(4, np.float32)}, "float32"),
+    ],
+)
+def test_counts_that_are_none_are_refused(tmp_path, tensors, message):
+    save_file(tensors, tmp_path / "counts.safetensors")
+    with pytest.raises(InputError, match=message):
+        read_counts(tmp_path / "counts.safetensors", 8)
+    with pytest.raises(InputError, match="no such file"):
+        read_counts(tmp_path / "none", 8)
+
+
+def test_a_head_must_be_named_and_a_model_be_there(model, outputs, head):
+    with pytest.raises(InputError, match="--draft-head"):
+        parse("eagle").prepare(Resources([], 0, target=Target(model)))
+    with pytest.raises(InputError, match="cannot run without one"):
+        parse("fr-spec").prepare(Resources([], 0))
+    with pytest.raises(InputError, match="needs a model to decode with"):
+        replay(lambda: eagle(model, head), outputs[0][:1], outputs[1][:1], 0, 8)
+    with pytest.raises(InputError, match="depth must be at least 1"):
+        parse("eagle:depth=0")
+
+
+VOCABULARY, LENGTH, SEQUENCES = 5, 2, 500
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """A model of five tokens, and the probability of every sequence of two after a prompt."""
+    model = build_model(vocabulary=VOCABULARY, hidden=16, layers=1, seed=4)
+    prompt = np.array([1, 2], np.int32)
+    expected = []
+    for sequence in itertools.product(range(VOCABULARY), repeat=LENGTH):
+        ids = torch.tensor([*prompt.tolist(), *sequence])[None]
+        with torch.no_grad():
+            laws = model(input_ids=ids).logits[0].log_softmax(-1)
+        each = [laws[len(prompt) - 1 + i, token] for i, token in enumerate(sequence)]
+        expected.append(float(torch.stack(each).sum().exp()))
+    return model, prompt, np.array(expected)
+
+
+class AtLength:
+    """Cuts outputs, so that drafts need not become shorter towards the end."""
+
+    def cut(self, tokens, new):
+        return LENGTH if len(tokens) >= LENGTH else None
+
+
+def sampled(tiny, vocabulary, verify):
+    model, prompt, _ = tiny
+    drafter = eagle(model, new_head(model), vocabulary, EagleOptions(depth=2, width=3))
+    target, counts = Target(model), dict.fromkeys(itertools.product(range(5), repeat=LENGTH), 0)
+    for _ in range(SEQUENCES):
+        done = generate(
+            target, drafter, prompt, max_new_tokens=20, budget=8, verify=verify, stop=AtLength()
+        )
+        counts[tuple(done.tokens.tolist())] += 1
+    return np.array(list(counts.values()))
+
+
+@pytest.mark.parametrize(
+    ("name", "pruned"), [("sampled", False), ("sampled", True), ("multi-branch", True)]
+)
+def test_sampling_has_the_targets_law_whatever_the_draft_vocabulary(tiny, name, pruned):
+    lm_head = tiny[0].get_output_embeddings()
+    vocabulary = Frequent(lm_head, torch.tensor([1, 3])) if pruned else None
+    counts = sampled(tiny, vocabulary, verifier(name, Sampling(1.0, seed=1)))
+    assert chance(counts, tiny[2]) > 1e-6
+
+
+def test_the_test_of_laws_notices_another_temperature(tiny):
+    counts = sampled(tiny, None, verifier("sampled", Sampling(0.7, seed=1)))
+    assert chance(counts, tiny[2]) < 1e-6
+
+
+def test_a_bias_of_the_lm_head_is_kept_when_rows_are_packed():
+    lm_head = nn.Linear(4, 9)
+    hidden = torch.randn(3, 4)
+    packed = Frequent(lm_head, torch.tensor([2, 5, 7]))
+    torch.testing.assert_close(packed.logits(hidden), lm_head(hidden)[:, [2, 5, 7]])

@@ -10,7 +10,9 @@ Usage: python benchmarks/lossless.py --data-dir DATA [--prompts 200] [--json FIL
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,10 @@ from tasc.data.tokenizer import LoadedTokenizer
 from tasc.environment import environment
 from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import collate, example_sequences, packed_blocks
+from tasc.finetune.draft_head import HeadOptions, train_head
+from tasc.finetune.folder import save_model
 from tasc.finetune.loss import summed_loss
 from tasc.models.borrow import borrowed
-from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
 from tasc.spec.drafters.hetero.source import DraftSource
@@ -81,19 +84,40 @@ def measure(
 ) -> dict[str, Any]:
     """Return the figures of one architecture, both dtypes."""
     model = trained(name, train, tokenizer, options.steps)
-    prompts, outputs = ids(tokenizer, test.prompts), ids(tokenizer, train.outputs)
+    prompts = ids(tokenizer, test.prompts)
     expected = [transformers_output(model, p, options.new_tokens) for p in prompts]
     result: dict[str, Any] = {
         "architecture": name,
         "parameters": sum(p.numel() for p in model.parameters()),
         "distinct_outputs": len({e.tobytes() for e in expected}),
     }
-    with borrowed(model) as target:
-        result["float32"] = compare(target, prompts, outputs, expected, options.new_tokens)
-    with borrowed(model.to(torch.bfloat16)) as target:
-        own = decode(target, "ar", prompts, outputs, options.new_tokens)[0]
-        result["bfloat16"] = compare(target, prompts, outputs, own, options.new_tokens)
+    with TemporaryDirectory() as folder:
+        shared = Resources(
+            ids(tokenizer, train.outputs),
+            END,
+            tokenizer=tokenizer,
+            draft=DraftSource(tokenizer, model),  # the model itself: every draft should be right
+            draft_head=draft_head(model, tokenizer, train, Path(folder)),
+        )
+        with borrowed(model) as target:
+            known = replace(shared, target=target)
+            result["float32"] = compare(known, prompts, expected, options.new_tokens)
+        with borrowed(model.to(torch.bfloat16)) as target:
+            known = replace(shared, target=target)
+            own = decode(known, "ar", prompts, options.new_tokens)[0]
+            result["bfloat16"] = compare(known, prompts, own, options.new_tokens)
     return result
+
+
+def draft_head(
+    model: PreTrainedModel, tokenizer: LoadedTokenizer, train: Corpus, folder: Path
+) -> Path:
+    """Train a head on the model's answers to some prompts; return its folder."""
+    save_model(model, tokenizer, folder / "model")
+    some = replace(train, examples=train.examples[:200])
+    options = HeadOptions(epochs=2, max_new_tokens=48)
+    train_head(str(folder / "model"), some, None, options, work=folder).save(folder / "head")
+    return folder / "head"
 
 
 def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) -> PreTrainedModel:
@@ -143,17 +167,14 @@ def transformers_output(model: PreTrainedModel, prompt: np.ndarray, tokens: int)
 
 
 def compare(
-    target: Target,
-    prompts: list[np.ndarray],
-    outputs: list[np.ndarray],
-    expected: list[np.ndarray],
-    tokens: int,
+    shared: Resources, prompts: list[np.ndarray], expected: list[np.ndarray], tokens: int
 ) -> dict[str, Any]:
     """Return, for each method, how its outputs compare with ``expected``."""
+    assert shared.target is not None
     figures = {}
     for name in DRAFTERS:
-        found, steps = decode(target, name, prompts, outputs, tokens)
-        compared = match(target, prompts, expected, found)
+        found, steps = decode(shared, name, prompts, tokens)
+        compared = match(shared.target, prompts, expected, found)
         figures[name] = {
             "different": len(compared.differences),
             "match_rate": compared.rate,
@@ -164,17 +185,14 @@ def compare(
 
 
 def decode(
-    target: Target, name: str, prompts: list[np.ndarray], outputs: list[np.ndarray], tokens: int
+    shared: Resources, name: str, prompts: list[np.ndarray], tokens: int
 ) -> tuple[list[np.ndarray], int]:
     """Decode every prompt with one method; return the outputs and the number of steps."""
+    assert shared.target is not None
     method = parse(name)
-    draft = DraftSource(tokenizer, target.model)  # the model itself: every draft should be right
-    resources = Resources(outputs, END, target=target, tokenizer=tokenizer, draft=draft)
-    factory = method.prepare(resources)
-    done = [
-        generate(target, factory(), p, max_new_tokens=tokens, end_ids=(END,), budget=method.budget)
-        for p in prompts
-    ]
+    factory = method.prepare(shared)
+    limits = {"max_new_tokens": tokens, "end_ids": (END,), "budget": method.budget}
+    done = [generate(shared.target, factory(), p, **limits) for p in prompts]
     return [g.tokens for g in done], sum(g.decoding_steps for g in done)
 
 

@@ -16,8 +16,8 @@ from tasc.models.cost import CostCurve
 from tasc.spec.draft import Draft
 from tasc.spec.protocols import Drafter
 
-ALLOWANCE = 0.015  # of autoregressive time, to find out whether drafting pays
-CREDIT = 1.5  # one-token forwards: what may be spent before anything was saved
+ALLOWANCE = 0.01  # of autoregressive time, to find out whether drafting pays
+CREDIT = 1.0  # one-token forwards: what may be spent before anything was saved
 SAVINGS = 4.0  # one-token forwards: what may be lost again of what was saved
 DECAY = 0.98  # of the present pace, a step
 FIRST_DRAFT, MOST_NODES = 4, 64

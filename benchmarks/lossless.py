@@ -89,10 +89,12 @@ def measure(
         "distinct_outputs": len({e.tobytes() for e in expected}),
     }
     with borrowed(model) as target:
-        result["float32"] = compare(target, prompts, outputs, expected, options.new_tokens)
+        result["float32"] = compare(
+            target, prompts, outputs, expected, options.new_tokens, tokenizer
+        )
     with borrowed(model.to(torch.bfloat16)) as target:
-        own = decode(target, "ar", prompts, outputs, options.new_tokens)[0]
-        result["bfloat16"] = compare(target, prompts, outputs, own, options.new_tokens)
+        own = decode(target, "ar", prompts, outputs, options.new_tokens, tokenizer)[0]
+        result["bfloat16"] = compare(target, prompts, outputs, own, options.new_tokens, tokenizer)
     return result
 
 
@@ -148,11 +150,12 @@ def compare(
     outputs: list[np.ndarray],
     expected: list[np.ndarray],
     tokens: int,
+    tokenizer: LoadedTokenizer,
 ) -> dict[str, Any]:
     """Return, for each method, how its outputs compare with ``expected``."""
     figures = {}
     for name in DRAFTERS:
-        found, steps = decode(target, name, prompts, outputs, tokens)
+        found, steps = decode(target, name, prompts, outputs, tokens, tokenizer)
         compared = match(target, prompts, expected, found)
         figures[name] = {
             "different": len(compared.differences),
@@ -164,7 +167,12 @@ def compare(
 
 
 def decode(
-    target: Target, name: str, prompts: list[np.ndarray], outputs: list[np.ndarray], tokens: int
+    target: Target,
+    name: str,
+    prompts: list[np.ndarray],
+    outputs: list[np.ndarray],
+    tokens: int,
+    tokenizer: LoadedTokenizer,
 ) -> tuple[list[np.ndarray], int]:
     """Decode every prompt with one method; return the outputs and the number of steps."""
     method = parse(name)

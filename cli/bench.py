@@ -20,7 +20,7 @@ def bench(
         list[str] | None,
         typer.Option(
             help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
-            "suffix, ngrammys, or with --draft slem, tli, slrs, union, standard; with options as in "
+            "suffix, ngrammys, or with --draft slem, tli, slrs, union, standard; options as in "
             "tasc-spec:width=1,budget=8 or :budget=auto; "
             "repeatable."
         ),

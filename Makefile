@@ -8,11 +8,12 @@ KERNELS := CMakeLists.txt $(shell find kernels -type f)
 # What the benchmarks of decoding run on: a data set's folder, and a model trained on it unless given.
 TASK ?= $(or $(DATA),$(TASC_DATA),../shared/data)/massive-en
 MODEL ?= build/bench-base
+STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
 .PHONY: install demo test check lint style cpp bench-merge bench-engine bench-guard bench-batch \
-  bench-peers gpu-bench round-trips dist clean
+  bench-peers bench-hetero gpu-bench round-trips dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -68,6 +69,17 @@ bench-peers: install  ## our drafters beside transformers' and Arctic's; DATA as
 	$(PIP) install --no-deps -r $(VENV)/bench.txt
 	$(BIN)/python benchmarks/peers.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
 	  --json benchmarks/results/peers.json
+
+bench-hetero: install build/hetero/target  ## drafting with another vocabulary, beside transformers
+	$(BIN)/python benchmarks/hetero.py --target build/hetero/target --draft build/hetero/draft \
+	  --stories $(STORIES)/sample_stories.txt --json benchmarks/results/hetero.json
+
+build/hetero/target:  # half an hour of one core: stories are sampled, and a target learns them
+	$(BIN)/python benchmarks/tinystories.py convert $(STORIES) --output build/hetero/draft
+	$(BIN)/python benchmarks/tinystories.py sample build/hetero/draft \
+	  --stories 13500 --output build/hetero/stories.jsonl
+	$(BIN)/python benchmarks/tinystories.py train build/hetero/stories.jsonl --hidden 256 --layers 4 \
+	  --tokenizer $(STORIES)/../tokenizers/qwen2 --minutes 22 --output $@
 
 dist: install
 	$(BIN)/pip install --quiet build

@@ -64,6 +64,7 @@ class Pairing:
 
     Attributes:
         target, draft: each on its own.
+        same: every id means the same in both.
         shared: distinct strings that both have; ``share``: of the target's ids (table 5).
         used: distinct target tokens in the texts; ``used_shared``: of them the drafter's, too
             (table 6); ``said_shared``: the same, each as often as it occurs.
@@ -76,6 +77,7 @@ class Pairing:
 
     target: Side
     draft: Side
+    same: bool
     shared: int
     share: float
     used: int
@@ -107,6 +109,7 @@ def pairing(target: LoadedTokenizer, draft: LoadedTokenizer, texts: Sequence[str
     return Pairing(
         target=Side.of(target, ours, texts),
         draft=Side.of(draft, theirs, texts),
+        same=ours.of_id == theirs.of_id,
         shared=len(shared),
         share=len(shared) / max(len(target.vocabulary()), 1),
         used=len(used),
@@ -126,7 +129,7 @@ def recommend(pair: Pairing, acceptance: dict[str, float] | None) -> tuple[str, 
 
     ``acceptance`` is α by algorithm, see table 2.
     """
-    if pair.target.path == pair.draft.path or _same(pair):
+    if pair.same:
         return "standard", "both have one vocabulary"
     few = pair.forwards <= MANY_FORWARDS
     if acceptance:
@@ -143,8 +146,3 @@ def recommend(pair: Pairing, acceptance: dict[str, float] | None) -> tuple[str, 
 
 
 _SHORT = 3.0  # bytes
-
-
-def _same(pair: Pairing) -> bool:
-    a, b = pair.target, pair.draft
-    return pair.shared == a.strings == b.strings and a.size == b.size

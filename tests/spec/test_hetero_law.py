@@ -20,6 +20,7 @@ from tasc.spec.drafters.hetero.spelling import Rule, Spelling
 from tasc.spec.drafters.hetero.token_level import tli, union
 from tasc.spec.sampling import Sampling
 from tasc.spec.verify import asked, walks
+from tasc.vocab.strings import CONTINUE
 from tests.spec.toy import psi, toy_pair
 
 strings = st.text("ab", min_size=1, max_size=3).map(str.encode)
@@ -168,7 +169,8 @@ def spellings(partner, node, options, string=b"", mass=1.0, depth=1):
     pair, law = partner.pair, partner.probabilities(node)
     for draft in np.flatnonzero(law > 0).tolist():
         share = mass * float(law[draft])
-        if pair.outcomes.after(string)[draft] >= 0 or depth == options.lookahead or pair.outcomes.after(string)[draft] == -2 or share < options.floor:
+        settled = pair.outcomes.after(string)[draft] != CONTINUE or depth == options.lookahead
+        if settled or share < options.floor:
             yield [draft], share
         else:
             child = partner.speaker.extend([node], [draft])[0]

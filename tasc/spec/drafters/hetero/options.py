@@ -13,7 +13,7 @@ class HeteroOptions:
     """
 
     lookahead: int = 0
-    confidence: float = 0.3
+    confidence: float = 0.1
     n: int = 6
 
     def __post_init__(self) -> None:

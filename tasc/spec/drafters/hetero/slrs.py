@@ -77,10 +77,12 @@ class Slrs:
         while True:
             draft = partner.draw(partner.law(node))
             drawn.append(draft)
-            likely *= partner.confidence(node, draft)
+            before, likely = likely, likely * partner.confidence(node, draft)
             token = int(pair.outcomes.after(string)[draft])
             if token != CONTINUE:
-                return token, drawn, likely
+                whole = token != NOTHING and string.startswith(pair.vocabulary.of_id[token])
+                # Where the token was there before, the last draw only says where it ends.
+                return token, drawn, before if whole and string else likely
             string += pair.spoken[draft]
             if len(drawn) == rule.lookahead:
                 return pair.vocabulary.first(string), drawn, likely

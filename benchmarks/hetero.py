@@ -1,0 +1,207 @@
+"""Drafting with another vocabulary, beside transformers' assisted generation with two tokenizers.
+
+Every way decodes every prompt in turn, in one run: our autoregressive loop, the five algorithms
+(standard with the target as its own drafter, since two vocabularies leave it undefined), n-grams of
+bytes as drafter, transformers' generate, and transformers' generate with assistant_model, tokenizer
+and assistant_tokenizer (SLEM when greedy, TLI when sampling). Greedy outputs are compared with
+autoregressive ones. Usage: python benchmarks/hetero.py --target DIR --draft DIR --stories FILE
+[--prompts 20] [--json FILE]; see the target bench-hetero of the Makefile.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from tasc.data.tokenizer import load_tokenizer
+from tasc.environment import environment
+from tasc.models.borrow import borrowed
+from tasc.models.load import load_model
+from tasc.models.target import Target
+from tasc.spec.decode import generate
+from tasc.spec.drafters import Factory, Resources, parse
+from tasc.spec.drafters.hetero.source import DraftSource, load_draft
+from tasc.spec.library import chosen
+from tasc.spec.sampling import Sampling
+
+METHODS = ("ar", "slem", "tli", "union", "slrs", "slrs:floor=0", "standard")
+WORDS = 12  # of a story that make a prompt
+
+
+@dataclass
+class Way:
+    """A way to decode and what came of it: tokens, target forwards and seconds by prompt."""
+
+    name: str
+    decode: Callable[[int], tuple[np.ndarray, int, float]]
+    tokens: list[np.ndarray] = field(default_factory=list)
+    forwards: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    """Measure greedy decoding and sampling; print figures as JSON."""
+    options = parse_options()
+    torch.set_num_threads(options.threads)
+    figures = {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "environment": environment(),
+        "threads": options.threads,
+        "results": {name: measure(options, s) for name, s in settings(options).items()},
+    }
+    text = json.dumps(figures, indent=2)
+    if options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    print(text)  # noqa: T201 - a script
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--draft", required=True)
+    parser.add_argument("--stories", type=Path, required=True)
+    parser.add_argument("--prompts", type=int, default=20)
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--budget", type=int, default=8)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--modes", nargs="+", default=["greedy", "sampling"])
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def settings(options: argparse.Namespace) -> dict[str, Sampling | None]:
+    """Return the sampling of each mode."""
+    every = {"greedy": None, "sampling": Sampling(options.temperature, seed=1)}
+    return {name: every[name] for name in options.modes}
+
+
+def measure(options: argparse.Namespace, sampling: Sampling | None) -> dict[str, Any]:
+    """Decode every prompt in every way."""
+    tokenizer, draft = load_tokenizer(options.target), load_draft(options.draft)
+    model = load_model(options.target, "float32")
+    paragraphs = options.stories.read_text(encoding="utf-8").split("\n\n")
+    openings = [" ".join(p.split()[:WORDS]) for p in paragraphs if p.startswith(("Once", "One"))]
+    prompts = [tokenizer.encode([text]).tokens for text in openings[: options.prompts]]
+    resources = Resources(
+        [], tokenizer.eos_id, target=Target(model), tokenizer=tokenizer, sampling=sampling
+    )
+    ways = []
+    for text in options.methods:
+        own = DraftSource(tokenizer, model) if text.startswith("standard") else draft
+        factory = parse(text).prepare(
+            Resources(**{**vars(resources), "draft": own}) if text != "ar" else resources
+        )
+        rule = "sampled" if text.startswith(("slem", "ar")) else "rejection"
+        ways.append(Way(text, partial(ours, model, factory, rule, prompts, options, sampling)))
+    for name, assistant in (("transformers", None), ("transformers assisted", draft)):
+        ways.append(Way(name, partial(theirs, model, assistant, prompts, options, sampling)))
+    for way in ways:  # warm up
+        way.decode(0)
+    for i in range(len(prompts)):
+        for way in ways:
+            tokens, forwards, seconds = way.decode(i)
+            way.tokens.append(tokens)
+            way.forwards.append(forwards)
+            way.seconds.append(seconds)
+    return {way.name: figures_of(way, ways[0], sampling) for way in ways}
+
+
+def ours(
+    model: PreTrainedModel,
+    factory: Factory,
+    rule: str,
+    prompts: list[np.ndarray],
+    options: argparse.Namespace,
+    sampling: Sampling | None,
+    i: int,
+) -> tuple[np.ndarray, int, float]:
+    """Decode prompt ``i`` on our loop."""
+    with borrowed(model) as target:
+        begin = time.perf_counter()
+        done = generate(
+            target,
+            factory(),
+            prompts[i],
+            max_new_tokens=options.new_tokens,
+            end_ids=(int(model.config.eos_token_id),),
+            budget=options.budget,
+            verify=chosen(rule, sampling, i),
+        )
+        return done.tokens, done.decoding_steps, time.perf_counter() - begin
+
+
+def theirs(
+    model: PreTrainedModel,
+    assistant: DraftSource | None,
+    prompts: list[np.ndarray],
+    options: argparse.Namespace,
+    sampling: Sampling | None,
+    i: int,
+) -> tuple[np.ndarray, int, float]:
+    """Decode prompt ``i`` by transformers' generate, with an assistant where there is one."""
+    calls = []
+    counter = model.register_forward_hook(lambda *_: calls.append(1))
+    ids = torch.from_numpy(prompts[i].astype(np.int64))[None]
+    extra: dict[str, Any] = {"do_sample": False}
+    if sampling is not None:
+        torch.manual_seed(i)
+        extra = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
+    if assistant is not None and assistant.model is not None:
+        assistant.model.set_attn_implementation("sdpa")
+        extra |= {
+            "assistant_model": assistant.model,
+            "tokenizer": wrapped(options.target),
+            "assistant_tokenizer": wrapped(options.draft),
+        }
+    try:
+        begin = time.perf_counter()
+        out = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=options.new_tokens, **extra
+        )
+        seconds = time.perf_counter() - begin
+    finally:
+        counter.remove()
+    return out[0, len(prompts[i]) :].numpy().astype(np.int32), len(calls), seconds
+
+
+_WRAPPED: dict[str, PreTrainedTokenizerFast] = {}
+
+
+def wrapped(folder: str) -> PreTrainedTokenizerFast:
+    """Return a folder's tokenizer as transformers has it."""
+    if folder not in _WRAPPED:
+        _WRAPPED[folder] = PreTrainedTokenizerFast.from_pretrained(folder)
+    return _WRAPPED[folder]
+
+
+def figures_of(way: Way, baseline: Way, sampling: Sampling | None) -> dict[str, Any]:
+    """Return tokens per target forward, milliseconds a token, and the speed beside the first."""
+    pace = np.array(way.seconds) / [len(t) for t in way.tokens]
+    base = np.array(baseline.seconds) / [len(t) for t in baseline.tokens]
+    found: dict[str, Any] = {
+        "tokens_per_forward": sum(map(len, way.tokens)) / sum(way.forwards),
+        "ms_per_token": float(1000 * np.median(pace)),
+        "speed": float(np.median(base / pace)),
+        "speed_p10_p90": np.percentile(base / pace, [10, 90]).tolist(),
+    }
+    if sampling is None:
+        pairs = zip(way.tokens, baseline.tokens, strict=True)
+        found["identical"] = sum(np.array_equal(a, b) for a, b in pairs)
+        found["of"] = len(way.tokens)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from transformers import GenerationConfig
+
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
@@ -27,7 +29,9 @@ class HeadOptions:
         batch_size: sequences a forward.
         effective_batch: sequences an optimiser step.
         max_length: tokens of a prompt and what follows; a longer prompt loses its beginning.
-        max_new_tokens: the longest output that the target writes.
+        max_new_tokens: the longest answer that the target writes.
+        repetition_penalty: of the answers, as in transformers. Small models that decode greedily
+            end in loops, from which there is little to learn.
         dtype: of the target.
         device: where to train.
         checkpoint_steps: optimiser steps between checkpoints, 0 for none.
@@ -40,6 +44,7 @@ class HeadOptions:
     effective_batch: int = 16
     max_length: int = 512
     max_new_tokens: int = 256
+    repetition_penalty: float = 1.0
     dtype: Dtype = "auto"
     device: Device = "auto"
     checkpoint_steps: int = 50
@@ -120,7 +125,13 @@ def train_head(
             corpus.prompts,
             work / name,
             max_length=options.max_length,
-            max_new_tokens=options.max_new_tokens,
+            config=GenerationConfig(
+                max_new_tokens=options.max_new_tokens,
+                repetition_penalty=options.repetition_penalty,
+                do_sample=False,
+                eos_token_id=tokenizer.eos_id,
+                pad_token_id=tokenizer.eos_id,
+            ),
             resume=resume,
             progress=progress,
         )

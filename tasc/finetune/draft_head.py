@@ -1,5 +1,6 @@
 """Training a draft head on what its target says (Li et al., EAGLE, section 4.2)."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -77,6 +78,9 @@ class HeadOptions:
         )
 
 
+_HELD_OUT = 128
+
+
 @dataclass(frozen=True, eq=False)
 class HeadResult:
     """A trained head, still in memory."""
@@ -107,7 +111,7 @@ def train_head(
     Args:
         model_path: the target's folder or Hub id.
         train: prompts to answer; its own outputs are not looked at.
-        validation: prompts for the loss after each epoch.
+        validation: prompts for the loss after each epoch; the first 128 are answered.
         options: of the training.
         work: folder for answers and checkpoints.
         resume: go on from what is there.
@@ -118,11 +122,11 @@ def train_head(
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
     head = new_head(model, options.seed).float()
 
-    def answers(corpus: Corpus, name: str) -> Sequences:
+    def answers(prompts: Sequence[str], name: str) -> Sequences:
         return own_outputs(
             model,
             tokenizer,
-            corpus.prompts,
+            prompts,
             work / name,
             max_length=options.max_length,
             config=GenerationConfig(
@@ -140,13 +144,15 @@ def train_head(
     run = Run(
         head,
         [{"params": list(head.parameters()), "lr": options.learning_rate, "betas": (0.9, 0.95)}],
-        answers(train, "answers"),
+        answers(train.prompts, "answers"),
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"draft head {model_path} {asdict(options)}",
         loss=objective,
         score=objective.evaluate,
     )
-    held_out = None if validation is None else answers(validation, "held-out")
+    held_out = None
+    if validation is not None:
+        held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
     report = run.train(held_out, resume=resume, progress=progress)
     return HeadResult(head.to(model.dtype), report)

@@ -13,7 +13,7 @@ DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'));
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
 .PHONY: install demo test check lint style cpp bench-merge bench-engine bench-guard bench-batch \
-  bench-peers bench-hetero gpu-bench round-trips dist clean
+  bench-peers bench-hetero bench-heads gpu-bench round-trips dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -80,6 +80,25 @@ build/hetero/target:  # half an hour of one core: stories are sampled, and a tar
 	  --stories 13500 --output build/hetero/stories.jsonl
 	$(BIN)/python benchmarks/tinystories.py train build/hetero/stories.jsonl --hidden 256 --layers 4 \
 	  --tokenizer $(STORIES)/../tokenizers/qwen2 --minutes 22 --output $@
+
+# A model with Qwen2's vocabulary and its draft head; HEADS is where they and the tasks are made.
+HEADS ?= build/draft-heads
+bench-heads: install $(HEADS)/head  ## draft heads over all and parts of 151,646 tokens; DATA as above
+	$(BIN)/python benchmarks/draft_heads.py --model $(HEADS)/target --draft-head $(HEADS)/head \
+	  --corpus $(HEADS)/train --repetition-penalty 1.3 --json $(HEADS)/figures.json \
+	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
+
+$(HEADS)/train:
+	$(BIN)/python benchmarks/draft_head_tasks.py --output $(HEADS) \
+	  --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+
+$(HEADS)/target: $(HEADS)/train
+	$(BIN)/tasc base $< --tokenizer $(or $(DATA),$(TASC_DATA),../shared/data)/tokenizers/qwen2 \
+	  --preset tiny --block 512 --minutes 25 --threads 1 --output $@
+
+$(HEADS)/head: $(HEADS)/target
+	$(BIN)/tasc finetune $(HEADS)/train --model $< --draft-head --limit 448 --epochs 4 --threads 1 \
+	  --max-length 192 --max-new-tokens 96 --repetition-penalty 1.3 --learning-rate 2e-3 --output $@
 
 dist: install
 	$(BIN)/pip install --quiet build

@@ -40,6 +40,10 @@ def finetune(
     max_new_tokens: Annotated[
         int, typer.Option(help="With --draft-head: longest answer, in tokens.")
     ] = 256,
+    repetition_penalty: Annotated[
+        float,
+        typer.Option(help="With --draft-head: of the answers; keeps small models from loops."),
+    ] = 1.0,
     validation: Annotated[
         str, typer.Option(help="Split for the loss after each epoch (1,000 examples at most).")
     ] = "validation",
@@ -63,6 +67,7 @@ def finetune(
         "merge": merge,
         "draft_head": draft_head,
         "max_new_tokens": max_new_tokens,
+        "repetition_penalty": repetition_penalty,
         "epochs": epochs,
         "learning_rate": learning_rate,
         "row_learning_rate": row_learning_rate,

@@ -241,6 +241,39 @@ def test_bench_refuses_an_adapter_without_a_plain_model(capsys, folder, massive)
     assert "--merge" in err
 
 
+def test_a_draft_head_is_trained_and_benched(capsys, folder, massive):
+    result = done(
+        capsys,
+        *("finetune", massive, "--model", folder / "base", "--draft-head", "--limit", 24),
+        *("--epochs", 2, "--max-new-tokens", 12, "--validation", "test"),
+        *("--output", folder / "head"),
+    )
+    assert result["steps"] == 4
+    assert {p.name for p in (folder / "head" / "head").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+    }
+    methods = ("--method", "ar", "--method", "eagle", "--method", "fr-spec:size=64,depth=3")
+    bench = ("bench", massive, "--model", folder / "base", "--limit", 3, "--max-new-tokens", 12)
+    result = done(
+        capsys, *bench, *methods, "--draft-head", folder / "head", "--output", folder / "bench-head"
+    )
+    assert all(c["lossless"]["identical"] == 3 for c in result["cells"])
+    code, _, err = tasc(capsys, *bench, *methods, "--output", folder / "bench-headless")
+    assert code == 2
+    assert "tasc finetune --draft-head" in err
+
+
+def test_a_head_and_an_adapter_are_not_trained_at_once(capsys, folder, massive):
+    code, _, err = tasc(
+        capsys,
+        *("finetune", massive, "--model", folder / "base", "--draft-head", "--merge"),
+        *("--output", folder / "both"),
+    )
+    assert code == 2
+    assert "leave out augmented, merge" in err
+
+
 RECIPE = """
 name: small
 description: the chain, small

@@ -1,7 +1,10 @@
 """Training a draft head on what its target says (Li et al., EAGLE, section 4.2)."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from transformers import GenerationConfig
 
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
@@ -27,7 +30,9 @@ class HeadOptions:
         batch_size: sequences a forward.
         effective_batch: sequences an optimiser step.
         max_length: tokens of a prompt and what follows; a longer prompt loses its beginning.
-        max_new_tokens: the longest output that the target writes.
+        max_new_tokens: the longest answer that the target writes.
+        repetition_penalty: of the answers, as in transformers. Small models that decode greedily
+            end in loops, from which there is little to learn.
         dtype: of the target.
         device: where to train.
         checkpoint_steps: optimiser steps between checkpoints, 0 for none.
@@ -40,6 +45,7 @@ class HeadOptions:
     effective_batch: int = 16
     max_length: int = 512
     max_new_tokens: int = 256
+    repetition_penalty: float = 1.0
     dtype: Dtype = "auto"
     device: Device = "auto"
     checkpoint_steps: int = 50
@@ -72,6 +78,9 @@ class HeadOptions:
         )
 
 
+_HELD_OUT = 128
+
+
 @dataclass(frozen=True, eq=False)
 class HeadResult:
     """A trained head, still in memory."""
@@ -102,7 +111,7 @@ def train_head(
     Args:
         model_path: the target's folder or Hub id.
         train: prompts to answer; its own outputs are not looked at.
-        validation: prompts for the loss after each epoch.
+        validation: prompts for the loss after each epoch; the first 128 are answered.
         options: of the training.
         work: folder for answers and checkpoints.
         resume: go on from what is there.
@@ -113,14 +122,20 @@ def train_head(
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
     head = new_head(model, options.seed).float()
 
-    def answers(corpus: Corpus, name: str) -> Sequences:
+    def answers(prompts: Sequence[str], name: str) -> Sequences:
         return own_outputs(
             model,
             tokenizer,
-            corpus.prompts,
+            prompts,
             work / name,
             max_length=options.max_length,
-            max_new_tokens=options.max_new_tokens,
+            config=GenerationConfig(
+                max_new_tokens=options.max_new_tokens,
+                repetition_penalty=options.repetition_penalty,
+                do_sample=False,
+                eos_token_id=tokenizer.eos_id,
+                pad_token_id=tokenizer.eos_id,
+            ),
             resume=resume,
             progress=progress,
         )
@@ -129,13 +144,15 @@ def train_head(
     run = Run(
         head,
         [{"params": list(head.parameters()), "lr": options.learning_rate, "betas": (0.9, 0.95)}],
-        answers(train, "answers"),
+        answers(train.prompts, "answers"),
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"draft head {model_path} {asdict(options)}",
         loss=objective,
         score=objective.evaluate,
     )
-    held_out = None if validation is None else answers(validation, "held-out")
+    held_out = None
+    if validation is not None:
+        held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
     report = run.train(held_out, resume=resume, progress=progress)
     return HeadResult(head.to(model.dtype), report)

@@ -26,30 +26,31 @@ def own_outputs(
     work: Path,
     *,
     max_length: int,
-    max_new_tokens: int,
+    config: GenerationConfig,
     resume: bool = False,
     progress: Progress = silent,
 ) -> Sequences:
     """Return one row a prompt: its last tokens, and the answer, whose tokens are the targets.
 
-    Prompts of like length share a batch. Parts that are whole are read again with ``resume``, if
-    they answer the same prompts.
+    ``config`` says how to answer; prompt and answer have at most ``max_length`` tokens. Prompts of
+    like length share a batch. Parts that are whole are read again with ``resume``, if they answer
+    the same prompts.
     """
     encoded = tokenizer.encode(prompts)
     ids = np.split(encoded.tokens, encoded.offsets[1:-1])
-    ids = [p[-(max_length - max_new_tokens) :] for p in ids if len(p)]
+    ids = [p[-(max_length - config.max_new_tokens) :] for p in ids if len(p)]
     ids.sort(key=len, reverse=True)  # the slowest first: what is left is never more than it seems
     work.mkdir(parents=True, exist_ok=True)
     rows: list[tuple[np.ndarray, np.ndarray]] = []
     for begin in range(0, len(ids), _AT_ONCE * _PART):
         some = ids[begin : begin + _AT_ONCE * _PART]
-        file = work / f"{begin:08d}-{_fingerprint(some, max_new_tokens)}.safetensors"
+        file = work / f"{begin:08d}-{_fingerprint(some, config)}.safetensors"
         answers = _read(file) if resume else None
         if answers is None:
             answers = []
             for first in range(0, len(some), _AT_ONCE):
                 batch = some[first : first + _AT_ONCE]
-                answers += _answer(model, tokenizer.eos_id, batch, max_new_tokens)
+                answers += _answer(model, batch, config)
                 progress("answering prompts", begin + first + len(batch), len(ids))
             _write(file, answers)
         rows += zip(some, answers, strict=True)
@@ -58,18 +59,16 @@ def own_outputs(
 
 @torch.inference_mode()
 def _answer(
-    model: PreTrainedModel, end: int, prompts: Sequence[np.ndarray], max_new_tokens: int
+    model: PreTrainedModel, prompts: Sequence[np.ndarray], config: GenerationConfig
 ) -> list[np.ndarray]:
-    """Return greedy answers (T_i,) int32, each with its end token where it ended."""
+    """Return answers (T_i,) int32, each with its end token where it ended."""
+    end = config.eos_token_id
     longest = max(len(p) for p in prompts)
     ids = np.full((len(prompts), longest), end, np.int64)
     mask = np.zeros((len(prompts), longest), np.int64)
     for row, prompt in enumerate(prompts):
         ids[row, longest - len(prompt) :] = prompt
         mask[row, longest - len(prompt) :] = 1
-    config = GenerationConfig(
-        max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=end, pad_token_id=end
-    )
     generate: Any = model.generate
     out = generate(
         torch.from_numpy(ids).to(model.device),
@@ -94,8 +93,8 @@ def _sequences(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Sequences:
     )
 
 
-def _fingerprint(prompts: Sequence[np.ndarray], max_new_tokens: int) -> str:
-    digest = hashlib.sha256(str(max_new_tokens).encode())
+def _fingerprint(prompts: Sequence[np.ndarray], config: GenerationConfig) -> str:
+    digest = hashlib.sha256(config.to_json_string().encode())
     for prompt in prompts:
         digest.update(len(prompt).to_bytes(4, "little") + prompt.tobytes())
     return digest.hexdigest()[:16]

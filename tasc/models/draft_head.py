@@ -114,7 +114,9 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
     """
     folder = path / "head" if (path / "head" / _CONFIG).is_file() else path
     values, weights = _read(folder)
-    config = LlamaConfig(**{k: v for k, v in values.items() if k not in ("architectures",)})
+    config = LlamaConfig(
+        **{k: v for k, v in values.items() if k not in ("architectures", "model_type")}
+    )
     _check(folder, config, model)
     bias = f"{_ATTENTION}.q_proj.bias" in weights
     head = DraftHead(config, fc_bias="fc.bias" in weights, qkv_bias=bias)

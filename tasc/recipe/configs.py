@@ -121,6 +121,7 @@ class FinetuneConfig(ModelConfig):
     batch_size: int = Field(8, ge=1)
     effective_batch: int | None = Field(None, ge=1)
     max_new_tokens: int = Field(256, ge=1)
+    repetition_penalty: float = Field(1.0, ge=1)
     max_length: int = Field(512, ge=8)
     quantize: bool = True
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -279,6 +279,7 @@ def _draft_head(job: Job, model: str) -> Result:
         effective_batch=c.effective_batch or HeadOptions.effective_batch,
         max_length=c.max_length,
         max_new_tokens=c.max_new_tokens,
+        repetition_penalty=c.repetition_penalty,
         device=c.device,
         seed=c.seed,
     )

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy, smooth_l1_loss
+from transformers import GenerationConfig
 
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
@@ -83,9 +84,15 @@ def test_an_interrupted_run_resumes_to_the_same_head(base, result, tmp_path, mon
     torch.testing.assert_close(again.head.state_dict(), result.head.state_dict())
 
 
+def answering(max_new_tokens):
+    return GenerationConfig(
+        max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=0, pad_token_id=0
+    )
+
+
 def test_a_damaged_part_is_answered_again(base, tmp_path):
     model, tokenizer = pico.build_model(), load_tokenizer(str(base))
-    options = {"max_length": 64, "max_new_tokens": 8}
+    options = {"max_length": 64, "config": answering(8)}
     first = own_outputs.own_outputs(model, tokenizer, corpus().prompts, tmp_path, **options)
     for file in tmp_path.glob("*.safetensors"):
         file.write_bytes(b"damaged")
@@ -98,7 +105,7 @@ def test_a_damaged_part_is_answered_again(base, tmp_path):
 def test_answers_are_the_targets_own(base, tmp_path):
     model, tokenizer = pico.build_model(), load_tokenizer(str(base))
     rows = own_outputs.own_outputs(
-        model, tokenizer, corpus().prompts, tmp_path, max_length=30, max_new_tokens=20
+        model, tokenizer, corpus().prompts, tmp_path, max_length=30, config=answering(20)
     )
     assert len(rows) == 20
     for i in range(3):

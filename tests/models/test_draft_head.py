@@ -113,6 +113,15 @@ def test_a_saved_head_is_the_same_head_under_eagles_names(model, tmp_path):
     assert stated["bias"] is True
 
 
+def test_positions_turn_as_the_targets_do(tmp_path):
+    model = build_model()
+    model.config.rope_parameters = {"rope_type": "default", "rope_theta": 777.0}
+    new_head(model).save(tmp_path)
+    loaded = load_head(tmp_path, model)
+    assert loaded.config.rope_parameters["rope_theta"] == 777.0
+    assert float(loaded.rotary.inv_freq[1]) == pytest.approx(777.0 ** (-2 / 16))
+
+
 def test_a_pickle_is_refused_and_the_conversion_named(model, tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02.")
     with pytest.raises(InputError, match=r"pytorch_model.bin, a pickle.*save_file"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,7 @@ def generate(
     stop: Sequence[str] = (),
     processors: Sequence[Processor] = (),
     on_tokens: OnTokens | None = None,
+    draft_head: Path | None = None,
 ) -> list[Completion]:
     """Generate a completion of each prompt; the model is given back as it was.
 
@@ -70,6 +72,7 @@ def generate(
         stop: strings that end a completion.
         processors: logits processors of transformers, applied before anything is decided.
         on_tokens: called with the tokens (k,) int32 of each step as soon as they are settled.
+        draft_head: folder of a trained head, for drafters such as "eagle".
 
     Returns one completion a prompt. Raises InputError.
     """
@@ -80,7 +83,8 @@ def generate(
     rule = StopStrings(stop, lambda ids: _decode(tokenizer, ids)) if stop else None
     completions = []
     with borrowed(model) as target:
-        factory = prepare(method, corpus, tokenizer, ends[0] if ends else -1, target)
+        end = ends[0] if ends else -1
+        factory = prepare(method, corpus, tokenizer, end, target, draft_head)
         for i, prompt in enumerate(prompts):
             done = decode.generate(
                 target,
@@ -116,11 +120,12 @@ def prepare(
     tokenizer: PreTrainedTokenizerBase | None,
     end: int,
     target: Target,
+    draft_head: Path | None = None,
 ) -> Factory:
     """Build what the drafters of a call share."""
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
     outputs = [np.empty(0, np.int32)] if corpus is None else [ids_of(c, tokenizer) for c in corpus]
-    return method.prepare(Resources(outputs, end, target=target))
+    return method.prepare(Resources(outputs, end, target=target, draft_head=draft_head))
 
 
 def ids_of(

@@ -147,12 +147,13 @@ def main() -> None:
         "lm_head": list(model.get_output_embeddings().weight.shape),
         "corpus_tokens": sum(len(output) for output in corpus),
         "corpus_distinct": len(np.unique(np.concatenate(corpus))),
-        "tasks": {path.name: measure(ours, resources, path, options) for path in options.data_dir},
+        "tasks": {},
     }
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    for name, rows in figures["tasks"].items():
-        print(table(name, rows))  # noqa: T201 - a script
+    for path in options.data_dir:
+        figures["tasks"][path.name] = rows = measure(ours, resources, path, options)
+        print(table(path.name, rows), flush=True)  # noqa: T201 - a script
+        if options.json:  # whole after each task
+            options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 def parse_options() -> argparse.Namespace:

@@ -233,6 +233,8 @@ def explain(errors: list[Any], where: str) -> str:
             lines.append(f"{key}: unknown key")
         elif error["type"] == "missing":
             lines.append(f"{key}: missing")
+        elif error["type"] == "value_error":
+            lines.append(str(error["ctx"]["error"]))
         else:
             seen = repr(error["input"])[:60]
             lines.append(f"{key}: {error['msg'][0].lower()}{error['msg'][1:]}, got {seen}")

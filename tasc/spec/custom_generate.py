@@ -1,6 +1,7 @@
 """``tasc.custom_generate``: the decoding method of ``model.generate(custom_generate=…)``."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from tasc.models.target import Target
 from tasc.spec import decode
 from tasc.spec.decode import Generation, OnTokens
 from tasc.spec.drafters import Factory, parse
-from tasc.spec.library import Prompt, chosen, prepare
+from tasc.spec.inputs import Prompt
+from tasc.spec.library import chosen, prepare
 from tasc.spec.processors import Processor
 from tasc.spec.sampling import Sampling
 
@@ -39,10 +41,12 @@ class CustomGenerate:
         corpus: Sequence[Prompt] | None,
         tokenizer: PreTrainedTokenizerBase | None,
         on_tokens: OnTokens | None,
+        draft_head: Path | None = None,
     ) -> None:
         """Keep what drafts are made from; it is prepared at the first call."""
         self.method = parse(drafter)
         self.corpus, self.tokenizer, self.on_tokens = corpus, tokenizer, on_tokens
+        self.draft_head = draft_head
         self.factories: dict[int, Factory] = {}
         self.generations: list[Generation] = []
 
@@ -95,7 +99,9 @@ class CustomGenerate:
     def _factory(self, ends: Sequence[int], target: Target) -> Factory:
         end = ends[0] if ends else -1
         if end not in self.factories:
-            self.factories[end] = prepare(self.method, self.corpus, self.tokenizer, end, target)
+            self.factories[end] = prepare(
+                self.method, self.corpus, self.tokenizer, end, target, draft_head=self.draft_head
+            )
         return self.factories[end]
 
 
@@ -105,6 +111,7 @@ def custom_generate(
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     on_tokens: OnTokens | None = None,
+    draft_head: Path | None = None,
 ) -> CustomGenerate:
     """Return what ``model.generate(**inputs, custom_generate=…)`` takes, to be used many times.
 
@@ -118,8 +125,9 @@ def custom_generate(
         corpus: outputs of the task, texts or token ids; see ``tasc.generate``.
         tokenizer: needed for a corpus of texts.
         on_tokens: called with the tokens (k,) int32 that each step settles.
+        draft_head: folder of a trained head, for drafters such as "eagle".
     """
-    return CustomGenerate(drafter, corpus, tokenizer, on_tokens)
+    return CustomGenerate(drafter, corpus, tokenizer, on_tokens, draft_head)
 
 
 class _Criteria:

@@ -1,16 +1,14 @@
 """``tasc.generate``: speculative decoding of a transformers model, for a library's users."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
 from tasc.models.borrow import borrowed
@@ -23,13 +21,12 @@ from tasc.spec.budget import Adaptive, Budgeted
 from tasc.spec.decode import Generation, OnTokens, Timeline
 from tasc.spec.drafters import DRAFTERS, Factory, Method, Resources, parse
 from tasc.spec.drafters.hetero.source import DraftSource
+from tasc.spec.inputs import Prompt, draft_source, end_ids, fast_tokenizer, ids_of, text_of
 from tasc.spec.processors import Processor
 from tasc.spec.protocols import Verifier
 from tasc.spec.sampling import Sampling
 from tasc.spec.stopping import StopStrings
 from tasc.spec.verify import greedy, verifier
-
-Prompt = str | Sequence[int] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -67,6 +64,7 @@ def generate(
     graphs: Graphs = "off",
     draft_model: PreTrainedModel | None = None,
     draft_tokenizer: PreTrainedTokenizerBase | None = None,
+    draft_head: Path | None = None,
 ) -> list[Completion]:
     """Generate a completion of each prompt; the model is given back as it was.
 
@@ -92,6 +90,7 @@ def generate(
         draft_model: what slem, tli, slrs, union and standard draft with; without it, n-grams of the
             corpus' bytes, or of its tokens where there is a ``draft_tokenizer``.
         draft_tokenizer: the draft model's tokenizer, any one.
+        draft_head: folder of a trained head, for drafters such as "eagle".
 
     Returns one completion a prompt. Raises InputError.
     """
@@ -105,7 +104,7 @@ def generate(
         )
     ends = end_ids(model, tokenizer)
     draft = draft_source(draft_model, draft_tokenizer)
-    rule = StopStrings(stop, lambda ids: _decode(tokenizer, ids)) if stop else None
+    rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
     listening = _listeners(on_tokens, len(prompts), batch_size)
     rules = [
         Rules(chosen(verify, sampling, i), rule, listening[i], processors)
@@ -114,10 +113,19 @@ def generate(
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     with borrowed(model, graphs) as target:
         end = ends[0] if ends else -1
-        make = prepare(method, corpus, tokenizer, end, target, draft, sampling)
+        make = prepare(
+            method,
+            corpus,
+            tokenizer,
+            end,
+            target,
+            draft=draft,
+            sampling=sampling,
+            draft_head=draft_head,
+        )
         limits = {"max_new_tokens": max_new_tokens, "end_ids": ends, "budget": method.budget}
         done = _decode_all(target, make, ids, rules, batch_size, limits)
-    texts = [rule.text if rule else partial(_decode, tokenizer)] * len(done)
+    texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
     return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
 
 
@@ -176,8 +184,10 @@ def prepare(
     tokenizer: PreTrainedTokenizerBase | None,
     end: int,
     target: Target,
+    *,
     draft: DraftSource | None = None,
     sampling: Sampling | None = None,
+    draft_head: Path | None = None,
 ) -> Factory:
     """Build what the drafters of a call share."""
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
@@ -186,64 +196,17 @@ def prepare(
     if tokenizer is not None and DRAFTERS[method.name].translates:
         known = fast_tokenizer(tokenizer)
     make = method.prepare(
-        Resources(outputs, end, target=target, tokenizer=known, draft=draft, sampling=sampling)
+        Resources(
+            outputs,
+            end,
+            target=target,
+            tokenizer=known,
+            draft=draft,
+            sampling=sampling,
+            draft_head=draft_head,
+        )
     )
     if not method.adaptive:
         return make
     policy = Adaptive(cost_curve(target))
     return lambda: Budgeted(make(), policy)
-
-
-def draft_source(
-    model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
-) -> DraftSource | None:
-    """Return what drafts. Raises InputError for a model without a tokenizer, or with a slow one."""
-    known = None if tokenizer is None else fast_tokenizer(tokenizer)
-    if known is None and (model is not None or tokenizer is not None):
-        raise InputError(
-            "a draft model needs its own tokenizer, as a fast one: pass draft_tokenizer="
-        )
-    return None if known is None else DraftSource(known, model)
-
-
-def fast_tokenizer(tokenizer: PreTrainedTokenizerBase) -> LoadedTokenizer | None:
-    """Return the tokenizer as methods with vocabularies take it; None for one in plain Python."""
-    inner = getattr(tokenizer, "backend_tokenizer", None)
-    if inner is None:
-        return None
-    config = json.dumps({"eos_token": str(tokenizer.eos_token)}).encode()
-    own = Tokenizer.from_str(inner.to_str())  # the caller's may pad or cut
-    own.no_padding()
-    own.no_truncation()
-    return LoadedTokenizer(own, str(tokenizer.name_or_path), {"tokenizer_config.json": config})
-
-
-def ids_of(
-    text: Prompt, tokenizer: PreTrainedTokenizerBase | None, special: bool = False
-) -> np.ndarray:
-    """Return the ids (L,) int32 of a text, or ids as such."""
-    if not isinstance(text, str):
-        ids = np.asarray(text)
-        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-            raise InputError(
-                f"token ids must be one row of integers, got {ids.dtype} {ids.shape}: "
-                "give prompts and corpus as texts or as ids"
-            )
-        return ids.astype(np.int32)
-    if tokenizer is None:
-        raise InputError("a corpus of texts needs the tokenizer: pass tokenizer=, or token ids")
-    found: Any = tokenizer(text, add_special_tokens=special)["input_ids"]
-    return np.array(found, np.int32)
-
-
-def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Return the tokens that end an output: the model's own first, then the tokenizer's."""
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    listed = configured if isinstance(configured, list) else [configured]
-    known = [*listed, tokenizer.eos_token_id]
-    return tuple(dict.fromkeys(int(i) for i in known if i is not None))
-
-
-def _decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    text: str = tokenizer.decode(ids, skip_special_tokens=True)
-    return text

@@ -14,6 +14,7 @@ from tasc.models.draft_head import new_head
 from tasc.models.target import Target
 from tasc.spec.batch import generate_batch
 from tasc.spec.budget import Budgeted
+from tasc.spec.custom_generate import custom_generate
 from tasc.spec.decode import generate
 from tasc.spec.draft import Draft
 from tasc.spec.drafters import Resources, parse
@@ -202,6 +203,16 @@ def test_steps_without_a_draft_do_not_lose_the_thread(model, outputs, head):
     result = generate(Target(model), held, prompt, max_new_tokens=30, budget=12)
     assert result.tokens.tolist() == expected.tolist()
     assert sum(result.accepted) > 3
+
+
+def test_the_library_takes_a_head(outputs, tmp_path):
+    model = build_model()
+    save_head(model, tmp_path)
+    prompt = torch.from_numpy(outputs[0][0].astype(np.int64))[None]
+    fast = custom_generate("eagle:depth=2", draft_head=tmp_path)
+    said = model.generate(prompt, max_new_tokens=12, do_sample=False, custom_generate=fast)
+    assert said[0].tolist() == outputs[1][0][: said.shape[1]].tolist()
+    assert sum(fast.generations[0].drafted) > 0
 
 
 def test_fr_spec_drafts_frequent_tokens_only(model, outputs, tmp_path):

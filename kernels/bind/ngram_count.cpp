@@ -12,12 +12,10 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-size_t write_counts(const Input<int32_t>& tokens, const Input<int64_t>& offsets,
-                    const Input<int64_t>& weights, const std::string& path) {
+void write_counts(const Input<int32_t>& tokens, const Input<int64_t>& offsets,
+                  const Input<int64_t>& weights, const std::string& path) {
   nb::gil_scoped_release nogil;
-  const tasc::Run run = tasc::count_run(view(tokens), view(offsets), view(weights));
-  tasc::write_run(run, path);
-  return run.size();
+  tasc::write_counts(view(tokens), view(offsets), view(weights), path);
 }
 
 nb::tuple merge_runs(const Paths& paths, size_t top) {

@@ -123,12 +123,8 @@ std::vector<std::string> WordCounter::finish() {
 void WordCounter::spill(bool last) {
   // The last words wait for what follows them, unless nothing does.
   const size_t positions = last ? pending_.size() : pending_.size() - (kRunLength - 1);
-  Run run;
-  run.reserve(positions);
-  append_positions(pending_, positions, 1, run);
-  combine(run);
   paths_.push_back(prefix_ + "-" + std::to_string(paths_.size()));
-  write_run(run, paths_.back());
+  write_stream(pending_, positions, paths_.back());
   pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(positions));
 }
 

@@ -12,7 +12,7 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 RUN_LENGTH = 4  # longest n-gram that is counted
-WORD_BATCH = 1 << 20  # words of a run: 48 MB while it is sorted
+WORD_BATCH = 1 << 19  # words of a run: few enough that 16 bits tell them apart, mostly
 # A record of a run: an n-gram of up to 4 ids, id + 1 each and 0 beyond the sample's end, and its
 # count. Records ascend by (head, tail).
 RECORD = np.dtype([("head", "<u8"), ("tail", "<u8"), ("count", "<i8")])

@@ -68,8 +68,10 @@ def replay(
         truth = np.append(output, np.int32(end)).astype(np.int32)
         begin = clock()
         drafter.start(prompt)
-        at = int(prefilled)
-        drafter.observe(truth[:at])
+        at = 0
+        if prefilled:
+            at = 1
+            drafter.observe(truth[:1])
         seconds += clock() - begin
         while at < len(truth):
             begin = clock()

@@ -21,19 +21,16 @@ struct RunRecord {
 };
 using Run = std::vector<RunRecord>;
 
-// Appends a record for each of the first `positions` tokens of one sample (at most all of them).
-void append_positions(std::span<const int32_t> sample, size_t positions, int64_t weight, Run& run);
-
-// Sorts by n-gram and adds up equal ones. Radix sort over the bits that occur: O(records).
-void combine(Run& run);
-
+// Counts, sorts by radix and writes a run: O(T).
+//
 // tokens (T), ids >= 0; offsets (S + 1): sample s is tokens[offsets[s], offsets[s + 1]); weights (S).
-// Throws std::invalid_argument when the arrays do not fit together.
-Run count_run(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
-              std::span<const int64_t> weights);
+// Throws std::invalid_argument when the arrays do not fit together, std::runtime_error when the file
+// cannot be written.
+void write_counts(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
+                  std::span<const int64_t> weights, const std::string& path);
 
-// Throws std::runtime_error when the file cannot be written.
-void write_run(const Run& run, const std::string& path);
+// The same for one sample of which only the first `positions` n-grams are counted.
+void write_stream(std::span<const int32_t> tokens, size_t positions, const std::string& path);
 
 // The distribution of n-grams of one length: how many of them occur how often.
 struct Spectrum {

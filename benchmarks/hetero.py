@@ -105,7 +105,7 @@ def measure(options: argparse.Namespace, sampling: Sampling | None) -> dict[str,
         )
         rule = "sampled" if text.startswith(("slem", "ar")) else "rejection"
         ways.append(Way(text, partial(ours, model, factory, rule, prompts, options, sampling)))
-    for name, assistant in (("transformers", None), ("transformers assisted", draft)):
+    for name, assistant in (("transformers", False), ("transformers assisted", True)):
         ways.append(Way(name, partial(theirs, model, assistant, prompts, options, sampling)))
     for way in ways:  # warm up
         way.decode(0)
@@ -144,7 +144,7 @@ def ours(
 
 def theirs(
     model: PreTrainedModel,
-    assistant: DraftSource | None,
+    assistant: bool,
     prompts: list[np.ndarray],
     options: argparse.Namespace,
     sampling: Sampling | None,
@@ -158,10 +158,9 @@ def theirs(
     if sampling is not None:
         torch.manual_seed(i)
         extra = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
-    if assistant is not None and assistant.model is not None:
-        assistant.model.set_attn_implementation("sdpa")
+    if assistant:  # a fresh one each time: when sampling, transformers prunes its LM head for good
         extra |= {
-            "assistant_model": assistant.model,
+            "assistant_model": load_model(options.draft, "float32"),
             "tokenizer": wrapped(options.target),
             "assistant_tokenizer": wrapped(options.draft),
         }

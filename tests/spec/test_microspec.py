@@ -137,6 +137,17 @@ def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
     ] == native
 
 
+def test_what_was_sampled_joins_the_window_though_it_is_no_candidate():
+    sequence = Sequence(head(), steps=1)
+    _, rows, kept = sequence.steps[0]
+    found = MicroSpec(sequence.lm_head, WindowOptions(context=False))
+    found.start(sequence.prompt, sequence.hidden)
+    least = rows.argmin(-1)[kept]
+    found.observe(least, rows, kept)
+    expected = {*top(rows[kept], 3), *least.tolist()}
+    assert set(found.ids[found.ids >= 0].tolist()) == expected
+
+
 def test_a_new_sequence_knows_nothing_of_the_last():
     lm_head = head()
     found = MicroSpec(lm_head, WindowOptions(window=60))
@@ -210,11 +221,11 @@ def test_on_the_device_it_is_the_same_and_nothing_waits_for_the_host():
         assert (logits[:, ~used] == -torch.inf).all()
         if drafted is None:
             break
-        on_device = states.cuda()
+        on_device, chosen = states.cuda(), rows.argmax(-1)[kept]
         torch.cuda.set_sync_debug_mode("error")
         try:
             found.drafted(drafted)
-            found.observe(kept, rows, kept)
+            found.observe(chosen, rows, kept)
             found.logits(on_device)
         finally:
             torch.cuda.set_sync_debug_mode("default")

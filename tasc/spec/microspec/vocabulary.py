@@ -53,7 +53,8 @@ class MicroSpec:
 
     Departs: the paper does not say in which order candidates join the window, nor which rows the
     verified candidates come from. Here they come in the order of nodes and positions, best first,
-    and from the rows on the accepted path, the one of the bonus token included.
+    and from the rows on the accepted path, the one of the bonus token included. What was settled
+    joins, too: greedily it is the best anyway, but not under sampling or a logits processor.
     """
 
     def __init__(
@@ -121,15 +122,17 @@ class MicroSpec:
         self._tree = tokens
 
     @torch.inference_mode()
-    def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:  # noqa: ARG002
+    def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:
         """Append to S the tree, and the best of ``rows`` (n + 1, V) at ``kept`` (k,): eq. 3."""
         tree, self._tree = self._tree, None
         if not self.options.extension:
             return
         if tree is not None:
             self._push(tree, unique=True)
+        candidates = [tokens]
         if self.options.k_ver:
-            self._push(best_of(rows, kept, self.options.k_ver), unique=True)
+            candidates.insert(0, best_of(rows, kept, self.options.k_ver).to(tokens.dtype))
+        self._push(torch.cat(candidates), unique=True)
         self._pack()
 
     def _push(self, tokens: Tensor, unique: bool) -> None:

@@ -11,7 +11,7 @@ MODEL ?= build/bench-base
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
-.PHONY: install demo test check lint style cpp bench-merge bench-engine bench-guard bench-batch \
+.PHONY: install demo test check lint style cpp bench-merge bench-analysis bench-engine bench-guard bench-batch \
   bench-peers dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
@@ -42,6 +42,9 @@ cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behavi
 
 bench-merge: install  ## time the merge search; DATA is a folder with eur-lex, medquad, tokenizers
 	$(BIN)/python benchmarks/merge_search.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+
+bench-analysis: install  ## time the analysis of a large corpus against tokenising it; ARGS="--tokens 10"
+	$(BIN)/python benchmarks/analysis.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
 
 bench-engine: install  ## time the decoding loop against transformers' generate; ARGS="--repeats 9 --json FILE"
 	$(BIN)/python benchmarks/engine.py $(ARGS)

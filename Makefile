@@ -12,8 +12,8 @@ STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
-.PHONY: install demo test check lint style cpp bench-merge bench-engine bench-guard bench-batch \
-  bench-peers bench-hetero bench-heads gpu-bench round-trips dist clean
+.PHONY: install demo test check lint style cpp bench-merge bench-analysis bench-engine bench-guard \
+  bench-batch bench-peers bench-hetero bench-heads gpu-bench round-trips dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
@@ -46,6 +46,9 @@ bench-merge: install  ## time the merge search beside BpeTrainer; DATA is a fold
 
 round-trips: install  ## 100,000 random strings through both exports of every kind of tokenizer
 	TASC_ROUND_TRIPS=100000 $(BIN)/python -m pytest tests/vocab/test_round_trips.py
+
+bench-analysis: install  ## time the analysis of a large corpus against tokenising it; ARGS="--tokens 10"
+	$(BIN)/python benchmarks/analysis.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
 
 bench-engine: install  ## time the decoding loop against transformers' generate; ARGS="--repeats 9 --json FILE"
 	$(BIN)/python benchmarks/engine.py $(ARGS)

@@ -173,7 +173,8 @@ def compare(
     assert shared.target is not None
     figures = {}
     for name in DRAFTERS:
-        found, steps = decode(shared, name, prompts, tokens)
+        text = f"{name}:size=500" if name == "fr-spec" else name
+        found, steps = decode(shared, text, prompts, tokens)
         compared = match(shared.target, prompts, expected, found)
         figures[name] = {
             "different": len(compared.differences),

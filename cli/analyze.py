@@ -52,7 +52,7 @@ def analyze(
         print_json(done.result)
         return
     show(done.result)
-    typer.echo(f"details: {done.output / 'analysis.json'}")
+    typer.echo(f"report: {done.output / 'analysis.html'}")
 
 
 def show(result: dict[str, Any]) -> None:

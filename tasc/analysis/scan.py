@@ -99,12 +99,16 @@ def scan(
         size = len(tokenizer.vocabulary()) if tokenizer else 0
         progress("merge counts", 0, 2)
         with ThreadPoolExecutor(2) as both:  # merging lets go of the interpreter
-            sides = [
-                both.submit(reading.describe, samples, size, n_max) for reading in (inputs, outputs)
+            calls = [
+                (
+                    both.submit(reading.describe_words, samples, n_max),
+                    both.submit(reading.describe_tokens, samples, size, n_max),
+                )
+                for reading in (outputs, inputs)
             ]
-            described = [side.result() for side in sides]
+            after, before = (Side(words.result(), *tokens.result()) for words, tokens in calls)
         progress("merge counts", 2, 2)
-    return Scan(samples, dropped, sample.distinct, described[0], described[1], sample.finish())
+    return Scan(samples, dropped, sample.distinct, before, after, sample.finish())
 
 
 @dataclass
@@ -155,10 +159,11 @@ class _Reading:
         run = self.prefix.with_suffix(f".tokens-{len(self.calls)}")
         self.calls.append(counting.submit(texts, weights, run))
 
-    def describe(self, samples: int, vocabulary: int, n_max: int) -> Side:
-        words = self._describe_words(samples, n_max)
+    def describe_tokens(
+        self, samples: int, vocabulary: int, n_max: int
+    ) -> tuple[TokenStats | None, Int64 | None]:
         if self.pool is None:
-            return Side(words, None, None)
+            return None, None
         parts = [finish(call) for call in self.calls]
         counts = get_backend().merge_counts([part.run for part in parts])
         tokens = sum(part.tokens for part in parts)
@@ -175,9 +180,9 @@ class _Reading:
                 for n in range(1, min(n_max, _N_WORDS) + 1)
             ),
         )
-        return Side(words, stats, counts.dense(vocabulary))
+        return stats, counts.dense(vocabulary)
 
-    def _describe_words(self, samples: int, n_max: int) -> WordStats:
+    def describe_words(self, samples: int, n_max: int) -> WordStats:
         counts: Counts = get_backend().merge_counts(self.words.finish(), TOP)
         pairs = counts.spectra[1]
         return WordStats(

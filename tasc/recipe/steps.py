@@ -147,6 +147,7 @@ def _identify(text: str) -> str:
 
 
 def _analyze(job: Job) -> Result:
+    from tasc.analysis.page import render
     from tasc.analysis.report import analyze
     from tasc.analysis.token_counts import save_counts
     from tasc.data.tokenizer import load_tokenizer
@@ -166,7 +167,9 @@ def _analyze(job: Job) -> Result:
     )
     if tokenizer and analysis.input_counts is not None and analysis.output_counts is not None:
         save_counts(job.workspace.folder, tokenizer, analysis.input_counts, analysis.output_counts)
-    return analysis.report.to_dict()
+    result = analysis.report.to_dict()
+    (job.workspace.folder / "analysis.html").write_text(render(result), encoding="utf-8")
+    return result
 
 
 def _augment(job: Job) -> Result:

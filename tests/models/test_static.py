@@ -218,6 +218,7 @@ def test_what_cannot_be_captured_is_one_line(fake_cuda, monkeypatch):
         target.score(5, none, none)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch about itself
 def test_steps_are_static_on_cuda_or_when_compiled():
     model = build_model("qwen2")
     assert type(target_for(model)) is Target

@@ -26,7 +26,7 @@ def test_acceptance_is_foretold_where_the_outputs_are_the_references(text):
 
     plain = parse("ar").prepare(Resources([], 0))
     references = [decode(plain, prompt, 0).tokens for prompt in prompts]
-    known = [np.concatenate([r[:20], rng.permutation(r[20:])]) for r in references]
+    known = [np.concatenate([r[:20], rng.permutation(r[20:])]) for r in references] * 5
     factory = method.prepare(Resources(known, 0))
     lived = [decode(factory, prompt, method.budget) for prompt in prompts]
     settled = [a + 1 for g in lived for a, d in zip(g.accepted, g.drafted, strict=True) if d]

@@ -320,7 +320,7 @@ def test_sampling_has_the_targets_law_whatever_the_draft_vocabulary(tiny, name, 
 
 
 def test_the_test_of_laws_notices_another_temperature(tiny):
-    counts = sampled(tiny, None, verifier("sampled", Sampling(0.7, seed=1)))
+    counts = sampled(tiny, None, verifier("sampled", Sampling(0.5, seed=1)))
     assert chance(counts, tiny[2]) < 1e-6
 
 

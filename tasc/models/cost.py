@@ -108,7 +108,7 @@ def measure(target: Target, *, context: int = CONTEXT, seconds: float = 0.8) -> 
         turns.append([once(size) + sum(once(1) for _ in range(after)) for size in SIZES])
     together = np.median(turns, axis=0)
     alone = together[0] / (1 + after)
-    monotone = isotonic_regression(together - after * alone).x
+    monotone = isotonic_regression(np.maximum(together - after * alone, alone)).x
     return CostCurve(SIZES, tuple(monotone.tolist()), context)
 
 

@@ -26,6 +26,7 @@ from tests.spec.toy import psi, toy_pair
 strings = st.text("ab", min_size=1, max_size=3).map(str.encode)
 vocabularies = st.lists(strings, min_size=1, max_size=6, unique=True)
 SAMPLING = Sampling(1.0)
+EXACT = 1e-6  # laws are float32
 
 
 @st.composite
@@ -54,12 +55,12 @@ def test_psi_is_the_sum_over_all_that_settles_a_token(case, rule):
     assert expected.sum() == pytest.approx(1)
     fresh, start = partner_of(pair)
     for token in range(pair.sizes[0]):
-        low, high = 0.0, 1.0 + 1e-9
+        low, high = 0.0, 1.0 + EXACT
         for closer in Spelling(fresh, rule, start, token).bounds():
-            assert low - 1e-9 <= closer[0] <= expected[token] + 1e-9
-            assert expected[token] - 1e-9 <= closer[1] <= high + 1e-9
+            assert low - EXACT <= closer[0] <= expected[token] + EXACT
+            assert expected[token] - EXACT <= closer[1] <= high + EXACT
             low, high = closer
-        assert low == high == pytest.approx(expected[token], abs=1e-9)
+        assert low == high == pytest.approx(expected[token], abs=EXACT)
 
 
 def threshold(accepts) -> float:

@@ -27,7 +27,7 @@ from tasc.spec.replay import replay
 
 TASKS = {"massive-en": "input", "ud-ewt-pos": "tokens", "medquad": "input"}
 BUDGETS = (8, 12, 32, 60)
-OURS = ("tasc-spec:min_probability=0", "tasc-spec-paper", "corpus:min_probability=0", "suffix",
+OURS = ("tasc-spec:min_probability=0", "tasc-spec", "tasc-spec-paper", "corpus:min_probability=0", "suffix",
         "prompt:min_probability=0", "ngram-trie", "prompt-lookup:chain=0")  # fmt: skip
 DEPTH = 24  # of Arctic's trees, and tokens of context it is asked with
 # Arctic drafts at most FACTOR tokens a matched one; its default, 1, stops far short of the budget,

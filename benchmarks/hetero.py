@@ -46,6 +46,26 @@ class Way:
     tokens: list[np.ndarray] = field(default_factory=list)
     forwards: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    failed: str = ""
+
+    def go(self, i: int) -> None:
+        """Decode prompt ``i``; a peer that fails once is out, what is ours may not fail."""
+        if self.failed:
+            return
+        try:
+            tokens, forwards, seconds = self.decode(i)
+        except IndexError as error:
+            if not self.name.startswith("transformers"):
+                raise
+            self.failed = f"prompt {i}: {error}"
+            return
+        self.tokens.append(tokens)
+        self.forwards.append(forwards)
+        self.seconds.append(seconds)
+
+    def drop_first(self) -> None:
+        """Forget the prompt that was decoded to warm up."""
+        del self.tokens[:1], self.forwards[:1], self.seconds[:1]
 
 
 def main() -> None:
@@ -107,14 +127,11 @@ def measure(options: argparse.Namespace, sampling: Sampling | None) -> dict[str,
         ways.append(Way(text, partial(ours, model, factory, rule, prompts, options, sampling)))
     for name, assistant in (("transformers", False), ("transformers assisted", True)):
         ways.append(Way(name, partial(theirs, model, assistant, prompts, options, sampling)))
-    for way in ways:  # warm up
-        way.decode(0)
-    for i in range(len(prompts)):
+    for i in (0, *range(len(prompts))):  # the first time to warm up
         for way in ways:
-            tokens, forwards, seconds = way.decode(i)
-            way.tokens.append(tokens)
-            way.forwards.append(forwards)
-            way.seconds.append(seconds)
+            way.go(i)
+    for way in ways:
+        way.drop_first()
     return {way.name: figures_of(way, ways[0], sampling) for way in ways}
 
 
@@ -187,6 +204,8 @@ def wrapped(folder: str) -> PreTrainedTokenizerFast:
 
 def figures_of(way: Way, baseline: Way, sampling: Sampling | None) -> dict[str, Any]:
     """Return tokens per target forward, milliseconds a token, and the speed beside the first."""
+    if way.failed:
+        return {"failed": way.failed}
     pace = np.array(way.seconds) / [len(t) for t in way.tokens]
     base = np.array(baseline.seconds) / [len(t) for t in baseline.tokens]
     found: dict[str, Any] = {

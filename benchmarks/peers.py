@@ -27,8 +27,16 @@ from tasc.spec.replay import replay
 
 TASKS = {"massive-en": "input", "ud-ewt-pos": "tokens", "medquad": "input"}
 BUDGETS = (8, 12, 32, 60)
-OURS = ("tasc-spec:min_probability=0", "tasc-spec", "tasc-spec-paper", "corpus:min_probability=0", "suffix",
-        "prompt:min_probability=0", "ngram-trie", "prompt-lookup:chain=0")  # fmt: skip
+OURS = (
+    "tasc-spec:min_probability=0",
+    "tasc-spec",
+    "tasc-spec-paper",
+    "corpus:min_probability=0",
+    "suffix",
+    "prompt:min_probability=0",
+    "ngram-trie",
+    "prompt-lookup:chain=0",
+)
 DEPTH = 24  # of Arctic's trees, and tokens of context it is asked with
 # Arctic drafts at most FACTOR tokens a matched one; its default, 1, stops far short of the budget,
 # and 4 is best for small trees, 60 for large ones. It leaves out what is less likely than LEAST.

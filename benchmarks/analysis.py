@@ -28,6 +28,7 @@ from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.environment import command_line
 
 BATCH = 2_000_000  # characters, as in the analysis
 
@@ -50,7 +51,7 @@ def main() -> None:
         size = corpus.stat().st_size
     text = json.dumps(
         {
-            "command": sys.argv,
+            "command": command_line(),
             "processor": platform.processor() or platform.machine(),
             "cores": os.cpu_count(),
             "file_bytes": size,

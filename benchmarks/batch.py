@@ -9,7 +9,6 @@ Usage: python benchmarks/batch.py --model FOLDER --data-dir DIR [--json FILE]
 import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,7 +23,7 @@ from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tasc.models.batch import BatchTarget
 from tasc.models.load import load_model
 from tasc.models.target import Target
@@ -48,7 +47,7 @@ def main() -> None:
     resources = Resources(ours.encode(load(source, "train").outputs), tokenizer.eos_id)
     factories = {name: parse(name).prepare(resources) for name in METHODS}
     figures: dict[str, Any] = {
-        "command": sys.argv,
+        "command": command_line(),
         "environment": environment(),
         "threads": torch.get_num_threads(),
         "dtype": options.dtype,

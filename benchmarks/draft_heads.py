@@ -10,7 +10,6 @@ Usage: python benchmarks/draft_heads.py --model FOLDER --draft-head FOLDER --dat
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tasc.models.load import load_model
 from tasc.models.target import Target
 from tasc.spec.decode import Generation, generate
@@ -141,7 +140,7 @@ def main() -> None:
         corpus, tokenizer.eos_id, target=ours.target, draft_head=options.draft_head
     )
     figures: dict[str, Any] = {
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": command_line(),
         "environment": environment(),
         "threads": options.threads,
         "parameters": model.num_parameters(),

@@ -10,7 +10,6 @@ of neighbouring runs. Usage: python benchmarks/engine.py [--models 30m 0.5b] [--
 import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tasc.models.borrow import borrowed
 from tasc.models.load import device_has_bfloat16
 from tasc.spec.decode import Generation, generate
@@ -56,7 +55,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     results = [measure(name, options) for name in options.models]
     figures = {
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": command_line(),
         "environment": environment(),
         "threads": options.threads,
         "results": results,

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from tasc.backend import cuda
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tasc.spec.microspec import ops
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
 
@@ -45,7 +45,7 @@ def main() -> None:
     head.weight.detach()[options.window :].fill_(0.5)
     with torch.inference_mode():
         figures = {
-            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "command": command_line(),
             "environment": environment(),
             "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
             "threads": options.threads,

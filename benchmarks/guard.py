@@ -11,7 +11,6 @@ Usage: python benchmarks/guard.py --model FOLDER --data-dir DIR [--json FILE]
 import argparse
 import json
 import statistics
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tasc.models.cost import CostCurve, measure
 from tasc.models.load import load_model
 from tasc.models.target import Target
@@ -95,7 +94,7 @@ def main() -> None:
         if name in options.texts
     }
     figures = {
-        "command": sys.argv,
+        "command": command_line(),
         "environment": environment(),
         "threads": torch.get_num_threads(),
         "dtype": options.dtype,

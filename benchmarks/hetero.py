@@ -10,7 +10,6 @@ autoregressive ones. Usage: python benchmarks/hetero.py --target DIR --draft DIR
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tasc.models.borrow import borrowed
 from tasc.models.load import load_model
 from tasc.models.target import Target
@@ -73,7 +72,7 @@ def main() -> None:
     options = parse_options()
     torch.set_num_threads(options.threads)
     figures = {
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": command_line(),
         "environment": environment(),
         "threads": options.threads,
         "results": {name: measure(options, s) for name, s in settings(options).items()},

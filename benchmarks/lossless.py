@@ -23,7 +23,7 @@ from tasc.bench.lossless import match
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 from tasc.data.tokenizer import LoadedTokenizer
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import collate, example_sequences, packed_blocks
 from tasc.finetune.draft_head import HeadOptions, train_head
@@ -48,7 +48,7 @@ def main() -> int:
     tokenizer = train_tokenizer(list(train.prompts), VOCABULARY)
     results = [measure(name, train, test, tokenizer, options) for name in options.architectures]
     figures = {
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": command_line(),
         "environment": environment(),
         "prompts": options.prompts,
         "results": results,

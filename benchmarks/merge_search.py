@@ -26,6 +26,7 @@ from tasc.backend import MergeRequest, get_backend
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
+from tasc.environment import command_line
 
 DATA_SETS = ("eur-lex", "medquad")
 
@@ -37,7 +38,9 @@ def main() -> None:
         print(json.dumps(measure(options)))  # noqa: T201 - a script
         return
     results = [run_alone(name) for name in DATA_SETS]
-    text = json.dumps({"machine": machine(), "command": sys.argv, "results": results}, indent=2)
+    text = json.dumps(
+        {"machine": machine(), "command": command_line(), "results": results}, indent=2
+    )
     if options.json:
         options.json.write_text(text + "\n", encoding="utf-8")
     print(text)  # noqa: T201 - a script

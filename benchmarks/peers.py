@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tasc.spec.draft import Draft, chain
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.replay import replay
@@ -135,7 +134,7 @@ def main() -> None:
     results = [row for task in options.task for row in measure(task, options)]
     text = json.dumps(
         {
-            "command": ["benchmarks/peers.py", *map(unlocated, sys.argv[1:])],
+            "command": command_line(),
             "environment": environment() | {"arctic-inference": version("arctic-inference")},
             "tokenizer": options.tokenizer,
             "rows": options.rows,
@@ -213,11 +212,6 @@ def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
                 }
             )
     return rows
-
-
-def unlocated(argument: str) -> str:
-    """Return a path's last part: where a folder lies on one machine says nothing on another."""
-    return Path(argument).name if "/" in argument else argument
 
 
 def version(package: str) -> str:

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ def environment() -> dict[str, Any]:
             "system": platform.system(),
         },
     }
+
+
+def command_line() -> list[str]:
+    """Return how this program was called. Of a path it gives the name: folders differ elsewhere."""
+    return [Path(part).name if "/" in part else part for part in sys.argv]
 
 
 def _commit() -> str | None:

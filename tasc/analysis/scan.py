@@ -213,12 +213,17 @@ class _Sample:
     def __init__(self) -> None:
         self.kept: dict[str, tuple[int, int]] = {}  # hash and multiplicity
         self.held, self.below = 0, 1 << 64
-        self.hashes = np.zeros(0, np.uint64)
+        self.hashes = np.zeros(0, np.uint64)  # different ones, and those that may be among them:
+        self.recent: list[npt.NDArray[np.uint64]] = []
 
     def add(self, window: dict[str, int]) -> None:
         """Take different outputs with their counts."""
+        if not window:
+            return
         hashes = [_hash(text) for text in window]
-        self.hashes = np.union1d(self.hashes, np.array(hashes, np.uint64))
+        self.recent.append(np.array(hashes, np.uint64))
+        if sum(map(len, self.recent)) > len(self.hashes) // 4:  # each costs as much as all hashes
+            self._unite()
         for (text, count), number in zip(window.items(), hashes, strict=True):
             if number >= self.below:
                 continue
@@ -235,7 +240,12 @@ class _Sample:
     @property
     def distinct(self) -> int:
         """How many different outputs there were."""
+        self._unite()
         return len(self.hashes)
+
+    def _unite(self) -> None:
+        self.hashes = np.unique(np.concatenate([self.hashes, *self.recent]))
+        self.recent = []
 
     def finish(self) -> Distinct:
         """Return those that were kept."""

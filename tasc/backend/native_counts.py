@@ -25,14 +25,15 @@ def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> N
 
 
 def merge_counts(paths: Sequence[Path], top: int) -> Counts:
-    """See Backend.merge_counts. Many runs are first joined, beside the first of them."""
+    """See Backend.merge_counts. Runs too many are first joined, beside the first of them."""
     left = [str(path) for path in paths]
     with _scratch():
         joined = 0
         while len(left) > _OPEN_FILES:
             name = f"{left[0]}-joined-{joined}"
-            _native.join_runs(left[:_OPEN_FILES], name)
-            left, joined = [*left[_OPEN_FILES:], name], joined + 1
+            few = min(_OPEN_FILES, len(left) - _OPEN_FILES + 1)  # what is joined is read twice
+            _native.join_runs(left[:few], name)
+            left, joined = [*left[few:], name], joined + 1
         spectra, ids, counts = _native.merge_runs(left, top)
     return Counts(
         tuple(

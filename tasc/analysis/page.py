@@ -34,7 +34,9 @@ def render(result: dict[str, Any]) -> str:
         undefined=StrictUndefined,
     )
     environment.globals |= {"width": WIDTH, "height": HEIGHT, "left": LEFT, "bottom": BOTTOM}
-    return environment.get_template("analysis.html").render(r=result, charts=_charts(result))
+    page = environment.get_template("analysis.html")
+    drafting = result.get("drafting")
+    return page.render(r=result, d=drafting, charts=_charts(result) + _drafting(drafting))
 
 
 def _charts(result: dict[str, Any]) -> list[Chart]:
@@ -83,6 +85,21 @@ def _charts(result: dict[str, Any]) -> list[Chart]:
             ),
         ]
     return charts
+
+
+def _drafting(drafting: dict[str, Any] | None) -> list[Chart]:
+    """T(k) / T(1) of the model, where it was measured."""
+    if not drafting or not drafting["cost"]:
+        return []
+    sizes, seconds = drafting["cost"]["sizes"], drafting["cost"]["seconds"]
+    return [
+        chart(
+            "What a forward costs here",
+            {"T(k) / T(1)": [(k, t / seconds[0]) for k, t in zip(sizes, seconds, strict=True)]},
+            "tokens of a forward: draft nodes and one",
+            "× the time of one token",
+        )
+    ]
 
 
 def chart(

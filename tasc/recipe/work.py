@@ -51,7 +51,13 @@ def _analyze(job: Job) -> Result:
     from tasc.data.tokenizer import load_tokenizer
 
     c: AnalyzeConfig = job.config
-    tokenizer = load_tokenizer(c.tokenizer) if c.tokenizer else None
+    cost, name = None, c.tokenizer
+    if c.model:
+        from tasc.bench.foretell import cost_of
+
+        cost, folder = cost_of(c.model, c.dtype, c.device)
+        name = name or folder
+    tokenizer = load_tokenizer(name) if name else None
     analysis = analyze(
         job.stream or job.corpus,
         tokenizer,
@@ -65,7 +71,13 @@ def _analyze(job: Job) -> Result:
     )
     if tokenizer and analysis.input_counts is not None and analysis.output_counts is not None:
         save_counts(job.workspace.folder, tokenizer, analysis.input_counts, analysis.output_counts)
-    result = analysis.report.to_dict()
+    result = analysis.report.to_dict() | {"drafting": None}
+    if c.replays and tokenizer:
+        from tasc.bench.foretell import foretell
+
+        others = job.optional("held_out")
+        found = foretell(job.corpus, others, tokenizer, cost, progress=job.progress)
+        result["drafting"] = {"model": c.model, **found}
     (job.workspace.folder / "analysis.html").write_text(render(result), encoding="utf-8")
     return result
 

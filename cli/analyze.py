@@ -98,6 +98,9 @@ def show(result: dict[str, Any]) -> None:
     )
     if result["tokens"]:
         _show_tokens(result["tokens"])
+    if result["knee"]:
+        knee, most = result["knee"]["budget"], result["tokens"]["budgets"][-1]["added"]
+        typer.echo(f"Knee of the budgets up to {most:,}: {knee:,} tokens; --budget auto of augment")
     if result["drafting"]:
         _show_drafting(result["drafting"])
     verdict = result["verdict"]

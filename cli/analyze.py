@@ -12,6 +12,14 @@ def analyze(
     tokenizer: Annotated[
         str | None, typer.Option(help="Tokenizer or model folder, file, or Hub id.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model folder or Hub id: predict TASC-spec's speed-up for it, here."),
+    ] = None,
+    grid: Annotated[
+        bool,
+        typer.Option("--grid", help="Replay settings of TASC-spec; --model implies it."),
+    ] = False,
     budget: Annotated[
         list[int] | None, typer.Option(help="Budgets of added tokens to predict; repeatable.")
     ] = None,
@@ -21,6 +29,7 @@ def analyze(
     jobs: Annotated[
         int, typer.Option(help="Processes that tokenise and count; 1 uses threads instead.")
     ] = 1,
+    threads: o.Threads = None,
     input_column: o.InputColumn = "input",
     output_column: o.OutputColumn = "output",
     template: o.Template = "{input}\\n",
@@ -35,6 +44,9 @@ def analyze(
     """Measure entropy and coverage of inputs and outputs, predict every budget, and advise."""
     options = {
         "tokenizer": tokenizer,
+        "model": model,
+        "grid": grid,
+        "threads": threads,
         "budgets": budget or None,
         "n_max": n_max,
         "pcs": pcs,
@@ -86,6 +98,11 @@ def show(result: dict[str, Any]) -> None:
     )
     if result["tokens"]:
         _show_tokens(result["tokens"])
+    if result["knee"]:
+        knee, most = result["knee"]["budget"], result["tokens"]["budgets"][-1]["added"]
+        typer.echo(f"Knee of the budgets up to {most:,}: {knee:,} tokens; --budget auto of augment")
+    if result["drafting"]:
+        _show_drafting(result["drafting"])
     verdict = result["verdict"]
     typer.echo(f"Verdict: {verdict['choice']}")
     for reason in verdict["reasons"]:
@@ -132,3 +149,32 @@ def _show_tokens(tokens: dict[str, Any]) -> None:
             f"TASC-spec: {replay['tokens_per_step']:.2f} tokens a step on {replay['samples']:,} "
             "held-out outputs, replayed through the corpus' n-grams"
         )
+
+
+def _show_drafting(drafting: dict[str, Any]) -> None:
+    from ._console import table
+
+    cost = drafting["cost"]
+    if cost:
+        sizes = [(k, t) for k, t in zip(cost["sizes"], cost["seconds"], strict=True) if k > 1]
+        figures = ", ".join(f"{t / cost['seconds'][0]:.2f} for {k}" for k, t in sizes[::2])
+        typer.echo(f"A forward here, by its tokens, against one: {figures}")
+        key, title = "speedup", "by predicted speed-up"
+    else:
+        key, title = "steps_per_output", "by steps; what they cost, --model measures"
+    rows = sorted(drafting["rows"], key=lambda row: row[key], reverse=bool(cost))
+    table(
+        f"TASC-spec: {drafting['samples']:,} held-out outputs replayed, best settings {title}",
+        ["", "tokens/step", "steps/output", "speed-up"],
+        [
+            [
+                row["method"].partition(":")[2],
+                f"{row['acceptance_length']:.2f}",
+                f"{row['steps_per_output']:.2f}",
+                f"{row['speedup']:.2f}×" if row["speedup"] else "-",
+            ]
+            for row in rows[:4]
+        ],
+    )
+    typer.echo("Tokens a step: those of steps with a draft, the bonus token included.")
+    typer.echo(f"Best: --method {drafting['best']['method']}")

@@ -16,7 +16,10 @@ LEFT, RIGHT, TOP, BOTTOM = 42, 12, 10, 36
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over two axes, ready to be drawn: ticks are (place, text), lines (name, points)."""
+    """Lines over two axes, ready to be drawn: ticks and marks (place, text), lines (name, points).
+
+    A mark is a vertical line.
+    """
 
     title: str
     x_label: str
@@ -24,6 +27,7 @@ class Chart:
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
     lines: tuple[tuple[str, str], ...]
+    marks: tuple[tuple[float, str], ...] = ()
 
 
 def render(result: dict[str, Any]) -> str:
@@ -33,11 +37,20 @@ def render(result: dict[str, Any]) -> str:
         autoescape=True,
         undefined=StrictUndefined,
     )
-    environment.globals |= {"width": WIDTH, "height": HEIGHT, "left": LEFT, "bottom": BOTTOM}
-    return environment.get_template("analysis.html").render(r=result, charts=_charts(result))
+    environment.globals |= {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "left": LEFT,
+        "bottom": BOTTOM,
+        "top": TOP,
+    }
+    drafting, knee = result.get("drafting"), result.get("knee")
+    charts = _charts(result, knee) + _drafting(drafting)
+    page = environment.get_template("analysis.html")
+    return page.render(r=result, d=drafting, knee=knee, charts=charts)
 
 
-def _charts(result: dict[str, Any]) -> list[Chart]:
+def _charts(result: dict[str, Any], knee: dict[str, Any] | None) -> list[Chart]:
     sides = {"inputs": result["input"], "outputs": result["output"]}
     charts = [
         chart(
@@ -80,9 +93,25 @@ def _charts(result: dict[str, Any]) -> list[Chart]:
                 },
                 "added tokens",
                 "× fewer decoding steps",
+                marks={knee["budget"]: f"knee: {knee['budget']:,}"} if knee else {},
             ),
         ]
     return charts
+
+
+def _drafting(drafting: dict[str, Any] | None) -> list[Chart]:
+    """T(k) / T(1) of the model, where it was measured."""
+    if not drafting or not drafting["cost"]:
+        return []
+    sizes, seconds = drafting["cost"]["sizes"], drafting["cost"]["seconds"]
+    return [
+        chart(
+            "What a forward costs here",
+            {"T(k) / T(1)": [(k, t / seconds[0]) for k, t in zip(sizes, seconds, strict=True)]},
+            "tokens of a forward: draft nodes and one",
+            "× the time of one token",
+        )
+    ]
 
 
 def chart(
@@ -93,8 +122,12 @@ def chart(
     *,
     log: bool = False,
     highest: float | None = None,
+    marks: dict[float, str] | None = None,
 ) -> Chart:
-    """Lay out lines of (x, y); with ``log`` x is on a logarithmic scale and at least 1."""
+    """Lay out lines of (x, y); with ``log`` x is on a logarithmic scale and at least 1.
+
+    ``marks`` name places on the x axis.
+    """
     drawn = {name: points for name, points in lines.items() if len(points)}
     every = [point for points in drawn.values() for point in points] or [(1.0, 1.0)]
     top = highest or max(y for _, y in every) or 1.0
@@ -120,6 +153,7 @@ def chart(
             (name, " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in points))
             for name, points in drawn.items()
         ),
+        tuple((across(x), text) for x, text in (marks or {}).items()),
     )
 
 

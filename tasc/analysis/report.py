@@ -24,6 +24,7 @@ from tasc.analysis.tokens import (
 )
 from tasc.analysis.valuable import Valuable, most_valuable
 from tasc.analysis.verdict import BUDGET, Evidence, Verdict, decide
+from tasc.backend import MergeResult
 from tasc.data.corpus import Corpus
 from tasc.data.stream import Held, Stream
 from tasc.data.tokenizer import Encoded, LoadedTokenizer
@@ -106,11 +107,20 @@ class TaskReport:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The report, and what is kept in files of its own: token counts (V,) by id."""
+    """The report, and what is no part of it; all but the report None without a tokenizer.
+
+    Attributes:
+        report: for readers.
+        input_counts, output_counts: (V,) by id.
+        searched: the outputs that merges were searched in.
+        merges: that search.
+    """
 
     report: TaskReport
     input_counts: Int64 | None
     output_counts: Int64 | None
+    searched: EncodedOutputs | None = None
+    merges: MergeResult | None = None
 
 
 def analyze(
@@ -144,10 +154,12 @@ def analyze(
     stream = Held(data) if isinstance(data, Corpus) else data
     found = scan(stream, tokenizer, jobs=jobs, n_max=n_max, progress=progress)
     inputs, outputs = found.input.words, found.output.words
-    tokens = None
+    tokens, once, result = None, None, None
     sides = found.input.tokens, found.output.tokens
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
-        predicted = _predict(found.sample, tokenizer, budgets, options, held_out, progress)
+        once = encode_outputs(found.sample, tokenizer, export)
+        result = search(once, tokenizer, max(budgets), options, progress)
+        predicted = _predict(once, result, tokenizer, budgets, held_out, n_max, progress)
         tokens = TokenReport(
             tokenizer=tokenizer.path,
             vocabulary=len(tokenizer.vocabulary()),
@@ -172,25 +184,24 @@ def analyze(
         tokens=tokens,
         verdict=decide(_evidence(outputs, change, tokens)),
     )
-    return Analysis(report, found.input.counts, found.output.counts)
+    return Analysis(report, found.input.counts, found.output.counts, once, result)
 
 
 def _predict(
-    sample: Distinct,
+    once: EncodedOutputs,
+    result: MergeResult,
     tokenizer: LoadedTokenizer,
     budgets: Sequence[int],
-    options: SearchOptions,
     held_out: Corpus | None,
+    n_max: int,
     progress: Progress,
 ) -> dict[str, Any]:
     """Return the fields of a TokenReport that come from the sample of outputs."""
-    size = len(tokenizer.vocabulary())
-    once = encode_outputs(sample, tokenizer, options.export)
-    result = search(once, tokenizer, max(budgets), options, progress)
+    sample, size = once.outputs, len(tokenizer.vocabulary())
     before = _counts(once, size)
     progress("replay", 0, 1)
     later = None if held_out is None else tokenizer.encode(held_out.outputs)
-    replayed = _replay(once.encoded, sample, later, options.n_max)
+    replayed = _replay(once.encoded, sample, later, n_max)
     progress("replay", 1, 1)
     return {
         "sampled": len(sample.texts),

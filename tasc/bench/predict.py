@@ -30,21 +30,36 @@ REPLAYABLE = frozenset(
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """What decoding the references would take.
+class Steps:
+    """The steps that decoding the references would take.
 
     Attributes:
         samples: references replayed.
         tokens_per_output: the end token included.
         steps_per_output: forwards that settle tokens, that of the prompt included.
         acceptance_length: tokens that a step with a draft settles; 1 without drafts.
-        ms_per_sample: reading the prompt, drafting, and forwards by T(k).
     """
 
     samples: int
     tokens_per_output: float
     steps_per_output: float
     acceptance_length: float
+
+    @classmethod
+    def of(cls, lived: Replay, samples: int) -> "Steps":
+        """Sum up a replay of ``samples`` outputs in which prefill settled the first tokens."""
+        return cls(
+            samples=samples,
+            tokens_per_output=lived.tokens / samples,
+            steps_per_output=lived.steps / samples + 1,
+            acceptance_length=lived.acceptance_length,
+        )
+
+
+@dataclass(frozen=True)
+class Prediction(Steps):
+    """Their time, too: ``ms_per_sample`` for reading the prompt, drafting, and forwards by T(k)."""
+
     ms_per_sample: float
 
 
@@ -58,23 +73,18 @@ def predict(
 ) -> Prediction:
     """Replay ``outputs`` after ``prompts``, int32 each, and price every step by ``cost``."""
     lived = replay(factory, prompts, outputs, end, budget, prefilled=True)
-    seconds = _prefill(prompts, cost) + lived.draft_seconds + float(cost.at(lived.nodes + 1).sum())
-    return _prediction(lived, len(outputs), seconds)
+    return prediction(lived, prompts, cost)
 
 
-def _prefill(prompts: Sequence[np.ndarray], cost: CostCurve) -> float:
-    """Seconds of the prompts' forwards: T beyond its last size as between the last two."""
-    return float(cost.at([max(len(prompt), 1) for prompt in prompts]).sum())
+def prediction(lived: Replay, prompts: Sequence[np.ndarray], cost: CostCurve) -> Prediction:
+    """Price every step of a replay whose prompts' forwards settled the first tokens.
 
-
-def _prediction(lived: Replay, samples: int, seconds: float) -> Prediction:
-    return Prediction(
-        samples=samples,
-        tokens_per_output=lived.tokens / samples,
-        steps_per_output=lived.steps / samples + 1,
-        acceptance_length=lived.acceptance_length,
-        ms_per_sample=1000 * seconds / samples,
-    )
+    T beyond its last size is as between the last two, also for prompts.
+    """
+    samples = len(prompts)
+    reading = cost.at([max(len(prompt), 1) for prompt in prompts]).sum()
+    seconds = float(reading + cost.at(lived.nodes + 1).sum()) + lived.draft_seconds
+    return Prediction(**asdict(Steps.of(lived, samples)), ms_per_sample=1000 * seconds / samples)
 
 
 def foresee(

@@ -1,9 +1,8 @@
 """Choose how TASC-spec counts, mixes and grows by replaying held-out outputs: no model needed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +27,7 @@ GRID: dict[str, tuple[Any, ...]] = {
     "gain": (0.0, 0.25, 0.5, 1.0),
     "width": (0, 1, 2, 4),
 }
+Options = TypeVar("Options", bound=TascSpecOptions)
 COUNTS = ("n_max", "p_min", "discount", "strength", "mark")
 
 
@@ -42,33 +42,22 @@ def tune(
 
     Returns the chosen method as ``--method`` takes it, and every trial.
     """
-    known, prompts, outputs = (
-        _encode(tokenizer, texts) for texts in (corpus.outputs, held_out.prompts, held_out.outputs)
-    )
+    known, prompts, outputs = encode(tokenizer, corpus.outputs, held_out.prompts, held_out.outputs)
     end = tokenizer.eos_id
-
-    @cache
-    def index(options: IndexOptions) -> "NgramIndex":
-        return build_index(known, end, options)
-
+    counts = Counted(known, end)
     trials: dict[TascSpecOptions, float] = {}
 
     def measure(options: TascSpecOptions) -> float:
         if options not in trials:
-            counted = index(IndexOptions(**{name: getattr(options, name) for name in COUNTS}))
-            result = replay(
-                lambda: TascSpec([counted], end, options), prompts, outputs, end, budget
-            )
+            index = counts.index(options)
+            result = replay(lambda: TascSpec([index], end, options), prompts, outputs, end, budget)
             trials[options] = result.tokens_per_step
             progress("replay", len(trials), total)
         return trials[options]
 
     total = 1 + sum(len(values) - 1 for values in GRID.values())
-    start = best = TascSpecOptions(min_probability=0.0)
-    measure(start)
-    for name, values in GRID.items():
-        best = max((replace(best, **{name: v}) for v in values), key=measure)
-        index.cache_clear()
+    start = TascSpecOptions(min_probability=0.0)
+    best = climb(start, GRID, measure)
     return {
         "task": {
             "source": held_out.source.path,
@@ -88,15 +77,51 @@ def tune(
     }
 
 
-def _encode(tokenizer: LoadedTokenizer, texts: Sequence[str]) -> list[np.ndarray]:
-    if not texts:
-        raise InputError("tuning needs outputs on both sides: the corpus and the held-out split")
-    encoded = tokenizer.encode(texts)
-    return np.split(encoded.tokens, encoded.offsets[1:-1])
+class Counted:
+    """Indexes of the same outputs under different options; the last one is kept."""
+
+    def __init__(self, outputs: Sequence[np.ndarray], end: int) -> None:
+        """``outputs`` (T_i,) int32 each, followed by ``end``."""
+        self.outputs, self.end = outputs, end
+        self._held: tuple[IndexOptions, NgramIndex] | None = None
+
+    def index(self, options: IndexOptions) -> "NgramIndex":
+        """Count as ``options`` say, or return what was counted last if that was alike."""
+        asked = IndexOptions(**{name: getattr(options, name) for name in COUNTS})
+        if self._held is None or self._held[0] != asked:
+            self._held = None  # room for the next before it is built
+            self._held = asked, build_index(self.outputs, self.end, asked)
+        return self._held[1]
+
+
+def climb(
+    start: Options, grid: dict[str, tuple[Any, ...]], score: Callable[[Options], float]
+) -> Options:
+    """Search by coordinates: try the values of a field, keep the best, go on with the next."""
+    best = start
+    score(best)
+    for name, values in grid.items():
+        best = max((replace(best, **{name: value}) for value in values), key=score)
+    return best
+
+
+def encode(tokenizer: LoadedTokenizer, *sides: Sequence[str]) -> Iterator[list[np.ndarray]]:
+    """Yield the tokens (T_i,) int32 of each side's texts; a side without any is refused."""
+    for texts in sides:
+        if not texts:
+            raise InputError(
+                "tuning needs outputs on both sides: the corpus and the held-out split"
+            )
+        encoded = tokenizer.encode(texts)
+        yield np.split(encoded.tokens, encoded.offsets[1:-1])
+
+
+def spelled(values: dict[str, Any]) -> str:
+    """Spell options of TASC-spec as ``--method`` takes them."""
+    return "tasc-spec:" + ",".join(
+        f"{name.rstrip('_')}={value:g}" for name, value in values.items()
+    )
 
 
 def _method(options: TascSpecOptions, budget: int) -> str:
-    values = {name.rstrip("_"): getattr(options, name) for name in GRID}
-    return "tasc-spec:" + ",".join(
-        f"{name}={value:g}" for name, value in (values | {"budget": budget}).items()
-    )
+    return spelled({name: getattr(options, name) for name in GRID} | {"budget": budget})

@@ -49,21 +49,36 @@ class ModelConfig(StepConfig):
     threads: int | None = Field(None, ge=1)
 
 
-class AnalyzeConfig(StepConfig):
-    """Options of ``tasc analyze``."""
+class AnalyzeConfig(ModelConfig):
+    """Options of ``tasc analyze``; ``model`` is timed, and its tokenizer taken if none is named."""
 
     command = "analyze"
     result_file = "analysis.json"
-    references = ("tokenizer",)
+    references = ("tokenizer", "model")
     incidental: ClassVar[set[str]] = {"jobs"}
 
     tokenizer: str | None = None
+    model: str | None = None
+    grid: bool = False  # replay held-out outputs over settings of TASC-spec; always with a model
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     jobs: int = Field(1, ge=1)
     budgets: tuple[int, ...] = (0, 50, 100, 250, 500, 1000)
     n_max: int = Field(4, ge=2, le=8)
     pcs: float = Field(0.05, gt=0)
     export: Literal["pretoken", "added"] = "pretoken"
     held_out: str = "validation"
+
+    @property
+    def replays(self) -> bool:
+        """Whether drafts are replayed, for which the outputs are read into memory."""
+        return self.grid or self.model is not None
+
+    @model_validator(mode="after")
+    def _tokens_to_replay(self) -> Self:
+        if self.grid and not (self.tokenizer or self.model):
+            raise ValueError("the grid replays tokens: give a tokenizer or a model")
+        return self
 
 
 class AugmentConfig(StepConfig):

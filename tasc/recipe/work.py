@@ -1,7 +1,7 @@
 """What each command does with its options: one call of the library, into the step's workspace."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,16 @@ def _analyze(job: Job) -> Result:
     from tasc.analysis.report import analyze
     from tasc.analysis.token_counts import save_counts
     from tasc.data.tokenizer import load_tokenizer
+    from tasc.vocab.knee import knee
 
     c: AnalyzeConfig = job.config
-    tokenizer = load_tokenizer(c.tokenizer) if c.tokenizer else None
+    cost, name = None, c.tokenizer
+    if c.model:
+        from tasc.bench.foretell import cost_of
+
+        cost, folder = cost_of(c.model, c.dtype, c.device)
+        name = name or folder
+    tokenizer = load_tokenizer(name) if name else None
     analysis = analyze(
         job.stream or job.corpus,
         tokenizer,
@@ -65,7 +72,14 @@ def _analyze(job: Job) -> Result:
     )
     if tokenizer and analysis.input_counts is not None and analysis.output_counts is not None:
         save_counts(job.workspace.folder, tokenizer, analysis.input_counts, analysis.output_counts)
-    result = analysis.report.to_dict()
+    others = job.optional("held_out")
+    best = knee(analysis, tokenizer, c.export, others) if tokenizer else None
+    result = analysis.report.to_dict() | {"knee": asdict(best) if best else None, "drafting": None}
+    if c.replays and tokenizer:
+        from tasc.bench.foretell import foretell
+
+        found = foretell(job.corpus, others, tokenizer, cost, progress=job.progress)
+        result["drafting"] = {"model": c.model, **found}
     (job.workspace.folder / "analysis.html").write_text(render(result), encoding="utf-8")
     return result
 

@@ -48,11 +48,12 @@ def _cost(points: Sequence[dict[str, Any]], knee: dict[str, Any]) -> str:
     figure, axes = new_figure(3.2)
     budgets = [point["budget"] for point in points]
     steps = "train_steps" if points[0]["held_out_steps"] is None else "held_out_steps"
-    parts = (
+    parts = [
         ("steps", [p[steps] / points[0][steps] for p in points], COLOURS[0]),
-        ("time of a step", [1 + p["slower"] for p in points], COLOURS[5]),
         ("cost", [p["cost"] for p in points], COLOURS[1]),
-    )
+    ]
+    if knee["parameters"] is not None:
+        parts.append(("time of a step", [1 + p["slower"] for p in points], COLOURS[5]))
     for label, values, colour in parts:
         axes.plot(budgets, values, color=colour, label=label)
     _mark(axes, knee)
@@ -86,5 +87,6 @@ def _mark(axes: Any, knee: dict[str, Any]) -> None:  # noqa: ANN401 - matplotlib
 def _finished(figure: Any, axes: Any) -> str:  # noqa: ANN401 - matplotlib's
     axes.set_xlim(left=0)
     axes.set_xlabel("new tokens")
-    axes.legend(frameon=False, fontsize=9)
+    # Above the plot, at its left: no line runs through it, and a narrow screen shows it.
+    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
     return to_svg(figure)

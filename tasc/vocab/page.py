@@ -57,7 +57,7 @@ def _cost(points: Sequence[dict[str, Any]], knee: dict[str, Any]) -> str:
     for label, values, colour in parts:
         axes.plot(budgets, values, color=colour, label=label)
     _mark(axes, knee)
-    axes.set_ylim(0, max(1.15, 1.1 * knee["cost"]))
+    axes.set_ylim(0, max(1.15, *(1.05 * max(values) for _, values, _ in parts)))
     axes.set_ylabel("against no new tokens")
     return _finished(figure, axes)
 

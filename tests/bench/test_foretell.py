@@ -89,7 +89,7 @@ def test_analyze_times_the_model_and_names_the_best_setting(
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     code, out, err = tasc(
-        capsys, *("analyze", task, "--model", model, "--budget", 0, "--output", tmp_path / "a")
+        capsys, *("analyze", task, "--model", model, "--budget", 20, "--output", tmp_path / "a")
     )
     assert code == 0, err
     assert "speed-up" in out
@@ -102,6 +102,8 @@ def test_analyze_times_the_model_and_names_the_best_setting(
     assert parse(method).budget == drafting["best"]["budget"]
     page = (tmp_path / "a" / "analysis.html").read_text()
     assert method in page
+    assert "knee: " in page
+    assert "Knee of the budgets up to 20" in out
     assert "What a forward costs here" in page
 
 

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, get_backend
 from tasc.errors import InputError
 from tasc.vocab.augment import AugmentOptions, augment
 from tasc.vocab.budget import Sightings, budget_curve
+from tasc.vocab.knee import knee
 from tasc.vocab.outputs import Outputs
 from tasc.vocab.page import render
 from tasc.vocab.rows import RowCost, row_cost
@@ -109,3 +111,12 @@ def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows
     assert row_cost(tmp_path, 100) == RowCost(8 * rows, 8 / (40 * 8 + 104 * 8))
     assert row_cost(tmp_path, 2000) is None
     assert row_cost(tmp_path / "none", 100) is None
+
+
+@pytest.mark.parametrize("held_out", [None, OUTPUTS[::3]])
+def test_an_analysis_has_the_knee_of_the_same_rule(held_out):
+    base, _, curve = searched(held_out=held_out)
+    found = analyze(corpus(OUTPUTS), base, budgets=(0, 200))
+    others = corpus(held_out) if held_out else None
+    assert knee(found, base, "pretoken", others) == curve.knee
+    assert knee(analyze(corpus(OUTPUTS)), base, "pretoken", others) is None

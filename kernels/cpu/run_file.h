@@ -1,5 +1,6 @@
 // Sorted runs on disk, a block at a time, and several of them as one sorted sequence.
 #pragma once
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
@@ -61,6 +62,8 @@ class RunReader {
   const RunRecord& record() const { return block_[at_]; }
   void next() {
     if (++at_ == block_.size()) refill();
+    // Of hundreds of streams no processor foresees what is read next.
+    __builtin_prefetch(block_.data() + std::min(at_ + 3, block_.size()));
   }
 
  private:
@@ -91,41 +94,47 @@ class MergedRuns {
     if (!readers_.empty()) winner_ = play(1);
   }
 
-  bool done() const { return readers_.empty() || heads_[winner_].ended; }
+  bool done() const { return readers_.empty() || heads_[winner_].head == kEnded; }
   const RunRecord& record() const { return readers_[winner_]->record(); }
 
   void next() {
     readers_[winner_]->next();
     look(winner_);
+    // Who wins cannot be foreseen: choices, no branches.
+    size_t winner = winner_;
+    Head best = heads_[winner];
     for (size_t node = (winner_ + readers_.size()) / 2; node > 0; node /= 2) {
-      if (less(losers_[node], winner_)) std::swap(losers_[node], winner_);
+      const size_t loser = losers_[node];
+      const Head other = heads_[loser];
+      const bool lost = less(other, best);
+      losers_[node] = lost ? winner : loser;
+      winner = lost ? loser : winner;
+      best.head = lost ? other.head : best.head;
+      best.tail = lost ? other.tail : best.tail;
     }
+    winner_ = winner;
   }
 
  private:
+  static constexpr uint64_t kEnded = ~uint64_t{0};  // after every record: ids + 1 are below 2^32 - 1
   struct Head {
     uint64_t head, tail;
-    bool ended;
   };
 
   void look(size_t i) {
     const bool ended = readers_[i]->done();
-    heads_[i] = ended ? Head{~uint64_t{0}, ~uint64_t{0}, true}
-                      : Head{readers_[i]->record().head, readers_[i]->record().tail, false};
+    heads_[i] = ended ? Head{kEnded, kEnded} : Head{readers_[i]->record().head, readers_[i]->record().tail};
   }
 
-  bool less(size_t a, size_t b) const {
-    const Head &x = heads_[a], &y = heads_[b];
-    if (x.head != y.head) return x.head < y.head;
-    if (x.tail != y.tail) return x.tail < y.tail;
-    return x.ended < y.ended;
+  static bool less(const Head& x, const Head& y) {
+    return (x.head < y.head) | ((x.head == y.head) & (x.tail < y.tail));
   }
 
   // Node k has the children 2k and 2k + 1; those from the number of runs on are the runs.
   size_t play(size_t node) {
     if (node >= readers_.size()) return node - readers_.size();
     const size_t left = play(2 * node), right = play(2 * node + 1);
-    losers_[node] = less(left, right) ? right : left;
+    losers_[node] = less(heads_[left], heads_[right]) ? right : left;
     return losers_[node] == left ? right : left;
   }
 

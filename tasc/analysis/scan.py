@@ -4,7 +4,6 @@ Memory does not grow with the corpus but for the different words, eight bytes fo
 output, and nothing else: n-grams go to sorted runs in a scratch folder.
 """
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from tasc.analysis.count import BATCH, Part, Pool, finish, pool
 from tasc.analysis.ngrams import WordStats, describe
+from tasc.analysis.sample import Sample
 from tasc.analysis.tokens import Distinct, TokenStats
 from tasc.backend import Counts, WordCounter, get_backend
 from tasc.data.stream import Stream
@@ -26,7 +26,6 @@ from tasc.progress import Progress, silent
 Int64 = npt.NDArray[np.int64]
 
 WINDOW = 16_000_000  # characters of different texts in which repetitions are found
-SAMPLE = 24_000_000  # characters of different outputs that predictions are made from
 TOP = 25  # most frequent word bigrams that are kept
 _N_WORDS = 4  # longest n-grams that are described
 
@@ -87,7 +86,7 @@ def scan(
         pool(tokenizer, jobs) if tokenizer else nullcontext() as counting,
     ):
         inputs, outputs = (_Reading(Path(scratch) / name, counting) for name in ("in", "out"))
-        sample = _Sample()
+        sample = Sample()
         samples = dropped = 0
         for rows in stream.rows():
             samples, dropped = samples + len(rows.outputs), dropped + rows.dropped
@@ -201,58 +200,3 @@ class _Reading:
                 )
             ),
         )
-
-
-class _Sample:
-    """Different outputs whose hash is below a threshold, which falls as they become too many.
-
-    An output is kept or not by its own hash, so its multiplicity is exact, and neither the order
-    nor the batches matter.
-    """
-
-    def __init__(self) -> None:
-        self.kept: dict[str, tuple[int, int]] = {}  # hash and multiplicity
-        self.held, self.below = 0, 1 << 64
-        self.hashes = np.zeros(0, np.uint64)  # different ones, and those that may be among them:
-        self.recent: list[npt.NDArray[np.uint64]] = []
-
-    def add(self, window: dict[str, int]) -> None:
-        """Take different outputs with their counts."""
-        if not window:
-            return
-        hashes = [_hash(text) for text in window]
-        self.recent.append(np.array(hashes, np.uint64))
-        if sum(map(len, self.recent)) > len(self.hashes) // 4:  # each costs as much as all hashes
-            self._unite()
-        for (text, count), number in zip(window.items(), hashes, strict=True):
-            if number >= self.below:
-                continue
-            before = self.kept.get(text)
-            self.kept[text] = (number, count + (before[1] if before else 0))
-            self.held += 0 if before else len(text)
-        while self.held > SAMPLE:
-            below = self.below // 2
-            fewer = {text: entry for text, entry in self.kept.items() if entry[0] < below}
-            if not fewer:  # a few outputs, each beyond all measure
-                return
-            self.kept, self.below, self.held = fewer, below, sum(map(len, fewer))
-
-    @property
-    def distinct(self) -> int:
-        """How many different outputs there were."""
-        self._unite()
-        return len(self.hashes)
-
-    def _unite(self) -> None:
-        self.hashes = np.unique(np.concatenate([self.hashes, *self.recent]))
-        self.recent = []
-
-    def finish(self) -> Distinct:
-        """Return those that were kept."""
-        weights = np.array([count for _, count in self.kept.values()], np.int64)
-        return Distinct(list(self.kept), weights)
-
-
-def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tasc.analysis.count
+import tasc.analysis.sample
 import tasc.analysis.scan
 from tasc.analysis.scan import scan
 from tasc.analysis.token_counts import load_counts, most_frequent, save_counts
@@ -79,7 +80,7 @@ def test_processes_change_nothing(task, tokenizer):
 
 
 def test_a_sample_keeps_the_multiplicity_of_what_it_keeps(task, tokenizer, monkeypatch):
-    monkeypatch.setattr(tasc.analysis.scan, "SAMPLE", 200)
+    monkeypatch.setattr(tasc.analysis.sample, "SAMPLE", 200)
     monkeypatch.setattr(tasc.analysis.scan, "WINDOW", 100)
     found = scan(open_stream(Source(str(task)), "train"), tokenizer)
     counts = Counter(output for _, output in ROWS)

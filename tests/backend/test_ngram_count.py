@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasc.backend import get_backend
+from tasc.backend import get_backend, native_counts
 from tasc.errors import InputError
 
 BACKENDS = [get_backend("native"), get_backend("reference")]
@@ -49,6 +49,16 @@ def test_native_and_reference_agree_on_files_and_distributions(tmp_path, samples
     native.write_counts(*corpus(samples), tmp_path / "whole")
     assert found == plain(native.merge_counts([tmp_path / "whole"], top))
     assert found == plain(native.merge_counts(parts[::-1], top))
+
+
+@pytest.mark.parametrize("most", [2, 3, 4, 7, 8])
+def test_more_runs_than_files_may_be_open_are_merged_all_the_same(tmp_path, monkeypatch, most):
+    native, reference = BACKENDS
+    paths = [tmp_path / str(part) for part in range(8)]
+    for part, path in enumerate(paths):
+        native.write_counts(*corpus([([1, part % 3, 2, part], 1 + part)]), path)
+    monkeypatch.setattr(native_counts, "_OPEN_FILES", most)
+    assert plain(native.merge_counts(paths, 9)) == plain(reference.merge_counts(paths, 9))
 
 
 @quick

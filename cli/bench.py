@@ -50,7 +50,9 @@ def bench(
     ] = None,
     token_counts: Annotated[
         str | None,
-        typer.Option(help="Safetensors file whose tensor counts ranks tokens for fr-spec."),
+        typer.Option(
+            help="Folder of tasc analyze: ranks tokens for fr-spec [default: by training outputs]."
+        ),
     ] = None,
     draft: Annotated[
         str | None,

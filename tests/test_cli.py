@@ -253,15 +253,27 @@ def test_a_draft_head_is_trained_and_benched(capsys, folder, massive):
         "config.json",
         "model.safetensors",
     }
+    counts = folder / "counts"
+    done(capsys, "analyze", massive, "--tokenizer", folder / "base", "--output", counts)
     methods = ("--method", "ar", "--method", "eagle", "--method", "fr-spec:size=64,depth=3")
+    plain = ("--method", "standard:size=64", "--draft", folder / "base")
     bench = ("bench", massive, "--model", folder / "base", "--limit", 3, "--max-new-tokens", 12)
     result = done(
-        capsys, *bench, *methods, "--draft-head", folder / "head", "--output", folder / "bench-head"
+        capsys,
+        *(*bench, *methods, *plain, "--draft-head", folder / "head", "--token-counts", counts),
+        *("--output", folder / "bench-head"),
     )
     assert all(c["lossless"]["identical"] == 3 for c in result["cells"])
     code, _, err = tasc(capsys, *bench, *methods, "--output", folder / "bench-headless")
     assert code == 2
     assert "tasc finetune --draft-head" in err
+    code, _, err = tasc(
+        capsys,
+        *(*bench, *methods, "--draft-head", folder / "head", "--token-counts", folder / "base"),
+        *("--output", folder / "bench-countless"),
+    )
+    assert code == 2
+    assert "no token counts; tasc analyze --tokenizer writes them" in err
 
 
 def test_a_head_and_an_adapter_are_not_trained_at_once(capsys, folder, massive):

@@ -41,14 +41,12 @@ def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") ->
     try:
         with safe_open(file, framework="numpy") as held:
             owner = (held.metadata() or {}).get("tokenizer")
+            if owner != tokenizer.identity.hex():
+                raise InputError(
+                    f"{file} counts the tokens of another tokenizer than {tokenizer.path}: "
+                    "run tasc analyze with that one"
+                )
             counts: Int64 = held.get_tensor(side)
     except SafetensorError as error:
         raise IntegrityError(f"{file} is damaged ({error}): run tasc analyze again") from None
-    if owner != tokenizer.identity.hex():
-        raise InputError(f"{file} counts the tokens of another tokenizer than {tokenizer.path}")
     return counts
-
-
-def most_frequent(counts: Int64, size: int) -> Int64:
-    """Return the ``size`` most frequent ids, descending; ties, as among the unseen, by id."""
-    return np.argsort(-counts, kind="stable")[:size]

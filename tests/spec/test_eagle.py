@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import save_file
 from torch import nn
 
 from tasc.errors import InputError
@@ -18,9 +17,8 @@ from tasc.spec.custom_generate import custom_generate
 from tasc.spec.decode import generate
 from tasc.spec.draft import Draft
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.eagle.counts import corpus_counts, read_counts
 from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
-from tasc.spec.drafters.eagle.vocabulary import Frequent, Full, most_frequent
+from tasc.spec.drafters.eagle.vocabulary import Frequent, Full
 from tasc.spec.replay import replay
 from tasc.spec.sampling import Sampling
 from tasc.spec.verify import verifier
@@ -213,52 +211,6 @@ def test_the_library_takes_a_head(outputs, tmp_path):
     said = model.generate(prompt, max_new_tokens=12, do_sample=False, custom_generate=fast)
     assert said[0].tolist() == outputs[1][0][: said.shape[1]].tolist()
     assert sum(fast.generations[0].drafted) > 0
-
-
-def test_fr_spec_drafts_frequent_tokens_only(model, outputs, tmp_path):
-    save_head(model, tmp_path)
-    method = parse("fr-spec:size=40")
-    counts = np.zeros(320, np.int64)
-    counts[100:140] = np.arange(40, 0, -1)
-    save_file({"counts": counts}, tmp_path / "counts.safetensors")
-    target = Target(model)
-    resources = Resources(
-        [], 0, target=target, draft_head=tmp_path, token_counts=tmp_path / "counts.safetensors"
-    )
-    recorder = Recorder(method.prepare(resources)())
-    generate(target, recorder.drafter, outputs[0][0], max_new_tokens=3, budget=30)
-    drafted = recorder.drafter.draft(60).tokens
-    assert len(drafted) == 60
-    assert set(drafted.tolist()) <= set(range(100, 140))
-
-
-def test_of_equal_counts_the_lower_ids_are_taken():
-    counts = np.array([1, 0, 5, 0, 1, 0])
-    assert most_frequent(counts, 3).tolist() == [0, 2, 4]
-    assert most_frequent(counts, 5).tolist() == [0, 1, 2, 3, 4]
-    with pytest.raises(InputError, match="between 1 and"):
-        most_frequent(counts, 7)
-
-
-def test_outputs_are_counted_with_their_end_token():
-    counts = corpus_counts([np.array([3, 3, 1], np.int32), np.array([1], np.int32)], 0, 5)
-    assert counts.tolist() == [2, 2, 0, 2, 0]
-
-
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
-        ({"other": np.zeros(4, np.int64)}, "no tensor named counts"),
-        ({"counts": np.zeros(9, np.int64)}, "at most 8 tokens"),
-        ({"counts": np.zeros(4, np.float32)}, "float32"),
-    ],
-)
-def test_counts_that_are_none_are_refused(tmp_path, tensors, message):
-    save_file(tensors, tmp_path / "counts.safetensors")
-    with pytest.raises(InputError, match=message):
-        read_counts(tmp_path / "counts.safetensors", 8)
-    with pytest.raises(InputError, match="no such file"):
-        read_counts(tmp_path / "none", 8)
 
 
 def test_a_head_must_be_named_and_a_model_be_there(model, outputs, head):

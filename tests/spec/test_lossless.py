@@ -39,10 +39,10 @@ VARIANTS = {
         "microspec:extension=false,width=4",
     ],
     "slem": ["slem", "slem:lookahead=3,confidence=0"],
-    "slrs": ["slrs:confidence=0", "slrs:floor=0,nodes=3,budget=5"],
+    "slrs": ["slrs:confidence=0", "slrs:floor=0,nodes=3,budget=5,size=200"],
     "tli": ["tli:confidence=0", "tli:lookahead=2"],
     "union": ["union:confidence=0"],
-    "standard": ["standard:confidence=0"],
+    "standard": ["standard:confidence=0", "standard:size=150,confidence=0"],
 }
 NEW_TOKENS = 40
 # What drafts well enough here that nothing accepted would be a sign of a wrong cache.

@@ -30,8 +30,8 @@ class Resources:
     ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
     vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (n-grams of bytes
     where None), and draw as ``sampling`` says, the most likely token where None.
-    ``draft_head`` is the folder of a trained head for that target, ``token_counts`` a safetensors
-    file whose tensor ``counts`` (V,) int64 ranks its tokens, instead of ``outputs``.
+    ``draft_head`` is the folder of a trained head for that target, ``token_counts`` what ``tasc
+    analyze`` wrote with its tokenizer: it ranks tokens for FR-Spec instead of ``outputs``.
     """
 
     outputs: Sequence[np.ndarray]

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch import nn
-
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head
-from tasc.spec.drafters.eagle.counts import corpus_counts, read_counts
 from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
-from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary, Frequent, Full, most_frequent
+from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary, Frequent, Full
+from tasc.spec.drafters.frequent import lm_head, most_frequent, token_counts
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions, quick
 
 if TYPE_CHECKING:
@@ -41,25 +39,21 @@ class MicroSpecOptions(EagleOptions, WindowOptions):
 
 def eagle(resources: "Resources", options: EagleOptions) -> "Factory":
     """Prepare EAGLE-2 over the whole vocabulary."""
-    full = Full(lm_head(_target(resources)))
+    full = Full(lm_head(_target(resources).model))
     return drafters(resources, lambda: full, options)
 
 
 def fr_spec(resources: "Resources", options: FrSpecOptions) -> "Factory":
     """Prepare EAGLE-2 over the most frequent tokens of a counts file, or of the outputs."""
-    head = lm_head(_target(resources))
-    size = head.weight.shape[0]
-    if resources.token_counts is not None:
-        counts = read_counts(resources.token_counts, size)
-    else:
-        counts = corpus_counts(resources.outputs, resources.end, size)
+    head = lm_head(_target(resources).model)
+    counts = token_counts(resources, head.weight.shape[0])
     frequent = Frequent(head, most_frequent(counts, options.size))
     return drafters(resources, lambda: frequent, options)
 
 
 def microspec(resources: "Resources", options: MicroSpecOptions) -> "Factory":
     """Prepare MicroSpec: each sequence has a window of its own."""
-    head = lm_head(_target(resources))
+    head = lm_head(_target(resources).model)
     ranking = quick(head)
     return drafters(resources, lambda: MicroSpec(head, options, ranking), options)
 
@@ -77,14 +71,6 @@ def drafters(
     head = load_head(resources.draft_head, model)
     embedding = model.get_input_embeddings()
     return lambda: Eagle(head, embedding, vocabulary, options)
-
-
-def lm_head(target: "Target") -> nn.Linear:
-    """Return the target's LM head (V, d)."""
-    head = target.model.get_output_embeddings()
-    if not isinstance(head, nn.Linear):
-        raise InputError(f"the model's LM head is no linear layer but {type(head).__name__}")
-    return head
 
 
 def _target(resources: "Resources") -> "Target":

@@ -6,12 +6,9 @@ what it was, also when sampling: trees are chosen without randomness and carry n
 
 from typing import Protocol
 
-import numpy as np
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from tasc.errors import InputError
+from tasc.spec.drafters.frequent import FrequentRows
 
 
 class DraftVocabulary(Protocol):
@@ -84,36 +81,5 @@ class Full(Unchanging):
         return rows
 
 
-class Frequent(Unchanging):
-    """FR-Spec: the rows of the most frequent tokens, packed once (Zhao et al., section 3.2, eq. 4).
-
-    Sequences may share it.
-    """
-
-    def __init__(self, lm_head: nn.Linear, ids: Tensor) -> None:
-        """Pack the rows of ``ids`` (n,) int64, on any device, of ``lm_head`` (V, d)."""
-        ids = ids.to(lm_head.weight.device)
-        self.ids: Tensor | None = ids
-        self.weight = lm_head.weight.detach()[ids]
-        self.bias = None if lm_head.bias is None else lm_head.bias.detach()[ids]
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """See DraftVocabulary.logits."""
-        return functional.linear(hidden, self.weight, self.bias)
-
-
-def most_frequent(counts: np.ndarray, size: int) -> Tensor:
-    """Return the ids (size,) int64, ascending, of the largest ``counts`` (V,).
-
-    Of equal counts the lower ids are taken: byte-pair tokenizers number their tokens in the order
-    of merging, so where a corpus is silent the lower id is the more usual token.
-
-    Raises InputError for a size that the vocabulary does not have.
-    """
-    if not 1 <= size <= len(counts):
-        raise InputError(
-            f"a draft vocabulary of {size} tokens cannot be taken from {len(counts)}: "
-            "give a size between 1 and the target's vocabulary"
-        )
-    order = np.argsort(-counts, kind="stable")[:size]
-    return torch.from_numpy(np.sort(order).astype(np.int64))
+class Frequent(FrequentRows, Unchanging):
+    """FR-Spec: the most frequent tokens. Sequences may share it."""

@@ -9,12 +9,14 @@ from tasc.errors import InputError
 class HeteroOptions:
     """``lookahead``: draft tokens a step at most, 0 for what the budget takes. ``confidence``: a
     draft ends behind the token with which it becomes less likely than that (Mamou et al.).
-    ``n``: order of the n-gram model where the drafter is none of a network.
+    ``n``: order of the n-gram model where the drafter is none of a network. ``size``: a network
+    scores that many of its tokens alone, the most frequent ones (FR-Spec), all for 0.
     """
 
     lookahead: int = 0
     confidence: float = 0.1
     n: int = 6
+    size: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
@@ -24,6 +26,8 @@ class HeteroOptions:
             raise InputError(f"confidence must lie between 0 and 1, got {self.confidence}")
         if not 1 <= self.n <= 12:
             raise InputError(f"n must be between 1 and 12, got {self.n}")
+        if self.size < 0:
+            raise InputError(f"size must be 0 (all tokens) or more, got {self.size}")
 
 
 @dataclass(frozen=True)

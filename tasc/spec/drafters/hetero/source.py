@@ -13,6 +13,7 @@ from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.models.load import Device, Dtype, load_model
 from tasc.models.target import Target
+from tasc.spec.drafters.frequent import corpus_counts, pruned, token_counts
 from tasc.spec.drafters.hetero.ngram import NgramModel, NgramSpeaker
 from tasc.spec.drafters.hetero.pair import Pair
 from tasc.spec.drafters.hetero.slem import Slem
@@ -64,38 +65,54 @@ def load_draft(path: str, dtype: Dtype = "float32", device: Device = "cpu") -> D
 
 def prepare(name: str, resources: "Resources", options: Any) -> Callable[[], Drafter]:  # noqa: ANN401
     """Build what drafters of the algorithm called ``name`` share; see Method.prepare."""
-    pair = pair_of(resources, options.n)
+    pair = pair_of(resources, options.n, options.size)
     algorithm = ALGORITHMS[name]
     if name == "standard":
         algorithm(pair, options)  # refuses two vocabularies now, not at the first sequence
     return lambda: algorithm(pair, options)
 
 
-def pair_of(resources: "Resources", n: int) -> Pair:
-    """Return the pair of vocabularies that ``resources`` describe."""
+def pair_of(resources: "Resources", n: int, most: int = 0) -> Pair:
+    """Return the pair of vocabularies that ``resources`` describe.
+
+    An n-gram model has order ``n``. Of a network's tokens the ``most`` frequent ones are drafted
+    alone, all for 0.
+    """
     if resources.tokenizer is None or resources.target is None:
         raise InputError(
             "drafting in another vocabulary needs the target's model and tokenizer: pass both"
         )
     target = Encoder(resources.tokenizer)
     size = int(resources.target.model.config.get_text_config().vocab_size)
-    draft, ends, speaker, width = _drafter(resources, target, n)
+    draft, ends, speaker, width = _drafter(resources, target, n, most)
     return Pair(target, draft, (resources.end, ends), (size, width), speaker, resources.sampling)
 
 
 def _drafter(
-    resources: "Resources", target: Encoder, n: int
+    resources: "Resources", target: Encoder, n: int, most: int
 ) -> tuple[Encoding, list[int], Callable[[], Speaker], int]:
     """Return the drafter's vocabulary, its end tokens, its speakers, and the size of its rows."""
     source = resources.draft
     if source is not None and source.model is not None:
-        model = source.model
+        model, known = source.model, Encoder(source.tokenizer)
         width = int(model.config.get_text_config().vocab_size)
-        return Encoder(source.tokenizer), source.ends, lambda: NeuralSpeaker(Target(model)), width
+        if most:
+            if known.strings == target.strings:
+                counts = token_counts(resources, width)
+            else:
+                counts = corpus_counts(_said(resources, target, known), source.ends[0], width)
+            model = pruned(model, counts, most)
+        return known, source.ends, lambda: NeuralSpeaker(Target(model)), width
+    if most:
+        raise InputError("size prunes a draft model's LM head: name a model to draft with")
     encoder: Encoding = Bytes() if source is None else Encoder(source.tokenizer)
     ends = [Bytes.end] if source is None else source.ends
-    strings = [target.string_of(o.tolist(), first=True) for o in resources.outputs]
-    texts = [np.array(encoder.encode(s)[0], np.int64) for s in strings]
     width = len(encoder.strings)
-    table = NgramModel(texts, width, n, ends[0])
+    table = NgramModel(_said(resources, target, encoder), width, n, ends[0])
     return encoder, ends, lambda: NgramSpeaker(table), width
+
+
+def _said(resources: "Resources", target: Encoder, drafter: Encoding) -> list[np.ndarray]:
+    """Return the corpus' outputs as the drafter's tokens, each (T_i,) int64."""
+    strings = [target.string_of(o.tolist(), first=True) for o in resources.outputs]
+    return [np.array(drafter.encode(s)[0], np.int64) for s in strings]

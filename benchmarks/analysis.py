@@ -10,7 +10,6 @@ Usage: python benchmarks/analysis.py --data-dir DIR [--tokens 100] [--repeats 3]
 import argparse
 import json
 import os
-import platform
 import random
 import resource
 import statistics
@@ -22,13 +21,14 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from figures import add_json, publish
+
 from tasc.analysis.report import analyze
 from tasc.analysis.scan import scan
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
-from tasc.environment import command_line
 
 BATCH = 2_000_000  # characters, as in the analysis
 
@@ -49,20 +49,7 @@ def main() -> None:
             for way in options.ways.split(",")
         ]
         size = corpus.stat().st_size
-    text = json.dumps(
-        {
-            "command": command_line(),
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "file_bytes": size,
-            "summary": summary(runs),
-            "runs": runs,
-        },
-        indent=2,
-    )
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    print(text)  # noqa: T201 - a script
+    publish({"file_bytes": size, "summary": summary(runs), "runs": runs}, options.json)
 
 
 def parse() -> argparse.Namespace:
@@ -75,7 +62,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--ways", default="tokenise,scan,analyze")
     parser.add_argument("--corpus", type=Path, help="keep the corpus in this file, or take it")
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    add_json(parser)
     parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.data_dir is None:

@@ -7,7 +7,6 @@ Usage: python benchmarks/batch.py --model FOLDER --data-dir DIR [--json FILE]
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -17,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from figures import add_json, publish
 from transformers import PreTrainedModel
 
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import command_line, environment
 from tasc.models.batch import BatchTarget
 from tasc.models.load import load_model
 from tasc.models.target import Target
@@ -47,8 +46,6 @@ def main() -> None:
     resources = Resources(ours.encode(load(source, "train").outputs), tokenizer.eos_id)
     factories = {name: parse(name).prepare(resources) for name in METHODS}
     figures: dict[str, Any] = {
-        "command": command_line(),
-        "environment": environment(),
         "threads": torch.get_num_threads(),
         "dtype": options.dtype,
         "parameters": model.num_parameters(),
@@ -68,10 +65,7 @@ def main() -> None:
                     by_us, ours.target, factory, prompts, size, **limits
                 )
         figures[name] = measure(cells, options.repeats)
-    text = json.dumps(figures, indent=2)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    print(text)  # noqa: T201 - a script
+    publish(figures, options.json)
 
 
 def parse_options() -> argparse.Namespace:
@@ -84,7 +78,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    add_json(parser)
     return parser.parse_args()
 
 

@@ -9,7 +9,6 @@ Usage: python benchmarks/draft_heads.py --model FOLDER --draft-head FOLDER --dat
 """
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from figures import add_json, publish
 from torch import Tensor
 from transformers import RepetitionPenaltyLogitsProcessor
 
@@ -25,7 +25,6 @@ from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import command_line, environment
 from tasc.models.load import load_model
 from tasc.models.target import Target
 from tasc.spec.decode import Generation, generate
@@ -140,8 +139,6 @@ def main() -> None:
         corpus, tokenizer.eos_id, target=ours.target, draft_head=options.draft_head
     )
     figures: dict[str, Any] = {
-        "command": command_line(),
-        "environment": environment(),
         "threads": options.threads,
         "parameters": model.num_parameters(),
         "lm_head": list(model.get_output_embeddings().weight.shape),
@@ -152,8 +149,7 @@ def main() -> None:
     for path in options.data_dir:
         figures["tasks"][path.name] = rows = measure(ours, resources, path, options)
         print(table(path.name, rows), flush=True)  # noqa: T201 - a script
-        if options.json:  # whole after each task
-            options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        publish(figures, options.json, quiet=True)  # whole after each task
 
 
 def parse_options() -> argparse.Namespace:
@@ -168,7 +164,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--repetition-penalty", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    add_json(parser)
     return parser.parse_args()
 
 

@@ -8,18 +8,16 @@ of neighbouring runs. Usage: python benchmarks/engine.py [--models 30m 0.5b] [--
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from figures import add_json, publish
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
-from tasc.environment import command_line, environment
 from tasc.models.borrow import borrowed
 from tasc.models.load import device_has_bfloat16
 from tasc.spec.decode import Generation, generate
@@ -55,15 +53,10 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     results = [measure(name, options) for name in options.models]
     figures = {
-        "command": command_line(),
-        "environment": environment(),
         "threads": options.threads,
         "results": results,
     }
-    text = json.dumps(figures, indent=2)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    print(text)  # noqa: T201 - a script
+    publish(figures, options.json)
 
 
 def parse_options() -> argparse.Namespace:
@@ -77,7 +70,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    add_json(parser)
     return parser.parse_args()
 
 

@@ -9,20 +9,18 @@ head's layer. Usage: python benchmarks/gather.py --device cuda [--json FILE]
 
 import argparse
 import itertools
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
+from figures import add_json, publish
 from torch import nn
 
 from tasc.backend import cuda
-from tasc.environment import command_line, environment
 from tasc.spec.microspec import ops
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
 
@@ -45,8 +43,6 @@ def main() -> None:
     head.weight.detach()[options.window :].fill_(0.5)
     with torch.inference_mode():
         figures = {
-            "command": command_line(),
-            "environment": environment(),
             "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
             "threads": options.threads,
             "gather": [
@@ -55,10 +51,7 @@ def main() -> None:
             ],
             "step": step(head, options),
         }
-    text = json.dumps(figures, indent=2)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    print(text)  # noqa: T201 - a script
+    publish(figures, options.json)
 
 
 def parse_options() -> argparse.Namespace:
@@ -72,7 +65,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--step-rows", type=int, default=64, help="rows that enter in a step")
     parser.add_argument("--repeats", type=int, default=48)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    add_json(parser)
     return parser.parse_args()
 
 

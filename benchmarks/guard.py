@@ -9,7 +9,6 @@ Usage: python benchmarks/guard.py --model FOLDER --data-dir DIR [--json FILE]
 """
 
 import argparse
-import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from figures import add_json, publish
 
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import command_line, environment
 from tasc.models.cost import CostCurve, measure
 from tasc.models.load import load_model
 from tasc.models.target import Target
@@ -94,8 +93,6 @@ def main() -> None:
         if name in options.texts
     }
     figures = {
-        "command": command_line(),
-        "environment": environment(),
         "threads": torch.get_num_threads(),
         "dtype": options.dtype,
         "parameters": model.num_parameters(),
@@ -106,10 +103,7 @@ def main() -> None:
         "fixed_budget": DEFAULT_BUDGET,
         "results": results,
     }
-    text = json.dumps(figures, indent=2)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    print(text)  # noqa: T201 - a script
+    publish(figures, options.json)
 
 
 def parse_options() -> argparse.Namespace:
@@ -125,7 +119,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    add_json(parser)
     return parser.parse_args()
 
 

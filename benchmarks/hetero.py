@@ -9,7 +9,6 @@ autoregressive ones. Usage: python benchmarks/hetero.py --target DIR --draft DIR
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from figures import add_json, publish
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import command_line, environment
 from tasc.models.borrow import borrowed
 from tasc.models.load import load_model
 from tasc.models.target import Target
@@ -72,15 +71,10 @@ def main() -> None:
     options = parse_options()
     torch.set_num_threads(options.threads)
     figures = {
-        "command": command_line(),
-        "environment": environment(),
         "threads": options.threads,
         "results": {name: measure(options, s) for name, s in settings(options).items()},
     }
-    text = json.dumps(figures, indent=2)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    print(text)  # noqa: T201 - a script
+    publish(figures, options.json)
 
 
 def parse_options() -> argparse.Namespace:
@@ -96,7 +90,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--modes", nargs="+", default=["greedy", "sampling"])
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", type=Path)
+    add_json(parser)
     return parser.parse_args()
 
 

@@ -8,7 +8,6 @@ Usage: python benchmarks/lossless.py --data-dir DATA [--prompts 200] [--json FIL
 """
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from figures import add_json, publish
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from tasc.bench.lossless import match
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 from tasc.data.tokenizer import LoadedTokenizer
-from tasc.environment import command_line, environment
 from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import collate, example_sequences, packed_blocks
 from tasc.finetune.draft_head import HeadOptions, train_head
@@ -48,15 +47,10 @@ def main() -> int:
     tokenizer = train_tokenizer(list(train.prompts), VOCABULARY)
     results = [measure(name, train, test, tokenizer, options) for name in options.architectures]
     figures = {
-        "command": command_line(),
-        "environment": environment(),
         "prompts": options.prompts,
         "results": results,
     }
-    text = json.dumps(figures, indent=2)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    print(text)  # noqa: T201 - a script
+    publish(figures, options.json)
     return int(any(cell["different"] for r in results for cell in r["float32"].values()))
 
 
@@ -71,7 +65,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--new-tokens", type=int, default=48)
     parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", type=Path)
+    add_json(parser)
     return parser.parse_args()
 
 

@@ -9,7 +9,6 @@ memory is its own. Usage: python benchmarks/merge_search.py --data-dir DIR [--js
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -20,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import add_json, publish
 from tokenizers import Tokenizer, models, trainers
 
 from tasc.backend import MergeRequest, get_backend
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import command_line
 
 DATA_SETS = ("eur-lex", "medquad")
 
@@ -38,12 +37,7 @@ def main() -> None:
         print(json.dumps(measure(options)))  # noqa: T201 - a script
         return
     results = [run_alone(name) for name in DATA_SETS]
-    text = json.dumps(
-        {"machine": machine(), "command": command_line(), "results": results}, indent=2
-    )
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    print(text)  # noqa: T201 - a script
+    publish({"results": results}, options.json)
 
 
 def parse() -> argparse.Namespace:
@@ -56,7 +50,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--boundaries", action="store_true", help="as for the pretoken export")
     parser.add_argument("--trainer", action="store_true", help="time BpeTrainer beside it")
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    add_json(parser)
     parser.add_argument("--only", choices=DATA_SETS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.data_dir is None:
@@ -132,16 +126,6 @@ def peak_bytes() -> int:
     """The largest resident set this process ever had."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def machine() -> dict[str, object]:
-    """What the figures were measured on."""
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Same tokenizer, split and rows for all. Usage: python benchmarks/peers.py --data
 """
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -15,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import add_json, publish
 
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.environment import command_line, environment
 from tasc.spec.draft import Draft, chain
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.replay import replay
@@ -132,22 +131,14 @@ def main() -> None:
     """Measure all tasks and print the figures as JSON."""
     options = arguments()
     results = [row for task in options.task for row in measure(task, options)]
-    text = json.dumps(
-        {
-            "command": command_line(),
-            "environment": environment() | {"arctic-inference": version("arctic-inference")},
-            "tokenizer": options.tokenizer,
-            "rows": options.rows,
-            "repeats": options.repeats,
-            "results": results,
-        },
-        indent=1,
-    )
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(text + "\n", encoding="utf-8")
-    else:
-        print(text)  # noqa: T201 - a script
+    figures = {
+        "arctic-inference": version("arctic-inference"),
+        "tokenizer": options.tokenizer,
+        "rows": options.rows,
+        "repeats": options.repeats,
+        "results": results,
+    }
+    publish(figures, options.json)
 
 
 def arguments() -> argparse.Namespace:
@@ -158,7 +149,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures here instead of printing")
+    add_json(parser)
     options = parser.parse_args()
     if options.data_dir is None:
         parser.error("--data-dir or TASC_DATA must name the data folder")

@@ -64,7 +64,7 @@ def _checked(kind: "type[StepConfig]", values: dict[str, Any]) -> "StepConfig":
     from pydantic import ValidationError
 
     from tasc.errors import InputError
-    from tasc.recipe.configs import explain
+    from tasc.recipe.explain import explain
 
     try:
         return kind(**{k: v for k, v in values.items() if v is not None})

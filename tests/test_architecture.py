@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FLOOR = {"tasc.errors", "tasc.progress", "tasc.environment", "tasc.svg", "tasc.__version__"}
+FLOOR = {
+    "tasc.errors",
+    "tasc.progress",
+    "tasc.environment",
+    "tasc.svg",
+    "tasc.html",
+    "tasc.__version__",
+}
 BACKEND = {"tasc.backend", "tasc._native"}
 DATA = BACKEND | {"tasc.data"}
 BENCH = DATA | {
@@ -20,6 +27,7 @@ MAY_IMPORT = {
     "tasc/progress.py": set(),
     "tasc/environment.py": set(),
     "tasc/svg.py": set(),
+    "tasc/html.py": set(),
     "tasc/artefact.py": set(),
     "tasc/backend": {"tasc._native"},
     "tasc/data": BACKEND,

@@ -1,35 +1,16 @@
 #undef NDEBUG
 #include <algorithm>
-#include <barrier>
 #include <cassert>
 #include <cmath>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "tasc/argmax.h"
 #include "tasc/compact.h"
 #include "tasc/rejection.h"
+#include "thread_lanes.h"
 
 namespace {
-
-// A CUDA block on the CPU: the shared code must synchronise wherever lanes read each other's work.
-struct ThreadLanes {
-  int at, lanes;
-  std::barrier<>* barrier;
-  int index() const { return at; }
-  int count() const { return lanes; }
-  void sync() const { barrier->arrive_and_wait(); }
-};
-
-template <class Work>
-void on_lanes(int lanes, const Work& work) {
-  std::barrier<> barrier(lanes);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < lanes; ++i)
-    threads.emplace_back([&, i] { work(ThreadLanes{i, lanes, &barrier}); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 struct Case {  // a random tree whose children are likely tokens, over rows of a few clear peaks
   int n, size;

@@ -1,32 +1,14 @@
 #undef NDEBUG
 #include <algorithm>
-#include <barrier>
 #include <cassert>
 #include <random>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "tasc/window_vocab.h"
+#include "thread_lanes.h"
 
 namespace {
-
-struct ThreadLanes {  // a CUDA block on the CPU
-  int at, lanes;
-  std::barrier<>* barrier;
-  int index() const { return at; }
-  int count() const { return lanes; }
-  void sync() const { barrier->arrive_and_wait(); }
-};
-
-template <class Work>
-void on_lanes(int lanes, const Work& work) {
-  std::barrier<> barrier(lanes);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < lanes; ++i)
-    threads.emplace_back([&, i] { work(ThreadLanes{i, lanes, &barrier}); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 struct Window {
   int vocabulary, size;

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from tasc.html import template
 
 Points = Sequence[Sequence[float]]
 
@@ -32,22 +32,11 @@ class Chart:
 
 def render(result: dict[str, Any]) -> str:
     """Return the page of an analysis, given as in analysis.json."""
-    environment = Environment(
-        loader=PackageLoader("tasc.analysis", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-    )
-    environment.globals |= {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "left": LEFT,
-        "bottom": BOTTOM,
-        "top": TOP,
-    }
+    places = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "bottom": BOTTOM, "top": TOP}
     drafting, knee = result.get("drafting"), result.get("knee")
     charts = _charts(result, knee) + _drafting(drafting)
-    page = environment.get_template("analysis.html")
-    return page.render(r=result, d=drafting, knee=knee, charts=charts)
+    page = template("tasc.analysis", "analysis.html")
+    return page.render(r=result, d=drafting, knee=knee, charts=charts, **places)
 
 
 def _charts(result: dict[str, Any], knee: dict[str, Any] | None) -> list[Chart]:

@@ -3,20 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasc.bench import plots
 from tasc.bench.record import speedup
+from tasc.html import template
 
 
 def render(results: dict[str, Any], examples: Sequence[dict[str, Any]]) -> str:
     """Return the page for ``results`` (as in results.json) and a few decoded examples."""
-    environment = Environment(
-        loader=PackageLoader("tasc.bench", "templates"), autoescape=True, undefined=StrictUndefined
-    )
     rows = results["cells"]
-    return environment.get_template("report.html").render(
+    return template("tasc.bench", "report.html").render(
         results=results,
         rows=rows,
         comparisons={(c["model"], c["method"]): c for c in results["comparisons"]},

@@ -13,7 +13,8 @@ from pydantic import Field, ValidationError
 from tasc.data.source import BUILTIN
 from tasc.errors import InputError, RecipeError
 from tasc.progress import Progress, silent
-from tasc.recipe.configs import CONFIGS, Config, DataConfig, StepConfig, explain
+from tasc.recipe.configs import CONFIGS, Config, DataConfig, StepConfig
+from tasc.recipe.explain import explain
 from tasc.recipe.steps import Outcome, carry_out
 
 

@@ -12,7 +12,8 @@ from tasc.data.stream import Stream, open_stream
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.recipe.configs import AnalyzeConfig, ModelConfig, StepConfig
-from tasc.recipe.work import WORK, Job, Result
+from tasc.recipe.job import Job, Result
+from tasc.recipe.work import WORK
 
 _VALIDATION = 1000  # examples: enough for a loss, and not more work than the training itself
 

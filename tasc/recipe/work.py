@@ -1,47 +1,19 @@
 """What each command does with its options: one call of the library, into the step's workspace."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from tasc.artefact import Workspace
-from tasc.data.corpus import Corpus
-from tasc.data.stream import Stream
-from tasc.progress import Progress
+from tasc.recipe import training
 from tasc.recipe.configs import (
     AnalyzeConfig,
     AugmentConfig,
-    BaseConfig,
     BenchConfig,
-    FinetuneConfig,
     IndexConfig,
     TuneConfig,
     VocabConfig,
 )
-
-Result = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Job:
-    """A step in flight."""
-
-    config: Any  # the config class that belongs to the command
-    corpora: dict[str, Corpus]
-    workspace: Workspace
-    resume: bool
-    progress: Progress
-    stream: Stream | None = None  # the main split, where it is read in passing
-
-    @property
-    def corpus(self) -> Corpus:
-        """The split the command works on."""
-        return self.corpora["main"]
-
-    def optional(self, name: str) -> Corpus | None:
-        """Another split, if the command was given one and the source has it."""
-        return self.corpora.get(name)
+from tasc.recipe.job import Job, Result
 
 
 def _analyze(job: Job) -> Result:
@@ -118,99 +90,6 @@ def _augment(job: Job) -> Result:
     return result
 
 
-def _base(job: Job) -> Result:
-    from tasc.finetune.base import BaseOptions, train_base
-
-    c: BaseConfig = job.config
-    options = BaseOptions(
-        preset=c.preset,
-        tokenizer=c.tokenizer,
-        vocabulary=c.vocabulary,
-        tokenizer_text=c.tokenizer_text,
-        epochs=c.epochs,
-        minutes=c.minutes,
-        learning_rate=c.learning_rate,
-        block=c.block,
-        seed=c.seed,
-    )
-    result = train_base(
-        job.corpus,
-        job.optional("validation"),
-        options,
-        work=job.workspace.work,
-        resume=job.resume,
-        progress=job.progress,
-    )
-    result.save(job.workspace.folder)
-    return result.report.to_dict()
-
-
-def _finetune(job: Job) -> Result:
-    from tasc.bench.run import resolve_model
-    from tasc.finetune.train import TrainOptions, finetune
-    from tasc.vocab.merges import read_merges
-
-    c: FinetuneConfig = job.config
-    _, model = resolve_model(c.model)
-    if c.draft_head:
-        return _draft_head(job, model)
-    options = TrainOptions(
-        epochs=c.epochs,
-        learning_rate=c.learning_rate or TrainOptions.learning_rate,
-        row_learning_rate=c.row_learning_rate,
-        warmup_steps=c.warmup_steps,
-        batch_size=c.batch_size,
-        effective_batch=c.effective_batch or TrainOptions.effective_batch,
-        max_length=c.max_length,
-        quantize=c.quantize,
-        device=c.device,
-        seed=c.seed,
-    )
-    result = finetune(
-        model,
-        c.augmented or model,
-        read_merges(Path(c.augmented)) if c.augmented else (),
-        job.corpus,
-        job.optional("validation"),
-        options,
-        work=job.workspace.work,
-        resume=job.resume,
-        progress=job.progress,
-    )
-    result.save_adapter(job.workspace.folder / "adapter")
-    if c.merge:
-        result.save_merged(job.workspace.folder / "model")
-    return result.report.to_dict()
-
-
-def _draft_head(job: Job, model: str) -> Result:
-    from tasc.finetune.draft_head import HeadOptions, train_head
-
-    c: FinetuneConfig = job.config
-    options = HeadOptions(
-        epochs=c.epochs,
-        learning_rate=c.learning_rate or HeadOptions.learning_rate,
-        batch_size=c.batch_size,
-        effective_batch=c.effective_batch or HeadOptions.effective_batch,
-        max_length=c.max_length,
-        max_new_tokens=c.max_new_tokens,
-        repetition_penalty=c.repetition_penalty,
-        device=c.device,
-        seed=c.seed,
-    )
-    result = train_head(
-        model,
-        job.corpus,
-        job.optional("validation"),
-        options,
-        work=job.workspace.work,
-        resume=job.resume,
-        progress=job.progress,
-    )
-    result.save(job.workspace.folder / "head")
-    return result.report.to_dict()
-
-
 def _index(job: Job) -> Result:
     from tasc.data.tokenizer import load_tokenizer
     from tasc.spec.index import IndexOptions, make_index
@@ -279,8 +158,8 @@ def _tune(job: Job) -> Result:
 WORK: dict[str, Callable[[Job], Result]] = {
     "analyze": _analyze,
     "augment": _augment,
-    "base": _base,
-    "finetune": _finetune,
+    "base": training.base,
+    "finetune": training.finetune,
     "index": _index,
     "vocab": _vocab,
     "bench": _bench,

@@ -3,19 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from tasc.html import template
 from tasc.svg import COLOURS, new_figure, to_svg
 
 
 def render(result: dict[str, Any], source: str) -> str:
     """Return the page for the report of an augmentation, as in augmentation.json."""
-    environment = Environment(
-        loader=PackageLoader("tasc.vocab", "templates"), autoescape=True, undefined=StrictUndefined
-    )
     points = result["curve"]["points"]
-    return environment.get_template("budget.html").render(
+    return template("tasc.vocab", "budget.html").render(
         result=result,
         source=source,
         points=points,

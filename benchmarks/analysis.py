@@ -23,14 +23,13 @@ from pathlib import Path
 
 from figures import add_json, publish
 
+from tasc.analysis.count import BATCH
 from tasc.analysis.report import analyze
 from tasc.analysis.scan import scan
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
-
-BATCH = 2_000_000  # characters, as in the analysis
 
 
 def main() -> None:

@@ -17,18 +17,25 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-constexpr size_t kBlock = 4096;  // records read or written at a time
+// A record in a file is its tail, and then its head and its count where they are not those of the
+// record before and 1. Ids + 1 stay below 2^31, so the tail has two bits to spare, which say so.
+constexpr uint64_t kNewHead = uint64_t{1} << 63, kCounted = uint64_t{1} << 31;
+constexpr size_t kWords = 3;       // of a record, at most
+constexpr size_t kBlock = 8192;    // words read or written at a time
 
 class RunWriter {
  public:
   explicit RunWriter(std::string path) : path_(std::move(path)), file_(std::fopen(path_.c_str(), "wb")) {
     if (!file_) fail();
-    block_.reserve(kBlock);
+    block_.reserve(kBlock + kWords);
   }
 
   void add(const RunRecord& record) {
-    block_.push_back(record);
-    if (block_.size() == kBlock) flush();
+    const bool new_head = record.head != head_, counted = record.count != 1;
+    block_.push_back(record.tail | (new_head ? kNewHead : 0) | (counted ? kCounted : 0));
+    if (new_head) block_.push_back(head_ = record.head);
+    if (counted) block_.push_back(static_cast<uint64_t>(record.count));
+    if (block_.size() >= kBlock) flush();
   }
 
   // Throws when something could not be written; without it the file may be cut short.
@@ -39,7 +46,7 @@ class RunWriter {
 
  private:
   void flush() {
-    if (std::fwrite(block_.data(), sizeof(RunRecord), block_.size(), file_.get()) != block_.size()) fail();
+    if (std::fwrite(block_.data(), sizeof(uint64_t), block_.size(), file_.get()) != block_.size()) fail();
     block_.clear();
   }
 
@@ -47,30 +54,41 @@ class RunWriter {
 
   std::string path_;
   File file_;
-  Run block_;
+  std::vector<uint64_t> block_;
+  uint64_t head_ = 0;  // of no record
 };
 
 class RunReader {
  public:
-  explicit RunReader(std::string path) : path_(std::move(path)), file_(std::fopen(path_.c_str(), "rb")) {
+  explicit RunReader(std::string path)
+      : path_(std::move(path)), file_(std::fopen(path_.c_str(), "rb")), block_(kBlock) {
     if (!file_) fail();
     std::setvbuf(file_.get(), nullptr, _IONBF, 0);  // blocks are buffer enough
-    refill();
+    next();
   }
 
-  bool done() const { return at_ == block_.size(); }
-  const RunRecord& record() const { return block_[at_]; }
+  bool done() const { return record_.count == 0; }
+  const RunRecord& record() const { return record_; }  // the count is 0 after the last one
   void next() {
-    if (++at_ == block_.size()) refill();
+    if (end_ - at_ < kWords) refill();
+    if (at_ == end_) {
+      record_.count = 0;
+      return;
+    }
+    const uint64_t word = block_[at_++];
+    record_.tail = word & ~(kNewHead | kCounted);
+    if (word & kNewHead) record_.head = block_[at_++];
+    record_.count = word & kCounted ? static_cast<int64_t>(block_[at_++]) : 1;
     // Of hundreds of streams no processor foresees what is read next.
-    __builtin_prefetch(block_.data() + std::min(at_ + 3, block_.size()));
+    __builtin_prefetch(block_.data() + std::min(at_ + 2 * kWords, kBlock - 1));
   }
 
  private:
   void refill() {
-    block_.resize(kBlock);
-    block_.resize(std::fread(block_.data(), sizeof(RunRecord), kBlock, file_.get()));
-    at_ = 0;
+    std::copy(block_.begin() + static_cast<std::ptrdiff_t>(at_),
+              block_.begin() + static_cast<std::ptrdiff_t>(end_), block_.begin());
+    end_ -= std::exchange(at_, 0);
+    end_ += std::fread(block_.data() + end_, sizeof(uint64_t), kBlock - end_, file_.get());
     if (std::ferror(file_.get())) fail();
   }
 
@@ -78,8 +96,9 @@ class RunReader {
 
   std::string path_;
   File file_;
-  Run block_;
-  size_t at_ = 0;
+  std::vector<uint64_t> block_;
+  size_t at_ = 0, end_ = 0;
+  RunRecord record_{0, 0, 0};
 };
 
 // A tournament tree: each inner node keeps the loser of its match, so taking a record replays one

@@ -1,27 +1,35 @@
 #include "tasc/word_count.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <stdexcept>
 
 namespace tasc {
 namespace {
 
-uint64_t hash_of(std::string_view text) {
-  uint64_t hash = text.size() * 0x9E3779B97F4A7C15ull;
-  const auto mix = [&](uint64_t word) {
-    hash = (hash ^ word) * 0xD6E8FEB86659FD93ull;
-    hash ^= hash >> 32;
-  };
-  size_t i = 0;
-  for (uint64_t word; i + 8 <= text.size(); i += 8) {
-    std::memcpy(&word, text.data() + i, 8);
-    mix(word);
-  }
-  uint64_t rest = 0;
-  std::memcpy(&rest, text.data() + i, text.size() - i);
-  mix(rest);
-  return hash;
+constexpr size_t kHead = 8;  // bytes of a word of memory
+
+template <class Word>
+uint64_t load(const char* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+// The first bytes, eight at most, with zeros behind them. Loads overlap: no length is a branch of
+// its own.
+uint64_t load_some(const char* from, size_t bytes) {
+  if (bytes >= 8) return load<uint64_t>(from);
+  if (bytes >= 4) return load<uint32_t>(from) | load<uint32_t>(from + bytes - 4) << 8 * (bytes - 4);
+  if (bytes >= 2) return load<uint16_t>(from) | load<uint16_t>(from + bytes - 2) << 8 * (bytes - 2);
+  return bytes ? load<uint8_t>(from) : 0;
+}
+
+uint64_t mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0xD6E8FEB86659FD93ull;
+  return hash ^ hash >> 32;
 }
 
 // Which bytes are white space, and which may begin a longer white-space character.
@@ -32,6 +40,13 @@ constexpr std::array<uint8_t, 256> kinds() {
   return kind;
 }
 constexpr auto kKind = kinds();
+
+// The high bit of each byte of `word` that is below 0x21 or above 0x7F; a byte after such a one may
+// be marked, too.
+uint64_t suspects(uint64_t word) {
+  constexpr uint64_t ones = 0x0101010101010101ull, highs = 0x80 * ones;
+  return (((word - 0x21 * ones) & ~word) | word) & highs;
+}
 
 // Bytes of the white-space character that text begins with, 0 for none. The characters are those of
 // Python's str.isspace(): U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F,
@@ -53,18 +68,34 @@ size_t wide_space(std::string_view text) {
 
 }  // namespace
 
+// What a slot of `text` holds but for the id, and where it would lie.
+Interner::Slot Interner::slot_of(std::string_view text, size_t& at) const {
+  Slot slot;
+  slot.head = load_some(text.data(), text.size());
+  uint64_t hash = mix(text.size() * 0x9E3779B97F4A7C15ull, slot.head);
+  for (size_t i = kHead; i < text.size(); i += kHead) {
+    hash = mix(hash, load_some(text.data() + i, text.size() - i));
+  }
+  const bool whole = text.size() <= kHead;
+  slot.rest = static_cast<uint32_t>(whole ? text.size() : (hash >> 32 & ~uint64_t{15}) | (kHead + 1));
+  at = hash & (slots_.size() - 1);
+  return slot;
+}
+
 int32_t Interner::number(std::string_view text) {
   if ((ends_.size() + 1) * 2 > slots_.size()) grow();
-  const uint64_t hash = hash_of(text);
-  const auto upper = static_cast<uint32_t>(hash >> 32);
-  size_t at = hash & (slots_.size() - 1);
+  size_t at = 0;
+  Slot slot = slot_of(text, at);
   for (; slots_[at].id >= 0; at = (at + 1) & (slots_.size() - 1)) {
-    if (slots_[at].hash == upper && this->text(slots_[at].id) == text) return slots_[at].id;
+    const Slot& other = slots_[at];
+    if (other.head != slot.head || other.rest != slot.rest) continue;
+    if (slot.rest <= kHead || this->text(other.id) == text) return other.id;
   }
-  slots_[at] = {upper, static_cast<int32_t>(ends_.size())};
+  slot.id = static_cast<int32_t>(ends_.size());
+  slots_[at] = slot;
   letters_ += text;
   ends_.push_back(letters_.size());
-  return slots_[at].id;
+  return slot.id;
 }
 
 std::string_view Interner::text(int32_t id) const {
@@ -73,14 +104,13 @@ std::string_view Interner::text(int32_t id) const {
 }
 
 void Interner::grow() {
-  std::vector<Slot> slots(slots_.empty() ? 1024 : slots_.size() * 2);
-  for (size_t id = 0; id < ends_.size(); ++id) {
-    const uint64_t hash = hash_of(text(static_cast<int32_t>(id)));
-    size_t at = hash & (slots.size() - 1);
-    while (slots[at].id >= 0) at = (at + 1) & (slots.size() - 1);
-    slots[at] = {static_cast<uint32_t>(hash >> 32), static_cast<int32_t>(id)};
+  slots_.assign(slots_.empty() ? 1024 : slots_.size() * 2, Slot{});
+  for (size_t id = 0, at = 0; id < ends_.size(); ++id) {
+    Slot slot = slot_of(text(static_cast<int32_t>(id)), at);
+    while (slots_[at].id >= 0) at = (at + 1) & (slots_.size() - 1);
+    slot.id = static_cast<int32_t>(id);
+    slots_[at] = slot;
   }
-  slots_ = std::move(slots);
 }
 
 WordCounter::WordCounter(std::string folder_and_prefix, size_t batch)
@@ -97,6 +127,14 @@ int64_t WordCounter::add_text(std::string_view text) {
     ++words;
   };
   while (at < text.size()) {
+    if (at + kHead <= text.size()) {  // skip what is surely none, most often a word at once
+      const uint64_t some = suspects(load<uint64_t>(text.data() + at));
+      if (!some) {
+        at += kHead;
+        continue;
+      }
+      at += static_cast<size_t>(std::countr_zero(some)) / 8;
+    }
     const uint8_t kind = kKind[static_cast<uint8_t>(text[at])];
     const size_t space = kind == 2 ? wide_space(text.substr(at)) : kind;
     if (!space) {

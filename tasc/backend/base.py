@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tasc.backend.counts import WORD_BATCH, Counts, WordCounter
+from tasc.backend.counts import LARGEST_ID, WORD_BATCH, Counts, WordCounter
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 
@@ -121,7 +121,10 @@ class Backend(Protocol):
 
 
 def check_samples(tokens: Int32, offsets: Int64) -> None:
-    """Raise InputError unless tokens (T,) int32 >= 0 and offsets (S + 1,) int64 fit together."""
+    """Raise InputError unless tokens (T,) int32 and offsets (S + 1,) int64 fit together.
+
+    Ids lie between 0 and LARGEST_ID.
+    """
     _check_array("tokens", tokens, np.int32)
     _check_array("offsets", offsets, np.int64)
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens):
@@ -130,6 +133,8 @@ def check_samples(tokens: Int32, offsets: Int64) -> None:
         raise InputError("offsets must not decrease")
     if len(tokens) and tokens.min() < 0:
         raise InputError(f"token ids must not be negative, got {tokens.min()}")
+    if len(tokens) and tokens.max() > LARGEST_ID:
+        raise InputError(f"token ids must be at most {LARGEST_ID}, got {tokens.max()}")
 
 
 def check_weighted(tokens: Int32, offsets: Int64, weights: Int64) -> None:

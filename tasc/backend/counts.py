@@ -13,9 +13,11 @@ Int64 = npt.NDArray[np.int64]
 
 RUN_LENGTH = 4  # longest n-gram that is counted
 WORD_BATCH = 1 << 19  # words of a run: few enough that 16 bits tell them apart, mostly
-# A record of a run: an n-gram of up to 4 ids, id + 1 each and 0 beyond the sample's end, and its
-# count. Records ascend by (head, tail).
-RECORD = np.dtype([("head", "<u8"), ("tail", "<u8"), ("count", "<i8")])
+# A run is a file of ascending n-grams of 4 lanes: id + 1, 0 beyond the sample's end, two lanes to a
+# little-endian word. Of each stands the second word; the first follows it where it is another than
+# before, then the count where it is not 1. Lanes are below 2^31, so the second word can say so.
+NEW_HEAD, COUNTED = 1 << 63, 1 << 31
+LARGEST_ID = 2**31 - 2
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """N-gram counting as plainly as it can be said: the definition of what the kernels do."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from tasc.backend.counts import RECORD, RUN_LENGTH, Counts, Int32, Int64, Spectrum
+from tasc.backend.counts import COUNTED, NEW_HEAD, RUN_LENGTH, Counts, Int32, Int64, Spectrum
 
 Lanes = tuple[int, int, int, int]  # id + 1; 0 beyond the sample's end
 
@@ -25,8 +25,7 @@ def merge_counts(paths: Sequence[Path], top: int) -> Counts:
     """See Backend.merge_counts."""
     grams: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(RUN_LENGTH)]
     for path in paths:
-        for head, tail, count in np.fromfile(path, RECORD).tolist():
-            lanes = (head >> 32, head & 0xFFFFFFFF, tail >> 32, tail & 0xFFFFFFFF)
+        for lanes, count in _read(path):
             for n in range(1, RUN_LENGTH + 1):
                 if all(lanes[:n]):
                     grams[n - 1][tuple(lane - 1 for lane in lanes[:n])] += count
@@ -72,11 +71,24 @@ def _positions(sample: list[int], positions: int) -> list[Lanes]:
 
 
 def _write(counts: Counter[Lanes], path: Path) -> None:
-    rows = [
-        (first << 32 | second, third << 32 | fourth, count)
-        for (first, second, third, fourth), count in sorted(counts.items())
-    ]
-    np.array(rows, RECORD).tofile(path)
+    words: list[int] = []
+    before = 0
+    for (first, second, third, fourth), count in sorted(counts.items()):
+        head = first << 32 | second
+        counted, new = (count != 1) * COUNTED, (head != before) * NEW_HEAD
+        words.append(third << 32 | fourth | new | counted)
+        words += [head] * bool(new) + [count] * bool(counted)
+        before = head
+    np.array(words, "<u8").tofile(path)
+
+
+def _read(path: Path) -> Iterator[tuple[Lanes, int]]:
+    words, head = iter(np.fromfile(path, "<u8").tolist()), 0
+    for word in words:
+        head = next(words) if word & NEW_HEAD else head
+        count = next(words) if word & COUNTED else 1
+        tail = word & ~(NEW_HEAD | COUNTED)
+        yield (head >> 32, head & 0xFFFFFFFF, tail >> 32, tail & 0xFFFFFFFF), count
 
 
 def _spectrum(counts: Counter[tuple[int, ...]], n: int, top: int) -> Spectrum:

@@ -6,13 +6,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasc.backend import get_backend, native_counts
+from tasc.backend.counts import LARGEST_ID
 from tasc.errors import InputError
 
 BACKENDS = [get_backend("native"), get_backend("reference")]
-IDS = st.sampled_from([0, 1, 2, 3, 150_000, 2**31 - 1])
+IDS = st.sampled_from([0, 1, 2, 3, 150_000, LARGEST_ID])
 SAMPLES = st.lists(st.tuples(st.lists(IDS, max_size=30), st.integers(1, 5)), max_size=8)
 TEXTS = st.lists(
-    st.text(st.sampled_from("ab é\u00a0\u0085\u2003\u3000\u1680\x1f\n\u200b"), max_size=20)
+    st.text(st.sampled_from("ab é\0\u00a0\u0085\u2003\u3000\u1680\x1f\n\u200b"), max_size=20)
 )
 
 
@@ -78,15 +79,15 @@ def test_words_agree_with_split_whatever_the_batch(tmp_path, texts, batch):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_counts_are_weighted_and_never_cross_samples(backend, tmp_path):
-    samples = [([5, 2**31 - 1, 5], 1), ([1, 1, 1], 3), ([], 2), ([5, 0], 1)]
+    samples = [([5, LARGEST_ID, 5], 1), ([1, 1, 1], 3), ([], 2), ([5, 0], 1)]
     backend.write_counts(*corpus(samples), tmp_path / "run")
     found = backend.merge_counts([tmp_path / "run"], 9)
     pairs = found.spectra[1]
-    assert pairs.top_ids.tolist() == [[1, 1], [5, 0], [5, 2**31 - 1], [2**31 - 1, 5]]
+    assert pairs.top_ids.tolist() == [[1, 1], [5, 0], [5, LARGEST_ID], [LARGEST_ID, 5]]
     assert pairs.top_counts.tolist() == [6, 1, 1, 1]
     assert (pairs.counts.tolist(), pairs.times.tolist()) == ([6, 1], [1, 3])
     assert (pairs.total, pairs.distinct) == (9, 4)
-    assert (found.ids.tolist(), found.counts.tolist()) == ([0, 1, 5, 2**31 - 1], [1, 9, 3, 1])
+    assert (found.ids.tolist(), found.counts.tolist()) == ([0, 1, 5, LARGEST_ID], [1, 9, 3, 1])
     assert found.spectra[3].total == 0
 
 
@@ -110,10 +111,22 @@ def test_malformed_arrays_are_refused(backend, tmp_path):
         backend.write_counts(tokens, offsets[:1], weights, tmp_path / "x")
     with pytest.raises(InputError, match="must not be negative"):
         backend.write_counts(-tokens, offsets, weights, tmp_path / "x")
+    with pytest.raises(InputError, match="at most 2147483646, got 2147483647"):
+        backend.write_counts(tokens + np.int32(LARGEST_ID - 2), offsets, weights, tmp_path / "x")
     with pytest.raises(InputError, match="one entry a sample"):
         backend.write_counts(tokens, offsets, weights[:0], tmp_path / "x")
     with pytest.raises(InputError, match="offsets must be one row of int64"):
         backend.write_counts(tokens, offsets.astype(np.int32), weights, tmp_path / "x")
+
+
+def test_words_of_zeros_and_of_eight_bytes_are_told_apart(tmp_path):
+    words = ["a", "a\0", "a\0\0", "\0", "abcdefgh", "abcdefgh\0", "abcdefghi", "abcdefghj"]
+    words += ["abcdefgh" * 2, "abcdefgh" * 2 + "\0", "é" * 4, "é" * 5, "abcdefg", "abcdef"]
+    counter = BACKENDS[0].word_counter(tmp_path / "w")
+    assert counter.add_texts([" ".join(words), "\n".join(reversed(words))]) == 2 * len(words)
+    found = BACKENDS[0].merge_counts(counter.finish())
+    assert sorted(counter.word(i) for i in found.ids) == sorted(words)
+    assert set(found.counts.tolist()) == {2}
 
 
 def test_a_scratch_file_that_cannot_be_used_is_named(tmp_path):

@@ -13,6 +13,7 @@
 namespace tasc {
 
 constexpr int kRunLength = 4;  // longest n-gram
+constexpr int32_t kLargestId = INT32_MAX - 1;
 
 // head = first << 32 | second, tail = third << 32 | fourth; id + 1 each, 0 beyond the sample's end.
 struct RunRecord {
@@ -23,7 +24,7 @@ using Run = std::vector<RunRecord>;
 
 // Counts, sorts by radix and writes a run: O(T).
 //
-// tokens (T), ids >= 0; offsets (S + 1): sample s is tokens[offsets[s], offsets[s + 1]); weights (S).
+// tokens (T), ids from 0 to kLargestId; offsets (S + 1): sample s is tokens[offsets[s], offsets[s + 1]); weights (S).
 // Throws std::invalid_argument when the arrays do not fit together, std::runtime_error when the file
 // cannot be written.
 void write_counts(std::span<const int32_t> tokens, std::span<const int64_t> offsets,

@@ -9,7 +9,8 @@
 
 namespace tasc {
 
-// Numbers strings in order of first sight. Exact: equal hashes are compared.
+// Numbers strings in order of first sight. Exact: short strings lie in their slots, of long ones
+// equal hashes are compared.
 class Interner {
  public:
   int32_t number(std::string_view text);
@@ -18,9 +19,11 @@ class Interner {
 
  private:
   struct Slot {
-    uint32_t hash = 0;  // its upper half; the lower one chooses the slot
+    uint64_t head = 0;  // the first eight bytes, zeros beyond the end
+    uint32_t rest = 0;  // the size up to eight bytes, else upper bits of the hash and a nine
     int32_t id = -1;
   };
+  Slot slot_of(std::string_view text, size_t& at) const;
   void grow();
 
   std::vector<Slot> slots_;

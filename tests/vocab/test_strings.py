@@ -114,6 +114,7 @@ def real(data_dir):
 def test_sizes_and_intersection_are_those_of_tables_4_and_5(real):
     llama, qwen = real("llama3"), real("qwen2")
     assert (len(llama.vocabulary()), len(qwen.vocabulary())) == (128_256, 151_646)
+    assert len(real("mistral-v3").vocabulary()) == 32_768
     pair = pairing(llama, qwen, ["hello world"])
     assert pair.shared == 109_566
     assert round(pair.share, 2) == 0.85
@@ -144,7 +145,8 @@ def test_spellings_of_qwen2_are_those_of_appendix_d(real):
     assert least / 150_000 < 144.31 < most / 150_000
 
 
-def test_gpt2_and_qwen2_are_injective_on_a_news_like_text(real):
+@pytest.mark.parametrize("name", ["gpt2", "qwen2", "llama3", "llama2", "mistral-v1", "mistral-v3"])
+def test_tokenizers_are_injective_on_a_news_like_text(real, name):
     """Table 9, for the tokenizers at hand."""
     text = "LONDON (Reuters) -- Harry Potter star Daniel Radcliffe gains a reported £20 million."
-    assert all(comes_back(real(name), text) for name in ("gpt2", "qwen2", "llama3"))
+    assert comes_back(real(name), text)

@@ -35,7 +35,7 @@ VARIANTS = {
     "microspec": [
         "microspec",
         "microspec:window=20,k_ver=1,k_pre=0,budget=20",
-        "microspec:context=false",
+        "microspec:context=false,frequent=9",
         "microspec:extension=false,width=4",
     ],
     "slem": ["slem", "slem:lookahead=3,confidence=0"],

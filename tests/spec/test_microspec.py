@@ -11,6 +11,7 @@ from tasc.models.target import Target
 from tasc.spec.draft import Draft
 from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
 from tasc.spec.drafters.eagle.vocabulary import Full
+from tasc.spec.drafters.frequent import FrequentRows
 from tasc.spec.microspec import vocabulary
 from tasc.spec.microspec.reference import TorchWindow, vocabularies
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
@@ -155,6 +156,47 @@ def test_a_new_sequence_knows_nothing_of_the_last():
     alone = [v.ids.tolist() for v in second.run(MicroSpec(lm_head, found.options))]
     list(first.run(found))
     assert [v.ids.tolist() for v in second.run(found)] == alone
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@torch.no_grad()
+def test_frequent_tokens_stand_before_the_window_and_not_in_it(bias):
+    sequence, options = Sequence(head(bias)), WindowOptions(window=50, k_pre=2, k_ver=2)
+    some = torch.arange(0, V, 7)
+    found = MicroSpec(sequence.lm_head, options, None, FrequentRows(sequence.lm_head, some))
+    states = torch.randn(5, D)
+    full = sequence.lm_head(states)
+    expected = without(sequence, options, set(some.tolist()))
+    for state in sequence.run(found):
+        ids = state.ids
+        assert ids[: len(some)].tolist() == some.tolist()
+        window = ids[len(some) :][ids[len(some) :] >= 0].tolist()
+        assert len(window) == len(set(window)) == state.active
+        assert set(window) == next(expected)
+        logits, used = state.logits(states), ids >= 0
+        torch.testing.assert_close(logits[:, used], full[:, ids[used]])
+        assert (logits[:, ~used] == -torch.inf).all()
+
+
+def without(sequence, options, some):
+    """The definition over streams without ``some`` tokens."""
+    kept = [t for t in sequence.prompt.tolist() if t not in some]
+    before = [t for t in top(sequence.lm_head(sequence.hidden), options.k_pre) if t not in some]
+    steps = [
+        tuple([t for t in part if t not in some] for part in (d.tolist(), top(r[k], options.k_ver)))
+        for d, r, k in sequence.steps
+    ]
+    return vocabularies(kept, before, steps, options.window)
+
+
+def test_frequent_tokens_are_enough_for_a_draft():
+    model = build_model("llama")
+    lm_head, prompt = model.get_output_embeddings(), torch.tensor([7, 7, 9])
+    options = WindowOptions(context=False, extension=False, frequent=320)
+    rows = FrequentRows(lm_head, torch.arange(320))
+    whole = draft_of(model, lambda: Full(lm_head), prompt)
+    drafted = draft_of(model, lambda: MicroSpec(lm_head, options, None, rows), prompt)
+    assert whole.tokens.tolist() == drafted.tokens.tolist()
 
 
 def test_a_vocabulary_that_would_stay_empty_is_refused():

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tasc import _native
 from tasc.errors import InputError
 from tasc.models.load import device_has_bfloat16
+from tasc.spec.drafters.frequent import FrequentRows
 from tasc.spec.microspec.window import window
 from tasc.spec.verify.ops import native
 
@@ -22,7 +23,8 @@ class WindowOptions:
     """The window's entries (W_max), candidates of each row of the target (K_pre, K_ver), sources.
 
     ``context`` is the prompt with its candidates, ``extension`` what decoding adds; the ablations
-    of the paper's Table 3 go without one of them.
+    of the paper's Table 3 go without one of them. ``frequent`` tokens are active besides, always:
+    the most frequent ones (FR-Spec), for prompts too short to fill a window. The paper has none.
     """
 
     window: int = 3072
@@ -30,15 +32,16 @@ class WindowOptions:
     k_ver: int = 3
     context: bool = True
     extension: bool = True
+    frequent: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a vocabulary that would stay empty."""
-        if self.window < 1 or self.k_pre < 0 or self.k_ver < 0:
+        if self.window < 1 or min(self.k_pre, self.k_ver, self.frequent) < 0:
             raise InputError(
-                f"a window of {self.window} with k_pre={self.k_pre} and k_ver={self.k_ver}: the "
-                "window must be 1 or more, the others 0 or more"
+                f"a window of {self.window} with k_pre={self.k_pre}, k_ver={self.k_ver} and "
+                f"frequent={self.frequent}: the window must be 1 or more, the others 0 or more"
             )
-        if not self.context and not (self.extension and self.k_ver):
+        if not self.frequent and not self.context and not (self.extension and self.k_ver):
             raise InputError("without context, drafts come from k_ver=1 or more candidates a step")
 
 
@@ -62,14 +65,20 @@ class MicroSpec:
         lm_head: nn.Linear,
         options: WindowOptions | None = None,
         ranking: nn.Linear | None = None,
+        frequent: FrequentRows | None = None,
     ) -> None:
         """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied.
 
-        ``ranking`` finds the candidates of the prompt in its place, see ``quick``.
+        ``ranking`` finds the candidates of the prompt in its place, see ``quick``. The tokens of
+        ``frequent`` are columns in front of the window's, which leaves them out.
         """
         self.options = options or WindowOptions()
         self.lm_head, self.ranking = lm_head, ranking or lm_head
         self._weight = lm_head.weight.detach()
+        self._frequent = frequent
+        if frequent is not None:
+            self._outside = torch.ones(len(self._weight), dtype=torch.bool).to(self._weight.device)
+            self._outside[frequent.ids] = False
         self._stream: torch.cuda.Stream | None = None
         self._ready: torch.cuda.Event | None = None
         if self._weight.is_cuda:
@@ -89,11 +98,12 @@ class MicroSpec:
     @property
     def ids(self) -> Tensor:
         """(n,) int64: the token of each column, -1 where there is none."""
-        return self._ids[: self._extent]
+        own = self._ids[: self._extent]
+        return own if self._frequent is None else torch.cat([self._frequent.ids, own])
 
     @property
     def active(self) -> int:
-        """The tokens that can be drafted now; waits for the device."""
+        """The tokens in the window; waits for the device."""
         return self._window.active
 
     @torch.inference_mode()
@@ -115,7 +125,8 @@ class MicroSpec:
         if self._ready is not None:
             torch.cuda.current_stream(hidden.device).wait_event(self._ready)
         n = self._extent
-        return torch.addmm(self._mask[:n], hidden, self._buffer[:n].T)
+        own = torch.addmm(self._mask[:n], hidden, self._buffer[:n].T)
+        return own if self._frequent is None else torch.cat([self._frequent.logits(hidden), own], 1)
 
     def drafted(self, tokens: Tensor) -> None:
         """Remember the tree's tokens (n,) int64 until it is verified: drafting changes nothing."""
@@ -137,6 +148,8 @@ class MicroSpec:
 
     def _push(self, tokens: Tensor, unique: bool) -> None:
         tokens = tokens.to(torch.int32).contiguous()
+        if self._frequent is not None:
+            tokens = tokens.where((tokens >= 0) & self._outside[tokens.clamp(min=0)], -1)
         with self._beside():
             self._window.push(tokens, unique)
         if self._stream is not None:

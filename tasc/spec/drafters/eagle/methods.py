@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torch import Tensor, nn
+
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head
 from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
 from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary, Frequent, Full
-from tasc.spec.drafters.frequent import lm_head, most_frequent, token_counts
+from tasc.spec.drafters.frequent import FrequentRows, lm_head, most_frequent, token_counts
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions, quick
 
 if TYPE_CHECKING:
@@ -46,16 +48,17 @@ def eagle(resources: "Resources", options: EagleOptions) -> "Factory":
 def fr_spec(resources: "Resources", options: FrSpecOptions) -> "Factory":
     """Prepare EAGLE-2 over the most frequent tokens of a counts file, or of the outputs."""
     head = lm_head(_target(resources).model)
-    counts = token_counts(resources, head.weight.shape[0])
-    frequent = Frequent(head, most_frequent(counts, options.size))
+    frequent = Frequent(head, _most_frequent(resources, head, options.size))
     return drafters(resources, lambda: frequent, options)
 
 
 def microspec(resources: "Resources", options: MicroSpecOptions) -> "Factory":
     """Prepare MicroSpec: each sequence has a window of its own."""
     head = lm_head(_target(resources).model)
-    ranking = quick(head)
-    return drafters(resources, lambda: MicroSpec(head, options, ranking), options)
+    ranking, frequent = quick(head), None
+    if options.frequent:
+        frequent = FrequentRows(head, _most_frequent(resources, head, options.frequent))
+    return drafters(resources, lambda: MicroSpec(head, options, ranking, frequent), options)
 
 
 def drafters(
@@ -71,6 +74,10 @@ def drafters(
     head = load_head(resources.draft_head, model)
     embedding = model.get_input_embeddings()
     return lambda: Eagle(head, embedding, vocabulary, options)
+
+
+def _most_frequent(resources: "Resources", head: nn.Linear, size: int) -> Tensor:
+    return most_frequent(token_counts(resources, head.weight.shape[0]), size)
 
 
 def _target(resources: "Resources") -> "Target":

@@ -38,6 +38,7 @@ SIZES = (32768, 16384, 8192, 4096)
 METHODS = ["ar", "eagle", *(f"fr-spec:size={size}" for size in SIZES)]
 METHODS += ["microspec", "microspec:extension=false", "microspec:context=false"]
 METHODS += ["microspec:k_pre=64,k_ver=64"]  # a weak model has more candidates
+METHODS += ["microspec:frequent=2048"]  # short prompts do not fill a window
 
 
 class TimedHead:

@@ -88,7 +88,7 @@ build/hetero/target:  # half an hour of one core: stories are sampled, and a tar
 HEADS ?= build/draft-heads
 bench-heads: install $(HEADS)/head  ## draft heads over all and parts of 151,646 tokens; DATA as above
 	$(BIN)/python benchmarks/draft_heads.py --model $(HEADS)/target --draft-head $(HEADS)/head \
-	  --corpus $(HEADS)/train --repetition-penalty 1.3 --json $(HEADS)/figures.json \
+	  --corpus $(HEADS)/train --prompts 12 --json $(HEADS)/figures.json \
 	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
 
 $(HEADS)/train:
@@ -97,11 +97,11 @@ $(HEADS)/train:
 
 $(HEADS)/target: $(HEADS)/train
 	$(BIN)/tasc base $< --tokenizer $(or $(DATA),$(TASC_DATA),../shared/data)/tokenizers/qwen2 \
-	  --preset tiny --block 512 --minutes 25 --threads 1 --output $@
+	  --preset tiny --block 512 --epochs 12 --minutes 50 --threads 1 --output $@
 
 $(HEADS)/head: $(HEADS)/target
-	$(BIN)/tasc finetune $(HEADS)/train --model $< --draft-head --limit 448 --epochs 4 --threads 1 \
-	  --max-length 192 --max-new-tokens 96 --repetition-penalty 1.3 --learning-rate 2e-3 --output $@
+	$(BIN)/tasc finetune $(HEADS)/train --model $< --draft-head --limit 3200 --epochs 4 --threads 1 \
+	  --max-length 256 --max-new-tokens 96 --repetition-penalty 1.3 --learning-rate 2e-3 --output $@
 
 dist: install
 	$(BIN)/pip install --quiet build

@@ -113,9 +113,10 @@ def foretell(
 
 
 def cost_of(model: str, dtype: Dtype, device: Device) -> tuple[CostCurve, str]:
-    """Measure T(k) of a model here, or recall it; also return the folder that holds the model."""
+    """Measure T(k) of a model here; also return the folder that holds the model."""
     _, folder = resolve_model(model)
-    return cost_curve(target_for(load_model(folder, dtype=dtype, device=device))), folder
+    target = target_for(load_model(folder, dtype=dtype, device=device))
+    return cost_curve(target, fresh=True), folder
 
 
 def _sides(corpus: Corpus, held_out: Corpus | None) -> tuple[Corpus, Corpus]:

@@ -112,15 +112,18 @@ def measure(target: Target, *, context: int = CONTEXT, seconds: float = 0.8) -> 
     return CostCurve(SIZES, tuple(monotone.tolist()), context)
 
 
-def cost_curve(target: Target, *, context: int = CONTEXT, folder: Path | None = None) -> CostCurve:
+def cost_curve(
+    target: Target, *, context: int = CONTEXT, folder: Path | None = None, fresh: bool = False
+) -> CostCurve:
     """Return T(k) of ``target``, from the user's cache or measured now and cached.
 
-    The cache is ``$XDG_CACHE_HOME/tasc`` or ``folder``; delete it to measure again. A file that
-    cannot be read is measured anew, and a folder that cannot be written costs only the caching.
+    The cache is ``$XDG_CACHE_HOME/tasc`` or ``folder``; ``fresh`` measures again, as what was
+    measured on a busy machine says nothing of a quiet one. A file that cannot be read is measured
+    anew, and a folder that cannot be written costs only the caching.
     """
     name = hashlib.sha256(json.dumps(_identity(target, context), sort_keys=True).encode())
     path = (folder or cache_folder()) / f"cost-{name.hexdigest()[:24]}.json"
-    held = _read(path)
+    held = None if fresh else _read(path)
     if held is None:
         held = measure(target, context=context)
         with contextlib.suppress(OSError):

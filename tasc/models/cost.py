@@ -68,7 +68,7 @@ class CostCurve:
         return inside + np.maximum(k - self.sizes[-1], 0) * slope
 
 
-def measure(target: Target, *, context: int = CONTEXT, seconds: float = 0.8) -> CostCurve:
+def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> CostCurve:
     """Time forwards of ``target`` after ``context`` tokens, for about ``seconds``.
 
     Sizes take turns, so that drift hits all alike; each time is a median over the turns, at least

@@ -71,8 +71,8 @@ def decide(seen: Evidence) -> Verdict:
             "included: there is nothing to save, reading the prompt dominates."
         )
         return Verdict("neither", (short,))
-    fine_tune = seen.step_ratio >= WORTH_RATIO
-    speculate = (seen.tokens_per_step or 0.0) >= WORTH_RATIO
+    fine_tune = _worth(seen.step_ratio)
+    speculate = _worth(seen.tokens_per_step or 0.0)
     choice: Choice = "neither"
     if fine_tune or speculate:
         choice = "both" if fine_tune and speculate else "TASC-ft" if fine_tune else "TASC-spec"
@@ -83,6 +83,11 @@ def decide(seen: Evidence) -> Verdict:
             "TASC-spec alone needs no training."
         )
     return Verdict(choice, tuple(reasons))
+
+
+def _worth(ratio: float) -> bool:
+    """Judge what is shown: 1.496 reads 1.50."""
+    return round(ratio, 2) >= WORTH_RATIO
 
 
 def _of_fine_tuning(seen: Evidence, worth: bool) -> str:

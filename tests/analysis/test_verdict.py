@@ -19,6 +19,7 @@ def tokens(steps=20.0, ratio=1.0, replay=1.0):
         (tokens(steps=3.0, ratio=3.0, replay=3.0), "neither"),
         (tokens(ratio=1.5, replay=1.5), "both"),
         (tokens(ratio=1.49, replay=1.49), "neither"),
+        (tokens(ratio=1.496, replay=1.494), "TASC-ft"),  # what is shown: 1.50 and 1.49
         (tokens(ratio=2.0, replay=None), "TASC-ft"),
         (Evidence(1.0, 3, -0.8), "neither"),
         (Evidence(17, 63, -0.577), "TASC-ft"),

@@ -100,9 +100,7 @@ def show(result: dict[str, Any]) -> None:
         _show_tokens(result["tokens"])
     if result["knee"]:
         knee, most = result["knee"]["budget"], result["tokens"]["budgets"][-1]["added"]
-        why = (
-            "steps saved against rows and the risk of rarely seen tokens, as augment --budget auto"
-        )
+        why = "steps saved against rows and rarely seen tokens, as augment --budget auto"
         typer.echo(f"Knee of the budgets up to {most:,}: {knee:,} tokens ({why})")
     if result["drafting"]:
         _show_drafting(result["drafting"])

@@ -30,3 +30,8 @@ class Job:
     def optional(self, name: str) -> Corpus | None:
         """Another split, if the command was given one and the source has it."""
         return self.corpora.get(name)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Keywords of what trains: where checkpoints lie, whether to go on from them, the bar."""
+        return {"work": self.workspace.work, "resume": self.resume, "progress": self.progress}

@@ -26,9 +26,7 @@ def base(job: Job) -> Result:
         job.corpus,
         job.optional("validation"),
         options,
-        work=job.workspace.work,
-        resume=job.resume,
-        progress=job.progress,
+        **job.training,
     )
     result.save(job.workspace.folder)
     return result.report.to_dict()
@@ -64,9 +62,7 @@ def finetune(job: Job) -> Result:
         job.corpus,
         job.optional("validation"),
         options,
-        work=job.workspace.work,
-        resume=job.resume,
-        progress=job.progress,
+        **job.training,
     )
     result.save_adapter(job.workspace.folder / "adapter")
     if c.merge:
@@ -94,9 +90,7 @@ def _draft_head(job: Job, model: str) -> Result:
         job.corpus,
         job.optional("validation"),
         options,
-        work=job.workspace.work,
-        resume=job.resume,
-        progress=job.progress,
+        **job.training,
     )
     result.save(job.workspace.folder / "head")
     return result.report.to_dict()

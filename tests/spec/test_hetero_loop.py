@@ -28,6 +28,9 @@ MAKE = {
     "tli": lambda pair: tli(pair, SAME),
     "union": lambda pair: union(pair, SAME),
     "standard": lambda pair: standard(pair, SAME),
+    "standard, pruned": lambda pair: standard(pair, SAME),
+    "tli, pruned": lambda pair: tli(pair, SAME),
+    "slem, pruned": lambda pair: Slem(pair, SAME),
     "slrs": lambda pair: Slrs(pair, SlrsOptions(confidence=0.2, floor=0.0)),
     "slrs with a floor": lambda pair: Slrs(pair, SlrsOptions(confidence=0.0, floor=0.1)),
     "slrs then tli": lambda pair: Slrs(pair, SlrsOptions(confidence=0.0, nodes=2)),
@@ -39,7 +42,8 @@ SETTINGS = {
 
 
 def drafter(name, sampling):
-    pair = toy_pair(TARGET, TARGET if name == "standard" else DRAFT, 3, sampling, 1.5)
+    same, lost = name.startswith("standard"), 1 if "pruned" in name else None
+    pair = toy_pair(TARGET, TARGET if same else DRAFT, 3, sampling, 1.5, lost)
     return MAKE[name](pair)
 
 

@@ -63,13 +63,23 @@ class TableSpeaker:
 
 
 def toy_pair(
-    target: list[bytes], draft: list[bytes], seed: int, sampling: Sampling | None, flat: float = 1.0
+    target: list[bytes],
+    draft: list[bytes],
+    seed: int,
+    sampling: Sampling | None,
+    flat: float = 1.0,
+    lost: int | None = None,
 ) -> Pair:
-    """Pair two vocabularies, each with an end token more, and a random table over the draft's."""
+    """Pair two vocabularies, each with an end token more, and a random table over the draft's.
+
+    The draft token ``lost`` is never drafted, as one that FR-Spec prunes.
+    """
     a, b = ToyEncoding(target), ToyEncoding(draft)
     size = len(b.strings)
     logits = np.random.default_rng(seed).normal(0, flat, (size + 1, size + 1, size))
     table = torch.from_numpy(logits.astype(np.float32))
+    if lost is not None:
+        table[..., lost] = -torch.inf
     sizes = (len(a.strings), size)
     return Pair(a, b, (a.end, [b.end]), sizes, lambda: TableSpeaker(table), sampling)
 

@@ -42,22 +42,22 @@ cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behavi
 	ctest --test-dir build/cpp --output-on-failure
 
 bench-merge: install  ## time the merge search beside BpeTrainer; DATA is a folder with eur-lex, medquad, tokenizers
-	$(BIN)/python benchmarks/merge_search.py --trainer --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+	$(BIN)/python -m benchmarks.merge_search --trainer --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
 
 round-trips: install  ## 100,000 random strings through both exports of every kind of tokenizer
 	TASC_ROUND_TRIPS=100000 $(BIN)/python -m pytest tests/vocab/test_round_trips.py
 
 bench-analysis: install  ## time the analysis of a large corpus against tokenising it; ARGS="--tokens 10"
-	$(BIN)/python benchmarks/analysis.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
+	$(BIN)/python -m benchmarks.analysis --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
 
 bench-engine: install  ## time the decoding loop against transformers' generate; ARGS="--repeats 9 --json FILE"
-	$(BIN)/python benchmarks/engine.py $(ARGS)
+	$(BIN)/python -m benchmarks.engine $(ARGS)
 
 bench-guard: install $(MODEL)  ## what drafting costs where it cannot win, and gains where it can
-	$(BIN)/python benchmarks/guard.py --model $(MODEL) --data-dir $(TASK)
+	$(BIN)/python -m benchmarks.guard --model $(MODEL) --data-dir $(TASK)
 
 bench-batch: install $(MODEL)  ## batches against transformers' generate
-	$(BIN)/python benchmarks/batch.py --model $(MODEL) --data-dir $(TASK)
+	$(BIN)/python -m benchmarks.batch --model $(MODEL) --data-dir $(TASK)
 
 gpu-bench: install  ## what only an NVIDIA device can show; ARGS="--only verify overhead"
 	$(BIN)/python -m benchmarks.gpu --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
@@ -70,29 +70,29 @@ bench-peers: install  ## our drafters beside transformers' and Arctic's; DATA as
 	  print(*tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['bench'], sep='\n')" \
 	  > $(VENV)/bench.txt
 	$(PIP) install --no-deps -r $(VENV)/bench.txt
-	$(BIN)/python benchmarks/peers.py --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
+	$(BIN)/python -m benchmarks.peers --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
 	  --json benchmarks/results/peers.json
 
 bench-hetero: install build/hetero/target  ## drafting with another vocabulary, beside transformers
-	$(BIN)/python benchmarks/hetero.py --target build/hetero/target --draft build/hetero/draft \
+	$(BIN)/python -m benchmarks.hetero --target build/hetero/target --draft build/hetero/draft \
 	  --stories $(STORIES)/sample_stories.txt --json benchmarks/results/hetero.json
 
 build/hetero/target:  # half an hour of one core: stories are sampled, and a target learns them
-	$(BIN)/python benchmarks/tinystories.py convert $(STORIES) --output build/hetero/draft
-	$(BIN)/python benchmarks/tinystories.py sample build/hetero/draft \
+	$(BIN)/python -m benchmarks.tinystories convert $(STORIES) --output build/hetero/draft
+	$(BIN)/python -m benchmarks.tinystories sample build/hetero/draft \
 	  --stories 13500 --output build/hetero/stories.jsonl
-	$(BIN)/python benchmarks/tinystories.py train build/hetero/stories.jsonl --hidden 256 --layers 4 \
+	$(BIN)/python -m benchmarks.tinystories train build/hetero/stories.jsonl --hidden 256 --layers 4 \
 	  --tokenizer $(STORIES)/../tokenizers/qwen2 --minutes 22 --output $@
 
 # A model with Qwen2's vocabulary and its draft head; HEADS is where they and the tasks are made.
 HEADS ?= build/draft-heads
 bench-heads: install $(HEADS)/head  ## draft heads over all and parts of 151,646 tokens; DATA as above
-	$(BIN)/python benchmarks/draft_heads.py --model $(HEADS)/target --draft-head $(HEADS)/head \
+	$(BIN)/python -m benchmarks.draft_heads --model $(HEADS)/target --draft-head $(HEADS)/head \
 	  --corpus $(HEADS)/train --prompts 12 --json $(HEADS)/figures.json \
 	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
 
 $(HEADS)/train:
-	$(BIN)/python benchmarks/draft_head_tasks.py --output $(HEADS) \
+	$(BIN)/python -m benchmarks.draft_head_tasks --output $(HEADS) \
 	  --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
 
 $(HEADS)/target: $(HEADS)/train

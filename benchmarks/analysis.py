@@ -4,7 +4,7 @@ The corpus is MedQuAD's training split over and over, one word in ten replaced b
 number of its own in every row, so that no two rows are equal. Each way runs in a process of its
 own, so that peak memory is its own; ways take turns. ``tokenise`` reads the file and tokenises
 inputs and outputs, ``scan`` is that with all statistics, and ``analyze`` predicts budgets, too.
-Usage: python benchmarks/analysis.py --data-dir DIR [--tokens 100] [--repeats 3] [--json FILE]
+Usage: python -m benchmarks.analysis --data-dir DIR [--tokens 100] [--repeats 3] [--json FILE]
 """
 
 import argparse
@@ -21,8 +21,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from figures import add_json, publish
-
+from benchmarks.figures import add_json, publish
 from tasc.analysis.count import BATCH
 from tasc.analysis.report import analyze
 from tasc.analysis.scan import scan
@@ -98,7 +97,10 @@ def run_alone(way: str, corpus: Path) -> dict[str, object]:
     """Measure one way in a fresh process."""
     arguments = [*sys.argv[1:], "--corpus", str(corpus), "--only", way]
     done = subprocess.run(
-        [sys.executable, __file__, *arguments], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "benchmarks.analysis", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     result: dict[str, object] = json.loads(done.stdout)
     return result

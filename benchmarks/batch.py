@@ -3,7 +3,7 @@
 Every method decodes the same prompts greedily, in turn, so that drift of the machine hits all
 alike; transformers gets its prompts padded on the left, a batch at a time. Twice: up to the end
 token, as users do, and always to the same length, which leaves the loops alone to differ.
-Usage: python benchmarks/batch.py --model FOLDER --data-dir DIR [--json FILE]
+Usage: python -m benchmarks.batch --model FOLDER --data-dir DIR [--json FILE]
 """
 
 import argparse
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from figures import add_json, publish
 from transformers import PreTrainedModel
 
+from benchmarks.figures import add_json, publish
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source

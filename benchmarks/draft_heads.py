@@ -5,7 +5,7 @@ each output is compared with autoregressive decoding's. Accepted length counts t
 coverage is the share of settled tokens that the step's draft vocabulary held; the LM head's share
 is of the time that drafts take. A weak model that decodes greedily ends in loops, which any
 vocabulary covers: ``--repetition-penalty`` keeps it out of them, in every method alike.
-Usage: python benchmarks/draft_heads.py --model FOLDER --draft-head FOLDER --data-dir DIR [DIR …]
+Usage: python -m benchmarks.draft_heads --model FOLDER --draft-head FOLDER --data-dir DIR [DIR …]
 """
 
 import argparse
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from figures import add_json, publish
 from torch import Tensor
 from transformers import RepetitionPenaltyLogitsProcessor
 
+from benchmarks.figures import add_json, publish
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source

@@ -4,7 +4,7 @@ Autoregressive against autoregressive and, where a method called prompt-lookup i
 lookup against transformers' prompt_lookup_num_tokens. Models have random weights in the shape of
 real ones: speed does not depend on them, but acceptance does, so prompt lookup compares harnesses,
 not methods. Ways alternate within a repeat, so that drift of the machine hits all alike; ratios are
-of neighbouring runs. Usage: python benchmarks/engine.py [--models 30m 0.5b] [--json FILE]
+of neighbouring runs. Usage: python -m benchmarks.engine [--models 30m 0.5b] [--json FILE]
 """
 
 import argparse
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from figures import add_json, publish
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
+from benchmarks.figures import add_json, publish
 from tasc.models.borrow import borrowed
 from tasc.models.load import device_has_bfloat16
 from tasc.spec.decode import Generation, generate

@@ -4,7 +4,7 @@ Rows of an LM head go into the packed buffer of a window: all of it (what a prom
 few (what a step costs), against a copy of as many contiguous rows and torch's index_select. Every
 run reads other rows, so that none lie in a cache; the ways alternate. On a GPU a step's calls run
 with torch's synchronisation check set to refuse, beside matrix products in the place of the draft
-head's layer. Usage: python benchmarks/gather.py --device cuda [--json FILE]
+head's layer. Usage: python -m benchmarks.gather --device cuda [--json FILE]
 """
 
 import argparse
@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from figures import add_json, publish
 from torch import nn
 
+from benchmarks.figures import add_json, publish
 from tasc.backend import cuda
 from tasc.spec.microspec import ops
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions

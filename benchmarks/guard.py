@@ -5,7 +5,7 @@ model's own outputs on a task; ``random``, tokens drawn evenly from the vocabula
 frequent tokens of which none is ever one that the drafter proposes. For the last two the model runs
 as ever, but its arg-max is replaced by the text. ``auto`` keeps one policy for all prompts;
 ``auto, forgetful`` starts a new one with each.
-Usage: python benchmarks/guard.py --model FOLDER --data-dir DIR [--json FILE]
+Usage: python -m benchmarks.guard --model FOLDER --data-dir DIR [--json FILE]
 """
 
 import argparse
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from figures import add_json, publish
 
+from benchmarks.figures import add_json, publish
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source

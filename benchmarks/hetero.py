@@ -4,7 +4,7 @@ Every way decodes every prompt in turn, in one run: our autoregressive loop, the
 (standard with the target as its own drafter, since two vocabularies leave it undefined), n-grams of
 bytes as drafter, transformers' generate, and transformers' generate with assistant_model, tokenizer
 and assistant_tokenizer (SLEM when greedy, TLI when sampling). Greedy outputs are compared with
-autoregressive ones. Usage: python benchmarks/hetero.py --target DIR --draft DIR --stories FILE
+autoregressive ones. Usage: python -m benchmarks.hetero --target DIR --draft DIR --stories FILE
 [--prompts 20] [--json FILE]; see the target bench-hetero of the Makefile.
 """
 
@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from figures import add_json, publish
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from benchmarks.figures import add_json, publish
 from tasc.data.tokenizer import load_tokenizer
 from tasc.models.borrow import borrowed
 from tasc.models.load import load_model

@@ -4,7 +4,7 @@ Four architectures learn the task for a few hundred steps, so that drafts are ac
 vary. In float32 every output must be equal, token for token (exit status 1 otherwise); in bfloat16,
 where a tree forward may round otherwise than a one-token forward, the share of equal outputs is
 reported with the largest margin between the two likeliest tokens at a first difference.
-Usage: python benchmarks/lossless.py --data-dir DATA [--prompts 200] [--json FILE]
+Usage: python -m benchmarks.lossless --data-dir DATA [--prompts 200] [--json FILE]
 """
 
 import argparse
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from figures import add_json, publish
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
+from benchmarks.figures import add_json, publish
 from tasc.bench.lossless import match
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source

@@ -3,7 +3,7 @@
 With --trainer, beside it in turn: `tokenizers`' BpeTrainer without a pre-tokenizer on the same
 texts, for as many merges. It starts from characters and searches pairs; the search starts from
 tokens, whose making is timed apart. Each data set is measured in a process of its own, so that peak
-memory is its own. Usage: python benchmarks/merge_search.py --data-dir DIR [--json FILE]
+memory is its own. Usage: python -m benchmarks.merge_search --data-dir DIR [--json FILE]
 """
 
 import argparse
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from figures import add_json, publish
 from tokenizers import Tokenizer, models, trainers
 
+from benchmarks.figures import add_json, publish
 from tasc.backend import MergeRequest, get_backend
 from tasc.data.corpus import load
 from tasc.data.source import Source
@@ -60,7 +60,7 @@ def parse() -> argparse.Namespace:
 
 def run_alone(name: str) -> dict[str, object]:
     """Measure one data set in a fresh process."""
-    command = [sys.executable, __file__, *sys.argv[1:], "--only", name]
+    command = [sys.executable, "-m", "benchmarks.merge_search", *sys.argv[1:], "--only", name]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, object] = json.loads(done.stdout)
     return result

@@ -2,7 +2,7 @@
 
 Reference outputs of the test split are replayed, teacher-forced: a step settles the drafted tokens
 that agree with the output and one more, the end token counts, the first token costs a step too.
-Same tokenizer, split and rows for all. Usage: python benchmarks/peers.py --data-dir DIR [--json F]
+Same tokenizer, split and rows for all. Usage: python -m benchmarks.peers --data-dir DIR [--json F]
 """
 
 import argparse
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from figures import add_json, publish
 
+from benchmarks.figures import add_json, publish
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer

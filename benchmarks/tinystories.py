@@ -2,9 +2,9 @@
 
 Sampled stories are the text that a target with a large vocabulary learns, so that both models know
 the same kind of text. Usage:
-python benchmarks/tinystories.py convert CHECKPOINT_FOLDER --output DIR
-python benchmarks/tinystories.py sample MODEL_FOLDER --output FILE.jsonl [--stories 16000]
-python benchmarks/tinystories.py train FILE.jsonl --tokenizer TOKENIZER --output DIR [--minutes 12]
+python -m benchmarks.tinystories convert CHECKPOINT_FOLDER --output DIR
+python -m benchmarks.tinystories sample MODEL_FOLDER --output FILE.jsonl [--stories 16000]
+python -m benchmarks.tinystories train FILE.jsonl --tokenizer TOKENIZER --output DIR [--minutes 12]
 """
 
 import argparse

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gather.py"
+ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "benchmarks.gather", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_it_measures_on_the_cpu():

@@ -79,6 +79,7 @@ class RunReader {
     record_.tail = word & ~(kNewHead | kCounted);
     if (word & kNewHead) record_.head = block_[at_++];
     record_.count = word & kCounted ? static_cast<int64_t>(block_[at_++]) : 1;
+    if (at_ > end_) fail();  // the file ends within a record
     // Of hundreds of streams no processor foresees what is read next.
     __builtin_prefetch(block_.data() + std::min(at_ + 2 * kWords, kBlock - 1));
   }

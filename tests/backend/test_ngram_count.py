@@ -119,6 +119,16 @@ def test_malformed_arrays_are_refused(backend, tmp_path):
         backend.write_counts(tokens, offsets.astype(np.int32), weights, tmp_path / "x")
 
 
+def test_a_run_that_was_cut_within_a_record_is_refused(tmp_path):
+    native = BACKENDS[0]
+    native.write_counts(*corpus([([1, 2, 3, 4, 5, 6, 7], 2)]), tmp_path / "x")
+    whole = (tmp_path / "x").read_bytes()
+    for words in (1, 2):
+        (tmp_path / "x").write_bytes(whole[: -8 * words])
+        with pytest.raises(InputError, match="cannot be read"):
+            native.merge_counts([tmp_path / "x"])
+
+
 def test_words_of_zeros_and_of_eight_bytes_are_told_apart(tmp_path):
     words = ["a", "a\0", "a\0\0", "\0", "abcdefgh", "abcdefgh\0", "abcdefghi", "abcdefghj"]
     words += ["abcdefgh" * 2, "abcdefgh" * 2 + "\0", "é" * 4, "é" * 5, "abcdefg", "abcdef"]

@@ -51,7 +51,8 @@ def bench(
     token_counts: Annotated[
         str | None,
         typer.Option(
-            help="Folder of tasc analyze: ranks tokens for fr-spec [default: by training outputs]."
+            help="Folder of tasc analyze: ranks tokens for fr-spec and options size, frequent "
+            "[default: by training outputs]."
         ),
     ] = None,
     draft: Annotated[

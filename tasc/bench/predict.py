@@ -127,7 +127,7 @@ def _predict_model(
     """Predict the methods of one model; nothing where it is too short for a cost curve."""
     model = cells[0].model
     try:
-        cost = cost_curve(model.target, fresh=True)  # a second, beside what is measured next to it
+        cost = cost_curve(model.target, fresh=True)  # seconds before what it is compared with
     except InputError:
         return {}
     prompts = model.encode(test.prompts[:MOST_SAMPLES])

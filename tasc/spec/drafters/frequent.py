@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def token_counts(resources: "Resources", vocabulary: int) -> np.ndarray:
     """Return how often each of the target's tokens occurs, (V,) int64: by file, or in the outputs.
 
-    An embedding may have more rows than the tokenizer has tokens; those count 0.
+    An embedding may have more rows than the tokenizer has tokens; those count 0. Texts do not show
+    the token that ends them: the file's counts are taken as if it were the most frequent one.
 
     Raises InputError, and what ``load_counts`` raises.
     """
@@ -32,14 +33,15 @@ def token_counts(resources: "Resources", vocabulary: int) -> np.ndarray:
     if resources.tokenizer is None:
         raise InputError("token counts are of a tokenizer's ids: pass the target's tokenizer, too")
     counts = load_counts(resources.token_counts, resources.tokenizer)[:vocabulary]
-    return np.pad(counts, (0, vocabulary - len(counts)))
+    counts = np.pad(counts, (0, vocabulary - len(counts)))
+    counts[resources.end] = counts.max() + 1
+    return counts
 
 
 def corpus_counts(outputs: Sequence[np.ndarray], end: int, vocabulary: int) -> np.ndarray:
     """Count the tokens of ``outputs``, each (T_i,) int and followed by ``end``: (V,) int64."""
-    counts = np.zeros(vocabulary, np.int64)
-    for output in outputs:
-        counts += np.bincount(output, minlength=vocabulary)[:vocabulary]
+    tokens = np.concatenate([np.empty(0, np.int64), *outputs])
+    counts = np.bincount(tokens, minlength=vocabulary)[:vocabulary]
     counts[end] += max(1, len(outputs))
     return counts
 

@@ -31,7 +31,8 @@ class Resources:
     vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (n-grams of bytes
     where None), and draw as ``sampling`` says, the most likely token where None.
     ``draft_head`` is the folder of a trained head for that target, ``token_counts`` what ``tasc
-    analyze`` wrote with its tokenizer: it ranks tokens for FR-Spec instead of ``outputs``.
+    analyze`` wrote with its tokenizer: it ranks tokens where drafts keep to frequent ones,
+    instead of ``outputs``.
     """
 
     outputs: Sequence[np.ndarray]

@@ -101,7 +101,7 @@ def show(result: dict[str, Any]) -> None:
     if result["knee"]:
         knee, most = result["knee"]["budget"], result["tokens"]["budgets"][-1]["added"]
         why = "steps saved against rows and rarely seen tokens, as augment --budget auto"
-        typer.echo(f"Knee of the budgets up to {most:,}: {knee:,} tokens ({why})")
+        typer.echo(f"Knee of the budgets up to {most:,} tokens: {knee:,} ({why})")
     if result["drafting"]:
         _show_drafting(result["drafting"])
     verdict = result["verdict"]

@@ -86,8 +86,8 @@ build/hetero/target:  # half an hour of one core: stories are sampled, and a tar
 
 # A model with Qwen2's vocabulary and its draft head; HEADS is where they and the tasks are made.
 HEADS ?= build/draft-heads
-bench-heads: install $(HEADS)/head  ## draft heads over all and parts of 151,646 tokens; DATA as above
-	$(BIN)/python -m benchmarks.draft_heads --model $(HEADS)/target --draft-head $(HEADS)/head \
+bench-heads: install $(HEADS)/head $(HEADS)/medusa  ## draft heads over all and parts of 151,646 tokens; DATA as above
+	$(BIN)/python -m benchmarks.draft_heads --model $(HEADS)/target --draft-head $(HEADS)/head $(HEADS)/medusa \
 	  --corpus $(HEADS)/train --prompts 12 --json $(HEADS)/figures.json \
 	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
 
@@ -99,9 +99,14 @@ $(HEADS)/target: $(HEADS)/train
 	$(BIN)/tasc base $< --tokenizer $(or $(DATA),$(TASC_DATA),../shared/data)/tokenizers/qwen2 \
 	  --preset tiny --block 512 --epochs 12 --minutes 50 --threads 1 --output $@
 
+LEARN_HEAD = $(BIN)/tasc finetune $(HEADS)/train --model $< --draft-head --limit 3200 --epochs 4 \
+  --threads 1 --max-length 256 --max-new-tokens 96 --repetition-penalty 1.3 --learning-rate 2e-3
+
 $(HEADS)/head: $(HEADS)/target
-	$(BIN)/tasc finetune $(HEADS)/train --model $< --draft-head --limit 3200 --epochs 4 --threads 1 \
-	  --max-length 256 --max-new-tokens 96 --repetition-penalty 1.3 --learning-rate 2e-3 --output $@
+	$(LEARN_HEAD) --output $@
+
+$(HEADS)/medusa: $(HEADS)/target
+	$(LEARN_HEAD) --head medusa --output $@
 
 dist: install
 	$(BIN)/pip install --quiet build

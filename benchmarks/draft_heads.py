@@ -1,11 +1,11 @@
-"""Draft heads over the whole vocabulary and over parts of it, on a few task folders.
+"""Draft heads, EAGLE's and Medusa's, over the whole vocabulary and over parts of it, on some tasks.
 
 Each prompt is decoded with every method in turn, so that drift of the machine hits all alike, and
 each output is compared with autoregressive decoding's. Accepted length counts the bonus token;
 coverage is the share of settled tokens that the step's draft vocabulary held; the LM head's share
 is of the time that drafts take. A weak model that decodes greedily ends in loops, which any
 vocabulary covers: ``--repetition-penalty`` keeps it out of them, in every method alike.
-Usage: python -m benchmarks.draft_heads --model FOLDER --draft-head FOLDER --data-dir DIR [DIR …]
+Usage: python -m benchmarks.draft_heads --model DIR --draft-head DIR DIR --data-dir DIR [DIR …]
 """
 
 import argparse
@@ -30,8 +30,8 @@ from tasc.models.target import Target
 from tasc.spec.decode import Generation, generate
 from tasc.spec.draft import Draft
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.eagle.drafter import Eagle
-from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary
+from tasc.spec.drafters.heads.reader import HeadDrafter
+from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
 from tasc.spec.protocols import Drafter
 
 SIZES = (32768, 16384, 8192, 4096)
@@ -39,6 +39,7 @@ METHODS = ["ar", "eagle", *(f"fr-spec:size={size}" for size in SIZES)]
 METHODS += ["microspec", "microspec:extension=false", "microspec:context=false"]
 METHODS += ["microspec:k_pre=64,k_ver=64"]  # a weak model has more candidates
 METHODS += ["microspec:frequent=2048"]  # short prompts do not fill a window
+METHODS += ["medusa", *(f"medusa:size={size}" for size in SIZES)]
 
 
 class TimedHead:
@@ -72,15 +73,17 @@ class Cell:
 
     def run(self, ours: Loaded, drafter: Drafter, prompt: np.ndarray, **options: Any) -> None:  # noqa: ANN401
         """Decode one prompt. What coverage costs to find out is not timed."""
-        if not isinstance(drafter, Eagle):
+        if not isinstance(drafter, HeadDrafter):
             self.done.append(generate(ours.target, drafter, prompt, **options))
             return
         timed = drafter.vocabulary = TimedHead(drafter.vocabulary)  # type: ignore[assignment]
         known: Tensor | None = None
+        drafted = False
 
         def draft(budget: int, own: Any = drafter.draft) -> Draft:  # noqa: ANN401
-            nonlocal known
+            nonlocal known, drafted
             result: Draft = own(budget)
+            drafted = True
             ids = timed.ids
             known = None if ids is None else ids.clone()  # a window's change from step to step
             return result
@@ -89,9 +92,9 @@ class Cell:
             if known is not None:
                 self.covered += int(np.isin(tokens, known.cpu().numpy()).sum())
                 self.active.append(int((known >= 0).sum()))
-            elif drafter.storage.length:
+            elif drafted:
                 self.covered += len(tokens)
-                self.active.append(drafter.embedding.weight.shape[0])  # type: ignore[arg-type]
+                self.active.append(timed.lm_head.weight.shape[0])
             else:
                 return  # the prompt's own next token: nothing was drafted
             self.settled += len(tokens)
@@ -137,7 +140,7 @@ def main() -> None:
     ours = Loaded("model", Target(model), tokenizer, (tokenizer.eos_id,))
     corpus = ours.encode(load(Source(path=str(options.corpus)), "train").outputs)
     resources = Resources(
-        corpus, tokenizer.eos_id, target=ours.target, draft_head=options.draft_head
+        corpus, tokenizer.eos_id, target=ours.target, draft_heads=options.draft_head
     )
     figures: dict[str, Any] = {
         "threads": options.threads,
@@ -157,7 +160,7 @@ def parse_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--draft-head", type=Path, required=True)
+    parser.add_argument("--draft-head", type=Path, nargs="+", required=True)
     parser.add_argument("--data-dir", type=Path, nargs="+", required=True)
     parser.add_argument("--corpus", type=Path, required=True, help="its outputs rank tokens")
     parser.add_argument("--methods", nargs="+", default=METHODS)

@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from tasc.data.source import Source
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import collate, example_sequences, packed_blocks
-from tasc.finetune.draft_head import HeadOptions, train_head
+from tasc.finetune.draft_head import HeadOptions, Kind, train_head
 from tasc.finetune.folder import save_model
 from tasc.finetune.loss import summed_loss
 from tasc.models.borrow import borrowed
@@ -91,7 +91,7 @@ def measure(
             END,
             tokenizer=tokenizer,
             draft=DraftSource(tokenizer, model),  # the model itself: every draft should be right
-            draft_head=draft_head(model, tokenizer, train, Path(folder)),
+            draft_heads=draft_heads(model, tokenizer, train, Path(folder)),
         )
         with borrowed(model) as target:
             known = replace(shared, target=target)
@@ -103,15 +103,19 @@ def measure(
     return result
 
 
-def draft_head(
+def draft_heads(
     model: PreTrainedModel, tokenizer: LoadedTokenizer, train: Corpus, folder: Path
-) -> Path:
-    """Train a head on the model's answers to some prompts; return its folder."""
+) -> list[Path]:
+    """Train a head of each kind on the model's answers to some prompts; return their folders."""
     save_model(model, tokenizer, folder / "model")
     some = replace(train, examples=train.examples[:200])
-    options = HeadOptions(epochs=2, max_new_tokens=48)
-    train_head(str(folder / "model"), some, None, options, work=folder).save(folder / "head")
-    return folder / "head"
+    for kind in get_args(Kind):
+        options = HeadOptions(kind, epochs=2, max_new_tokens=48)
+        head = train_head(
+            str(folder / "model"), some, None, options, work=folder / "work", resume=True
+        )
+        head.save(folder / kind)
+    return [folder / kind for kind in get_args(Kind)]
 
 
 def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) -> PreTrainedModel:

@@ -21,7 +21,7 @@ def bench(
         typer.Option(
             help="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
             "suffix, ngrammys; with --draft slem, tli, slrs, union, standard; with --draft-head "
-            "eagle, fr-spec, microspec; with options as in tasc-spec:width=1,budget=8 or "
+            "eagle, fr-spec, microspec, medusa; with options as in tasc-spec:width=1,budget=8 or "
             ":budget=auto; repeatable."
         ),
     ] = None,
@@ -45,8 +45,11 @@ def bench(
         typer.Option(help="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."),
     ] = None,
     draft_head: Annotated[
-        str | None,
-        typer.Option(help="Folder of tasc finetune --draft-head, for eagle, fr-spec, microspec."),
+        list[str] | None,
+        typer.Option(
+            help="Folder of tasc finetune --draft-head, for eagle, fr-spec, microspec, or medusa; "
+            "repeatable: each method takes the first of its kind."
+        ),
     ] = None,
     token_counts: Annotated[
         str | None,
@@ -104,7 +107,7 @@ def bench(
         "delimiter": delimiter,
         "corpus_split": corpus_split,
         "indexes": index or None,
-        "draft_head": draft_head,
+        "draft_heads": tuple(draft_head or ()),
         "token_counts": token_counts,
         "draft_model": draft,
         "max_new_tokens": max_new_tokens,

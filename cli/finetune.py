@@ -20,9 +20,16 @@ def finetune(
     draft_head: Annotated[
         bool,
         typer.Option(
-            "--draft-head", help="Train an EAGLE head for the model, on the model's own answers."
+            "--draft-head", help="Train a draft head for the model, on the model's own answers."
         ),
     ] = False,
+    head: Annotated[
+        str,
+        typer.Option(help="With --draft-head: eagle, one layer; or medusa, heads side by side."),
+    ] = "eagle",
+    heads: Annotated[
+        int, typer.Option(help="With --head medusa: how many, one for each token ahead.")
+    ] = 4,
     epochs: Annotated[float, typer.Option(help="Passes over the examples.")] = 3.0,
     learning_rate: Annotated[
         float | None,
@@ -60,12 +67,14 @@ def finetune(
     force: o.Force = False,
     json: o.Json = False,
 ) -> None:
-    """Train LoRA on an NF4 base, new token rows mean-initialised; or an EAGLE draft head."""
+    """Train LoRA on an NF4 base, new token rows mean-initialised; or a draft head."""
     options = {
         "model": model,
         "augmented": str(augmented) if augmented else None,
         "merge": merge,
         "draft_head": draft_head,
+        "head": head,
+        "heads": heads,
         "max_new_tokens": max_new_tokens,
         "repetition_penalty": repetition_penalty,
         "epochs": epochs,

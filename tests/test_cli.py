@@ -253,17 +253,28 @@ def test_a_draft_head_is_trained_and_benched(capsys, folder, massive):
         "config.json",
         "model.safetensors",
     }
+    result = done(
+        capsys,
+        *("finetune", massive, "--model", folder / "base", "--draft-head", "--head", "medusa"),
+        *("--heads", 2, "--limit", 24, "--epochs", 1, "--max-new-tokens", 12),
+        *("--validation", "test", "--output", folder / "medusa"),
+    )
+    assert result["trainable_parameters"] == 2 * (64 * 64 + 64)
     counts = folder / "counts"
     done(capsys, "analyze", massive, "--tokenizer", folder / "base", "--output", counts)
     methods = ("--method", "ar", "--method", "eagle", "--method", "fr-spec:size=64,depth=3")
+    heads = ("--draft-head", folder / "medusa", "--draft-head", folder / "head")
     plain = ("--method", "standard:size=64", "--draft", folder / "base")
     bench = ("bench", massive, "--model", folder / "base", "--limit", 3, "--max-new-tokens", 12)
     result = done(
         capsys,
-        *(*bench, *methods, *plain, "--draft-head", folder / "head", "--token-counts", counts),
+        *(*bench, *methods, *plain, "--method", "medusa:size=64", *heads, "--token-counts", counts),
         *("--output", folder / "bench-head"),
     )
     assert all(c["lossless"]["identical"] == 3 for c in result["cells"])
+    code, _, err = tasc(capsys, *bench, *methods, *heads[:2], "--output", folder / "bench-other")
+    assert code == 2
+    assert "decode with the method medusa" in err
     code, _, err = tasc(capsys, *bench, *methods, "--output", folder / "bench-headless")
     assert code == 2
     assert "tasc finetune --draft-head" in err
@@ -284,6 +295,13 @@ def test_a_head_and_an_adapter_are_not_trained_at_once(capsys, folder, massive):
     )
     assert code == 2
     assert "leave out augmented, merge" in err
+    code, _, err = tasc(
+        capsys,
+        *("finetune", massive, "--model", folder / "base", "--head", "medusa"),
+        *("--output", folder / "both"),
+    )
+    assert code == 2
+    assert "head=medusa is a kind of draft head: add draft_head" in err
 
 
 RECIPE = """

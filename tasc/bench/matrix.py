@@ -80,14 +80,14 @@ def run(
     progress: Progress = silent,
     *,
     indexes: Sequence[str] = (),
-    draft_head: Path | None = None,
+    draft_heads: Sequence[Path] = (),
     token_counts: Path | None = None,
     draft: DraftSource | None = None,
 ) -> list[Cell]:
     """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
 
     ``indexes`` are folders of saved indexes, each optionally ``name=folder``; they stand for the
-    corpus where a method counts n-grams. ``draft_head`` and ``token_counts`` are as in Resources,
+    corpus where a method counts n-grams. ``draft_heads`` and ``token_counts`` are as in Resources,
     ``draft`` is what methods with a vocabulary of their own draft with.
     """
     if len({m.label for m in methods}) < len(methods):
@@ -107,7 +107,7 @@ def run(
             target=model.target,
             cache=Path(os.environ.get("TASC_CACHE") or Path.home() / ".cache" / "tasc"),
             progress=progress,
-            draft_head=draft_head,
+            draft_heads=draft_heads,
             token_counts=token_counts,
             tokenizer=model.tokenizer,
             draft=draft,

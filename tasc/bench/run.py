@@ -30,7 +30,7 @@ class BenchOptions:
     """What to run and how. ``models`` are folders or Hub ids, each optionally ``label=path``.
 
     ``indexes`` are folders that tasc index wrote; without any, the corpus is counted here.
-    ``draft_head`` and ``token_counts`` are as in ``Resources``.
+    ``draft_heads`` and ``token_counts`` are as in ``Resources``.
     ``draft_model`` is a folder or Hub id for methods with a vocabulary of their own.
     """
 
@@ -44,7 +44,7 @@ class BenchOptions:
     indexes: tuple[str, ...] = ()
     graphs: Graphs = "auto"
     compiled: bool = False
-    draft_head: Path | None = None
+    draft_heads: Sequence[Path] = ()
     token_counts: Path | None = None
     draft_model: str | None = None
 
@@ -67,7 +67,7 @@ def bench(
         options.limits,
         progress,
         indexes=options.indexes,
-        draft_head=options.draft_head,
+        draft_heads=options.draft_heads,
         token_counts=options.token_counts,
         draft=_draft(options),
     )

@@ -1,8 +1,9 @@
-"""Training a draft head on what its target says (Li et al., EAGLE, section 4.2)."""
+"""Training a draft head on what its target says: EAGLE's, or the heads of Medusa."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from transformers import GenerationConfig
 
@@ -10,13 +11,16 @@ from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
 from tasc.finetune.batch import Sequences
-from tasc.finetune.head_loss import HeadLoss
+from tasc.finetune.head_loss import EagleLoss, HeadLoss, MedusaLoss
 from tasc.finetune.loop import Run
 from tasc.finetune.own_outputs import own_outputs
 from tasc.finetune.schedule import Schedule, TrainReport
 from tasc.models.draft_head import DraftHead, new_head
 from tasc.models.load import Device, Dtype, device_has_bfloat16, load_model
+from tasc.models.medusa import MedusaHeads, new_medusa
 from tasc.progress import Progress, silent
+
+Kind = Literal["eagle", "medusa"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class HeadOptions:
     """Options of training a draft head.
 
     Attributes:
+        kind: "eagle", one layer that reads its own states, or "medusa", heads that do not.
+        heads: how many heads of Medusa, which is how many tokens ahead they see.
         epochs: passes over the target's outputs.
         learning_rate: peak of the cosine schedule. EAGLE's own is 3e-5, for heads as wide as a 7B
             model; small ones need more.
@@ -39,6 +45,8 @@ class HeadOptions:
         seed: of the weights, the order and the noise.
     """
 
+    kind: Kind = "eagle"
+    heads: int = 4
     epochs: float = 3.0
     learning_rate: float = 1e-3
     batch_size: int = 8
@@ -53,6 +61,8 @@ class HeadOptions:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        if self.heads < 1:
+            raise InputError(f"heads must be at least 1, got {self.heads}")
         if self.learning_rate <= 0:
             raise InputError(f"learning_rate must be above 0, got {self.learning_rate}")
         if not 1 <= self.max_new_tokens < self.max_length:
@@ -85,11 +95,11 @@ _HELD_OUT = 128
 class HeadResult:
     """A trained head, still in memory."""
 
-    head: DraftHead
+    head: DraftHead | MedusaHeads
     report: TrainReport
 
     def save(self, folder: Path) -> None:
-        """Write a folder that ``tasc bench --draft-head`` and loaders of EAGLE read."""
+        """Write a folder that ``tasc bench --draft-head`` reads, and loaders of EAGLE its kind."""
         self.head.save(folder)
 
 
@@ -120,7 +130,11 @@ def train_head(
     tokenizer = load_tokenizer(model_path)
     progress("loading the model", 0, 0)
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
-    head = new_head(model, options.seed).float()
+    head = (
+        new_medusa(model, options.heads)
+        if options.kind == "medusa"
+        else new_head(model, options.seed)
+    ).float()
 
     def answers(prompts: Sequence[str], name: str) -> Sequences:
         return own_outputs(
@@ -140,7 +154,7 @@ def train_head(
             progress=progress,
         )
 
-    objective = HeadLoss(model)
+    objective: HeadLoss = (MedusaLoss if options.kind == "medusa" else EagleLoss)(model)
     run = Run(
         head,
         [{"params": list(head.parameters()), "lr": options.learning_rate, "betas": (0.9, 0.95)}],

@@ -7,23 +7,18 @@ Embedding and LM head are the target's. The names of the weights are those of th
 EAGLE-1 and EAGLE-2 publish; their layer has no norm in front of its attention.
 """
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from tasc.errors import InputError, IntegrityError
-from tasc.models import attention
+from tasc.errors import InputError
+from tasc.models import attention, head_files
+from tasc.models.medusa import MEDUSA
 
-_WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 _ATTENTION = "layers.0.self_attn"
 _SHARED = ("embed_tokens.", "lm_head.")  # the target's, frozen: some checkpoints hold copies
 
@@ -74,17 +69,13 @@ class DraftHead(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors under EAGLE's names."""
-        folder.mkdir(parents=True, exist_ok=True)
         config = self.config.to_diff_dict() | {
             "architectures": ["LlamaForCausalLM"],
             "num_hidden_layers": 1,
             "bias": self.fc.bias is not None,
             "qkv_bias": self.qkv_bias,
         }
-        text = json.dumps(config, indent=2, sort_keys=True)
-        (folder / _CONFIG).write_text(text + "\n", encoding="utf-8")
-        weights = {n: t.detach().cpu().contiguous() for n, t in self.state_dict().items()}
-        save_file(weights, folder / _WEIGHTS, metadata={"format": "pt"})
+        head_files.write(folder, config, self)
 
 
 def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
@@ -112,59 +103,19 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
 
     Raises InputError where there is none in safetensors, or it is of another target.
     """
-    folder = path / "head" if (path / "head" / _CONFIG).is_file() else path
-    values, weights = _read(folder)
+    folder = head_files.find(path)
+    values, weights = head_files.read(folder)
+    if values.get("architectures") == [MEDUSA]:
+        raise InputError(f"draft head {folder} holds Medusa heads: decode with the method medusa")
+    weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
     config = LlamaConfig(
         **{k: v for k, v in values.items() if k not in ("architectures", "model_type")}
     )
-    _check(folder, config, model)
+    head_files.check(folder, config.hidden_size, config.vocab_size, model)
     bias = f"{_ATTENTION}.q_proj.bias" in weights
     head = DraftHead(config, fc_bias="fc.bias" in weights, qkv_bias=bias)
-    try:
-        head.load_state_dict(weights)
-    except RuntimeError as error:
-        detail = " ".join(str(error).split())[:300]
-        raise InputError(
-            f"draft head {folder}: not the weights of an EAGLE-1 or EAGLE-2 head: {detail}"
-        ) from error
+    head_files.fill(folder, head, weights, "an EAGLE-1 or EAGLE-2 head")
     return head.to(model.device, model.dtype).eval()
-
-
-def _read(folder: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
-    """Return config.json and the trained tensors."""
-    if not (folder / _WEIGHTS).is_file():
-        if found := sorted(folder.glob("*.bin")):
-            raise InputError(
-                f"draft head {folder} holds {found[0].name}, a pickle, which can run code and is "
-                "not read: convert it on a machine you trust with safetensors.torch.save_file("
-                f"torch.load('{found[0].name}', weights_only=True), '{_WEIGHTS}')"
-            )
-        raise InputError(
-            f"draft head {folder}: no {_WEIGHTS} there; make one with tasc finetune --draft-head"
-        )
-    try:
-        values: dict[str, Any] = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
-        weights = load_file(folder / _WEIGHTS)
-    except FileNotFoundError:
-        raise InputError(f"draft head {folder} has no {_CONFIG}") from None
-    except (ValueError, SafetensorError) as error:
-        raise IntegrityError(f"draft head {folder} is damaged: {error}") from error
-    return values, {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
-
-
-def _check(folder: Path, config: LlamaConfig, model: PreTrainedModel) -> None:
-    """Refuse a head whose states or tokens are not the target's."""
-    rows, d = model.get_input_embeddings().weight.shape
-    width = model.get_output_embeddings().weight.shape[1]
-    if not config.hidden_size == d == width:
-        raise InputError(
-            f"draft head {folder} has states of {config.hidden_size} numbers, the model embeddings "
-            f"of {d} and an LM head of {width}: it belongs to another model"
-        )
-    if config.vocab_size > rows:
-        raise InputError(
-            f"draft head {folder} was made for {config.vocab_size} tokens, the model has {rows}"
-        )
 
 
 def _rope_theta(config: PreTrainedConfig) -> float:

@@ -129,6 +129,8 @@ class FinetuneConfig(ModelConfig):
     augmented: str | None = None
     merge: bool = False
     draft_head: bool = False
+    head: Literal["eagle", "medusa"] = "eagle"
+    heads: int = Field(4, ge=1)
     epochs: float = Field(3.0, gt=0)
     learning_rate: float | None = Field(None, gt=0)
     row_learning_rate: float | None = Field(None, gt=0)
@@ -146,6 +148,8 @@ class FinetuneConfig(ModelConfig):
     def _one_kind(self) -> "FinetuneConfig":
         if self.draft_head and (self.augmented or self.merge):
             raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
+        if self.head == "medusa" and not self.draft_head:
+            raise ValueError("head=medusa is a kind of draft head: add draft_head")
         return self
 
 
@@ -183,14 +187,14 @@ class BenchConfig(ModelConfig):
 
     command = "bench"
     result_file = "results.json"
-    references = ("models", "indexes", "draft_model", "draft_head", "token_counts")
+    references = ("models", "indexes", "draft_model", "draft_heads", "token_counts")
 
     split: str = "test"
     models: tuple[str, ...] = Field(min_length=1)
     methods: tuple[str, ...] = ("ar", "tasc-spec")
     corpus_split: str = "train"
     indexes: tuple[str, ...] = ()
-    draft_head: str | None = None
+    draft_heads: tuple[str, ...] = ()
     token_counts: str | None = None
     draft_model: str | None = None
     metrics: tuple[str, ...] = ("exact_match", "token_accuracy")

@@ -75,6 +75,8 @@ def _draft_head(job: Job, model: str) -> Result:
 
     c: FinetuneConfig = job.config
     options = HeadOptions(
+        kind=c.head,
+        heads=c.heads,
         epochs=c.epochs,
         learning_rate=c.learning_rate or HeadOptions.learning_rate,
         batch_size=c.batch_size,

@@ -136,7 +136,7 @@ def _bench(job: Job) -> Result:
         limits=Limits(c.max_new_tokens, c.repeats, c.warmup, c.batch_size, sampling),
         graphs=c.graphs,
         compiled=c.compile,
-        draft_head=Path(c.draft_head) if c.draft_head else None,
+        draft_heads=[Path(head) for head in c.draft_heads],
         token_counts=Path(c.token_counts) if c.token_counts else None,
     )
     results, examples = bench(job.corpora["corpus_split"], job.corpus, options, job.progress)

@@ -203,7 +203,7 @@ def prepare(
             tokenizer=known,
             draft=draft,
             sampling=sampling,
-            draft_head=draft_head,
+            draft_heads=(draft_head,) if draft_head else (),
         )
     )
     if not method.adaptive:

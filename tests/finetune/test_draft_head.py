@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,12 +8,13 @@ from transformers import GenerationConfig
 
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
-from tasc.finetune import head_loss, own_outputs, sampled
+from tasc.finetune import own_outputs, sampled
 from tasc.finetune.batch import collate, example_sequences
 from tasc.finetune.draft_head import HeadOptions, train_head
-from tasc.finetune.head_loss import HeadLoss
+from tasc.finetune.head_loss import EagleLoss, MedusaLoss
 from tasc.finetune.loss import summed_loss
 from tasc.models.draft_head import load_head, new_head
+from tasc.models.medusa import load_medusa, new_medusa
 from tests import pico
 from tests.finetune.samples import corpus
 
@@ -49,6 +52,17 @@ def test_a_saved_head_loads_for_its_target(result, tmp_path):
     head = load_head(tmp_path, pico.build_model())
     for name, tensor in result.head.state_dict().items():
         assert torch.equal(tensor, head.state_dict()[name])
+
+
+def test_medusas_heads_are_trained_alike(base, tmp_path):
+    options = replace(OPTIONS, kind="medusa", heads=2)
+    result = train_head(str(base), corpus(), corpus(first=12), options, work=tmp_path)
+    evaluations = result.report.evaluations
+    assert evaluations[-1].loss < 0.6 * evaluations[0].loss
+    assert evaluations[-1].exact > 0.15  # by chance 1 of 320
+    result.save(tmp_path)
+    loaded = load_medusa(tmp_path, pico.build_model())
+    torch.testing.assert_close(loaded.state_dict(), result.head.state_dict())
 
 
 def test_the_same_options_make_the_same_head(base, result, tmp_path):
@@ -126,8 +140,7 @@ def batch(base):
     return data, collate(data, np.arange(len(data)))
 
 
-def test_the_loss_is_eagles_on_the_states_that_lead_to_targets(batch, monkeypatch):
-    monkeypatch.setattr(head_loss, "NOISE", 0.0)
+def test_the_loss_is_eagles_on_the_states_that_lead_to_targets(batch):
     model, (data, together) = pico.build_model(), batch
     head, lm_head = new_head(model), model.get_output_embeddings()
     expected = torch.tensor(0.0)
@@ -144,7 +157,30 @@ def test_the_loss_is_eagles_on_the_states_that_lead_to_targets(batch, monkeypatc
                     expected += smooth_l1_loss(said[at], true)
                     expected += cross_entropy(lm_head(said[at]), lm_head(true).softmax(-1))
     with torch.no_grad():
-        found = HeadLoss(model)(head, together, bfloat16=False)
+        found = EagleLoss(model)(head, together, bfloat16=False)
+        noisy = EagleLoss(model)(head.train(), together, bfloat16=False)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+    assert not torch.isclose(noisy, found)
+
+
+def test_the_loss_is_medusas_on_tokens_of_outputs_behind_the_first(batch):
+    model, (data, together) = pico.build_model(), batch
+    heads, lm_head = new_medusa(model, 3), model.get_output_embeddings()
+    torch.nn.init.normal_(heads.weight, std=0.1)
+    expected = torch.tensor(0.0)
+    for i in range(len(data)):
+        part = slice(data.offsets[i], data.offsets[i + 1])
+        ids, targets = torch.from_numpy(data.tokens[part].astype(np.int64)), data.targets[part]
+        with torch.no_grad():
+            hidden = model.base_model(input_ids=ids[None]).last_hidden_state[0]
+            for at in range(len(ids)):
+                for k in (1, 2, 3):
+                    if at + 1 + k < len(ids) and targets[at + 1] and targets[at + 1 + k]:
+                        said = heads(hidden[at : at + 1])[k - 1]
+                        cross = cross_entropy(lm_head(said), ids[at + 1 + k : at + 2 + k])
+                        expected += 0.8**k * cross
+    with torch.no_grad():
+        found = MedusaLoss(model)(heads, together, bfloat16=False)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
 
 

@@ -17,8 +17,8 @@ from tasc.spec.custom_generate import custom_generate
 from tasc.spec.decode import generate
 from tasc.spec.draft import Draft
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
-from tasc.spec.drafters.eagle.vocabulary import Frequent, Full
+from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
+from tasc.spec.drafters.heads.vocabulary import Frequent, Full
 from tasc.spec.replay import replay
 from tasc.spec.sampling import Sampling
 from tasc.spec.verify import verifier

@@ -11,7 +11,7 @@ from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
 from tasc.spec.drafters.hetero.source import DraftSource
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
-from tests.spec.heads import teach
+from tests.spec.heads import teach, teach_medusa
 
 VARIANTS = {
     "ar": ["ar"],
@@ -38,6 +38,7 @@ VARIANTS = {
         "microspec:context=false,frequent=9",
         "microspec:extension=false,width=4",
     ],
+    "medusa": ["medusa", "medusa:size=100,depth=1,width=40", "medusa:width=3,budget=5"],
     "slem": ["slem", "slem:lookahead=3,confidence=0"],
     "slrs": ["slrs:confidence=0", "slrs:floor=0,nodes=3,budget=5,size=200"],
     "tli": ["tli:confidence=0", "tli:lookahead=2"],
@@ -47,12 +48,12 @@ VARIANTS = {
 NEW_TOKENS = 40
 # What drafts well enough here that nothing accepted would be a sign of a wrong cache.
 HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs", "eagle",
-        "fr-spec", "microspec"}  # fmt: skip
+        "fr-spec", "microspec", "medusa"}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def case(request, tmp_path_factory):
-    """A model, prompts, what transformers' own greedy generate makes of them, and a draft head."""
+    """A model, prompts, what transformers' own greedy generate makes of them, and draft heads."""
     model = build_model(request.param)
     rng = np.random.default_rng(0)
     prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (1, 5, 17, 40)]
@@ -61,9 +62,11 @@ def case(request, tmp_path_factory):
         ids = torch.from_numpy(prompt.astype(np.int64))[None]
         out = model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0)
         outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
-    head = tmp_path_factory.mktemp("head")
-    teach(model, [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]).save(head)
-    return Target(model), prompts, outputs, head
+    heads = tmp_path_factory.mktemp("heads")
+    sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
+    teach(model, sequences).save(heads / "eagle")
+    teach_medusa(model, sequences).save(heads / "medusa")
+    return Target(model), prompts, outputs, [heads / "eagle", heads / "medusa"]
 
 
 def test_every_method_has_a_variant_here():
@@ -78,7 +81,7 @@ def tokenizer(tmp_path_factory):
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
 def test_greedy_output_equals_transformers_generate(case, text, static, tokenizer):
-    target, prompts, outputs, head = case
+    target, prompts, outputs, heads = case
     target = StaticTarget(target.model, graphs=False) if static else target
     # Half of the corpus is what the model says, so that drafts are accepted; half is misleading.
     rng = np.random.default_rng(1)
@@ -87,7 +90,7 @@ def test_greedy_output_equals_transformers_generate(case, text, static, tokenize
     corpus = [*outputs, *outputs, *noise]
     draft = DraftSource(tokenizer, target.model)  # methods with a vocabulary of their own
     resources = Resources(
-        corpus, 0, target=target, tokenizer=tokenizer, draft=draft, draft_head=head
+        corpus, 0, target=target, tokenizer=tokenizer, draft=draft, draft_heads=heads
     )
     factory = method.prepare(resources)
     accepted = 0

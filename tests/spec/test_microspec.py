@@ -9,9 +9,9 @@ from tasc.errors import InputError
 from tasc.models.draft_head import new_head
 from tasc.models.target import Target
 from tasc.spec.draft import Draft
-from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
-from tasc.spec.drafters.eagle.vocabulary import Full
 from tasc.spec.drafters.frequent import FrequentRows
+from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
+from tasc.spec.drafters.heads.vocabulary import Full
 from tasc.spec.microspec import vocabulary
 from tasc.spec.microspec.reference import TorchWindow, vocabularies
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions

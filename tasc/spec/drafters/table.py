@@ -30,9 +30,9 @@ class Resources:
     ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
     vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (n-grams of bytes
     where None), and draw as ``sampling`` says, the most likely token where None.
-    ``draft_head`` is the folder of a trained head for that target, ``token_counts`` what ``tasc
-    analyze`` wrote with its tokenizer: it ranks tokens where drafts keep to frequent ones,
-    instead of ``outputs``.
+    ``draft_heads`` are folders of heads trained for that target, of which a method takes the first
+    of its kind; ``token_counts`` is what ``tasc analyze`` wrote with its tokenizer: it ranks tokens
+    where drafts keep to frequent ones, instead of ``outputs``.
     """
 
     outputs: Sequence[np.ndarray]
@@ -44,7 +44,7 @@ class Resources:
     tokenizer: "LoadedTokenizer | None" = None
     draft: "DraftSource | None" = None
     sampling: "Sampling | None" = None
-    draft_head: Path | None = None
+    draft_heads: Sequence[Path] = ()
     token_counts: Path | None = None
 
 
@@ -106,21 +106,27 @@ def _suffix(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
 
 
 def _eagle(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.eagle.methods import eagle
+    from tasc.spec.drafters.heads.methods import eagle
 
     return eagle(resources, options)
 
 
 def _fr_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.eagle.methods import fr_spec
+    from tasc.spec.drafters.heads.methods import fr_spec
 
     return fr_spec(resources, options)
 
 
 def _microspec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.eagle.methods import microspec
+    from tasc.spec.drafters.heads.methods import microspec
 
     return microspec(resources, options)
+
+
+def _medusa(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
+    from tasc.spec.drafters.heads.methods import medusa
+
+    return medusa(resources, options)
 
 
 def _options(module: str, name: str) -> Callable[[], type]:
@@ -203,18 +209,24 @@ DRAFTERS: dict[str, Entry] = {
     "union": _hetero("union", "HeteroOptions", "algorithm 1"),
     "standard": _hetero("standard", "HeteroOptions", "algorithm 5"),
     "eagle": Entry(
-        _eagle, _options("eagle.drafter", "EagleOptions"), "Li et al., EAGLE-2", budget=60
+        _eagle, _options("heads.eagle", "EagleOptions"), "Li et al., EAGLE-2", budget=60
     ),
     "fr-spec": Entry(
         _fr_spec,
-        _options("eagle.methods", "FrSpecOptions"),
+        _options("heads.methods", "FrSpecOptions"),
         "Zhao et al., FR-Spec, section 3.2",
         budget=60,
     ),
     "microspec": Entry(
         _microspec,
-        _options("eagle.methods", "MicroSpecOptions"),
+        _options("heads.methods", "MicroSpecOptions"),
         "MicroSpec, arXiv:2605.26444, section 3",
+        budget=60,
+    ),
+    "medusa": Entry(
+        _medusa,
+        _options("heads.methods", "MedusaOptions"),
+        "Cai et al., Medusa, section 2.1; pruned as in FR-Spec, table 5",
         budget=60,
     ),
 }

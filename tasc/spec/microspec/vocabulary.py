@@ -166,7 +166,7 @@ class MicroSpec:
             self._mask.masked_fill_(ids < 0, -torch.inf)
             if self._stream is not None:
                 self._ready = self._stream.record_event()
-        if self._stream is None:
+        if self._weight.device.type == "cpu":
             self._extent = self._window.extent
 
     def _beside(self) -> AbstractContextManager[object]:
@@ -195,7 +195,7 @@ def best_of(rows: Tensor, which: Tensor | None, k: int) -> Tensor:
     ``rows`` (n, V); ``which`` (r,) int64 are those asked for, None for all. On the CPU smaller ids
     come first on ties, and -1 stands for entries that do not exist.
     """
-    if rows.is_cuda or k > MAX_TOP:
+    if rows.device.type != "cpu" or k > MAX_TOP:
         rows = rows if which is None else rows[which]
         return rows.topk(min(k, rows.shape[-1]), dim=-1).indices.flatten()
     of = torch.arange(len(rows)) if which is None else which

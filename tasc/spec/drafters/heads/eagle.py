@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from tasc.errors import InputError
 from tasc.models.cache import tree_cache
 from tasc.models.draft_head import DraftHead
-from tasc.spec.draft import Draft
-from tasc.spec.drafters.eagle.tree import grow
-from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary
+from tasc.spec.drafters.heads.reader import HeadDrafter
+from tasc.spec.drafters.heads.tree import grow
+from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class EagleOptions:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
-class Eagle:
+class Eagle(HeadDrafter):
     """One sequence's drafter; the head and the target's embedding are shared.
 
     The head has read the pairs (the target's hidden state at i, token i + 1) of what is settled,
@@ -46,48 +46,23 @@ class Eagle:
     ) -> None:
         """Draft with ``head`` in the columns of a vocabulary of this sequence's own."""
         self.head, self.embedding, self.options = head, embedding, options
-        self.vocabulary = vocabulary()
-        self.device = next(head.parameters()).device
-        self.start(np.empty(0, np.int32))
+        super().__init__(vocabulary, next(head.parameters()).device)
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
-        self.prompt = self._ids(prompt)
+        super().start(prompt)
         self.pending: list[tuple[Tensor, Tensor]] = []  # (hidden (k, d), tokens after them (k,))
         self.cache, self.storage = tree_cache(1, len(prompt) + 256)
         self.last = torch.empty(0)  # (1, d) the head's state after the last settled token
-        self.seen: tuple[Tensor, Tensor, np.ndarray] | None = None
-        self.begun = False
 
-    def read(self, hidden: Tensor, rows: Tensor, path: np.ndarray) -> None:
-        """See Reader.read."""
-        self.seen = (hidden, rows, path)
+    def settle(self, hidden: Tensor, tokens: Tensor) -> None:
+        """See HeadDrafter.settle."""
+        self.pending.append((hidden, tokens))
 
-    def observe(self, tokens: np.ndarray) -> None:
-        """See Drafter.observe. Raises InputError where the target's states were not handed over."""
-        if self.seen is None:
-            raise InputError(
-                "a draft head reads the target's hidden states: it needs a model to decode with"
-            )
-        hidden, rows, path = self.seen
-        self.seen = None
-        settled = self._ids(tokens)
-        kept = self._ids(np.append(np.int32(0), path + 1)[: len(tokens)])
-        if self.begun:
-            self.pending.append((hidden[kept], settled))
-        else:
-            self.begun = True
-            self.vocabulary.start(self.prompt, hidden)
-            self.pending.append((hidden, torch.cat((self.prompt[1:], settled))))
-        self.vocabulary.observe(settled, rows, kept)
-
-    @torch.inference_mode()
-    def draft(self, budget: int) -> Draft:
-        """See Drafter.draft: at most ``budget`` nodes, the most probable ones first by level."""
-        if budget < 1 or not self.begun:
-            return Draft()
+    def grow(self, budget: int) -> tuple[Tensor, Tensor, Tensor]:
+        """See HeadDrafter.grow."""
         self._catch_up()
-        tokens, parents, values = grow(
+        return grow(
             self._expand,
             self.storage,
             self.vocabulary,
@@ -95,12 +70,6 @@ class Eagle:
             width=self.options.width,
             depth=self.options.depth,
             budget=budget,
-        )
-        self.vocabulary.drafted(tokens)
-        return Draft(
-            tokens.to(torch.int32).cpu().numpy(),
-            parents.to(torch.int32).cpu().numpy(),
-            probabilities=values.exp().cpu().numpy(),
         )
 
     def _catch_up(self) -> None:
@@ -126,6 +95,3 @@ class Eagle:
         """Run the head's layer on one sequence: (q, d) from tokens (q,) and hidden (q, d)."""
         embedded = self.embedding(tokens)[None]
         return self.head(embedded, hidden[None], positions[None], mask, self.cache)[0]  # type: ignore[no-any-return]
-
-    def _ids(self, tokens: np.ndarray) -> Tensor:
-        return torch.from_numpy(tokens.astype(np.int64)).to(self.device)

@@ -1,4 +1,4 @@
-"""The draft-head methods by name: EAGLE-2 over the whole vocabulary, FR-Spec and MicroSpec.
+"""The methods with a trained head by name: EAGLE-2, FR-Spec, MicroSpec and Medusa.
 
 A vocabulary of another kind needs an options class and a function of a few lines here, which hands
 ``drafters`` what makes one ``DraftVocabulary`` a sequence.
@@ -6,15 +6,17 @@ A vocabulary of another kind needs an options class and a function of a few line
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
-
 from tasc.errors import InputError
+from tasc.models import head_files
 from tasc.models.draft_head import load_head
-from tasc.spec.drafters.eagle.drafter import Eagle, EagleOptions
-from tasc.spec.drafters.eagle.vocabulary import DraftVocabulary, Frequent, Full
-from tasc.spec.drafters.frequent import FrequentRows, lm_head, most_frequent, token_counts
+from tasc.models.medusa import MEDUSA, load_medusa
+from tasc.spec.drafters.frequent import lm_head, most_frequent, token_counts
+from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
+from tasc.spec.drafters.heads.medusa import Medusa
+from tasc.spec.drafters.heads.vocabulary import DraftVocabulary, Frequent, Full
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions, quick
 
 if TYPE_CHECKING:
@@ -27,6 +29,13 @@ class FrSpecOptions(EagleOptions):
     """As EAGLE-2's, over the ``size`` most frequent tokens."""
 
     size: int = 32768
+
+
+@dataclass(frozen=True)
+class MedusaOptions(EagleOptions):
+    """As EAGLE-2's, at most a level a head; over the ``size`` most frequent tokens, 0 for all."""
+
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,37 +56,53 @@ def eagle(resources: "Resources", options: EagleOptions) -> "Factory":
 
 def fr_spec(resources: "Resources", options: FrSpecOptions) -> "Factory":
     """Prepare EAGLE-2 over the most frequent tokens of a counts file, or of the outputs."""
-    head = lm_head(_target(resources).model)
-    frequent = Frequent(head, _most_frequent(resources, head, options.size))
+    frequent = _frequent(resources, options.size)
     return drafters(resources, lambda: frequent, options)
 
 
 def microspec(resources: "Resources", options: MicroSpecOptions) -> "Factory":
     """Prepare MicroSpec: each sequence has a window of its own."""
     head = lm_head(_target(resources).model)
-    ranking, frequent = quick(head), None
-    if options.frequent:
-        frequent = FrequentRows(head, _most_frequent(resources, head, options.frequent))
+    ranking = quick(head)
+    frequent = _frequent(resources, options.frequent) if options.frequent else None
     return drafters(resources, lambda: MicroSpec(head, options, ranking, frequent), options)
+
+
+def medusa(resources: "Resources", options: MedusaOptions) -> "Factory":
+    """Prepare Medusa, with FR-Spec where a ``size`` is given."""
+    model = _target(resources).model
+    heads = load_medusa(_folder(resources, medusa=True), model)
+    vocabulary: DraftVocabulary = Full(lm_head(model))
+    if options.size:
+        vocabulary = _frequent(resources, options.size)
+    return lambda: Medusa(heads, lambda: vocabulary, options)
 
 
 def drafters(
     resources: "Resources", vocabulary: Callable[[], DraftVocabulary], options: EagleOptions
 ) -> "Factory":
-    """Load the head; each sequence gets a vocabulary from ``vocabulary``."""
+    """Load EAGLE's head; each sequence gets a vocabulary from ``vocabulary``."""
     model = _target(resources).model
-    if resources.draft_head is None:
-        raise InputError(
-            "eagle, fr-spec and microspec draft with a trained head: make one with "
-            "tasc finetune --draft-head and name its folder with --draft-head"
-        )
-    head = load_head(resources.draft_head, model)
+    head = load_head(_folder(resources, medusa=False), model)
     embedding = model.get_input_embeddings()
     return lambda: Eagle(head, embedding, vocabulary, options)
 
 
-def _most_frequent(resources: "Resources", head: nn.Linear, size: int) -> Tensor:
-    return most_frequent(token_counts(resources, head.weight.shape[0]), size)
+def _frequent(resources: "Resources", size: int) -> Frequent:
+    head = lm_head(_target(resources).model)
+    return Frequent(head, most_frequent(token_counts(resources, head.weight.shape[0]), size))
+
+
+def _folder(resources: "Resources", *, medusa: bool) -> Path:
+    """Return the first head of a kind; without one the first, whose loader says what it is."""
+    heads = list(resources.draft_heads)
+    if not heads:
+        raise InputError(
+            "eagle, fr-spec, microspec and medusa draft with a trained head: make one with "
+            "tasc finetune --draft-head and name its folder with --draft-head"
+        )
+    same = [head for head in heads if (head_files.architecture(head) == MEDUSA) == medusa]
+    return (same or heads)[0]
 
 
 def _target(resources: "Resources") -> "Target":

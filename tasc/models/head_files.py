@@ -1,0 +1,85 @@
+"""The folder of a trained head: config.json and model.safetensors."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from tasc.errors import InputError, IntegrityError
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def write(folder: Path, config: Mapping[str, Any], head: nn.Module) -> None:
+    """Write ``config`` and the weights of ``head``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(config, indent=2, sort_keys=True)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    weights = {n: t.detach().cpu().contiguous() for n, t in head.state_dict().items()}
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def find(path: Path) -> Path:
+    """Return the folder of the head in ``path``, which may be that of the step that trained it."""
+    return path / "head" if (path / "head" / CONFIG).is_file() else path
+
+
+def architecture(path: Path) -> str | None:
+    """Return what the head in ``path`` is by its config.json; None where that cannot be read."""
+    try:
+        config: dict[str, Any] = json.loads((find(path) / CONFIG).read_text(encoding="utf-8"))
+        return str(config["architectures"][0])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return config.json and the tensors.
+
+    Raises InputError where there are none in safetensors, IntegrityError where they are damaged.
+    """
+    if not (folder / WEIGHTS).is_file():
+        if found := sorted(folder.glob("*.bin")):
+            raise InputError(
+                f"draft head {folder} holds {found[0].name}, a pickle, which can run code and is "
+                "not read: convert it on a machine you trust with safetensors.torch.save_file("
+                f"torch.load('{found[0].name}', weights_only=True), '{WEIGHTS}')"
+            )
+        raise InputError(
+            f"draft head {folder}: no {WEIGHTS} there; make one with tasc finetune --draft-head"
+        )
+    try:
+        return json.loads((folder / CONFIG).read_text(encoding="utf-8")), load_file(
+            folder / WEIGHTS
+        )
+    except FileNotFoundError:
+        raise InputError(f"draft head {folder} has no {CONFIG}") from None
+    except (ValueError, SafetensorError) as error:
+        raise IntegrityError(f"draft head {folder} is damaged: {error}") from error
+
+
+def check(folder: Path, hidden_size: int, tokens: int, model: PreTrainedModel) -> None:
+    """Refuse a head whose states or tokens are not those of ``model``. Raises InputError."""
+    rows, d = model.get_input_embeddings().weight.shape
+    width = model.get_output_embeddings().weight.shape[1]
+    if not hidden_size == d == width:
+        raise InputError(
+            f"draft head {folder} has states of {hidden_size} numbers, the model embeddings "
+            f"of {d} and an LM head of {width}: it belongs to another model"
+        )
+    if tokens > rows:
+        raise InputError(f"draft head {folder} was made for {tokens} tokens, the model has {rows}")
+
+
+def fill(folder: Path, head: nn.Module, weights: Mapping[str, Tensor], kind: str) -> None:
+    """Load ``weights`` into ``head``. Raises InputError where they are not those of ``kind``."""
+    try:
+        head.load_state_dict(weights)
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())[:300]
+        raise InputError(f"draft head {folder}: not the weights of {kind}: {detail}") from error

@@ -31,6 +31,7 @@ def attend(
     sliding_window: int | None = None,
     softcap: float | None = None,
     position_ids: torch.Tensor | None = None,
+    s_aux: torch.Tensor | None = None,
     **_: Any,  # noqa: ANN401 - whatever else a model hands to every attention
 ) -> tuple[torch.Tensor, None]:
     """Attend ``query`` (B, H, q, d) to ``key`` and ``value`` (B, H_kv, k, d).
@@ -39,7 +40,8 @@ def attend(
 
     ``attention_mask`` (B, 1, q, k) is True where a query may look. None means causal: every key for
     a single query, the lower triangle for a prefill. A mask of int32 says how many positions back a
-    key lies, negative where a query may not look, wherever the keys stand. Returns (B, q, H, d).
+    key lies, negative where a query may not look, wherever the keys stand. ``s_aux`` (H,) are the
+    scores of sinks, which take weight and give nothing. Returns (B, q, H, d).
     """
     queries, keys = query.shape[2], key.shape[2]
     if attention_mask is not None and attention_mask.dtype == torch.int32:
@@ -47,8 +49,8 @@ def attend(
         attention_mask = (attention_mask >= 0) & near
     elif sliding_window is not None and keys > sliding_window:
         attention_mask = _windowed(attention_mask, queries, keys, sliding_window, position_ids)
-    if softcap is not None:
-        return _softcapped(query, key, value, attention_mask, scaling, softcap), None
+    if softcap is not None or s_aux is not None:
+        return _written_out(query, key, value, attention_mask, scaling, softcap, s_aux), None
     if attention_mask is None and queries not in (1, keys):
         attention_mask = _causal(queries, keys, query.device)
     out = functional.scaled_dot_product_attention(
@@ -89,21 +91,26 @@ def _windowed(
     return base & near
 
 
-def _softcapped(
+def _written_out(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     mask: torch.Tensor | None,
     scaling: float | None,
-    softcap: float,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Attention with capped scores (Gemma 2), which the fused kernels do not offer."""
+    """What the fused kernels do not offer: capped scores (Gemma 2), sinks (gpt-oss)."""
     groups = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
     scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
-    scores = torch.tanh(scores / softcap) * softcap
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
     queries, keys = query.shape[2], key.shape[2]
     allowed = _causal(queries, keys, query.device) if mask is None else mask
     scores = scores.masked_fill(~allowed, float("-inf"))
-    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
+    if sinks is not None:
+        column = sinks.reshape(1, -1, 1, 1).expand(len(scores), -1, queries, 1)
+        scores = torch.cat([scores, column.to(scores.dtype)], dim=-1)
+    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)[..., :keys]
     return (weights @ value).transpose(1, 2)

@@ -24,7 +24,7 @@ SHAPE = {
 }
 GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}
 WINDOW = {"sliding_window": 8}
-KINDS = {  # what each has of its own: windows, capped scores, biases, learned positions, …
+KINDS = {  # what each has of its own: windows, capped scores, sinks, learned positions, …
     "qwen3": {"head_dim": 16},
     "gemma2": {"head_dim": 16, **WINDOW},
     "gemma3_text": {"head_dim": 16, **WINDOW},
@@ -41,6 +41,7 @@ KINDS = {  # what each has of its own: windows, capped scores, biases, learned p
     "stablelm": {},
 }
 NEW_TOKENS = 40
+    "gpt_oss": {"head_dim": 16, "num_local_experts": 4, **WINDOW},
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,13 +10,15 @@ from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
 
 from tasc.backend.tree import tree_inputs
-from tasc.errors import InputError
+from tasc.errors import InputError, UnavailableError
 from tasc.models import attention
 from tasc.models.cache import Storage, tree_cache
 
+_KEPT = {"full_attention", "sliding_attention", "chunked_attention"}  # as keys and values alone
+
 
 class Target:
-    """One sequence on one model. Works with any transformers causal language model.
+    """One sequence on one model. Works with any causal language model whose layers all attend.
 
     The order of calls is ``prefill``, then (``score``, ``keep``) once a step. Rows are logits of
     shape (n + 1, V) on the model's device: row 0 after the last token, row i + 1 after node i.
@@ -28,14 +30,32 @@ class Target:
     graphs = compiled = False  # whether steps are captured or compiled: see tasc.models.static
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Take ``model`` into use: its attention is replaced by the tree attention, for good."""
+        """Take ``model`` into use: its attention is replaced by the tree attention, for good.
+
+        Raises UnavailableError for a model that keeps more than keys and values, or whose attention
+        is not transformers' to replace.
+        """
+        config = model.config.get_text_config()
+        layers = set(getattr(config, "layer_types", None) or ())
+        if model._is_stateful or layers - _KEPT:
+            raise UnavailableError(
+                f"{type(model).__name__} has layers with a state, where rejected drafts would "
+                "stay: decode it with transformers"
+            )
         if model.config._attn_implementation != attention.NAME:
             model.set_attn_implementation(attention.register())
+        if model.config._attn_implementation != attention.NAME:
+            raise UnavailableError(
+                f"{type(model).__name__} does not let its attention be replaced: decode it with "
+                "transformers"
+            )
         self.model = model.eval()
         self.device = model.device
-        config = model.config.get_text_config()
         self.layers = int(config.num_hidden_layers)
         self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
+        if "chunked_attention" in layers:  # positions of other chunks are not masked
+            chunk = int(config.attention_chunk_size)
+            self.max_positions = min(self.max_positions or chunk, chunk)
         self.storage: Storage
         self.watched = False
         self.states: torch.Tensor | None = None  # (B, q, d) of the latest watched forward

@@ -69,7 +69,7 @@ def generate(
     """Generate a completion of each prompt; the model is given back as it was.
 
     Args:
-        model: any causal language model of transformers.
+        model: a causal language model of transformers, all of whose layers attend.
         tokenizer: its tokenizer.
         prompts: texts, which are encoded as the tokenizer does by default, or token ids.
         drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``.

@@ -5,7 +5,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from tasc.errors import InputError, UnavailableError
 from tasc.models.borrow import borrowed
+from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import Resources, parse
 
@@ -39,17 +41,21 @@ KINDS = {  # what each has of its own: windows, capped scores, sinks, learned po
     "cohere": {},
     "starcoder2": WINDOW,
     "stablelm": {},
+    "gpt_oss": {"head_dim": 16, "num_local_experts": 4, **WINDOW},
 }
 NEW_TOKENS = 40
-    "gpt_oss": {"head_dim": 16, "num_local_experts": 4, **WINDOW},
+
+
+def build(kind, **options):
+    config = AutoConfig.for_model(kind, **SHAPE | options)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return AutoModelForCausalLM.from_config(config).eval()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_output_equals_transformers_generate(kind):
-    config = AutoConfig.for_model(kind, **SHAPE | KINDS[kind])
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        model = AutoModelForCausalLM.from_config(config).eval()
+    model = build(kind, **KINDS[kind])
     prompt = np.random.default_rng(0).integers(1, 320, 20).astype(np.int32)
     ids = torch.from_numpy(prompt.astype(np.int64))[None]
     limits = {"max_new_tokens": NEW_TOKENS, "min_new_tokens": NEW_TOKENS}
@@ -70,3 +76,24 @@ def test_greedy_output_equals_transformers_generate(kind):
             )
         assert done.tokens.tolist() == expected.tolist()
         assert sum(done.accepted) > 0
+
+
+REFUSED = {
+    "mamba": {},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "gptj": {**GPT2, "rotary_dim": 8},  # its attention is its own
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_model_that_no_tree_can_be_decoded_with_is_refused(kind):
+    with pytest.raises(UnavailableError, match="decode it with transformers"):
+        Target(build(kind, **REFUSED[kind]))
+
+
+def test_chunked_attention_is_used_within_one_chunk_only():
+    experts = {"num_local_experts": 2, "intermediate_size_mlp": 128, "head_dim": 16}
+    target = Target(build("llama4_text", attention_chunk_size=32, **experts))
+    target.prefill(np.ones(20, np.int32), 12)
+    with pytest.raises(InputError, match="32 positions"):
+        target.prefill(np.ones(21, np.int32), 12)

@@ -57,14 +57,15 @@ def generate_batch(
         if len(given) != len(prompts):
             raise InputError(f"{len(prompts)} prompts need as many {name}, got {len(given)}")
     for prompt in prompts:
-        target.target.check(prompt, max_new_tokens + budget)
+        target.target.check(prompt, max_new_tokens)  # drafts never run past it
     rows = [
         _Row(prompt, drafter, max_new_tokens, end_ids, own, target)
         for prompt, drafter, own in zip(prompts, drafters, rules, strict=True)
     ]
     longest = max((len(p) for p in prompts), default=0)
     watched = any(row.reads is not None for row in rows)
-    target.begin(longest + max_new_tokens + budget + 1, hidden=watched)
+    most = min(budget, max_new_tokens)
+    target.begin(longest + max_new_tokens + most + 1, hidden=watched)
     # The longest prompts first: what joins together is then of similar length, with little padding.
     waiting, live = sorted(rows, key=lambda row: len(row.prompt)), list[_Row]()
     while waiting or live:

@@ -210,6 +210,20 @@ def test_no_prompts_give_no_generations_and_one_token_needs_no_step():
     assert [r.decoding_steps for r in results] == [1, 1, 1]
 
 
+def test_a_prompt_that_just_fits_is_decoded_as_by_the_single_loop():
+    target = Target(build_model("qwen2"))
+    prompts = [np.arange(1, 505, dtype=np.int32) % 320, ints(7)]
+    alone = [generate(target, Autoregressive(), p, max_new_tokens=8).tokens for p in prompts]
+    factory = parse("suffix:budget=20").prepare(Resources(alone, 0))
+    batch = BatchTarget(target, 2)
+    for budget in (20, 10**5):
+        results = generate_batch(
+            batch, [factory(), factory()], prompts, max_new_tokens=8, budget=budget
+        )
+        assert [r.tokens.tolist() for r in results] == [t.tolist() for t in alone]
+    assert batch.storage.capacity < 600  # what drafts can fill, not what they may
+
+
 def test_what_does_not_fit_is_refused():
     target = Target(build_model("qwen2"))
     with pytest.raises(InputError, match="at least 1 sequence, got 0"):

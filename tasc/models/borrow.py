@@ -17,10 +17,20 @@ def borrowed(model: PreTrainedModel, graphs: Graphs = "off") -> Iterator[Target]
     ``graphs`` as in ``target_for``: what was captured is lost at the end.
     Not for two threads at a time: the attention is a property of the model.
     """
+    with given_back(model):
+        yield target_for(model, graphs=graphs)
+
+
+@contextmanager
+def given_back(model: PreTrainedModel | None) -> Iterator[None]:
+    """Let ``model`` be used, if there is one; restore its own attention and training modes."""
+    if model is None:
+        yield
+        return
     own = model.config._attn_implementation
     training = [module for module in model.modules() if module.training]
     try:
-        yield target_for(model, graphs=graphs)
+        yield
     finally:
         if own != attention.NAME:
             model.set_attn_implementation(own)

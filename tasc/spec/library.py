@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
-from tasc.models.borrow import borrowed
+from tasc.models.borrow import borrowed, given_back
 from tasc.models.cost import cost_curve
 from tasc.models.static import Graphs
 from tasc.models.target import Target
@@ -66,7 +66,7 @@ def generate(
     draft_tokenizer: PreTrainedTokenizerBase | None = None,
     draft_head: Path | None = None,
 ) -> list[Completion]:
-    """Generate a completion of each prompt; the model is given back as it was.
+    """Generate a completion of each prompt; models are given back as they were.
 
     Args:
         model: a causal language model of transformers, all of whose layers attend.
@@ -111,7 +111,7 @@ def generate(
         for i in range(len(prompts))
     ]
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
-    with borrowed(model, graphs) as target:
+    with given_back(draft_model), borrowed(model, graphs) as target:
         end = ends[0] if ends else -1
         make = prepare(
             method,

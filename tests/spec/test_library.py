@@ -142,6 +142,22 @@ def test_the_model_is_given_back_as_it_was(model, tokenizer):
     model.eval()
 
 
+def test_the_draft_model_is_given_back_as_it_was(model, tokenizer):
+    draft = build_model("llama").train()
+    own = draft.config._attn_implementation
+    tasc.generate(
+        model,
+        tokenizer,
+        PROMPTS[:1],
+        "standard",
+        max_new_tokens=3,
+        draft_model=draft,
+        draft_tokenizer=tokenizer,
+    )
+    assert draft.config._attn_implementation == own != "tasc"
+    assert all(m.training for m in draft.modules())
+
+
 CASES = {
     "greedy": {},
     "repetition": {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 CONTINUE, NOTHING = -1, -2  # outcomes that are no token, see ``Strings.outcomes``
+KEPT = 1 << 24  # numbers that a store of rows over a vocabulary holds before it begins again
 
 
 class Strings:
@@ -118,6 +119,8 @@ class Outcomes:
             found[self.order] = settled
             if not string:
                 found[list(self.ends)] = list(self.ends.values())
+            if (len(self.known) + 1) * len(found) > KEPT:
+                self.known.clear()
             self.known[string] = found
         return found
 

@@ -13,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.spec.draft import AskedLaws
+from tasc.spec.drafters.hetero import ngram as ngram_module
+from tasc.spec.drafters.hetero import spelling as spelling_module
+from tasc.spec.drafters.hetero.ngram import NgramModel, NgramSpeaker
 from tasc.spec.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.spec.drafters.hetero.pair import Partner
 from tasc.spec.drafters.hetero.slrs import Slrs
@@ -20,6 +23,7 @@ from tasc.spec.drafters.hetero.spelling import Rule, Spelling
 from tasc.spec.drafters.hetero.token_level import tli, union
 from tasc.spec.sampling import Sampling
 from tasc.spec.verify import asked, walks
+from tasc.vocab import strings as strings_module
 from tasc.vocab.strings import CONTINUE
 from tests.spec.toy import psi, toy_pair
 
@@ -61,6 +65,22 @@ def test_psi_is_the_sum_over_all_that_settles_a_token(case, rule):
             assert expected[token] - EXACT <= closer[1] <= high + EXACT
             low, high = closer
         assert low == high == pytest.approx(expected[token], abs=EXACT)
+
+
+def test_what_is_kept_from_step_to_step_stays_within_a_bound(monkeypatch):
+    for module in (strings_module, ngram_module, spelling_module):
+        monkeypatch.setattr(module, "KEPT", 40)
+    pair = toy_pair([b"a", b"b", b"ababab"], [b"a", b"b", b"ab", b"ba"], 0, SAMPLING)
+    model = NgramModel([np.arange(4)] * 3, pair.sizes[1], 4, pair.sizes[1] - 1)
+    pair.speaker = lambda: NgramSpeaker(model)
+    partner, node = partner_of(pair)
+    expected = psi(partner, node)
+    for token in range(pair.sizes[0]):
+        *_, (low, _) = Spelling(partner, Rule(), node, token).bounds()
+        assert low == pytest.approx(expected[token], abs=EXACT)
+    assert 0 < sum(len(row) for row in model.rows.values()) <= 40
+    assert 0 < sum(len(row) for row in pair.outcomes.known.values()) <= 40
+    assert 0 < sum(len(settles) for settles, _ in pair.relevant.values()) <= 40
 
 
 def threshold(accepts) -> float:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from tasc.vocab.strings import KEPT
+
 
 class NgramModel:
     """Counts of n-grams; shared by sequences."""
@@ -45,6 +47,8 @@ class NgramModel:
         """Return log p (V_D,) after the last n - 1 tokens."""
         found = self.rows.get(context)
         if found is None:
+            if (len(self.rows) + 1) * self.size > KEPT:
+                self.rows.clear()
             found = torch.from_numpy(np.log(self._law(context)).astype(np.float32))
             self.rows[context] = found
         return found

@@ -43,6 +43,7 @@ class Pair:
         self.sequences = 0
         # what spelling.relevant found, by what is spelled and the token
         self.relevant: dict[tuple[bytes, int], tuple[np.ndarray, list[int]]] = {}
+        self.held = 0  # draft tokens in it
 
     @cached_property
     def vocabulary(self) -> Strings:

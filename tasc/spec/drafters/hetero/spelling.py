@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc.spec.drafters.hetero.pair import Partner
-from tasc.vocab.strings import CONTINUE
+from tasc.vocab.strings import CONTINUE, KEPT
 
 State = tuple[int, bytes, int, int]  # bytes spelled, these bytes, node, draft tokens
 
@@ -101,3 +101,7 @@ def relevant(partner: Partner, string: bytes, token: int) -> tuple[np.ndarray, l
         found = np.flatnonzero(outcomes == token), goes_on
         pair.relevant[string, token] = found
     return found
+        pair.held += len(found[0])
+        if pair.held > KEPT:
+            pair.held = len(found[0])
+            pair.relevant.clear()

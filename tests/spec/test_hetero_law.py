@@ -67,6 +67,20 @@ def test_psi_is_the_sum_over_all_that_settles_a_token(case, rule):
         assert low == high == pytest.approx(expected[token], abs=EXACT)
 
 
+@given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([0.0, 0.02, 0.1]))
+@settings(max_examples=60, deadline=None)
+def test_psi_counts_what_is_drawn_where_spellings_meet(seed, n, floor):
+    pair = toy_pair([b"a", b"b", b"ababab"], [b"a", b"b", b"ab", b"ba"], seed, SAMPLING)
+    texts = [np.random.default_rng([seed, i]).integers(0, 4, 12) for i in range(3)]
+    model = NgramModel(texts, pair.sizes[1], n, pair.sizes[1] - 1)
+    pair.speaker = lambda: NgramSpeaker(model)
+    partner, node = partner_of(pair)
+    expected = psi(partner, node, floor=floor)
+    for token in range(pair.sizes[0]):
+        *_, (low, high) = Spelling(partner, Rule(floor=floor), node, token).bounds()
+        assert low == high == pytest.approx(expected[token], abs=EXACT)
+
+
 def test_what_is_kept_from_step_to_step_stays_within_a_bound(monkeypatch):
     for module in (strings_module, ngram_module, spelling_module):
         monkeypatch.setattr(module, "KEPT", 40)

@@ -39,9 +39,9 @@ class Spelling:
         self.partner, self.rule, self.token = partner, rule, token
         self.string = partner.pair.vocabulary.of_id[token]
         self.low = 0.0
-        self.ready: dict[State, float] = {(0, b"", start, 0): 1.0}
+        self.ready: dict[State, list[float]] = {(0, b"", start, 0): [1.0]}
         self.heap: list[State] = list(self.ready)
-        self.waiting: list[tuple[bytes, int, int, int, float]] = []
+        self.waiting: list[tuple[bytes, int, int, int, list[float]]] = []
 
     def bounds(self) -> Iterator[tuple[float, float]]:
         """Yield (low, high) of ψ(t), closer with every forward of the draft model."""
@@ -49,41 +49,44 @@ class Spelling:
             while self.heap:
                 state = heapq.heappop(self.heap)
                 self._sum(state, self.ready.pop(state))
-            missing = sum(mass for *_, mass in self.waiting)
+            missing = sum(sum(masses) for *_, masses in self.waiting)
             yield self.low, self.low + missing
             if not self.waiting:
                 return
             waiting, self.waiting = self.waiting, []
             nodes = self.partner.speaker.extend([w[1] for w in waiting], [w[2] for w in waiting])
-            for (string, _, _, depth, mass), node in zip(waiting, nodes, strict=True):
-                self._enter((len(string), string, node, depth), mass)
+            for (string, _, _, depth, masses), node in zip(waiting, nodes, strict=True):
+                self._enter((len(string), string, node, depth), masses)
 
-    def _enter(self, state: State, mass: float) -> None:
+    def _enter(self, state: State, masses: list[float]) -> None:
         if state not in self.ready:
             heapq.heappush(self.heap, state)
-        self.ready[state] = self.ready.get(state, 0.0) + mass
+        met = self.ready.get(state, []) + masses
+        # The floor is each spelling's own: those that meet are only added up where there is none.
+        self.ready[state] = met if self.rule.floor else [sum(met)]
 
-    def _sum(self, state: State, mass: float) -> None:
+    def _sum(self, state: State, masses: list[float]) -> None:
         """Add what settles the token right after ``state``; queue what may settle it later."""
         _, string, node, depth = state
         partner, rule = self.partner, self.rule
         law = partner.probabilities(node)
         settles, goes_on = relevant(partner, string, self.token)
-        self.low += mass * float(law[settles].sum())
+        self.low += sum(masses) * float(law[settles].sum())
         strings, vocabulary = partner.pair.spoken, partner.pair.vocabulary
         for draft in goes_on:
-            share = mass * float(law[draft])
-            if share <= 0:
-                continue
+            given = float(law[draft])
             grown = string + strings[draft]
             if depth + 1 == rule.lookahead:
-                self.low += share if vocabulary.first(grown) == self.token else 0.0
-            elif share >= rule.floor:
-                known = partner.speaker.known(node, draft)
-                if known is None:
-                    self.waiting.append((grown, node, draft, depth + 1, share))
-                else:
-                    self._enter((len(grown), grown, known, depth + 1), share)
+                self.low += sum(masses) * given if vocabulary.first(grown) == self.token else 0.0
+                continue
+            shares = [mass * given for mass in masses if mass * given >= rule.floor]
+            if not sum(shares):
+                continue
+            known = partner.speaker.known(node, draft)
+            if known is None:
+                self.waiting.append((grown, node, draft, depth + 1, shares))
+            else:
+                self._enter((len(grown), grown, known, depth + 1), shares)
 
 
 def relevant(partner: Partner, string: bytes, token: int) -> tuple[np.ndarray, list[int]]:
@@ -99,9 +102,9 @@ def relevant(partner: Partner, string: bytes, token: int) -> tuple[np.ndarray, l
             if inside or (grown.startswith(whole) and pair.vocabulary.first(grown) == token):
                 goes_on.append(draft)
         found = np.flatnonzero(outcomes == token), goes_on
-        pair.relevant[string, token] = found
-    return found
         pair.held += len(found[0])
         if pair.held > KEPT:
             pair.held = len(found[0])
             pair.relevant.clear()
+        pair.relevant[string, token] = found
+    return found

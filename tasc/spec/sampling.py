@@ -30,9 +30,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
-        if not 0 < self.temperature < float("inf"):
+        if not 1e-30 <= self.temperature <= 1e30:  # logits and 1 / temperature are float32
             raise InputError(
-                f"temperature must be above 0 and finite, got {self.temperature}: "
+                f"temperature must be above 0 and finite, 1e-30 to 1e30, got {self.temperature}: "
                 "for the most likely token at every step decode greedily"
             )
         if self.top_k < 0:

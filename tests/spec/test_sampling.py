@@ -133,6 +133,8 @@ def test_a_row_without_a_finite_maximum_has_no_law():
     [
         ({"temperature": 0.0}, "decode greedily"),
         ({"temperature": float("nan")}, "temperature must be above 0"),
+        ({"temperature": 1e-39}, "temperature must be above 0"),  # 1 / t is no float32
+        ({"temperature": 1e39}, "temperature must be above 0"),
         ({"top_k": -1}, "top_k must be 0"),
         ({"top_p": 0.0}, "top_p must be above 0"),
         ({"top_p": 1.5}, "at most 1"),
@@ -142,6 +144,16 @@ def test_a_row_without_a_finite_maximum_has_no_law():
 def test_a_sampling_that_is_none_is_refused(options, message):
     with pytest.raises(InputError, match=message):
         Sampling(**options)
+
+
+@pytest.mark.parametrize("top_k", [0, 2])
+@pytest.mark.parametrize(("temperature", "expected"), [(1e-30, {3}), (1e30, {0, 1, 2, 3})])
+def test_the_lowest_and_the_highest_temperature_still_draw(temperature, expected, top_k):
+    row = torch.tensor([[0.0, -1.0, 2.0, 2.5]]).repeat(1, 300)[:, -1200:]  # more than the slices
+    row[:, :-4] = -np.inf
+    sampled = verifier("sampled", Sampling(temperature, top_k))
+    drawn = {sampled(Draft(), row)[1] - 1196 for _ in range(100)}
+    assert drawn == (expected & {2, 3} if top_k else expected)
 
 
 def test_equal_seeds_give_equal_sequences():

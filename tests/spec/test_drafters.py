@@ -178,6 +178,10 @@ def test_bigrams_are_the_models_most_probable_next_tokens(tmp_path):
         bigram_table(model, 4, tmp_path)
 
 
+def test_a_small_vocabulary_has_no_more_bigrams_than_tokens():
+    assert bigram_table(build_model("qwen2", vocabulary=3), 8, None).shape == (3, 3)
+
+
 def test_ngrammys_puts_context_rows_before_the_models():
     target = Target(build_model("qwen2"))
     method = parse("ngrammys:k=2,width=3,n_max=2,budget=20")

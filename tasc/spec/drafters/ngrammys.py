@@ -47,10 +47,12 @@ def bigram_table(
 ) -> np.ndarray:
     """Return the ``k`` most probable next tokens of every single token, (V, k) int32.
 
-    Built in batched forward passes; kept below ``cache`` under a hash of the model's weights.
+    Of a vocabulary of fewer tokens it is all of them. Built in batched forward passes; kept below
+    ``cache`` under a hash of the model's weights.
     """
-    path = cache / f"bigrams-{_identity(model)}-{k}.npy" if cache else None
     vocabulary = int(model.get_input_embeddings().weight.shape[0])
+    k = min(k, vocabulary)
+    path = cache / f"bigrams-{_identity(model)}-{k}.npy" if cache else None
     if path is not None and path.is_file():
         return _read(path, (vocabulary, k))
     table = np.empty((vocabulary, k), np.int32)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tasc.analysis.entropy import renyi_bits
 from tasc.analysis.predict import Measured, agreement
+from tasc.bench import record
 from tasc.bench.matrix import Cell, Limits
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
@@ -152,7 +153,7 @@ def _compared(
     seen_first: dict[str, Any],
 ) -> dict[str, Any]:
     speedup = first.ms_per_sample / found.ms_per_sample
-    measured = seen_first["ms_per_sample"] / seen["ms_per_sample"]
+    measured = record.speedup(seen, seen_first)
     return {
         "model": cell.model.label,
         "method": cell.method.label,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tasc.bench import predict
+from tasc.bench.record import speedup
 from tasc.models.cost import CostCurve
 from tasc.models.target import Target
 from tasc.spec.decode import generate
@@ -44,6 +45,17 @@ def test_time_is_the_prompt_the_steps_and_the_drafts():
     assert (found.tokens_per_output, found.steps_per_output) == (4, 4)
     assert found.acceptance_length == 1
     assert found.ms_per_sample == pytest.approx(1000 * (1.5 + 3 * 1.0), rel=0.01)
+
+
+def test_a_sampled_bench_is_predicted_against_the_speedup_that_it_reports():
+    row = {"lossless": None, "ms_per_sample": 10.0, "tokens_per_second": 300.0}
+    seen = row | {"acceptance_length": 2.0}
+    first = {"lossless": None, "ms_per_sample": 40.0, "tokens_per_second": 100.0}
+    cell = SimpleNamespace(model=SimpleNamespace(label="m"), method=SimpleNamespace(label="spec"))
+    one = predict.Prediction(1, 4, 4, 1.0, 8.0)
+    two = predict.Prediction(1, 4, 2, 2.0, 4.0)
+    found = predict._compared(cell, two, one, seen, first)
+    assert found["measured_speedup"] == speedup(seen, first) == pytest.approx(3)
 
 
 class Words:

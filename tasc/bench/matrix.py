@@ -50,11 +50,17 @@ class Cell:
     factory: Factory
     policy: Policy | None = None
     runs: list[list[Generation]] = field(default_factory=list)
+    resources: Resources | None = None
 
     def drafter(self) -> Drafter:
         """Make the drafter of one sequence; an adaptive budget learns from all of them."""
         drafter = self.factory()
         return Budgeted(drafter, self.policy) if self.policy else drafter
+
+    def forget(self) -> None:
+        """Let drafters that learn from outputs begin again: they have seen what comes next."""
+        if self.resources is not None and getattr(self.method.options, "adapt", False):
+            self.factory = self.method.prepare(self.resources)
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,10 @@ def run(
             sampling=limits.sampling,
         )
         policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
-        cells += [Cell(model, m, m.prepare(resources), policies.get(m.label)) for m in methods]
+        cells += [
+            Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
+            for m in methods
+        ]
     prompts = {model.label: model.encode(test.prompts) for model in models}
     samples = len(test.examples)
     for turn in _turns(min(limits.warmup, samples), limits.batch_size):
@@ -122,6 +131,7 @@ def run(
             _decode(cell, prompts[cell.model.label], turn, limits)
     for repeat in range(limits.repeats):
         for cell in cells:
+            cell.forget()
             cell.runs.append([])
         for turn in _turns(samples, limits.batch_size):
             for cell in cells:

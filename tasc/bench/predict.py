@@ -137,8 +137,9 @@ def _predict_model(
     for cell in cells:
         if cell.method.name not in REPLAYABLE:
             continue
-        # An adaptive budget begins as before the run: it knows nothing of these outputs.
-        fresh = replace(cell, policy=Adaptive(cost)) if cell.policy else cell
+        # Budget and drafter begin as before the run: they know nothing of these outputs.
+        fresh = replace(cell, policy=Adaptive(cost) if cell.policy else None)
+        fresh.forget()
         result[cell.method.label] = predict(
             fresh.drafter, prompts, outputs, model.end_ids[0], cell.method.budget, cost
         )

@@ -90,6 +90,7 @@ class Adaptive:
         self.asked, self.added = 0, 0.0  # of this step: nodes, seconds that they add to the forward
         self.begun, self.busy = 0.0, 0.0  # of this step: the clock, seconds in drafter and policy
         self.drafted = NOTHING
+        self.whole = True  # whether drafts are verified as they come, so that all is paid for
 
     def nodes(self, room: int) -> int:
         """See Policy.nodes: half as many again as were worthwhile lately, so that trees can grow.
@@ -104,7 +105,9 @@ class Adaptive:
         wanted = int(1.5 * self.usual) + 4 if self.per_node.known else FIRST_DRAFT
         if self.per_node.value * wanted > self.balance:
             wanted = max(int(self.balance / self.per_node.value), 1)
-        self.asked = min(room, MOST_NODES, wanted)
+        if self.whole:
+            wanted = min(wanted, int(np.searchsorted(self.extra, self.balance, "right")) - 1)
+        self.asked = max(min(room, MOST_NODES, wanted), 0)
         self.begun = time.perf_counter()
         return self.asked
 
@@ -113,6 +116,7 @@ class Adaptive:
         self.per_node.add((time.perf_counter() - self.begun) / self.asked)
         if len(draft):
             self.drafted = draft
+            self.whole = draft.q is not None
             nodes = self._worthwhile(draft)
             self.usual = max(len(nodes), 0.95 * self.usual)
             self.added = float(self.extra[len(nodes)])

@@ -118,6 +118,18 @@ def test_drafts_that_always_fail_cost_no_more_than_the_allowance(probabilities):
     assert seconds <= 1.01 * plain
 
 
+def test_sampled_drafts_that_always_fail_cost_no_more_than_the_allowance():
+    class Drawn(Scripted):
+        def draft(self, budget):
+            tokens = np.full(budget, 9, np.int32)
+            return chain(tokens, torch.full((budget, 10), 0.1))
+
+    truth = np.full(300, 3, np.int32)
+    steps, seconds = decode(Drawn(Draft()), Adaptive(COST), truth)
+    assert sum(n for n, _ in steps) > 0, "nothing was ever tried"
+    assert seconds <= 0.010 * (len(truth) - 1) * (1 + ALLOWANCE) + CREDIT * 0.010 + 1e-9
+
+
 def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
     class Slow(Scripted):
         def draft(self, budget):

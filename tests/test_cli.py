@@ -361,7 +361,8 @@ def test_every_builtin_task_can_be_analyzed(capsys, tmp_path):
     assert low["output"]["ngrams"][1]["entropy_bits"] < high["output"]["ngrams"][1]["entropy_bits"]
 
 
-def test_user_text_is_escaped_in_the_report():
+def small_report(**settings):
+    """Render the figures of one cell whose names are markup."""
     from tasc.bench.report import render
 
     cell = {
@@ -396,6 +397,7 @@ def test_user_text_is_escaped_in_the_report():
             "max_new_tokens": 1,
             "batch_size": 1,
             "sampling": None,
+            **settings,
         },
         "cells": [cell],
         "comparisons": [],
@@ -415,11 +417,22 @@ def test_user_text_is_escaped_in_the_report():
         "reference": "&",
         "outputs": [{"model": "m", "text": "<img src=x>", "equal": False}],
     }
-    page = render(results, [example])
+    return render(results, [example])
+
+
+def test_user_text_is_escaped_in_the_report():
+    page = small_report()
     assert "<script>" not in page
     assert "<img" not in page
     assert "<i>s" not in page
     assert "<b>m" not in page
+
+
+def test_a_report_says_whether_it_was_sampled():
+    assert "greedy;" in small_report()
+    sampled = small_report(sampling={"temperature": 0.9})
+    assert "greedy;" not in sampled
+    assert "sampled;" in sampled
 
 
 def test_recipes_that_come_along_are_all_readable(tmp_path, monkeypatch):

@@ -48,8 +48,8 @@ class IndexOptions:
             raise InputError(f"p_min must be at least 1, got {self.p_min}")
         if not 0 <= self.discount < 1:
             raise InputError(f"discount must be in [0, 1), got {self.discount}")
-        if self.strength < 0:
-            raise InputError(f"strength must be at least 0, got {self.strength}")
+        if not 0 <= self.strength < float("inf"):
+            raise InputError(f"strength must be at least 0 and finite, got {self.strength}")
 
 
 def build_index(outputs: Sequence[np.ndarray], end: int, options: IndexOptions) -> NgramIndex:

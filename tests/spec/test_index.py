@@ -109,3 +109,9 @@ def test_token_ids_that_do_not_fit_are_refused():
         build_index([np.array([1 << 20], np.int32)], 0, IndexOptions())
     with pytest.raises(InputError, match="no outputs"):
         build_index([], 0, IndexOptions())
+
+
+@pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
+def test_a_strength_that_gives_no_law_is_refused(strength):
+    with pytest.raises(InputError, match="at least 0 and finite"):
+        IndexOptions(strength=strength)

@@ -126,10 +126,13 @@ int NgramIndex::order(const IndexState& state) const {
 }
 
 const char* NgramIndex::check_integrity() const {
+  std::vector<uint8_t> depth(nodes_.size());  // drafting follows shorter contexts as far as n_max
   if (nodes_.front().first != 0 || nodes_.back().first != entries_.size()) return "the lists fill the entries";
   for (uint32_t i = 0; i + 1 < nodes_.size(); ++i) {
     if (nodes_[i].first > nodes_[i + 1].first) return "the lists of contexts follow each other";
     if (i ? nodes_[i].shorter() >= i : nodes_[i].shorter() != 0) return "a shorter context precedes a longer one";
+    if (i) depth[i] = static_cast<uint8_t>(depth[nodes_[i].shorter()] + 1);
+    if (depth[i] > options_.n_max) return "no context is longer than n_max";
     const auto best = ranked(i);
     for (size_t k = 1; k < best.size(); ++k)
       if (best[k - 1].quantum() > best[k].quantum()) return "the best continuations come first";

@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pytest
 
+from tasc._native import NgramIndex
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
 from tasc.spec.drafters import Resources, parse
@@ -102,6 +103,18 @@ def test_foreign_truncated_and_damaged_files_are_refused(tmp_path, saved, tokeni
         with pytest.raises(error, match=word) as caught:
             load_index(saved, tokenizer)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("contexts", [7, 8, 40])
+def test_a_forged_index_of_contexts_longer_than_n_max_is_refused(contexts):
+    header = struct.pack("<QQQqddiiii", contexts, 0, 0, 1, 0.8, 1.0, 6, 0, 1, 0)
+    nodes = [struct.pack("<II", 0, max(i - 1, 0)) for i in range(contexts + 1)]
+    block = np.frombuffer(b"".join([header, *nodes, bytes(8)]), np.uint64)
+    if contexts <= 7:  # the empty one and one a length
+        assert NgramIndex(block).contexts == contexts
+    else:
+        with pytest.raises(ValueError, match="no context is longer than n_max"):
+            NgramIndex(block)
 
 
 def test_token_ids_that_do_not_fit_are_refused():

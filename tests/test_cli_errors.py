@@ -105,9 +105,9 @@ def test_wrong_options_are_all_named_at_once(capsys, task, tmp_path):
     assert "limit" in line
     assert "export" in line
     line = refused(
-        capsys, "bench", task, "--model", "x", "--method", "medusa", "--split", "train", *out
+        capsys, "bench", task, "--model", "x", "--method", "magic", "--split", "train", *out
     )
-    assert "unknown method 'medusa'" in line
+    assert "unknown method 'magic'" in line
     line = refused(
         capsys, "bench", task, "--model", "x", "--metric", "bleu", "--split", "train", *out
     )

@@ -48,11 +48,11 @@ class HeadLoss(ABC):
     def evaluate(
         self, model: nn.Module, data: Sequences, rows_at_once: int, step: int, *, bfloat16: bool
     ) -> Evaluation:
-        """Return the mean loss and how often the head's likeliest token is the target's."""
+        """Return the loss a target, and how often the head's likeliest token is the target's."""
         was_training = model.training
         model.eval()
         order = np.argsort(data.lengths, kind="stable")
-        total, agreed, count = 0.0, 0, 0
+        total, agreed, count, targets = 0.0, 0, 0, 0
         for start in range(0, len(order), rows_at_once):
             batch = collate(data, order[start : start + rows_at_once]).to(
                 self.lm_head.weight.device
@@ -64,8 +64,9 @@ class HeadLoss(ABC):
                     rows = slice(some, some + _ROWS)
                     agreed += int((self._best(said[rows]) == tokens[rows]).sum())
             count += len(said)
+            targets += int((batch.labels != IGNORED).sum())
         model.train(was_training)
-        return Evaluation(step, total / max(1, count), agreed / max(1, count))
+        return Evaluation(step, total / max(1, targets), agreed / max(1, count))
 
     @torch.no_grad()
     def _hidden(self, batch: Batch) -> Tensor:
@@ -118,8 +119,9 @@ class EagleLoss(HeadLoss):
 class MedusaLoss(HeadLoss):
     """Medusa-1's: the cross-entropy of the tokens themselves, head k's weighted 0.8 to the k.
 
-    Cai et al., "Medusa" (2024), section 2.2.1, equation 1. Head k (from 1) reads the state at i
-    and learns token i + 1 + k, where token i + 1 is an output's, too: drafts begin behind that.
+    Cai et al., "Medusa" (2024), section 2.2.1, equation 1; the weights sum to 1 here. Head k (from
+    1) reads the state at i and learns token i + 1 + k, where token i + 1 is an output's, too:
+    drafts begin behind that.
     """
 
     DECAY = 0.8
@@ -132,6 +134,7 @@ class MedusaLoss(HeadLoss):
         ahead = nn.functional.pad(labels[:, 1:], (0, len(said) - 1), value=IGNORED)
         tokens = ahead.unfold(1, len(said), 1)[begun].T  # (heads, n)
         weights = self.DECAY ** torch.arange(1, len(said) + 1, device=said.device)
+        weights = weights / weights.sum()
         wanted = tokens != IGNORED
         return said[wanted], tokens[wanted], weights[:, None].expand_as(tokens)[wanted]
 

@@ -162,7 +162,7 @@ def test_a_malformed_draft_is_refused(tokens, parents, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("medusa", "unknown method 'medusa': choose from ar, tasc-spec"),
+        ("magic", "unknown method 'magic': choose from ar, tasc-spec"),
         ("tasc-spec:gamma=3", "unknown option 'gamma'; options: budget, n_max"),
         ("tasc-spec:n_max=x", "n_max must be int, got 'x'"),
         ("tasc-spec:lambda=2", "lambda must lie between 0 and 1, got 2.0"),

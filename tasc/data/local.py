@@ -6,10 +6,12 @@ CSV and Parquet are read by `datasets`, whose cache goes to a temporary folder. 
 
 import csv
 import gzip
+import io
 import json
 import re
 import tempfile
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -166,7 +168,7 @@ def _lines(path: Path) -> Iterator[Entry]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}:{number}: invalid JSON: {error}") from None
         yield _object(row, f"{path}:{number}")
 
@@ -181,8 +183,9 @@ def _starts_with_list(path: Path) -> bool:
 def _list(path: Path) -> Iterator[Entry]:
     try:
         entries = json.loads("".join(_text_lines(path)))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: invalid JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # the latter where lists are nested too deeply
+        line, why = getattr(error, "lineno", 1), getattr(error, "msg", error)
+        raise InputError(f"{path}:{line}: invalid JSON: {why}") from None
     for number, row in enumerate(entries, start=1):
         yield _object(row, f"{path}: row {number}")
 
@@ -226,10 +229,21 @@ def _unpacked(path: Path, folder: Path) -> Path:
 
 
 def _csv_header(path: Path) -> list[str]:
-    """Return the names in the first row, after checking that the whole file is UTF-8."""
-    lines = list(_text_lines(path))
-    header = next(csv.reader(lines), [])
-    twice = [name for name in header if header.count(name) > 1]
+    """Return the columns as pandas names them, none where no row follows; the file must be UTF-8.
+
+    Rows that are wider than the names are refused: pandas would shift them.
+    """
+    lines = (part for line in _text_lines(path) for part in io.StringIO(line, newline=""))
+    rows = csv.reader(lines)
+    try:
+        names, first = next(filter(None, rows), []), next(filter(None, rows), [])
+    except csv.Error as error:
+        raise InputError(f"{path}:{rows.line_num}: invalid CSV: {error}") from None
+    twice = [name for name in names if name and names.count(name) > 1]
     if twice:
         raise InputError(f"{path}:1: the column {twice[0]!r} is there twice; rename one")
-    return header
+    if len(first) > len(names):
+        wide = f"{path}:{rows.line_num}: {len(first)} fields under {len(names)} names"
+        raise InputError(f"{wide}; quote a text that holds commas, or name each column")
+    deque(lines, maxlen=0)
+    return [name or f"Unnamed: {i}" for i, name in enumerate(names)] if first else []

@@ -286,7 +286,39 @@ def test_a_csv_column_that_is_there_twice_is_refused(tmp_path):
     assert message(Source(path)).startswith(f"{path}:1: the column 'input' is there twice")
 
 
-@pytest.mark.parametrize(("name", "empty"), [("t.jsonl", b""), ("t.csv", b""), ("t.json", b"[]")])
+@pytest.mark.parametrize("rows", [b"a,b,x\nc,d,y\n", b"a,b,\nc,d,\n"])
+def test_csv_rows_wider_than_the_names_are_refused(tmp_path, rows):
+    path = write(tmp_path / "t.csv", b"input,output\n" + rows)
+    assert message(Source(path)).startswith(f"{path}:2: 3 fields under 2 names")
+
+
+def test_csv_columns_without_a_name_are_passed_over(tmp_path):
+    path = write(tmp_path / "t.csv", b"\n,input,output,\n0,a,b,\n1,c,d,\n")
+    examples = load(Source(path), "train").examples
+    assert [(e.input, e.output) for e in examples] == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv_lines_end_in_any_of_the_usual_ways(tmp_path, end):
+    lines = ["input,output", '"a, b",c', "d,e", ""]
+    path = write(tmp_path / "t.csv", end.join(lines).encode())
+    examples = load(Source(path), "train").examples
+    assert [(e.input, e.output) for e in examples] == [("a, b", "c"), ("d", "e")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("t.jsonl", b"[" * 100_000), ("t.json", b"[" * 100_000), ("t.json", b"[" + b"1" * 5000)],
+)
+def test_json_that_no_one_can_read_is_refused(tmp_path, name, value):
+    path = write(tmp_path / name, value)
+    assert message(Source(path)).startswith(f"{path}:1: invalid JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "empty"),
+    [("t.jsonl", b""), ("t.csv", b""), ("h.csv", b"input,output\n"), ("t.json", b"[]")],
+)
 def test_an_empty_split_is_refused(tmp_path, name, empty):
     path = write(tmp_path / name, empty)
     assert message(Source(path)).startswith(f"{path}: the split 'train' is empty")

@@ -68,11 +68,14 @@ def read(path: Path, overrides: Overrides) -> Plan:
         RecipeError: with every wrong key of the file in one line.
     """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        twice, raw = _repeated(yaml.compose(text, yaml.SafeLoader)), yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RecipeError(
             f"{path} is not a readable YAML file: {' '.join(str(error).split())}"
         ) from error
+    if twice:
+        raise RecipeError(f"{path}: the key {twice!r} is there twice: rename or remove one")
     if not isinstance(raw, dict):
         raise RecipeError(f"{path} must hold the keys name, description, data and steps")
     try:
@@ -84,6 +87,7 @@ def read(path: Path, overrides: Overrides) -> Plan:
     for name, options in recipe.steps.items():
         try:
             steps[name] = _step(name, options, recipe, overrides)
+            _check_references(name, steps[name], recipe)
         except RecipeError as error:
             problems.append(str(error))
     if problems:
@@ -109,9 +113,11 @@ def run(
 def _step(
     name: str, options: dict[str, Any], recipe: RecipeConfig, overrides: Overrides
 ) -> StepConfig:
+    if name in {"", ".", ".."} or set(name) & set("/=\0"):
+        raise RecipeError(f"a step's name is that of its folder, without / or =, got {name!r}")
     options = dict(options)
     command = options.pop("command", None)
-    if command not in CONFIGS:
+    if not isinstance(command, str) or command not in CONFIGS:
         raise RecipeError(
             f"step {name}: command must be one of {', '.join(CONFIGS)}, got {command!r}"
         )
@@ -142,6 +148,34 @@ def _resolved(config: StepConfig, plan: Plan, output: Path) -> dict[str, Any]:
         name: tuple(place(t) for t in value) if isinstance(value, tuple) else place(value)
         for name, value in values.items()
     }
+
+
+def _check_references(name: str, config: StepConfig, recipe: RecipeConfig) -> None:
+    """Refuse a reference to this step or a later one: what an older run left there is stale."""
+    names = list(recipe.steps)
+    for field in config.references:
+        value = getattr(config, field)
+        for text in value if isinstance(value, tuple) else (value or "",):
+            other = text.rpartition("=")[2]
+            if other in names[names.index(name) :]:
+                raise RecipeError(f"step {name}: {field}: {other} is no earlier step: reorder them")
+
+
+def _repeated(node: yaml.Node | None) -> str | None:
+    """A key that a mapping of a YAML document has twice: loading would keep the last one only."""
+    waiting, seen = [node], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        names = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
+        waiting += [part for pair in pairs for part in pair] or node.value
+        for name in names:
+            if names.count(name) > 1:
+                return str(name)
+    return None
 
 
 def _locate(path: str, data_dir: Path | None) -> str:

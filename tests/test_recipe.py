@@ -1,0 +1,75 @@
+"""What a recipe may say, and when a step is done again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tasc.errors import RecipeError
+from tasc.recipe.runner import Overrides, read
+from tests.cli import tasc
+from tests.pico import make_tokenizer
+
+HEAD = "name: x\ndescription: y\ndata: {path: task}\nsteps:\n"
+ROWS = [{"input": f"number {i}", "output": f"value {i % 3} and {i % 3}"} for i in range(30)]
+
+
+def write(path: Path, rows: list[dict[str, str]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def refused(tmp_path: Path, steps: str) -> str:
+    """Read a recipe that must not be run; return the one line that the user sees."""
+    path = tmp_path / "r.yaml"
+    path.write_text(HEAD + steps)
+    with pytest.raises(RecipeError) as caught:
+        read(path, Overrides())
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def test_a_step_that_is_there_twice_is_refused(tmp_path):
+    step = "  a: {command: augment, tokenizer: t, budget: 2}\n"
+    assert "the key 'a' is there twice" in refused(tmp_path, step + step)
+
+
+@pytest.mark.parametrize("name", ["later", "self"])
+def test_a_step_may_only_name_an_earlier_one(tmp_path, name):
+    line = refused(
+        tmp_path,
+        f"  self: {{command: index, tokenizer: {name}}}\n"
+        "  later: {command: augment, tokenizer: t}\n",
+    )
+    assert f"step self: tokenizer: {name} is no earlier step" in line
+    line = refused(
+        tmp_path,
+        f"  self: {{command: bench, models: [gpt2, label={name}]}}\n"
+        "  later: {command: augment, tokenizer: t}\n",
+    )
+    assert f"step self: models: {name} is no earlier step" in line
+
+
+@pytest.mark.parametrize("name", ["''", ".", "..", "../up", "a/b", "a=b"])
+def test_a_step_is_named_as_a_folder_can_be(tmp_path, name):
+    line = refused(tmp_path, f"  {name}: {{command: augment, tokenizer: t}}\n")
+    assert "a step's name" in line
+
+
+def test_a_command_that_is_no_word_is_refused(tmp_path):
+    assert "command must be one of" in refused(tmp_path, "  a: {command: [augment]}\n")
+
+
+def test_every_command_of_a_recipe_shows_its_result(capsys, tmp_path):
+    write(tmp_path / "task" / "train.jsonl", ROWS)
+    tokens = make_tokenizer(tmp_path / "tok")
+    (tmp_path / "r.yaml").write_text(
+        HEAD + f"  v: {{command: vocab, target: {tokens}, draft: {tokens}}}\n"
+    )
+    code, out, err = tasc(
+        capsys, "run", tmp_path / "r.yaml", "--data-dir", tmp_path, "--output", tmp_path / "out"
+    )
+    assert code == 0, err
+    assert "standard" in out

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tasc.errors import RecipeError
+from tasc.errors import InputError, RecipeError
+from tasc.recipe.configs import AnalyzeConfig, AugmentConfig, DataConfig, IndexConfig
 from tasc.recipe.runner import Overrides, read
+from tasc.recipe.steps import carry_out
 from tests.cli import tasc
 from tests.pico import make_tokenizer
 
@@ -73,3 +75,41 @@ def test_every_command_of_a_recipe_shows_its_result(capsys, tmp_path):
     )
     assert code == 0, err
     assert "standard" in out
+
+
+@pytest.mark.parametrize("place", ["home", "a=b", "file"])
+def test_a_tokenizer_that_changed_where_it_lies_is_read_again(tmp_path, monkeypatch, place):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = make_tokenizer(tmp_path / place)
+    path = {"home": "~/home", "file": str(folder / "tokenizer.json")}.get(place, str(folder))
+    source = DataConfig(path=str(write(tmp_path / "task.jsonl", ROWS)))
+    config = IndexConfig(source=source, tokenizer=path)
+
+    def reused() -> bool:
+        return carry_out(config, tmp_path / "out", reuse=True).reused
+
+    assert not reused()
+    assert reused()
+    names = folder / "tokenizer_config.json"
+    names.write_text(names.read_text().replace('"eos_token": "<|endoftext|>"', '"eos_token": "!"'))
+    assert not reused()
+
+
+def test_a_broken_validation_split_is_not_passed_over(tmp_path):
+    write(tmp_path / "task" / "train.jsonl", ROWS)
+    broken = tmp_path / "task" / "validation.jsonl"
+    broken.write_text('{"input": "a"\n')
+    tokens = str(make_tokenizer(tmp_path / "tok"))
+    config = AugmentConfig(source=DataConfig(path=str(broken.parent)), tokenizer=tokens, budget=3)
+    with pytest.raises(InputError, match=r"validation\.jsonl:1: invalid JSON"):
+        carry_out(config, tmp_path / "out")
+
+
+def test_a_split_is_not_held_out_from_itself(tmp_path):
+    write(tmp_path / "task" / "train.jsonl", ROWS)
+    write(tmp_path / "task" / "dev.jsonl", ROWS)
+    source, tokens = DataConfig(path=str(tmp_path / "task")), str(make_tokenizer(tmp_path / "tok"))
+    config = AugmentConfig(source=source, tokenizer=tokens, budget=3, split="dev")
+    assert carry_out(config, tmp_path / "tokens").result["held_out"] is None
+    analysis = AnalyzeConfig(source=source, tokenizer=tokens, budgets=(0,), split="valid")
+    assert carry_out(analysis, tmp_path / "analysis").result["tokens"]["replay"]["samples"] == 3

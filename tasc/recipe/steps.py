@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasc.artefact import Step, create, fingerprint, up_to_date, write_json
-from tasc.data.corpus import Corpus, load
+from tasc.data.corpus import Corpus, load, splits
+from tasc.data.source import Source
 from tasc.data.stream import Stream, open_stream
+from tasc.data.table import choose_split
+from tasc.data.tokenizer_files import COMPANIONS
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.recipe.configs import AnalyzeConfig, ModelConfig, StepConfig
@@ -81,15 +84,21 @@ def _corpora(config: StepConfig) -> dict[str, Corpus]:
         corpora["main"] = load(source, config.split, limit=config.limit, seed=config.seed)
     for role in ("validation", "held_out", "corpus_split"):
         split = getattr(config, role, None)
-        if split is None:
-            continue
-        try:
+        asked = role == "corpus_split" or role in config.model_fields_set
+        if split is not None and (asked or _is_another(source, split, config.split)):
             most = _VALIDATION if role == "validation" else None
             corpora[role] = load(source, split, limit=most, seed=config.seed)
-        except InputError:
-            if role == "corpus_split" or role in config.model_fields_set:
-                raise  # asked for by name; the defaults are taken only where they exist
     return corpora
+
+
+def _is_another(source: Source, split: str, main: str) -> bool:
+    """Whether a default split exists, and is not the very one that the step works on."""
+    existing = splits(source)
+    try:
+        found = choose_split(source.path, existing, split)
+    except InputError:
+        return False
+    return found != choose_split(source.path, existing, main)
 
 
 def _inputs(
@@ -107,7 +116,16 @@ def _inputs(
 
 
 def _identify(text: str) -> str:
-    """Name what a reference holds: label and contents of a folder, or the Hub id itself."""
+    """Name what a reference holds: label and contents of what lies there, or the Hub id itself.
+
+    With a tokenizer's file go those beside it that belong to it.
+    """
     label, found, path = text.rpartition("=")
-    folder = Path(path)
-    return f"{label}{found}{fingerprint(folder) if folder.exists() else path}"
+    if Path(text).expanduser().exists():  # the path of a folder may hold "=", too
+        label, found, path = "", "", text
+    place = Path(path).expanduser()
+    if not place.exists():
+        return text
+    beside = [place.parent / name for name in COMPANIONS] if place.suffix == ".json" else []
+    held = [fingerprint(file) for file in (place, *beside) if file == place or file.is_file()]
+    return f"{label}{found}{'+'.join(held)}"

@@ -80,7 +80,7 @@ def _augment(job: Job) -> Result:
         tokenizer,
         options,
         held_out=held_out.outputs if held_out else (),
-        rows=row_cost(Path(c.tokenizer), len(tokenizer.vocabulary())),
+        rows=row_cost(Path(c.tokenizer)),
         progress=job.progress,
     )
     augmentation.save(job.workspace.folder)

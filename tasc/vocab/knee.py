@@ -29,5 +29,5 @@ def knee(
     outputs = Outputs(texts, weights, once.encoded, starts, export == "pretoken")
     others = Outputs.of(held_out.outputs, tokenizer, export) if held_out else None
     size = len(tokenizer.vocabulary())
-    rows = row_cost(Path(tokenizer.path), size)
+    rows = row_cost(Path(tokenizer.path))
     return budget_curve(result, size, outputs, others, rows, AugmentOptions.risk_price).knee

@@ -12,28 +12,26 @@ class RowCost:
     step_share: float  # of a decoding step's multiplications
 
 
-def row_cost(folder: Path, size: int) -> RowCost | None:
-    """Look at the shapes of the weights beside a tokenizer of ``size`` ids; None without weights.
+def row_cost(folder: Path) -> RowCost | None:
+    """Look at the architecture beside a tokenizer; None where no known one stands there.
 
     A step multiplies by every weight but the input embedding, of which it looks up a row.
     """
-    from safetensors import safe_open
-
-    files = sorted(folder.glob("*.safetensors"))
-    shapes: list[tuple[int, ...]] = []
-    for file in files:
-        with safe_open(file, framework="numpy") as weights:
-            shapes += [tuple(weights.get_slice(name).get_shape()) for name in weights.keys()]  # noqa: SIM118 - it is no dictionary
-    rows = [shape for shape in shapes if len(shape) == 2 and size <= shape[0] <= size + 1024]
-    if not rows:
+    folder = folder.expanduser()
+    if not (folder / "config.json").is_file():
         return None
-    others = sum(_product(shape) for shape in shapes if shape not in rows)
-    width = rows[0][1]
-    return RowCost(len(rows) * width, width / (others + _product(rows[0])))
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-
-def _product(shape: tuple[int, ...]) -> int:
-    product = 1
-    for length in shape:
-        product *= length
-    return product
+    try:
+        with torch.device("meta"):  # shapes alone
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    except (ValueError, KeyError, OSError):
+        return None
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
+    if head is None:
+        return None
+    tied = head.weight is embedding
+    multiplied = model.num_parameters() - (0 if tied else embedding.numel())
+    width = int(head.weight.shape[1])
+    return RowCost(width if tied else width + embedding.shape[1], width / multiplied)

@@ -1,8 +1,7 @@
 """Choosing a budget: the curve, the knee, and what a row costs."""
 
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from transformers import Qwen2Config
 
 from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, get_backend
@@ -104,13 +103,22 @@ def test_auto_says_so_where_no_token_pays():
 
 @pytest.mark.parametrize(("tied", "rows"), [(True, 1), (False, 2)])
 def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows):
-    weights = {"embed": np.zeros((104, 8), np.float32), "layer": np.zeros((40, 8), np.float32)}
-    if not tied:
-        weights["head"] = np.zeros((104, 8), np.float32)
-    save_file(weights, tmp_path / "model.safetensors")
-    assert row_cost(tmp_path, 100) == RowCost(8 * rows, 8 / (40 * 8 + 104 * 8))
-    assert row_cost(tmp_path, 2000) is None
-    assert row_cost(tmp_path / "none", 100) is None
+    # The feed-forward layers are as wide as the vocabulary, and are no embeddings for that.
+    config = Qwen2Config(
+        vocab_size=104,
+        hidden_size=8,
+        intermediate_size=104,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        tie_word_embeddings=tied,
+    )
+    config.save_pretrained(tmp_path)
+    layer = 4 * 8 * 8 + 3 * 8 + 3 * 8 * 104 + 2 * 8  # attention, its biases, feed-forward, norms
+    assert row_cost(tmp_path) == RowCost(8 * rows, 8 / (2 * layer + 8 + 104 * 8))
+    assert row_cost(tmp_path / "none") is None
+    (tmp_path / "config.json").write_text('{"model_type": "nobody-knows"}')
+    assert row_cost(tmp_path) is None
 
 
 @pytest.mark.parametrize("held_out", [None, OUTPUTS[::3]])

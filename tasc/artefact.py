@@ -89,6 +89,8 @@ def up_to_date(output: Path, step: Step) -> bool:
 
 def check_output(output: Path, *, force: bool) -> None:
     """Refuse an output folder that must not or cannot be written, before any work is done."""
+    if Path.cwd().is_relative_to(output.resolve()):
+        raise InputError(f"output {output} is the folder you are in, or above: name one below it")
     if output.exists():
         if not output.is_dir():
             raise InputError(f"output {output} is a file: name a folder with --output")

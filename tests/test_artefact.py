@@ -98,6 +98,16 @@ def test_unusable_outputs_are_refused_before_any_work(tmp_path):
         check_output(Path("/proc/nothing/here"), force=False)
 
 
+def test_the_folder_that_one_is_in_is_no_output(tmp_path, monkeypatch):
+    (tmp_path / "in" / "side").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "in" / "side")
+    for output in (Path(), Path(".."), tmp_path / "in" / "side"):
+        with pytest.raises(InputError, match="the folder you are in, or above: name one below"):
+            check_output(output, force=True)
+    check_output(Path("out"), force=False)
+    check_output(Path("../beside"), force=False)
+
+
 def test_a_damaged_manifest_is_refused(tmp_path):
     make(tmp_path / "out", "hello")
     (tmp_path / "out" / MANIFEST).write_text("{")

@@ -33,6 +33,10 @@ def refused(tmp_path: Path, steps: str) -> str:
     return line
 
 
+def test_a_recipe_without_steps_is_refused(tmp_path):
+    assert "steps: dictionary should have at least 1 item" in refused(tmp_path, "  {}\n")
+
+
 def test_a_step_that_is_there_twice_is_refused(tmp_path):
     step = "  a: {command: augment, tokenizer: t, budget: 2}\n"
     assert "the key 'a' is there twice" in refused(tmp_path, step + step)

@@ -25,7 +25,7 @@ class RecipeConfig(Config):
     description: str
     data: DataConfig
     seed: int = Field(0, ge=0)
-    steps: dict[str, dict[str, Any]]
+    steps: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ Template = Annotated[
     ),
 ]
 HubConfig = Annotated[str | None, typer.Option("--config", help="Configuration of a Hub data set.")]
-Output = Annotated[Path | None, typer.Option(help="Artefact folder (default: tasc-out/COMMAND).")]
+Output = Annotated[
+    Path | None, typer.Option(help="Artefact folder.", show_default="tasc-out/COMMAND")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing artefact.")]
 Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Limit = Annotated[int | None, typer.Option(help="Use at most so many examples, drawn by the seed.")]

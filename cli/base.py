@@ -14,14 +14,16 @@ def base(
     tokenizer: Annotated[
         str | None, typer.Option(help="File, folder or Hub id: take it instead of training one.")
     ] = None,
-    vocabulary: Annotated[int | None, typer.Option(help="Tokens (default: the preset's).")] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Tokens.", show_default="the preset's")
+    ] = None,
     tokenizer_text: Annotated[
         str, typer.Option(help="What the tokenizer learns from: prompts, or all with the outputs.")
     ] = "prompts",
     epochs: Annotated[float, typer.Option(help="Passes over the text.")] = 3.0,
     minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.")] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Peak rate (default: the preset's).")
+        float | None, typer.Option(help="Peak rate.", show_default="the preset's")
     ] = None,
     block: Annotated[int, typer.Option(help="Tokens of a training row.")] = 256,
     threads: o.Threads = None,

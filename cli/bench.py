@@ -54,14 +54,15 @@ def bench(
     token_counts: Annotated[
         str | None,
         typer.Option(
-            help="Folder of tasc analyze: ranks tokens for fr-spec and options size, frequent "
-            "(default: by training outputs)."
+            help="Folder of tasc analyze: ranks tokens for fr-spec and options size, frequent.",
+            show_default="by training outputs",
         ),
     ] = None,
     draft: Annotated[
         str | None,
         typer.Option(
-            help="Model with any tokenizer that slem, tli, slrs draft with (default: byte n-grams)."
+            help="Model with any tokenizer that slem, tli, slrs draft with.",
+            show_default="byte n-grams",
         ),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest output, in tokens.")] = 256,
@@ -72,7 +73,7 @@ def bench(
     warmup: Annotated[int, typer.Option(help="Samples that warm up, unmeasured.")] = 3,
     batch_size: Annotated[int, typer.Option(help="Samples decoded at a time.")] = 1,
     temperature: Annotated[
-        float | None, typer.Option(help="Sample, with --seed (default: greedy).")
+        float | None, typer.Option(help="Sample, with --seed.", show_default="greedy")
     ] = None,
     top_k: Annotated[int, typer.Option(help="Sample among so many tokens; 0: all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sample within so much of the law.")] = 1.0,
@@ -85,7 +86,8 @@ def bench(
     template: o.Template = "{input}\\n",
     config: o.HubConfig = None,
     split: Annotated[
-        str | None, typer.Option(help="Split to work on (default: test, or validation to tune).")
+        str | None,
+        typer.Option(help="Split to work on.", show_default="test, or validation to tune"),
     ] = None,
     limit: o.Limit = None,
     seed: o.Seed = 0,

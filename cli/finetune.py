@@ -33,15 +33,17 @@ def finetune(
     epochs: Annotated[float, typer.Option(help="Passes over the examples.")] = 3.0,
     learning_rate: Annotated[
         float | None,
-        typer.Option(help="Peak learning rate of AdamW (default: 2e-4; of a draft head 1e-3)."),
+        typer.Option(
+            help="Peak learning rate of AdamW.", show_default="2e-4; of a draft head 1e-3"
+        ),
     ] = None,
     row_learning_rate: Annotated[
-        float | None, typer.Option(help="Peak rate of new tokens' rows (default: the same).")
+        float | None, typer.Option(help="Peak rate of new tokens' rows.", show_default="the same")
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Examples a forward.")] = 8,
     effective_batch: Annotated[
         int | None,
-        typer.Option(help="Examples an optimizer step (default: 64; of a draft head 16)."),
+        typer.Option(help="Examples an optimizer step.", show_default="64; of a draft head 16"),
     ] = None,
     max_length: Annotated[int, typer.Option(help="Tokens of prompt and output together.")] = 512,
     max_new_tokens: Annotated[

@@ -11,14 +11,16 @@ from . import _options as o
 def run(
     recipe: Annotated[str, typer.Argument(help="YAML file, or the name of one that comes along.")],
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with local data sets (default: $TASC_DATA).")
+        Path | None, typer.Option(help="Folder with local data sets.", show_default="$TASC_DATA")
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Split for analyze and bench, instead of the recipe's.")
     ] = None,
     limit: o.Limit = None,
     seed: Annotated[int | None, typer.Option(help="Seed instead of the recipe's.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder (default: tasc-out/RECIPE).")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder.", show_default="tasc-out/RECIPE")
+    ] = None,
     force: o.Force = False,
     json: o.Json = False,
 ) -> None:
@@ -44,7 +46,7 @@ def run(
 
 
 def _show(command: str, result: dict[str, Any]) -> None:
-    from . import analyze, augment, bench, finetune, index, vocab
+    from . import analyze, augment, bench, finetune, index
 
     views = {
         "analyze": analyze.show,
@@ -52,7 +54,6 @@ def _show(command: str, result: dict[str, Any]) -> None:
         "base": finetune.show,
         "finetune": finetune.show,
         "index": index.show,
-        "vocab": vocab.show,
         "bench": bench.show,
         "tune": bench.show_tuning,
     }

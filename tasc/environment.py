@@ -38,7 +38,7 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():  # installed from a wheel: the folder above is not ours
         return None
-    git = ["git", "-C", str(root)]
+    git = ["git", "--no-optional-locks", "-C", str(root)]  # a commit may be under way
     try:
         sha = subprocess.run(
             [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True

@@ -49,7 +49,7 @@ def augment(
     """Choose n-grams by merge reward, drop colliding ones, save a plain tokenizer folder."""
     options = {
         "tokenizer": tokenizer,
-        "budget": int(budget) if budget.lstrip("-").isdigit() else budget,
+        "budget": budget,
         "risk_price": risk_price,
         "n_max": n_max,
         "pcs": pcs,

@@ -155,3 +155,22 @@ def test_unknown_recipe_and_data_folder(capsys, tmp_path):
     line = refused(capsys, "run", "massive", "--data-dir", tmp_path)
     assert "massive-en" in line
     assert "--data-dir" in line
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("analyze", "--pcs", "inf"), "pcs: input should be a finite number, got inf"),
+        (("analyze", "--budget", 10**11), "budgets.0: input should be less than or equal to"),
+        (("augment", "--risk-price", "inf"), "risk_price: input should be a finite number"),
+        (("augment", "--budget", 0), "budget: a number from 1 to 1,000,000,000 or auto, got '0'"),
+        (("augment", "--budget", "--5"), "budget: a number from 1 to"),
+        (("augment", "--budget", "²"), "budget: a number from 1 to"),
+        (("augment", "--budget", 10**11), "budget: a number from 1 to"),
+        (("base", "--epochs", "inf"), "epochs: input should be a finite number"),
+    ],
+)
+def test_numbers_that_cannot_be_worked_with_are_refused(capsys, task, tmp_path, command, words):
+    name, *options = command
+    given = ("--tokenizer", "x", *options, "--output", tmp_path / "out")
+    assert words in refused(capsys, name, task, *given)

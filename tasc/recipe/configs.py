@@ -2,15 +2,19 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from tasc.data.source import Source
+
+MOST_TOKENS = 10**9  # new ones; with a vocabulary they are numbered in 32 bits
 
 
 class Config(BaseModel):
     """Frozen options; an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
+    )
 
     command: ClassVar[str]
     result_file: ClassVar[str]
@@ -63,7 +67,7 @@ class AnalyzeConfig(ModelConfig):
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     jobs: int = Field(1, ge=1)
-    budgets: tuple[int, ...] = (0, 50, 100, 250, 500, 1000)
+    budgets: tuple[Annotated[int, Field(ge=0, le=MOST_TOKENS)], ...] = (0, 50, 100, 250, 500, 1000)
     n_max: int = Field(4, ge=2, le=8)
     pcs: float = Field(0.05, gt=0)
     export: Literal["pretoken", "added"] = "pretoken"
@@ -89,7 +93,7 @@ class AugmentConfig(StepConfig):
     references = ("tokenizer",)
 
     tokenizer: str
-    budget: Annotated[int, Field(ge=1)] | Literal["auto"] = 500
+    budget: int | Literal["auto"] = 500
     risk_price: float = Field(10.0, ge=0)
     n_max: int = Field(4, ge=2, le=8)
     pcs: float = Field(0.05, gt=0)
@@ -98,6 +102,16 @@ class AugmentConfig(StepConfig):
     min_gain: float = Field(0.0, ge=0, lt=1)
     protect: tuple[str, ...] = ()
     held_out: str = "validation"
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _number_or_auto(cls, value: object) -> object:
+        text = str(value)
+        if text == "auto":
+            return text
+        if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_TOKENS:
+            return int(text)
+        raise ValueError(f"budget: a number from 1 to {MOST_TOKENS:,} or auto, got {value!r:.60}")
 
 
 class BaseConfig(ModelConfig):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from tasc.errors import UnavailableError
+from tasc.errors import InputError, UnavailableError
 from tasc.finetune import checkpoint
 from tasc.finetune.batch import IGNORED, Sequences, collate, plan_epoch
 from tasc.finetune.loss import Evaluate, Loss, evaluate, summed_loss
@@ -138,6 +139,7 @@ class Run:
             loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
             self.accelerator.backward(loss)
             total += float(loss.detach())
+        self._check(total, step)
         self.accelerator.clip_grad_norm_(self.trainable.values(), self.schedule.clip)
         spent = self.schedule.spent(step, self.steps, self.journal.seconds)
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
@@ -161,7 +163,16 @@ class Run:
     def _evaluate(self, held_out: Sequences, step: int) -> None:
         bfloat16 = self.schedule.bfloat16
         result = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
+        self._check(result.loss, step - 1)
         self.journal.evaluations.append(asdict(result))
+
+    def _check(self, loss: float, step: int) -> None:
+        """Refuse to go on with a model that is lost."""
+        if not math.isfinite(loss):
+            raise InputError(
+                f"the loss is {loss} at step {step + 1} of {self.steps}: training diverged; use a "
+                f"learning rate below {max(self.peaks):g}"
+            )
 
     def _checkpoint(self, step: int, *, over: bool) -> None:
         """Save where it is time to, and at the end: what comes after may be killed too."""

@@ -149,6 +149,13 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(data, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+def test_training_that_diverges_is_given_up_with_advice(data, tmp_path):
+    run = start(data, tmp_path)
+    run.peaks = [1e9]
+    with pytest.raises(InputError, match="training diverged; use a learning rate below 1e"):
+        run.train()
+
+
 def test_training_leaves_the_global_generator_alone(data, tmp_path):
     torch.manual_seed(5)
     expected = torch.rand(1)

@@ -9,6 +9,7 @@ from tasc.spec.drafters.table import DEFAULT_BUDGET, DRAFTERS, Entry, Factory, R
 __all__ = ["DEFAULT_BUDGET", "DRAFTERS", "Entry", "Factory", "Method", "Resources", "parse"]
 
 AUTO_BUDGET = 64  # the most that ``budget=auto`` may choose
+LARGEST = 10**9  # kernels count in 32 bits
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,11 @@ def _number(text: str, key: str, value: str, kind: type) -> Any:  # noqa: ANN401
             raise InputError(f"method {text!r}: {key} must be true or false, got {value!r}")
         return value.lower() == "true"
     try:
-        return kind(value)
+        number = kind(value)
     except ValueError as error:
         raise InputError(
             f"method {text!r}: {key} must be {kind.__name__}, got {value!r}"
         ) from error
+    if kind is int and abs(number) > LARGEST:
+        raise InputError(f"method {text!r}: {key} must be at most {LARGEST:,}, got {value}")
+    return number

@@ -116,6 +116,11 @@ class Refiner:
     def _check_budget(self, found: int, name: str, budget: int) -> None:
         if found < (1 if self._options.min_gain else budget):
             advice = f"use --budget {found}" if found else "use more outputs or a higher --pcs"
+            if self._options.min_gain:
+                raise InputError(
+                    f"{name}: no n-gram passes PCS < {self._options.pcs} and saves "
+                    f"{self._options.min_gain:g} of the tokens: use a lower --min-gain"
+                )
             raise InputError(
                 f"{name}: budget {budget} is larger than the {found} n-grams that "
                 f"recur in {int(self._outputs.weights.sum())} outputs and pass "

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasc.errors import InputError
+
 from . import _options as o
 
 if TYPE_CHECKING:
@@ -97,6 +99,9 @@ def bench(
 ) -> None:
     """Measure models and methods side by side; writes results.json and report.html."""
     data = o.data(source, input_column, output_column, template, config)
+    if not (model or (tune and tokenizer)):
+        needed = "--tune needs --tokenizer or" if tune else "there is nothing to measure: give"
+        raise InputError(f"tasc bench: {needed} --model")
     if tune:
         tuning = {"tokenizer": tokenizer or (model[0] if model else None), "budget": budget}
         common = {"corpus_split": corpus_split, "split": split, "limit": limit, "seed": seed}

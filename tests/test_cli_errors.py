@@ -174,3 +174,17 @@ def test_numbers_that_cannot_be_worked_with_are_refused(capsys, task, tmp_path, 
     name, *options = command
     given = ("--tokenizer", "x", *options, "--output", tmp_path / "out")
     assert words in refused(capsys, name, task, *given)
+
+
+def test_bench_says_which_option_is_missing(capsys, task, tmp_path):
+    out = ("--output", tmp_path / "out")
+    assert "give --model" in refused(capsys, "bench", task, *out)
+    assert "--tune needs --tokenizer or --model" in refused(capsys, "bench", task, "--tune", *out)
+    line = refused(capsys, "bench", task, "--model", "x", "--delimiter", "", *out)
+    assert "delimiter" in line
+
+
+def test_a_folder_that_holds_no_model_is_called_what_it_is(capsys, task, tmp_path):
+    assert tasc(capsys, "analyze", task, "--output", tmp_path / "a")[0] == 0
+    line = refused(capsys, "finetune", task, "--model", tmp_path / "a", "--output", tmp_path / "b")
+    assert "a holds no model: tasc analyze wrote it" in line

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tasc.artefact import MANIFEST
+from tasc.artefact import MANIFEST, read_manifest
 from tasc.bench import lossless, matrix, predict, quality, record
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
@@ -121,8 +121,13 @@ def resolve_model(text: str) -> tuple[str, str]:
     for candidate in (folder, folder / "model"):
         if (candidate / "config.json").is_file():
             return label, str(candidate)
+    if (folder / "adapter").is_dir():
+        raise InputError(
+            f"{folder} holds an adapter but no plain model: run tasc finetune with --merge"
+        )
     raise InputError(
-        f"{folder} holds an adapter but no plain model: run tasc finetune with --merge"
+        f"{folder} holds no model: tasc {read_manifest(folder)['command']} wrote it, name a folder "
+        "of tasc base, of tasc finetune --merge, or of a model"
     )
 
 

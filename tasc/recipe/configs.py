@@ -12,9 +12,7 @@ MOST_TOKENS = 10**9  # new ones; with a vocabulary they are numbered in 32 bits
 class Config(BaseModel):
     """Frozen options; an unknown key is an error."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: ClassVar[str]
     result_file: ClassVar[str]
@@ -107,10 +105,8 @@ class AugmentConfig(StepConfig):
     @classmethod
     def _number_or_auto(cls, value: object) -> object:
         text = str(value)
-        if text == "auto":
-            return text
-        if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_TOKENS:
-            return int(text)
+        if text == "auto" or (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_TOKENS):
+            return value
         raise ValueError(f"budget: a number from 1 to {MOST_TOKENS:,} or auto, got {value!r:.60}")
 
 
@@ -212,7 +208,7 @@ class BenchConfig(ModelConfig):
     token_counts: str | None = None
     draft_model: str | None = None
     metrics: tuple[str, ...] = ("exact_match", "token_accuracy")
-    delimiter: str = ";"
+    delimiter: str = Field(";", min_length=1)
     max_new_tokens: int = Field(256, ge=1)
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"

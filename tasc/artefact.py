@@ -131,10 +131,10 @@ def create(
         _publish(folder, output)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        if [p.name for p in work.iterdir()] == ["key"]:
-            shutil.rmtree(work)
+        if [p.name for p in work.glob("*")] == ["key"]:
+            shutil.rmtree(work, ignore_errors=True)
         raise
-    shutil.rmtree(work)
+    shutil.rmtree(work, ignore_errors=True)  # another run of the step may have done so
 
 
 def write_json(path: Path, value: object) -> None:
@@ -198,7 +198,7 @@ def _sweep(output: Path) -> None:
     for pattern in ("new", "old", "probe"):
         for left in output.parent.glob(f".{output.name}.{pattern}-*"):
             pid = left.name.rpartition("-")[2]
-            if pid.isdigit() and not _alive(int(pid)):
+            if pid.isdigit() and (int(pid) == os.getpid() or not _alive(int(pid))):
                 if pattern == "old" and not output.exists():
                     left.rename(output)
                 else:

@@ -1,8 +1,11 @@
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -106,6 +109,26 @@ def test_the_folder_that_one_is_in_is_no_output(tmp_path, monkeypatch):
             check_output(output, force=True)
     check_output(Path("out"), force=False)
     check_output(Path("../beside"), force=False)
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_removed(tmp_path):
+    left = tmp_path / f".out.new-{os.getpid()}"  # numbers come again, in containers at once
+    left.mkdir()
+    (left / "half.txt").write_text("half")
+    make(tmp_path / "out", "hello")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data.txt", MANIFEST]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_two_runs_into_one_folder_do_not_break_each_other(tmp_path, fails):
+    ends = pytest.raises(RuntimeError) if fails else nullcontext()
+    with ends, create(tmp_path / "out", STEP, force=True) as workspace:
+        (workspace.folder / "data.txt").write_text("whole")
+        shutil.rmtree(workspace.work)  # as the other one does at its end
+        if fails:
+            raise RuntimeError
+    assert [p.name for p in tmp_path.iterdir()] == ([] if fails else ["out"])
 
 
 def test_a_damaged_manifest_is_refused(tmp_path):

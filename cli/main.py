@@ -28,6 +28,9 @@ app.command("base")(base.base)
 app.command("doctor")(doctor.doctor)
 
 
+_INTERRUPTED = 130  # 128 + SIGINT
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"tasc {__version__}")
@@ -50,9 +53,10 @@ def main(arguments: list[str] | None = None) -> None:
     except TascError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("interrupted: nothing half-written was left; run again to continue", err=True)
-        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:  # typer takes the interrupt itself and says nothing
+            typer.echo("interrupted: no half-written folder was left; run again", err=True)
+        raise
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tasc.recipe.work import WORK
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 
@@ -174,6 +175,17 @@ def test_numbers_that_cannot_be_worked_with_are_refused(capsys, task, tmp_path, 
     name, *options = command
     given = ("--tokenizer", "x", *options, "--output", tmp_path / "out")
     assert words in refused(capsys, name, task, *given)
+
+
+def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
+    def interrupt(job: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(WORK, "analyze", interrupt)
+    code, out, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
+    assert (code, out) == (130, "")
+    assert err.startswith("interrupted: no half-written folder was left")
+    assert [path.name for path in tmp_path.iterdir()] == ["task.jsonl"]
 
 
 def test_bench_says_which_option_is_missing(capsys, task, tmp_path):

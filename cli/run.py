@@ -46,7 +46,7 @@ def run(
 
 
 def _show(command: str, result: dict[str, Any]) -> None:
-    from . import analyze, augment, bench, finetune, index
+    from . import analyze, augment, bench, finetune, index, vocab
 
     views = {
         "analyze": analyze.show,
@@ -54,6 +54,7 @@ def _show(command: str, result: dict[str, Any]) -> None:
         "base": finetune.show,
         "finetune": finetune.show,
         "index": index.show,
+        "vocab": vocab.show,
         "bench": bench.show,
         "tune": bench.show_tuning,
     }

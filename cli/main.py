@@ -53,6 +53,10 @@ def main(arguments: list[str] | None = None) -> None:
     except TascError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder that vanished
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        typer.echo(f"error: the system refused: {what}; is there room and permission?", err=True)
+        sys.exit(2)
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:  # typer takes the interrupt itself and says nothing
             typer.echo("interrupted: no half-written folder was left; run again", err=True)

@@ -1,10 +1,12 @@
 """Bad input gets one clear line and exit code 2, and leaves nothing half-written."""
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
+from tasc import artefact
 from tasc.recipe.work import WORK
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
@@ -98,6 +100,19 @@ def test_outputs_that_cannot_or_must_not_be_written(capsys, task, tmp_path):
     assert tasc(capsys, "analyze", task, "--output", tmp_path / "out", "--force")[0] == 0
     line = refused(capsys, "analyze", task, "--output", task / "below")
     assert "cannot be written" in line
+
+
+@pytest.mark.parametrize("name", ["there", None])
+def test_what_the_system_refuses_is_one_line(capsys, task, tmp_path, monkeypatch, name):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    monkeypatch.setattr(artefact, "write_json", full)
+    line = refused(capsys, "analyze", task, "--output", tmp_path / "out")
+    assert line.startswith("error: the system refused: ")
+    assert "No space left on device" in line
+    assert (name or "is there room") in line
+    assert [p.name for p in tmp_path.iterdir()] == [task.name]
 
 
 def test_wrong_options_are_all_named_at_once(capsys, task, tmp_path):

@@ -133,9 +133,9 @@ def resolve_model(text: str) -> tuple[str, str]:
 
 def _load(text: str, options: BenchOptions) -> matrix.Loaded:
     label, path = resolve_model(text)
+    tokenizer = load_tokenizer(path)  # first: it finds out soonest that nothing is there
     model = load_model(path, dtype=options.dtype, device=options.device)
     target = target_for(model, graphs=options.graphs, compiled=options.compiled)
-    tokenizer = load_tokenizer(path)
     configured = getattr(model.generation_config, "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
     ends = dict.fromkeys([tokenizer.eos_id, *(i for i in listed if i is not None)])

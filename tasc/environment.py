@@ -19,13 +19,20 @@ def environment() -> dict[str, Any]:
         "tasc": __version__,
         "git": _commit(),
         "python": platform.python_version(),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES},
         "machine": {
             "processor": processor(),
             "cores": os.cpu_count(),
             "system": platform.system(),
         },
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # much of tasc runs without some of them
+        return None
 
 
 def command_line() -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tasc import environment
 from tasc.artefact import (
     MANIFEST,
     Step,
@@ -46,6 +47,13 @@ def test_an_artefact_says_what_made_it(tmp_path):
     assert list(manifest["files"]) == ["data.txt"]
     assert manifest["environment"]["packages"]["torch"]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_package_that_is_not_there_has_no_version(monkeypatch):
+    monkeypatch.setattr(environment, "PACKAGES", ("torch", "no-such-package"))
+    packages = environment.environment()["packages"]
+    assert packages["torch"]
+    assert packages["no-such-package"] is None
 
 
 def test_a_step_is_up_to_date_when_inputs_hash_the_same_wherever_they_lie(tmp_path):

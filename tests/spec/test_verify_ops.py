@@ -141,6 +141,22 @@ def test_what_a_device_refuses_is_raised_when_it_is_read():
             ops.settled(np.array([code, 3, -1], np.int32))
 
 
+def test_all_that_a_kernel_gets_lies_where_the_rows_lie(monkeypatch):
+    handed = []
+
+    def kernel(rows, *arguments):
+        handed.extend(a for a in (rows, *arguments) if isinstance(a, torch.Tensor))
+        return ints(0, 1, -1)
+
+    monkeypatch.setitem(ops._KERNELS, ops.REJECTION, kernel)
+    tree, of = np.array([[0], [-1]], np.int32), np.array([0, -1], np.int32)
+    law = torch.full((1, 3), 1 / 3)  # as drafters with a vocabulary of their own make it
+    rows = torch.empty(2, 3, device="meta")
+    ops.run(ops.REJECTION, rows, *tree, law, of, True, 1.0, np.full(2, 0.5))
+    assert len(handed) == 6
+    assert {a.device.type for a in handed} == {"meta"}
+
+
 def test_adjusted_rows_decide():
     draft = Draft(np.array([1, 2], np.int32), np.array([-1, 0], np.int32))
     seen = []

@@ -50,7 +50,8 @@ def run(kernel: str, rows: torch.Tensor, *arguments: Any) -> Walked:  # noqa: AN
         return settled(native(getattr(_native, kernel), rows, *arrays))
     tokens, parents, *rest = arguments
     tree = torch.from_numpy(np.stack([tokens, parents])).to(rows.device, non_blocking=True)
-    moved = [torch.from_numpy(a).to(rows.device) if isinstance(a, np.ndarray) else a for a in rest]
+    rest = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in rest]
+    moved = [a.to(rows.device) if isinstance(a, torch.Tensor) else a for a in rest]
     # Not through the dispatcher, which takes longer than the launch.
     return settled(_KERNELS[kernel](rows, *tree, *moved).cpu().numpy())
 

@@ -48,7 +48,8 @@ def attend(
         near = attention_mask < (sliding_window or torch.iinfo(torch.int32).max)
         attention_mask = (attention_mask >= 0) & near
     elif sliding_window is not None and keys > sliding_window:
-        attention_mask = _windowed(attention_mask, queries, keys, sliding_window, position_ids)
+        shape = queries, keys, sliding_window
+        attention_mask = _windowed(attention_mask, *shape, position_ids, query.device)
     if softcap is not None or s_aux is not None:
         return _written_out(query, key, value, attention_mask, scaling, softcap, s_aux), None
     if attention_mask is None and queries not in (1, keys):
@@ -76,12 +77,12 @@ def _windowed(
     keys: int,
     window: int,
     position_ids: torch.Tensor | None,
+    device: torch.device,
 ) -> torch.Tensor:
     """Narrow ``mask`` to keys fewer than ``window`` positions back; tree nodes share positions.
 
     The keys before the queries stand at their positions; ``position_ids`` (B, q) are the queries'.
     """
-    device = position_ids.device if position_ids is not None else torch.device("cpu")
     before = torch.arange(keys - queries, device=device)
     if position_ids is None:
         position_ids = torch.arange(keys - queries, keys, device=device)[None]

@@ -69,7 +69,7 @@ def measure(setup: Setup, model: Trained, target: Counted, name: str) -> dict[st
 
 def forward(setup: Setup, target: Counted, shape: tuple[int, int]) -> float:
     """Return the seconds of one forward of a shape, of many in a row."""
-    step, many = target.steps[*shape, False], 2 if setup.quick else 50
+    step, many = StaticTarget.step(target, *shape), 2 if setup.quick else 50
 
     @torch.inference_mode()
     def runs() -> None:

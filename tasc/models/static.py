@@ -92,9 +92,12 @@ class StaticTarget(Target):
 
     def step(self, queries: int, keys: int) -> "Step":
         """Return the step of a shape, made at its first use and when the cache has moved."""
+        if self.steps and next(iter(self.steps.values())).data is not self.storage.data:
+            self.steps.clear()  # they hold the old cache; a pool without graphs takes no new ones
+            self.pool = None
         key = queries, keys, self.watched  # a captured graph keeps hidden states or does not
         step = self.steps.get(key)
-        if step is None or step.data is not self.storage.data:
+        if step is None:
             step = self.steps[key] = Step(self, queries, keys)
         return step
 

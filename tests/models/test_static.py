@@ -1,5 +1,8 @@
 """Steps of static shape give what dynamic ones give, whatever stands beyond what counts."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -88,6 +91,18 @@ def test_a_cache_that_grew_is_found_again():
             target.prefill(prompt, 8)
             rows.append(target.score(5, np.zeros(0, np.int32), np.zeros(0, np.int32)))
         assert torch.allclose(*rows, atol=1e-4)
+
+
+def test_a_cache_that_moved_is_let_go():
+    static = StaticTarget(build_model("qwen2"), graphs=False)
+    none, caches = np.zeros(0, np.int32), []
+    for length in (4, 400):
+        static.prefill(np.arange(length, dtype=np.int32) % 300 + 1, 8)
+        static.score(5, none, none)
+        caches.append(weakref.ref(static.storage.data))
+    gc.collect()
+    assert [held() is None for held in caches] == [True, False]
+    assert set(static.steps) == {(1, 512, False)}
 
 
 @given(st.integers(0, 64), st.integers(0, 40), st.integers(0, 2**32))

@@ -1,5 +1,7 @@
 """MicroSpec as a draft vocabulary: what is active when, and the logits of it."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from tasc.spec.drafters.heads.vocabulary import Full
 from tasc.spec.microspec import vocabulary
 from tasc.spec.microspec.reference import TorchWindow, vocabularies
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.spec.microspec.window import NativeWindow
 from tests.pico import build_model
 
 V, D = 200, 8
@@ -197,6 +200,28 @@ def test_frequent_tokens_are_enough_for_a_draft():
     whole = draft_of(model, lambda: Full(lm_head), prompt)
     drafted = draft_of(model, lambda: MicroSpec(lm_head, options, None, rows), prompt)
     assert whole.tokens.tolist() == drafted.tokens.tolist()
+
+
+def test_the_second_stream_keeps_what_it_works_on(monkeypatch):
+    class Stream:
+        device = torch.device("cpu")
+        wait_stream = record_event = wait_event = lambda self, *_: self
+
+    kept = set()
+    for name, stub in (("current_stream", lambda _: Stream()), ("stream", lambda _: nullcontext())):
+        monkeypatch.setattr(torch.cuda, name, stub)
+    keep = lambda tensor, _: kept.add(tensor.data_ptr())  # noqa: E731
+    monkeypatch.setattr(torch.Tensor, "record_stream", keep, raising=False)
+    sequence = Sequence(head(), steps=1)
+    for make in (NativeWindow, TorchWindow):
+        monkeypatch.setattr(vocabulary, "window", make)
+        found = MicroSpec(sequence.lm_head, WindowOptions(window=64))
+        found._stream = Stream()
+        found.start(sequence.prompt, sequence.hidden)
+        window = found._window
+        written = [window.ids, window.held, found._buffer, found._mask, found._ids]
+        written += getattr(window, "_arrays", ())
+        assert {t.data_ptr() for t in written} <= kept
 
 
 def test_a_vocabulary_that_would_stay_empty_is_refused():

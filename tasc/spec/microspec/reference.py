@@ -38,6 +38,11 @@ class TorchWindow:
         self.ids = torch.full((size,), -1, dtype=torch.int32, device=device)
         self.held = self.ids.clone()
 
+    @property
+    def memory(self) -> tuple[torch.Tensor, ...]:
+        """All that a push or a gather writes to, and does not make itself."""
+        return self.ids, self.held
+
     def push(self, tokens: torch.Tensor, unique: bool) -> None:
         """Append ``tokens`` (m,) int32, with ``unique`` only the first of those that are alike."""
         tokens = tokens[(tokens >= 0) & (tokens < self.vocabulary)]

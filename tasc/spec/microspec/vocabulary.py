@@ -94,6 +94,9 @@ class MicroSpec:
         self._ids = torch.full((size,), -1, device=device)
         self._extent = size
         self._tree: Tensor | None = None
+        if self._stream is not None:  # what it still works on is not given away when it is freed
+            for held in (*self._window.memory, self._buffer, self._mask, self._ids):
+                held.record_stream(self._stream)
 
     @property
     def ids(self) -> Tensor:

@@ -35,6 +35,11 @@ class NativeWindow:
             self.state,
         )
 
+    @property
+    def memory(self) -> tuple[torch.Tensor, ...]:
+        """All that a push or a gather writes to."""
+        return *self._arrays, self.held
+
     def push(self, tokens: torch.Tensor, unique: bool) -> None:
         """Append ``tokens`` (m,) int32, with ``unique`` only the first of those that are alike."""
         ops.push(tokens, unique, *self._arrays)

@@ -268,6 +268,7 @@ def test_columns_without_a_token_are_never_drafted():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @torch.no_grad()
 def test_on_the_device_it_is_the_same_and_nothing_waits_for_the_host():
     if not torch.cuda.is_available():

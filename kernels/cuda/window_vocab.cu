@@ -7,19 +7,14 @@
 namespace {
 
 constexpr int kPushThreads = 512;
-constexpr int kWarps = 8;  // of a block of the gather: a warp copies a row
-constexpr int kWarpSize = 32;
+// A block copies a row: of 8 KiB each thread has four loads in flight at once, and few rows still
+// spread over many multiprocessors.
+constexpr int kRowThreads = 128;
 
 struct BlockLanes {
   __device__ int index() const { return static_cast<int>(threadIdx.x); }
   __device__ int count() const { return static_cast<int>(blockDim.x); }
   __device__ void sync() const { __syncthreads(); }
-};
-
-struct WarpLanes {
-  __device__ int index() const { return static_cast<int>(threadIdx.x) % kWarpSize; }
-  __device__ int count() const { return kWarpSize; }
-  __device__ void sync() const { __syncwarp(); }
 };
 
 __global__ void __launch_bounds__(kPushThreads)
@@ -28,14 +23,11 @@ __global__ void __launch_bounds__(kPushThreads)
   tasc::push(BlockLanes{}, window, tokens, count, unique, shared);
 }
 
-// Neighbouring slots, which fill together, fall to different blocks.
 template <class Word>
-__global__ void __launch_bounds__(kWarps* kWarpSize)
+__global__ void __launch_bounds__(kRowThreads)
     gather(const Word* __restrict__ weight, int64_t words, const int32_t* ids, int32_t* held,
            int32_t size, Word* __restrict__ buffer) {
-  const auto warp = static_cast<int32_t>(threadIdx.x / kWarpSize);
-  const auto blocks = static_cast<int32_t>(gridDim.x);
-  tasc::gather(WarpLanes{}, static_cast<int32_t>(blockIdx.x) + warp * blocks, blocks * kWarps,
+  tasc::gather(BlockLanes{}, static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(gridDim.x),
                weight, words, ids, held, size, buffer);
 }
 
@@ -56,14 +48,14 @@ extern "C" int tasc_window_gather(const void* weight, int64_t row_bytes, const i
                                   int32_t* held, int32_t size, void* buffer, void* stream) {
   if (row_bytes <= 0 || size <= 0) return cudaErrorInvalidValue;
   const auto s = static_cast<cudaStream_t>(stream);
-  const auto blocks = static_cast<unsigned>((size - 1) / kWarps + 1);
+  const auto blocks = static_cast<unsigned>(size);
   const uint64_t places = reinterpret_cast<uintptr_t>(weight) | reinterpret_cast<uintptr_t>(buffer) |
                           static_cast<uint64_t>(row_bytes);
   if (places % sizeof(int4) == 0)
-    gather<<<blocks, kWarps * kWarpSize, 0, s>>>(static_cast<const int4*>(weight), row_bytes / 16,
-                                                 ids, held, size, static_cast<int4*>(buffer));
+    gather<<<blocks, kRowThreads, 0, s>>>(static_cast<const int4*>(weight), row_bytes / 16, ids,
+                                          held, size, static_cast<int4*>(buffer));
   else
-    gather<<<blocks, kWarps * kWarpSize, 0, s>>>(static_cast<const char*>(weight), row_bytes, ids,
-                                                 held, size, static_cast<char*>(buffer));
+    gather<<<blocks, kRowThreads, 0, s>>>(static_cast<const char*>(weight), row_bytes, ids, held,
+                                          size, static_cast<char*>(buffer));
   return cudaGetLastError();
 }

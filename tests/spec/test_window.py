@@ -70,6 +70,28 @@ def test_kernels_equal_the_torch_twin_slot_by_slot(steps, size, dtype):
         assert (slow.extent, slow.active) == (fast.extent, fast.active)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("d", [3, 8, 1000, 4096])
+def test_on_the_device_it_is_the_same_slot_by_slot(d):
+    if not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA device")
+    rng, vocabulary, size = np.random.default_rng(d), 2000, 700
+    weight = torch.randn(vocabulary, d).to(torch.bfloat16)
+    on_device, held = weight.cuda(), torch.zeros(size, d, dtype=weight.dtype)
+    buffer = held.cuda()
+    twin, found = TorchWindow(vocabulary, size), window(vocabulary, size, torch.device("cuda"))
+    assert isinstance(found, NativeWindow)
+    for count, unique in ((0, True), (1500, False), (60, True), (3, True), (5000, True)):
+        tokens = ints(rng.integers(-2, vocabulary + 2, count))
+        twin.push(tokens, unique)
+        found.push(tokens.cuda(), unique)
+        twin.gather(weight, held)
+        found.gather(on_device, buffer)
+        assert torch.equal(found.ids.cpu(), twin.ids)
+        assert torch.equal(buffer.cpu(), held)
+        assert (found.extent, found.active) == (twin.extent, twin.active)
+
+
 def test_only_rows_that_entered_are_copied():
     weight, buffer = torch.ones(9, 4), torch.zeros(4, 4)
     found = window(9, 4, torch.device("cpu"))

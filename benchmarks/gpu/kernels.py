@@ -7,13 +7,13 @@ from typing import Any
 
 from benchmarks.gpu.setup import Setup
 
-TESTS = "tests/spec/test_verify_gpu.py"
+TESTS = [f"tests/spec/test_{name}.py" for name in ("verify_gpu", "window", "microspec")]
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
 
 
 def run(setup: Setup) -> dict[str, Any]:
     """Run the tests; on CUDA also under each sanitizer, without the largest vocabulary."""
-    pytest = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", TESTS]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", *TESTS]
     found: dict[str, Any] = {"tests": call(pytest)}
     tool = shutil.which("compute-sanitizer")
     if tool is None:

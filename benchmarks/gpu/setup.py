@@ -47,7 +47,7 @@ class Setup:
             if self.cuda:
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 # What keeps the device busy meanwhile hides the time that launching takes.
-                torch.cuda._sleep(200_000)
+                torch.cuda._sleep(1_000_000)
                 begin.record()
                 run()
                 end.record()

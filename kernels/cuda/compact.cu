@@ -1,5 +1,4 @@
-#include <cuda_runtime.h>
-
+#include "launch.h"
 #include "tasc/compact.h"
 #include "tasc/cuda_api.h"
 
@@ -29,15 +28,14 @@ extern "C" int tasc_compact(void* data, int64_t blocks, int32_t rows, int32_t he
       position_size <= 0 || count < 0)
     return cudaErrorInvalidValue;
   if (blocks == 0 || count == 0) return cudaSuccess;
-  const auto s = static_cast<cudaStream_t>(stream);
   const auto grid = static_cast<unsigned>(blocks);
   const auto* m = reinterpret_cast<const tasc::Move*>(moves);
   const uint64_t sizes = reinterpret_cast<uintptr_t>(data) | static_cast<uint64_t>(position_size);
   if (sizes % sizeof(int4) == 0)
-    move<<<grid, kThreads, 0, s>>>(static_cast<int4*>(data), positions, position_size / 16, rows,
-                                   heads, m, count);
+    TASC_LAUNCH(move, grid, kThreads, stream, static_cast<int4*>(data), positions,
+                position_size / 16, rows, heads, m, count);
   else
-    move<<<grid, kThreads, 0, s>>>(static_cast<char*>(data), positions, position_size, rows, heads,
-                                   m, count);
+    TASC_LAUNCH(move, grid, kThreads, stream, static_cast<char*>(data), positions, position_size,
+                rows, heads, m, count);
   return cudaGetLastError();
 }

@@ -1,5 +1,4 @@
-#include <cuda_runtime.h>
-
+#include "launch.h"
 #include "tasc/cuda_api.h"
 #include "tasc/tree.h"
 
@@ -16,8 +15,7 @@ extern "C" int tasc_ancestor_bits(const int32_t* parents, int32_t n, uint64_t* b
                                   int32_t* depths, void* stream) {
   if (n < 0 || n > tasc::kMaxNodes) return cudaErrorInvalidValue;
   if (n == 0) return cudaSuccess;
-  ancestors<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(parents, n, tasc::words_for(n), bits,
-                                                            depths);
+  TASC_LAUNCH(ancestors, 1, 1, stream, parents, n, tasc::words_for(n), bits, depths);
   return cudaGetLastError();
 }
 

@@ -1,7 +1,6 @@
 // Verification kernels. Greedy reads every row once, spread over the device, then walks; sampling
 // walks with one block and reads only the rows on the accepted path.
-#include <cuda_runtime.h>
-
+#include "launch.h"
 #include "tasc/cuda_api.h"
 #include "tasc/rejection.h"
 #include "tasc/verify.h"
@@ -146,11 +145,11 @@ extern "C" int tasc_verify_greedy(const void* logits, int32_t dtype, int64_t voc
   if (cleared != cudaSuccess) return cleared;
   const dim3 grid(static_cast<unsigned>((vocabulary - 1) / (kThreads * kEach) + 1), rows);
   const int code = with_dtype(logits, dtype, [&](auto* pointer) {
-    best_of_rows<<<grid, kThreads, 0, s>>>(pointer, vocabulary,
-                                           reinterpret_cast<unsigned long long*>(best));
+    TASC_LAUNCH(best_of_rows, grid, kThreads, s, pointer, vocabulary,
+                reinterpret_cast<unsigned long long*>(best));
   });
   if (code != cudaSuccess) return code;
-  walk_greedy<<<1, 1, 0, s>>>(tasc::Tree{tokens, parents, n}, best, result);
+  TASC_LAUNCH(walk_greedy, 1, 1, s, tasc::Tree{tokens, parents, n}, best, result);
   return cudaGetLastError();
 }
 
@@ -160,8 +159,8 @@ extern "C" int tasc_verify_sampled(const void* logits, int32_t dtype, int64_t vo
                                    void* stream) {
   if (!valid(vocabulary, n) || !(temperature > 0)) return cudaErrorInvalidValue;
   return with_dtype(logits, dtype, [&](auto* pointer) {
-    walk_sampled<<<1, tasc::kSlices, 0, static_cast<cudaStream_t>(stream)>>>(
-        pointer, vocabulary, tasc::Tree{tokens, parents, n}, 1 / temperature, uniforms, result);
+    TASC_LAUNCH(walk_sampled, 1, tasc::kSlices, stream, pointer, vocabulary,
+                tasc::Tree{tokens, parents, n}, 1 / temperature, uniforms, result);
   });
 }
 
@@ -174,8 +173,8 @@ extern "C" int tasc_verify_rejection(const void* logits, int32_t dtype, int64_t 
   if (!valid(vocabulary, n) || !(temperature > 0) || law_rows < 0) return cudaErrorInvalidValue;
   const tasc::Proposals proposals{laws, law_rows, law_of, replacement != 0};
   return with_dtype(logits, dtype, [&](auto* pointer) {
-    walk_rejection<<<1, tasc::kSlices, 0, static_cast<cudaStream_t>(stream)>>>(
-        pointer, vocabulary, tasc::Tree{tokens, parents, n}, proposals, 1 / temperature, uniforms,
-        scratch, result);
+    TASC_LAUNCH(walk_rejection, 1, tasc::kSlices, stream, pointer, vocabulary,
+                tasc::Tree{tokens, parents, n}, proposals, 1 / temperature, uniforms, scratch,
+                result);
   });
 }

@@ -1,6 +1,5 @@
 // The window is one block's work, so a push needs no second launch; the gather is the device's.
-#include <cuda_runtime.h>
-
+#include "launch.h"
 #include "tasc/cuda_api.h"
 #include "tasc/window_vocab.h"
 
@@ -39,23 +38,21 @@ extern "C" int tasc_window_push(const int32_t* tokens, int32_t count, int32_t un
                                 int32_t* state, void* stream) {
   if (count < 0 || vocabulary <= 0 || size <= 0) return cudaErrorInvalidValue;
   const tasc::WindowVocab window{vocabulary, size, ring, counts, slots, marks, ids, free, state};
-  push<<<1, kPushThreads, 0, static_cast<cudaStream_t>(stream)>>>(window, tokens, count,
-                                                                  unique != 0);
+  TASC_LAUNCH(push, 1, kPushThreads, stream, window, tokens, count, unique != 0);
   return cudaGetLastError();
 }
 
 extern "C" int tasc_window_gather(const void* weight, int64_t row_bytes, const int32_t* ids,
                                   int32_t* held, int32_t size, void* buffer, void* stream) {
   if (row_bytes <= 0 || size <= 0) return cudaErrorInvalidValue;
-  const auto s = static_cast<cudaStream_t>(stream);
   const auto blocks = static_cast<unsigned>(size);
   const uint64_t places = reinterpret_cast<uintptr_t>(weight) | reinterpret_cast<uintptr_t>(buffer) |
                           static_cast<uint64_t>(row_bytes);
   if (places % sizeof(int4) == 0)
-    gather<<<blocks, kRowThreads, 0, s>>>(static_cast<const int4*>(weight), row_bytes / 16, ids,
-                                          held, size, static_cast<int4*>(buffer));
+    TASC_LAUNCH(gather, blocks, kRowThreads, stream, static_cast<const int4*>(weight),
+                row_bytes / 16, ids, held, size, static_cast<int4*>(buffer));
   else
-    gather<<<blocks, kRowThreads, 0, s>>>(static_cast<const char*>(weight), row_bytes, ids, held,
-                                          size, static_cast<char*>(buffer));
+    TASC_LAUNCH(gather, blocks, kRowThreads, stream, static_cast<const char*>(weight), row_bytes, ids,
+                held, size, static_cast<char*>(buffer));
   return cudaGetLastError();
 }

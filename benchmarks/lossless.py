@@ -61,6 +61,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--architectures", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES)
     )
+    parser.add_argument("--methods", nargs="+", choices=DRAFTERS, default=list(DRAFTERS))
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--new-tokens", type=int, default=48)
     parser.add_argument("--steps", type=int, default=250)
@@ -95,11 +96,11 @@ def measure(
         )
         with borrowed(model) as target:
             known = replace(shared, target=target)
-            result["float32"] = compare(known, prompts, expected, options.new_tokens)
+            result["float32"] = compare(known, prompts, expected, options)
         with borrowed(model.to(torch.bfloat16)) as target:
             known = replace(shared, target=target)
             own = decode(known, "ar", prompts, options.new_tokens)[0]
-            result["bfloat16"] = compare(known, prompts, own, options.new_tokens)
+            result["bfloat16"] = compare(known, prompts, own, options)
     return result
 
 
@@ -165,14 +166,17 @@ def transformers_output(model: PreTrainedModel, prompt: np.ndarray, tokens: int)
 
 
 def compare(
-    shared: Resources, prompts: list[np.ndarray], expected: list[np.ndarray], tokens: int
+    shared: Resources,
+    prompts: list[np.ndarray],
+    expected: list[np.ndarray],
+    options: argparse.Namespace,
 ) -> dict[str, Any]:
     """Return, for each method, how its outputs compare with ``expected``."""
     assert shared.target is not None
     figures = {}
-    for name in DRAFTERS:
+    for name in options.methods:
         text = f"{name}:size=500" if name == "fr-spec" else name
-        found, steps = decode(shared, text, prompts, tokens)
+        found, steps = decode(shared, text, prompts, options.new_tokens)
         compared = match(shared.target, prompts, expected, found)
         figures[name] = {
             "different": len(compared.differences),

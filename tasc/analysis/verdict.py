@@ -91,6 +91,8 @@ def _worth(ratio: float) -> bool:
 
 
 def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
+    if seen.budget == 0:
+        return "No n-gram of the outputs is worth a token of its own: TASC-ft does not pay."
     return (
         f"{seen.budget} added tokens are predicted to make decoding {seen.step_ratio:.2f}× shorter "
         f"({seen.steps_per_output:.1f} steps an output without): TASC-ft "

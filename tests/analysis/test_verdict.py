@@ -43,6 +43,7 @@ def test_the_reasons_hold_the_measured_numbers():
 
 
 def test_words_alone_ask_for_a_tokenizer():
+    assert "No n-gram" in decide(Evidence(10, 100, -0.3, 20.0, 1.0, 0, 1.0)).reasons[0]
     assert "name a tokenizer" in decide(Evidence(17, 63, -0.577)).reasons[-1]
     assert "58% below" in decide(Evidence(17, 63, -0.577)).reasons[0]
     assert "30% above" in decide(Evidence(17, 63, 0.3)).reasons[0]

@@ -112,9 +112,8 @@ def draft_heads(
     some = replace(train, examples=train.examples[:200])
     for kind in get_args(Kind):
         options = HeadOptions(kind, epochs=2, max_new_tokens=48)
-        head = train_head(
-            str(folder / "model"), some, None, options, work=folder / "work", resume=True
-        )
+        work = folder / f"{kind}.work"
+        head = train_head(str(folder / "model"), some, None, options, work=work)
         head.save(folder / kind)
     return [folder / kind for kind in get_args(Kind)]
 

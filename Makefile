@@ -88,7 +88,7 @@ build/hetero/target:  # half an hour of one core: stories are sampled, and a tar
 HEADS ?= build/draft-heads
 bench-heads: install $(HEADS)/head $(HEADS)/medusa  ## draft heads over all and parts of 151,646 tokens; DATA as above
 	$(BIN)/python -m benchmarks.draft_heads --model $(HEADS)/target --draft-head $(HEADS)/head $(HEADS)/medusa \
-	  --corpus $(HEADS)/train --prompts 12 --json $(HEADS)/figures.json \
+	  --corpus $(HEADS)/train --prompts 40 --json $(HEADS)/figures.json \
 	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
 
 $(HEADS)/train:

@@ -39,7 +39,8 @@ METHODS = ["ar", "eagle", *(f"fr-spec:size={size}" for size in SIZES)]
 METHODS += ["microspec", "microspec:extension=false", "microspec:context=false"]
 METHODS += ["microspec:k_pre=64,k_ver=64"]  # a weak model has more candidates
 METHODS += ["microspec:frequent=2048"]  # short prompts do not fill a window
-METHODS += ["medusa", *(f"medusa:size={size}" for size in SIZES)]
+METHODS += ["microspec:k_pre=16,k_ver=16,frequent=2048"]
+METHODS += ["medusa", "medusa:size=32768", "medusa:size=4096"]
 
 
 class TimedHead:

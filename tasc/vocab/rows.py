@@ -1,5 +1,7 @@
 """What a new row of a model's embeddings costs: parameters, and a share of every step."""
 
+import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,25 +15,29 @@ class RowCost:
 
 
 def row_cost(folder: Path) -> RowCost | None:
-    """Look at the architecture beside a tokenizer; None where no known one stands there.
+    """Look at the model beside a tokenizer; None where none stands there.
 
-    A step multiplies by every weight but the input embedding, of which it looks up a row.
+    A step multiplies by every weight but the input embedding, of which it looks up a row. Reads
+    config.json and the headers of the weights, as loading the model's code takes seconds.
     """
-    folder = folder.expanduser()
-    if not (folder / "config.json").is_file():
-        return None
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from safetensors import safe_open
 
+    folder = folder.expanduser()
+    files = sorted(folder.glob("*.safetensors"))
     try:
-        with torch.device("meta"):  # shapes alone
-            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
-    except (ValueError, KeyError, OSError):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = config.get("text_config", config)
+        matrix = int(config["vocab_size"]), int(config["hidden_size"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
-    if head is None:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        with safe_open(file, framework="numpy") as weights:
+            shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118 - it is no dictionary
+    if matrix not in shapes.values():
         return None
-    tied = head.weight is embedding
-    multiplied = model.num_parameters() - (0 if tied else embedding.numel())
-    width = int(head.weight.shape[1])
-    return RowCost(width if tied else width + embedding.shape[1], width / multiplied)
+    width, total = matrix[1], sum(map(math.prod, shapes.values()))
+    own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
+    if config.get("tie_word_embeddings", not own_head):
+        return RowCost(width, width / total)
+    return RowCost(2 * width, width / (total - math.prod(matrix)))

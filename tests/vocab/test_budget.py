@@ -1,7 +1,9 @@
 """Choosing a budget: the curve, the knee, and what a row costs."""
 
+import json
+
 import pytest
-from transformers import Qwen2Config
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, get_backend
@@ -113,11 +115,15 @@ def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows
         num_key_value_heads=2,
         tie_word_embeddings=tied,
     )
-    config.save_pretrained(tmp_path)
+    Qwen2ForCausalLM(config).save_pretrained(tmp_path)
     layer = 4 * 8 * 8 + 3 * 8 + 3 * 8 * 104 + 2 * 8  # attention, its biases, feed-forward, norms
     assert row_cost(tmp_path) == RowCost(8 * rows, 8 / (2 * layer + 8 + 104 * 8))
     assert row_cost(tmp_path / "none") is None
-    (tmp_path / "config.json").write_text('{"model_type": "nobody-knows"}')
+    stated = json.loads((tmp_path / "config.json").read_text())
+    del stated["tie_word_embeddings"]  # left out where it is what the kind of model has anyway
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    assert row_cost(tmp_path) == RowCost(8 * rows, 8 / (2 * layer + 8 + 104 * 8))
+    (tmp_path / "config.json").write_text("[]")
     assert row_cost(tmp_path) is None
 
 

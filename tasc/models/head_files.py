@@ -54,9 +54,8 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"draft head {folder}: no {WEIGHTS} there; make one with tasc finetune --draft-head"
         )
     try:
-        return json.loads((folder / CONFIG).read_text(encoding="utf-8")), load_file(
-            folder / WEIGHTS
-        )
+        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return config, load_file(folder / WEIGHTS)
     except FileNotFoundError:
         raise InputError(f"draft head {folder} has no {CONFIG}") from None
     except (ValueError, SafetensorError) as error:

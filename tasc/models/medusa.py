@@ -37,12 +37,8 @@ class MedusaHeads(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return each head's states (heads, n, d), for the LM head, of ``hidden`` (n, d)."""
-        turned = torch.baddbmm(
-            self.bias[:, None].to(hidden.dtype),
-            hidden.expand(self.count, -1, -1),
-            self.weight.to(hidden.dtype).transpose(1, 2),
-        )
-        return hidden + silu(turned)
+        spread = hidden.expand(self.count, -1, -1)
+        return hidden + silu(torch.baddbmm(self.bias[:, None], spread, self.weight.transpose(1, 2)))
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors."""

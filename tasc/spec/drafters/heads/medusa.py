@@ -6,18 +6,15 @@ once a draft, whatever the number of levels.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tasc.models.medusa import MedusaHeads
+from tasc.spec.drafters.heads.eagle import EagleOptions
 from tasc.spec.drafters.heads.reader import HeadDrafter
 from tasc.spec.drafters.heads.tree import product
 from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
-
-if TYPE_CHECKING:
-    from tasc.spec.drafters.heads.eagle import EagleOptions
 
 
 class Medusa(HeadDrafter):
@@ -27,7 +24,7 @@ class Medusa(HeadDrafter):
         self,
         heads: MedusaHeads,
         vocabulary: Callable[[], DraftVocabulary],
-        options: "EagleOptions",
+        options: EagleOptions,
     ) -> None:
         """Draft with ``heads`` in the columns of a vocabulary of this sequence's own."""
         self.heads, self.options = heads, options

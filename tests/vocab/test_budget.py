@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, get_backend
@@ -15,6 +14,7 @@ from tasc.vocab.outputs import Outputs
 from tasc.vocab.page import render
 from tasc.vocab.rows import RowCost, row_cost
 from tasc.vocab.selection import select
+from tests.pico import build_model
 from tests.vocab.tiny import corpus, tokenizer
 
 OUTPUTS = [
@@ -105,24 +105,17 @@ def test_auto_says_so_where_no_token_pays():
 
 @pytest.mark.parametrize(("tied", "rows"), [(True, 1), (False, 2)])
 def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows):
-    # The feed-forward layers are as wide as the vocabulary, and are no embeddings for that.
-    config = Qwen2Config(
-        vocab_size=104,
-        hidden_size=8,
-        intermediate_size=104,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        tie_word_embeddings=tied,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(tmp_path)
-    layer = 4 * 8 * 8 + 3 * 8 + 3 * 8 * 104 + 2 * 8  # attention, its biases, feed-forward, norms
-    assert row_cost(tmp_path) == RowCost(8 * rows, 8 / (2 * layer + 8 + 104 * 8))
+    # The feed-forward layers are as high as the vocabulary, and are no embeddings for that.
+    model = build_model("qwen2", vocabulary=128, hidden=64, tied=tied)
+    model.save_pretrained(tmp_path)
+    looked_up = 0 if tied else 128 * 64
+    expected = RowCost(64 * rows, 64 / (model.num_parameters() - looked_up))
+    assert row_cost(tmp_path) == expected
     assert row_cost(tmp_path / "none") is None
     stated = json.loads((tmp_path / "config.json").read_text())
     del stated["tie_word_embeddings"]  # left out where it is what the kind of model has anyway
     (tmp_path / "config.json").write_text(json.dumps(stated))
-    assert row_cost(tmp_path) == RowCost(8 * rows, 8 / (2 * layer + 8 + 104 * 8))
+    assert row_cost(tmp_path) == expected
     (tmp_path / "config.json").write_text("[]")
     assert row_cost(tmp_path) is None
 

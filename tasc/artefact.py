@@ -5,6 +5,7 @@ A process killed at any moment therefore leaves either the old folder or the new
 """
 
 import ctypes
+import fcntl
 import hashlib
 import json
 import os
@@ -115,26 +116,27 @@ def create(
     """Write an artefact: yields a workspace, then stamps it and moves it to ``output``.
 
     When the body fails, ``output`` is as it was; ``work`` is kept only if the body put files there,
-    and only for a later run of the same step.
+    and only for a later run of the same step. Raises InputError while another run writes there.
     """
     check_output(output, force=force)
-    _sweep(output)
     folder = output.parent / f".{output.name}.new-{os.getpid()}"
     work = output.parent / f".{output.name}.work"
-    _prepare_work(work, step)
-    folder.mkdir()
-    started = time.time()
-    try:
-        yield Workspace(folder, work)
-        manifest = _describe(folder, step, started, seed)
-        write_json(folder / MANIFEST, manifest)
-        _publish(folder, output)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        if [p.name for p in work.glob("*")] == ["key"]:
-            shutil.rmtree(work, ignore_errors=True)
-        raise
-    shutil.rmtree(work, ignore_errors=True)  # another run of the step may have done so
+    with _locked(work, output):
+        _sweep(output)
+        _prepare_work(work, step)
+        folder.mkdir()
+        started = time.time()
+        try:
+            yield Workspace(folder, work)
+            manifest = _describe(folder, step, started, seed)
+            write_json(folder / MANIFEST, manifest)
+            _publish(folder, output)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            if [p.name for p in work.glob("*")] == ["key"]:
+                shutil.rmtree(work, ignore_errors=True)
+            raise
+        shutil.rmtree(work)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -184,12 +186,37 @@ def _exchange(a: Path, b: Path) -> bool:
     return bool(renameat2(at_cwd, os.fsencode(a), at_cwd, os.fsencode(b), exchange) == 0)
 
 
+@contextmanager
+def _locked(work: Path, output: Path) -> Iterator[None]:
+    """Make ``work`` and hold it for one process; the lock ends with the process, however it does."""
+    handle = -1
+    while handle < 0:
+        work.mkdir(exist_ok=True)
+        handle = os.open(work, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise InputError(
+                f"output {output} is being written by another run: wait for it, or name another"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        if not work.exists() or not os.path.samestat(os.fstat(handle), work.stat()):
+            os.close(handle)  # the run that held it has just ended, and taken the folder away
+            handle = -1
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
 def _prepare_work(work: Path, step: Step) -> None:
     """Keep a killed run's checkpoints only for the very same step."""
     key = work / "key"
-    if work.exists() and (not key.is_file() or key.read_text() != step.key):
-        shutil.rmtree(work)
-    work.mkdir(exist_ok=True)
+    if not key.is_file() or key.read_text() != step.key:
+        for left in work.iterdir():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
     key.write_text(step.key)
 
 

@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -129,14 +131,42 @@ def test_what_a_killed_process_of_the_same_number_left_is_removed(tmp_path):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_two_runs_into_one_folder_do_not_break_each_other(tmp_path, fails):
+def test_a_second_run_into_one_folder_is_refused_until_the_first_has_ended(tmp_path, fails):
     ends = pytest.raises(RuntimeError) if fails else nullcontext()
     with ends, create(tmp_path / "out", STEP, force=True) as workspace:
-        (workspace.folder / "data.txt").write_text("whole")
-        shutil.rmtree(workspace.work)  # as the other one does at its end
+        (workspace.folder / "data.txt").write_text("first")
+        (workspace.work / "checkpoint").write_text("first")
+        for step in (STEP, Step("demo", {"size": 9}, {})):
+            with pytest.raises(InputError, match="being written by another run"):
+                make(tmp_path / "out", "second", step, force=True)
+        assert (workspace.work / "checkpoint").read_text() == "first"
         if fails:
             raise RuntimeError
-    assert [p.name for p in tmp_path.iterdir()] == ([] if fails else ["out"])
+    make(tmp_path / "out", "second", force=True)
+    assert (tmp_path / "out" / "data.txt").read_text() == "second"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_that_waits_at_the_door_does_not_work_in_a_folder_that_is_gone(tmp_path, monkeypatch):
+    work, lock = tmp_path / ".out.work", fcntl.flock
+
+    def slow(handle: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        shutil.rmtree(work)  # as the run before does at its end
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    with create(tmp_path / "out", STEP, force=False) as workspace:
+        assert workspace.work.is_dir()
+
+
+def test_a_file_system_without_locks_is_written_nevertheless(tmp_path, monkeypatch):
+    def refuse(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    make(tmp_path / "out", "hello")
+    assert (tmp_path / "out" / "data.txt").read_text() == "hello"
 
 
 def test_a_damaged_manifest_is_refused(tmp_path):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tasc.recipe.configs import StepConfig
+    from tasc.recipe.step_config import StepConfig
     from tasc.recipe.steps import Outcome
 
 Source = Annotated[

@@ -79,6 +79,13 @@ def bench(
     ] = None,
     top_k: Annotated[int, typer.Option(help="Sample among so many tokens; 0: all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sample within so much of the law.")] = 1.0,
+    verify: Annotated[
+        str,
+        typer.Option(
+            help="With --temperature: sampled, for any method; rejection (chains) or multi-branch "
+            "(trees) for drafts drawn at random, as those of slem, tli, slrs, union, standard are."
+        ),
+    ] = "sampled",
     graphs: Annotated[str, typer.Option(help="CUDA graphs: auto (on CUDA) or off.")] = "auto",
     compile: Annotated[
         bool, typer.Option("--compile", help="torch.compile the forward: minutes, once a shape.")
@@ -127,6 +134,7 @@ def bench(
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
+        "verify": verify,
         "graphs": graphs,
         "compile": compile,
         "split": split,
@@ -172,7 +180,7 @@ def show(result: dict[str, Any]) -> None:
     table(
         f"{result['task']['source']}: {result['task']['samples']} samples, "
         f"batch {settings['batch_size']}, {settings['dtype']} on {settings['device']}"
-        + (f", temperature {sampling['temperature']:g}" if sampling else ""),
+        + (f", temperature {sampling['temperature']:g}, {sampling['verify']}" if sampling else ""),
         [*columns, *(SHORT[m] for m in metrics)],
         [
             [

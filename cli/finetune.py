@@ -28,8 +28,11 @@ def finetune(
         typer.Option(help="With --draft-head: eagle, one layer; or medusa, heads side by side."),
     ] = "eagle",
     heads: Annotated[
-        int, typer.Option(help="With --head medusa: how many, one for each token ahead.")
-    ] = 4,
+        int | None,
+        typer.Option(
+            help="With --head medusa: how many, one for each token ahead.", show_default="4"
+        ),
+    ] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the examples.")] = 3.0,
     learning_rate: Annotated[
         float | None,

@@ -188,7 +188,7 @@ def _exchange(a: Path, b: Path) -> bool:
 
 @contextmanager
 def _locked(work: Path, output: Path) -> Iterator[None]:
-    """Make ``work`` and hold it for one process; the lock ends with the process, however it does."""
+    """Make ``work`` and hold it for one run; the lock ends with the process, however that ends."""
     handle = -1
     while handle < 0:
         work.mkdir(exist_ok=True)

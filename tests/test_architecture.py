@@ -19,7 +19,8 @@ FLOOR = {
 BACKEND = {"tasc.backend", "tasc._native"}
 DATA = BACKEND | {"tasc.data"}
 BENCH = DATA | {
-    f"tasc.{name}" for name in ("analysis", "vocab", "models", "finetune", "spec", "artefact")
+    f"tasc.{name}"
+    for name in ("analysis", "vocab", "models", "finetune", "spec", "artefact", "places")
 }
 # layer -> what it may import of tasc besides itself and the floor
 MAY_IMPORT = {
@@ -29,6 +30,7 @@ MAY_IMPORT = {
     "tasc/svg.py": set(),
     "tasc/html.py": set(),
     "tasc/artefact.py": set(),
+    "tasc/places.py": {"tasc.artefact"},
     "tasc/backend": {"tasc._native"},
     "tasc/data": BACKEND,
     "tasc/analysis": DATA,

@@ -149,6 +149,7 @@ def test_a_sampled_bench_says_that_outputs_are_not_compared(capsys, folder, mass
         "top_k": 20,
         "top_p": 0.95,
         "seed": 5,
+        "verify": "sampled",
     }
     for name in ("tokens", "accepted", "quality"):
         cells = [[c[name] for c in r["cells"]] for r in (first, again, other)]
@@ -165,9 +166,25 @@ def test_a_sampled_bench_says_that_outputs_are_not_compared(capsys, folder, mass
     code, out, err = tasc(capsys, *options, *sampled, "--force", "--output", folder / "sampled")
     assert code == 0, err
     assert "outputs differ by chance" in out
-    code, _, err = tasc(capsys, *options, "--top-k", 5, "--output", folder / "sampled-x")
-    assert code == 2
-    assert "give a temperature, too" in err
+    for option in (("--top-k", 5), ("--verify", "multi-branch")):
+        code, _, err = tasc(capsys, *options, *option, "--output", folder / "sampled-x")
+        assert code == 2
+        assert "give a temperature, too" in err
+
+
+def test_a_sampled_bench_verifies_as_it_is_asked(capsys, folder, massive):
+    options = ("bench", massive, "--model", folder / "plain", "--method", "standard")
+    options = (*options, "--draft", folder / "plain", "--limit", 4, "--max-new-tokens", 12)
+    accepted = {}
+    for verify in ("sampled", "rejection"):
+        output = folder / f"verify-{verify}"
+        result = done(capsys, *options, "--temperature", 2, "--verify", verify, "--output", output)
+        assert result["settings"]["sampling"]["verify"] == verify
+        assert f"verifier {verify}" in (output / "report.html").read_text()
+        cell = result["cells"][0]
+        accepted[verify] = cell["accepted"], cell["drafted"]
+    assert accepted["rejection"][0] == accepted["rejection"][1], "p = q: nothing is rejected"
+    assert accepted["sampled"][0] < accepted["sampled"][1]
 
 
 def test_a_bench_with_an_adaptive_budget_is_lossless_and_not_batched(
@@ -260,6 +277,10 @@ def test_a_draft_head_is_trained_and_benched(capsys, folder, massive):
         *("--validation", "test", "--output", folder / "medusa"),
     )
     assert result["trainable_parameters"] == 2 * (64 * 64 + 64)
+    head = ("finetune", massive, "--model", folder / "base", "--draft-head", "--heads", 2)
+    code, _, err = tasc(capsys, *head, "--output", folder / "eagle")
+    assert code == 2
+    assert "heads: only Medusa has several, add head=medusa" in err
     counts = folder / "counts"
     done(capsys, "analyze", massive, "--tokenizer", folder / "base", "--output", counts)
     methods = ("--method", "ar", "--method", "eagle", "--method", "fr-spec:size=64,depth=3")
@@ -430,7 +451,7 @@ def test_user_text_is_escaped_in_the_report():
 
 def test_a_report_says_whether_it_was_sampled():
     assert "greedy;" in small_report()
-    sampled = small_report(sampling={"temperature": 0.9})
+    sampled = small_report(sampling={"temperature": 0.9, "verify": "sampled"})
     assert "greedy;" not in sampled
     assert "sampled;" in sampled
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tasc.errors import InputError, RecipeError
-from tasc.recipe.configs import AnalyzeConfig, AugmentConfig, DataConfig, IndexConfig
+from tasc.recipe.configs import AnalyzeConfig, AugmentConfig, IndexConfig
 from tasc.recipe.runner import Overrides, read
+from tasc.recipe.step_config import DataConfig
 from tasc.recipe.steps import carry_out
 from tests.cli import tasc
 from tests.pico import make_tokenizer

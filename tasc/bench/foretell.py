@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from tasc.bench.predict import Steps, prediction
-from tasc.bench.run import resolve_model
 from tasc.bench.tune import Counted, climb, encode, spelled
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
@@ -20,6 +19,7 @@ from tasc.errors import InputError
 from tasc.models.cost import CostCurve, cost_curve
 from tasc.models.load import Device, Dtype, load_model
 from tasc.models.static import target_for
+from tasc.places import resolve_model
 from tasc.progress import Progress, silent
 from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.drafters.tasc_spec import TascSpec, TascSpecOptions

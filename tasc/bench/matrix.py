@@ -14,6 +14,7 @@ from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
 from tasc.models.cost import cost_curve
 from tasc.models.target import Target
+from tasc.places import labelled
 from tasc.progress import Progress, silent
 from tasc.spec.batch import Rules, generate_batch
 from tasc.spec.budget import Adaptive, Budgeted, Policy
@@ -75,6 +76,7 @@ class Limits:
     warmup: int = 3
     batch_size: int = 1
     sampling: Sampling | None = None  # None: greedy
+    verify: str = "sampled"  # the verifier when sampling
 
 
 def run(
@@ -109,7 +111,7 @@ def run(
         resources = Resources(
             model.encode(corpus.outputs),
             model.end_ids[0],
-            indexes=[load_index(Path(i.rpartition("=")[2]), model.tokenizer) for i in indexes],
+            indexes=[load_index(Path(labelled(i)[1]), model.tokenizer) for i in indexes],
             target=model.target,
             cache=Path(os.environ.get("TASC_CACHE") or Path.home() / ".cache" / "tasc"),
             progress=progress,
@@ -156,7 +158,7 @@ def _decode(
     target, mine = cell.model.target, prompts[turn]
     drafters = [cell.drafter() for _ in mine]
     samples = range(turn.start, turn.start + len(mine))
-    rules = [Rules(chosen("sampled", limits.sampling, i)) for i in samples]
+    rules = [Rules(chosen(limits.verify, limits.sampling, i)) for i in samples]
     options: dict[str, Any] = {
         "max_new_tokens": limits.max_new_tokens,
         "end_ids": cell.model.end_ids,

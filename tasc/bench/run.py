@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from tasc.artefact import MANIFEST, read_manifest
 from tasc.bench import lossless, matrix, predict, quality, record
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
@@ -18,6 +17,7 @@ from tasc.environment import environment
 from tasc.errors import InputError
 from tasc.models.load import Device, Dtype, load_model
 from tasc.models.static import Graphs, target_for
+from tasc.places import resolve_model
 from tasc.progress import Progress, silent
 from tasc.spec.drafters import parse
 from tasc.spec.drafters.hetero.source import DraftSource, load_draft
@@ -93,7 +93,7 @@ def bench(
             "warmup": options.limits.warmup,
             "max_new_tokens": options.limits.max_new_tokens,
             "batch_size": options.limits.batch_size,
-            "sampling": sampling and asdict(sampling),
+            "sampling": sampling and {**asdict(sampling), "verify": options.limits.verify},
             "graphs": models[0].target.graphs,
             "compiled": options.compiled,
         },
@@ -105,30 +105,6 @@ def bench(
         "environment": environment(),
     }
     return results, _examples(cells, test)
-
-
-def resolve_model(text: str) -> tuple[str, str]:
-    """Split ``label=path`` and find the plain model folder inside an artefact.
-
-    Returns (label, folder or Hub id).
-    """
-    label, found, path = text.rpartition("=")
-    folder = Path(path)
-    if not found:
-        label = folder.name or path
-    if not (folder / MANIFEST).is_file():
-        return label, path
-    for candidate in (folder, folder / "model"):
-        if (candidate / "config.json").is_file():
-            return label, str(candidate)
-    if (folder / "adapter").is_dir():
-        raise InputError(
-            f"{folder} holds an adapter but no plain model: run tasc finetune with --merge"
-        )
-    raise InputError(
-        f"{folder} holds no model: tasc {read_manifest(folder)['command']} wrote it, name a folder "
-        "of tasc base, of tasc finetune --merge, or of a model"
-    )
 
 
 def _load(text: str, options: BenchOptions) -> matrix.Loaded:

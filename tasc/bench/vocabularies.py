@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from tasc.bench.run import resolve_model
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.models.load import load_model
 from tasc.models.target import Target
+from tasc.places import resolve_model
 from tasc.progress import Progress, silent
 from tasc.spec.drafters import Resources
 from tasc.spec.drafters.hetero.expected import expected_acceptance

@@ -41,7 +41,14 @@ def read_tokenizer(path_or_id: str) -> Read:
     return _from_hub(path_or_id)
 
 
+def tokenizer_folder(path: Path) -> Path:
+    """Return where the tokenizer lies: at ``path``, or inside, where tasc finetune wrote it."""
+    parts = (path, path / "model", path / "adapter")
+    return next((p for p in parts if (p / "tokenizer.json").is_file()), path)
+
+
 def _from_folder(folder: Path, name: str) -> Read:
+    folder = tokenizer_folder(folder)
     if (folder / "tokenizer.json").is_file():
         return _from_file(folder / "tokenizer.json", name)
     for vocabulary, merges in _PAIRS:

@@ -2,53 +2,11 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from tasc.data.source import Source
+from tasc.recipe.step_config import ModelConfig, StepConfig
 
 MOST_TOKENS = 10**9  # new ones; with a vocabulary they are numbered in 32 bits
-
-
-class Config(BaseModel):
-    """Frozen options; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    command: ClassVar[str]
-    result_file: ClassVar[str]
-    # Fields that name a folder, file, or Hub id, and may name an earlier step of a recipe.
-    references: ClassVar[tuple[str, ...]] = ()
-    # Fields that say how to work and do not change the result.
-    incidental: ClassVar[set[str]] = set()
-
-
-class DataConfig(Config):
-    """Where examples come from: a built-in task, a local file or folder, or a Hub data set."""
-
-    path: str
-    input_column: str = "input"
-    output_column: str = "output"
-    template: str = "{input}\n"
-    config: str | None = None
-
-    def source(self) -> Source:
-        """Return the library's description of the same."""
-        return Source(**self.model_dump())
-
-
-class StepConfig(Config):
-    """What every command takes."""
-
-    source: DataConfig
-    split: str = "train"
-    limit: int | None = Field(None, ge=1)
-    seed: int = Field(0, ge=0)
-
-
-class ModelConfig(StepConfig):
-    """What every command takes that runs a model. Small ones are fastest on one CPU thread."""
-
-    threads: int | None = Field(None, ge=1)
 
 
 class AnalyzeConfig(ModelConfig):
@@ -140,7 +98,7 @@ class FinetuneConfig(ModelConfig):
     merge: bool = False
     draft_head: bool = False
     head: Literal["eagle", "medusa"] = "eagle"
-    heads: int = Field(4, ge=1)
+    heads: int | None = Field(None, ge=1)
     epochs: float = Field(3.0, gt=0)
     learning_rate: float | None = Field(None, gt=0)
     row_learning_rate: float | None = Field(None, gt=0)
@@ -160,6 +118,8 @@ class FinetuneConfig(ModelConfig):
             raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
         if self.head == "medusa" and not self.draft_head:
             raise ValueError("head=medusa is a kind of draft head: add draft_head")
+        if self.heads is not None and self.head != "medusa":
+            raise ValueError("heads: only Medusa has several, add head=medusa")
         return self
 
 
@@ -218,13 +178,16 @@ class BenchConfig(ModelConfig):
     temperature: float | None = Field(None, gt=0)  # None: greedy
     top_k: int = Field(0, ge=0)
     top_p: float = Field(1.0, gt=0, le=1)
+    verify: Literal["sampled", "rejection", "multi-branch"] = "sampled"
     graphs: Literal["auto", "off"] = "auto"
     compile: bool = False
 
     @model_validator(mode="after")
-    def _top_of_a_law(self) -> Self:
+    def _sampling(self) -> Self:
         if self.temperature is None and (self.top_k or self.top_p < 1):
             raise ValueError("top_k and top_p cut the law that is sampled: give a temperature, too")
+        if self.temperature is None and self.verify != "sampled":
+            raise ValueError(f"verify={self.verify} is for sampling: give a temperature, too")
         return self
 
 

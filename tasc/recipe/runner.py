@@ -12,9 +12,11 @@ from pydantic import Field, ValidationError
 
 from tasc.data.source import BUILTIN
 from tasc.errors import InputError, RecipeError
+from tasc.places import join, labelled
 from tasc.progress import Progress, silent
-from tasc.recipe.configs import CONFIGS, Config, DataConfig, StepConfig
+from tasc.recipe.configs import CONFIGS
 from tasc.recipe.explain import explain
+from tasc.recipe.step_config import Config, DataConfig, StepConfig
 from tasc.recipe.steps import Outcome, carry_out
 
 
@@ -140,8 +142,8 @@ def _resolved(config: StepConfig, plan: Plan, output: Path) -> dict[str, Any]:
     def place(text: str | None) -> str | None:
         if text is None:
             return None
-        label, found, name = text.rpartition("=")
-        return f"{label}{found}{output / name}" if name in plan.steps else text
+        label, name = labelled(text)
+        return join(label, str(output / name)) if name in plan.steps else text
 
     values = {name: getattr(config, name) for name in config.references}
     return {
@@ -156,7 +158,7 @@ def _check_references(name: str, config: StepConfig, recipe: RecipeConfig) -> No
     for field in config.references:
         value = getattr(config, field)
         for text in value if isinstance(value, tuple) else (value or "",):
-            other = text.rpartition("=")[2]
+            _, other = labelled(text)
             if other in names[names.index(name) :]:
                 raise RecipeError(f"step {name}: {field}: {other} is no earlier step: reorder them")
 

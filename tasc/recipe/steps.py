@@ -13,9 +13,11 @@ from tasc.data.stream import Stream, open_stream
 from tasc.data.table import choose_split
 from tasc.data.tokenizer_files import COMPANIONS
 from tasc.errors import InputError
+from tasc.places import join, labelled
 from tasc.progress import Progress, silent
-from tasc.recipe.configs import AnalyzeConfig, ModelConfig, StepConfig
+from tasc.recipe.configs import AnalyzeConfig
 from tasc.recipe.job import Job, Result
+from tasc.recipe.step_config import ModelConfig, StepConfig
 from tasc.recipe.work import WORK
 
 _VALIDATION = 1000  # examples: enough for a loss, and not more work than the training itself
@@ -120,12 +122,10 @@ def _identify(text: str) -> str:
 
     With a tokenizer's file go those beside it that belong to it.
     """
-    label, found, path = text.rpartition("=")
-    if Path(text).expanduser().exists():  # the path of a folder may hold "=", too
-        label, found, path = "", "", text
-    place = Path(path).expanduser()
+    label, path = labelled(text)
+    place = Path(path)
     if not place.exists():
         return text
     beside = [place.parent / name for name in COMPANIONS] if place.suffix == ".json" else []
     held = [fingerprint(file) for file in (place, *beside) if file == place or file.is_file()]
-    return f"{label}{found}{'+'.join(held)}"
+    return join(label, "+".join(held))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tasc.places import resolve_model
 from tasc.recipe.configs import BaseConfig, FinetuneConfig
 from tasc.recipe.job import Job, Result
 
@@ -34,7 +35,6 @@ def base(job: Job) -> Result:
 
 def finetune(job: Job) -> Result:
     """Do ``tasc finetune``."""
-    from tasc.bench.run import resolve_model
     from tasc.finetune.train import TrainOptions
     from tasc.finetune.train import finetune as train
     from tasc.vocab.merges import read_merges
@@ -76,7 +76,7 @@ def _draft_head(job: Job, model: str) -> Result:
     c: FinetuneConfig = job.config
     options = HeadOptions(
         kind=c.head,
-        heads=c.heads,
+        heads=c.heads or HeadOptions.heads,
         epochs=c.epochs,
         learning_rate=c.learning_rate or HeadOptions.learning_rate,
         batch_size=c.batch_size,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from tasc.places import resolve_model
 from tasc.recipe import training
 from tasc.recipe.configs import (
     AnalyzeConfig,
@@ -58,6 +59,7 @@ def _analyze(job: Job) -> Result:
 
 def _augment(job: Job) -> Result:
     from tasc.data.tokenizer import load_tokenizer
+    from tasc.data.tokenizer_files import tokenizer_folder
     from tasc.vocab.augment import AugmentOptions, augment
     from tasc.vocab.page import render
     from tasc.vocab.rows import row_cost
@@ -80,7 +82,7 @@ def _augment(job: Job) -> Result:
         tokenizer,
         options,
         held_out=held_out.outputs if held_out else (),
-        rows=row_cost(Path(c.tokenizer)),
+        rows=row_cost(tokenizer_folder(Path(c.tokenizer))),
         progress=job.progress,
     )
     augmentation.save(job.workspace.folder)
@@ -133,7 +135,7 @@ def _bench(job: Job) -> Result:
         delimiter=c.delimiter,
         dtype=c.dtype,
         device=c.device,
-        limits=Limits(c.max_new_tokens, c.repeats, c.warmup, c.batch_size, sampling),
+        limits=Limits(c.max_new_tokens, c.repeats, c.warmup, c.batch_size, sampling, c.verify),
         graphs=c.graphs,
         compiled=c.compile,
         draft_heads=[Path(head) for head in c.draft_heads],
@@ -146,7 +148,6 @@ def _bench(job: Job) -> Result:
 
 
 def _tune(job: Job) -> Result:
-    from tasc.bench.run import resolve_model
     from tasc.bench.tune import tune
     from tasc.data.tokenizer import load_tokenizer
 

@@ -47,6 +47,7 @@ class CustomGenerate:
         self.method = parse(drafter)
         self.corpus, self.tokenizer, self.on_tokens = corpus, tokenizer, on_tokens
         self.draft_head = draft_head
+        self.model: PreTrainedModel | None = None  # that the factories were made for
         self.factories: dict[int, Factory] = {}
         self.generations: list[Generation] = []
 
@@ -73,6 +74,8 @@ class CustomGenerate:
         mask = model_inputs.get("attention_mask")
         sampling = Sampling(seed=int(torch.randint(2**62, ()))) if config.do_sample else None
         self.generations = []
+        if model is not self.model:
+            self.model, self.factories = model, {}
         with borrowed(model) as target:
             for i, ids in enumerate(input_ids):
                 padding = 0 if mask is None else _left_padding(mask[i])

@@ -213,6 +213,20 @@ def test_the_library_takes_a_head(outputs, tmp_path):
     assert sum(fast.generations[0].drafted) > 0
 
 
+def test_a_method_goes_on_with_another_model_as_if_it_were_the_first(outputs, tmp_path):
+    prompt = torch.from_numpy(outputs[0][0].astype(np.int64))[None]
+    plain = {"max_new_tokens": 20, "do_sample": False, "pad_token_id": 0}
+    other = build_model(seed=1)
+    said = other.generate(prompt, **plain)[0].numpy().astype(np.int32)
+    teach(other, [said]).save(tmp_path)
+    used, fresh = (custom_generate("eagle:depth=2", draft_head=tmp_path) for _ in range(2))
+    build_model().generate(prompt, **plain, custom_generate=used)
+    for method in (used, fresh):
+        other.generate(prompt, **plain, custom_generate=method)
+    assert used.generations[0].accepted == fresh.generations[0].accepted
+    assert sum(fresh.generations[0].accepted) > 3
+
+
 def test_a_head_must_be_named_and_a_model_be_there(model, outputs, head):
     with pytest.raises(InputError, match="--draft-head"):
         parse("eagle").prepare(Resources([], 0, target=Target(model)))

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+
+from tasc.artefact import Step, create
+from tasc.data.tokenizer import load_tokenizer
+from tasc.errors import InputError
+from tasc.places import at_home, join, labelled, resolve_model
+from tests.cli import tasc
+from tests.pico import make_tokenizer
+
+
+def artefact(output: Path, *files: str) -> Path:
+    with create(output, Step("finetune", {}, {}), force=False) as workspace:
+        for name in files:
+            (workspace.folder / name).parent.mkdir(exist_ok=True)
+            (workspace.folder / name).write_text("{}")
+    return output
+
+
+def test_a_label_has_no_slash_and_what_exists_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lr=0.1").mkdir()
+    assert labelled("base=some/model") == ("base", "some/model")
+    assert labelled("base=runs/lr=0.1") == ("base", "runs/lr=0.1")
+    for path in ("some/model", "runs/lr=0.1/model", "lr=0.1", str(tmp_path / "lr=0.1")):
+        assert labelled(path) == ("", path)
+        assert join(*labelled(path)) == path
+    assert join(*labelled("base=some/model")) == "base=some/model"
+
+
+def test_home_is_written_out_behind_a_label_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert at_home("~/m") == f"{tmp_path}/m"
+    assert at_home("base=~/m") == f"base={tmp_path}/m"
+    assert at_home("./m~") == "./m~"
+    with pytest.raises(InputError, match="~nobody-of-this-name/m: no such home folder"):
+        at_home("~nobody-of-this-name/m")
+
+
+def test_a_model_is_found_inside_an_artefact(tmp_path):
+    merged = artefact(tmp_path / "merged", "model/config.json", "adapter/a")
+    assert resolve_model(str(merged)) == ("merged", str(merged / "model"))
+    assert resolve_model(f"ft={merged}") == ("ft", str(merged / "model"))
+    with pytest.raises(InputError, match="run tasc finetune with --merge"):
+        resolve_model(str(artefact(tmp_path / "adapter-only", "adapter/a")))
+    with pytest.raises(InputError, match="holds no model: tasc finetune wrote it"):
+        resolve_model(str(artefact(tmp_path / "nothing", "training.json")))
+
+
+@pytest.mark.parametrize("part", ["model", "adapter"])
+def test_a_tokenizer_is_found_inside_what_finetune_wrote(tmp_path, part):
+    made = make_tokenizer(tmp_path / "out" / part)
+    assert load_tokenizer(str(made.parent)).vocabulary() == load_tokenizer(str(made)).vocabulary()
+
+
+def test_a_home_that_is_not_there_is_an_input_error(capsys, tmp_path):
+    for source, tokenizer in (("~nobody-of-this-name/x", "t"), ("s", "~nobody-of-this-name/x")):
+        code, _, err = tasc(
+            capsys, "index", source, "--tokenizer", tokenizer, "--output", tmp_path / "out"
+        )
+        assert code == 2
+        assert "no such home folder" in err

@@ -55,7 +55,10 @@ class Sequence:
         prompt, before = self.prompt.tolist(), top(self.lm_head(self.hidden), options.k_pre)
         if not options.context:
             prompt, before = [], []
-        steps = [(d.tolist(), top(r[kept], options.k_ver)) for d, r, kept in self.steps]
+        steps = [
+            (d.tolist(), top(r if options.tree else r[kept], options.k_ver))
+            for d, r, kept in self.steps
+        ]
         if not options.extension:
             steps = [([], [])] * len(steps)
         return vocabularies(prompt, before, steps, options.window)
@@ -85,6 +88,8 @@ SETTINGS = [
     WindowOptions(window=90, k_pre=0, k_ver=5),
     WindowOptions(window=60, extension=False),
     WindowOptions(window=60, context=False),
+    WindowOptions(tree=True),
+    WindowOptions(window=90, k_ver=2, tree=True),
 ]
 
 

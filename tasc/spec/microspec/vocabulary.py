@@ -23,8 +23,10 @@ class WindowOptions:
     """The window's entries (W_max), candidates of each row of the target (K_pre, K_ver), sources.
 
     ``context`` is the prompt with its candidates, ``extension`` what decoding adds; the ablations
-    of the paper's Table 3 go without one of them. ``frequent`` tokens are active besides, always:
-    the most frequent ones (FR-Spec), for prompts too short to fill a window. The paper has none.
+    of the paper's Table 3 go without one of them. ``tree`` takes K_ver candidates of every row that
+    was verified, as algorithm 1 reads (lines 19 and 27); without it, of the rows on the accepted
+    path, as section 3.2 says. ``frequent`` tokens are active besides, always: the most frequent
+    ones (FR-Spec), for prompts too short to fill a window. The paper has none.
     """
 
     window: int = 3072
@@ -32,6 +34,7 @@ class WindowOptions:
     k_ver: int = 3
     context: bool = True
     extension: bool = True
+    tree: bool = False
     frequent: int = 0
 
     def __post_init__(self) -> None:
@@ -54,10 +57,10 @@ class MicroSpec:
     that shapes are static, and nothing waits for the device. On the CPU slots behind the last one
     in use are left out.
 
-    Departs: the paper does not say in which order candidates join the window, nor which rows the
-    verified candidates come from. Here they come in the order of nodes and positions, best first,
-    and from the rows on the accepted path, the one of the bonus token included. What was settled
-    joins, too: greedily it is the best anyway, but not under sampling or a logits processor.
+    Departs: the paper does not say in which order candidates join the window. Here they come in the
+    order of nodes and positions, best first; the row of the bonus token is on the accepted path.
+    What was settled joins, too: greedily it is the best anyway, but not under sampling or a logits
+    processor.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class MicroSpec:
 
     @torch.inference_mode()
     def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:
-        """Append to S the tree, and the best of ``rows`` (n + 1, V) at ``kept`` (k,): eq. 3."""
+        """Append to S the tree, and the best of ``rows`` (n + 1, V), or at ``kept`` (k,): eq. 3."""
         tree, self._tree = self._tree, None
         if not self.options.extension:
             return
@@ -145,7 +148,8 @@ class MicroSpec:
             self._push(tree, unique=True)
         candidates = [tokens]
         if self.options.k_ver:
-            candidates.insert(0, best_of(rows, kept, self.options.k_ver).to(tokens.dtype))
+            which = None if self.options.tree else kept
+            candidates.insert(0, best_of(rows, which, self.options.k_ver).to(tokens.dtype))
         self._push(torch.cat(candidates), unique=True)
         self._pack()
 

@@ -67,7 +67,8 @@ class CustomGenerate:
         """
         config = generation_config or model.generation_config
         _check(config, model, model_inputs)
-        ends = [i for c in stopping_criteria for i in _ends(c)]
+        known = self.tokenizer and self.tokenizer.eos_token_id  # drafts end with the first
+        ends = sorted((i for c in stopping_criteria for i in _ends(c)), key=lambda i: i != known)
         own = [
             c for c in stopping_criteria if not isinstance(c, MaxLengthCriteria) and not _ends(c)
         ]

@@ -58,10 +58,13 @@ def ids_of(
 
 
 def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Return the tokens that end an output: the model's own first, then the tokenizer's."""
+    """Return the tokens that end an output, first the tokenizer's own, with which drafts end.
+
+    A chat model may list several; its tokenizer names the one that ends a turn.
+    """
     configured = getattr(model.generation_config, "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
-    known = [*listed, tokenizer.eos_token_id]
+    known = [tokenizer.eos_token_id, *listed]
     return tuple(dict.fromkeys(int(i) for i in known if i is not None))
 
 

@@ -16,6 +16,7 @@ from transformers import (
 import tasc
 from tasc.errors import InputError
 from tasc.models.borrow import borrowed
+from tasc.spec.inputs import end_ids
 from tests.pico import ARCHITECTURES, TEXTS, build_model, make_tokenizer
 
 PROMPTS = [text.split("\n")[0] for text in TEXTS]
@@ -60,6 +61,15 @@ def test_a_corpus_of_texts_no_corpus_and_prompts_of_ids_give_the_same(model, tok
     texts = tasc.generate(model, tokenizer, ids, corpus=TEXTS, max_new_tokens=12)
     alone = tasc.generate(model, tokenizer, PROMPTS, max_new_tokens=12)
     assert [c.text for c in texts] == [c.text for c in alone] == [c.text for c in plain]
+
+
+def test_drafts_end_with_the_tokenizers_end_token_among_several(model, tokenizer, monkeypatch):
+    end, others = tokenizer.eos_token_id, [5, 7]
+    monkeypatch.setattr(model.generation_config, "eos_token_id", [others[0], end, others[1]])
+    assert end_ids(model, tokenizer) == (end, *others)
+    method = tasc.custom_generate("tasc-spec:p_min=1", [[1, 2]], tokenizer)
+    theirs(model, tokenizer(PROMPTS[0], return_tensors="pt"), custom_generate=method)
+    assert list(method.factories) == [end]
 
 
 def test_stop_strings_are_left_out_of_the_text(model, tokenizer):

@@ -13,15 +13,16 @@ from transformers import PreTrainedModel
 from tasc.errors import InputError, IntegrityError
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_NAMES = (WEIGHTS, "medusa_lm_head.safetensors")  # the latter is Medusa's
 
 
-def write(folder: Path, config: Mapping[str, Any], head: nn.Module) -> None:
-    """Write ``config`` and the weights of ``head``."""
+def write(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+    """Write ``config`` and ``weights``."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(config, indent=2, sort_keys=True)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-    weights = {n: t.detach().cpu().contiguous() for n, t in head.state_dict().items()}
-    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    held = {n: t.detach().cpu().contiguous() for n, t in weights.items()}
+    save_file(held, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def find(path: Path) -> Path:
@@ -29,13 +30,13 @@ def find(path: Path) -> Path:
     return path / "head" if (path / "head" / CONFIG).is_file() else path
 
 
-def architecture(path: Path) -> str | None:
-    """Return what the head in ``path`` is by its config.json; None where that cannot be read."""
+def config(path: Path) -> dict[str, Any]:
+    """Return what config.json says of the head in ``path``; nothing where it cannot be read."""
     try:
-        config: dict[str, Any] = json.loads((find(path) / CONFIG).read_text(encoding="utf-8"))
-        return str(config["architectures"][0])
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+        found = json.loads((find(path) / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -43,8 +44,9 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
     Raises InputError where there are none in safetensors, IntegrityError where they are damaged.
     """
-    if not (folder / WEIGHTS).is_file():
-        if found := sorted(folder.glob("*.bin")):
+    file = next((folder / name for name in _NAMES if (folder / name).is_file()), None)
+    if file is None:
+        if found := sorted([*folder.glob("*.bin"), *folder.glob("*.pt")]):
             raise InputError(
                 f"draft head {folder} holds {found[0].name}, a pickle, which can run code and is "
                 "not read: convert it on a machine you trust with safetensors.torch.save_file("
@@ -54,8 +56,8 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"draft head {folder}: no {WEIGHTS} there; make one with tasc finetune --draft-head"
         )
     try:
-        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        return config, load_file(folder / WEIGHTS)
+        values: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return values, load_file(file)
     except FileNotFoundError:
         raise InputError(f"draft head {folder} has no {CONFIG}") from None
     except (ValueError, SafetensorError) as error:

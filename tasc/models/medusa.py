@@ -2,9 +2,10 @@
 
 Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads"
 (2024), section 2.1.1: head k makes of the last hidden state at position i the law of token
-i + 1 + k, by a residual block and an LM head. Departs: the LM head is the target's own, frozen, and
-not one more a head, whose rows would outweigh a small model with a large vocabulary; a pruned LM
-head serves all heads alike.
+i + 1 + k, by a residual block and an LM head. Departs: what is trained here shares the target's own
+LM head, frozen, as another one a head would outweigh a small model with a large vocabulary.
+Published heads are read with theirs or without; the names of the weights are those of the
+checkpoints.
 """
 
 from pathlib import Path
@@ -17,18 +18,23 @@ from transformers import PreTrainedModel
 from tasc.errors import InputError, IntegrityError
 from tasc.models import head_files
 
-MEDUSA = "MedusaHeads"  # the architecture that config.json states
+HEADS, LAYERS = "medusa_num_heads", "medusa_num_layers"  # what their config.json states
 
 
 class MedusaHeads(nn.Module):
-    """``count`` residual blocks, x + SiLU(W x + b); untrained ones change nothing."""
+    """``count`` residual blocks, x + SiLU(W x + b); untrained ones change nothing.
 
-    def __init__(self, count: int, hidden_size: int, vocabulary: int) -> None:
+    ``lm_heads`` (count, V, d) are the heads' own, None where the target's serves all.
+    """
+
+    lm_heads: Tensor | None
+
+    def __init__(self, count: int, hidden_size: int, lm_heads: Tensor | None = None) -> None:
         """Make untrained heads for states of ``hidden_size`` numbers."""
         super().__init__()
-        self.vocabulary = vocabulary
         self.weight = nn.Parameter(torch.zeros(count, hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.zeros(count, hidden_size))
+        self.register_buffer("lm_heads", lm_heads)
 
     @property
     def count(self) -> int:
@@ -36,44 +42,64 @@ class MedusaHeads(nn.Module):
         return self.weight.shape[0]
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return each head's states (heads, n, d), for the LM head, of ``hidden`` (n, d)."""
+        """Return each head's states (heads, n, d), for an LM head, of ``hidden`` (n, d)."""
         spread = hidden.expand(self.count, -1, -1)
         return hidden + silu(torch.baddbmm(self.bias[:, None], spread, self.weight.transpose(1, 2)))
 
     def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors."""
-        config = {
-            "architectures": [MEDUSA],
-            "heads": self.count,
-            "hidden_size": self.weight.shape[1],
-            "vocab_size": self.vocabulary,
-        }
-        head_files.write(folder, config, self)
+        """Write config.json and model.safetensors under Medusa's names."""
+        config = {HEADS: self.count, LAYERS: 1, "hidden_size": self.weight.shape[1]}
+        parts: dict[str, Tensor] = {"0.linear.weight": self.weight, "0.linear.bias": self.bias}
+        if self.lm_heads is not None:
+            parts["1.weight"] = self.lm_heads
+        weights = {f"{k}.{n}": t[k] for k in range(self.count) for n, t in parts.items()}
+        head_files.write(folder, config, weights)
 
 
 def new_medusa(model: PreTrainedModel, count: int) -> MedusaHeads:
     """Return ``count`` untrained heads for ``model``, on its device and in its dtype."""
-    vocabulary, d = model.get_output_embeddings().weight.shape
-    return MedusaHeads(count, d, vocabulary).to(model.device, model.dtype).eval()
+    d = model.get_output_embeddings().weight.shape[1]
+    return MedusaHeads(count, d).to(model.device, model.dtype).eval()
+
+
+def is_medusa(path: Path) -> bool:
+    """Say whether the head in ``path`` is one of Medusa's, by its config.json."""
+    return HEADS in head_files.config(path)
 
 
 def load_medusa(path: Path, model: PreTrainedModel) -> MedusaHeads:
-    """Load the heads in ``path`` for ``model``.
+    """Load the heads in ``path`` for ``model``: ours, or a published Medusa-1/2 checkpoint.
 
-    Raises InputError where there are none in safetensors, or they are of another kind or target.
+    Raises InputError where there are none in safetensors, or they are of another kind or target,
+    IntegrityError where weights are missing.
     """
     folder = head_files.find(path)
     config, weights = head_files.read(folder)
-    if config.get("architectures") != [MEDUSA]:
+    if HEADS not in config:
         raise InputError(
             f"draft head {folder} holds no Medusa heads: train them with "
             "tasc finetune --draft-head --head medusa, or decode with the method eagle"
         )
-    try:
-        count, d, vocabulary = (int(config[key]) for key in ("heads", "hidden_size", "vocab_size"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise IntegrityError(f"draft head {folder}: {head_files.CONFIG} lacks {error}") from error
-    head_files.check(folder, d, vocabulary, model)
-    heads = MedusaHeads(count, d, vocabulary)
-    head_files.fill(folder, heads, weights, "Medusa heads")
+    if config.get(LAYERS, 1) != 1:
+        raise InputError(
+            f"draft head {folder}: heads of {config[LAYERS]} residual blocks, those of one are read"
+        )
+    count = sum(name.endswith(".0.linear.weight") for name in weights)  # configs state others
+    blocks, biases = (_stacked(folder, weights, count, f"0.linear.{n}") for n in ("weight", "bias"))
+    own = _stacked(folder, weights, count, "1.weight") if "0.1.weight" in weights else None
+    rows = model.get_output_embeddings().weight.shape[0] if own is None else own.shape[1]
+    head_files.check(folder, blocks.shape[2], rows, model)
+    heads = MedusaHeads(count, blocks.shape[2], own)
+    found = {"weight": blocks, "bias": biases} | ({} if own is None else {"lm_heads": own})
+    head_files.fill(folder, heads, found, "Medusa heads")
     return heads.to(model.device, model.dtype).eval()
+
+
+def _stacked(folder: Path, weights: dict[str, Tensor], count: int, name: str) -> Tensor:
+    """Put the weights called ``name`` of all heads into one tensor."""
+    try:
+        return torch.stack([weights[f"{k}.{name}"] for k in range(max(count, 1))])
+    except KeyError as error:
+        raise IntegrityError(f"draft head {folder} lacks the weight {error}") from None
+    except RuntimeError as error:
+        raise InputError(f"draft head {folder}: heads of several sizes ({name})") from error

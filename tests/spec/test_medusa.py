@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch.nn.functional import linear, silu
 
 from tasc.errors import InputError, IntegrityError
@@ -145,6 +146,64 @@ def test_a_pruned_lm_head_serves_all_heads(model, heads, tmp_path):
     assert set(drafted.tolist()) <= {0, *some.tolist()}
 
 
+def published(folder, model, heads, *, own: bool, name: str = "medusa_lm_head.safetensors"):
+    """Write heads as Medusa publishes them; with LM heads of their own, unlike the target's."""
+    weights = {}
+    for k in range(heads.count):
+        weights[f"{k}.0.linear.weight"], weights[f"{k}.0.linear.bias"] = (
+            heads.weight[k],
+            heads.bias[k],
+        )
+        if own:
+            weights[f"{k}.1.weight"] = model.get_output_embeddings().weight.roll(k + 1, 0)
+    folder.mkdir()
+    save_file({n: t.detach().contiguous() for n, t in weights.items()}, folder / name)
+    config = {"medusa_num_heads": 5, "medusa_num_layers": 1, "base_model_name_or_path": "x"}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("size", [0, 30])
+def test_published_heads_draft_with_lm_heads_of_their_own(model, heads, tmp_path, size):
+    folder = published(tmp_path / "theirs", model, heads, own=True)
+    loaded = load_medusa(folder, model)
+    target, some = Target(model), np.arange(100, 129, dtype=np.int32)
+    resources = Resources([some], 0, target=target, draft_heads=[folder])
+    drafter = parse(f"medusa:size={size},width=4").prepare(resources)()
+    generate(target, drafter, PROMPT, max_new_tokens=1, budget=9)
+    draft = drafter.draft(12)
+    hidden = model.base_model(input_ids=torch.tensor(PROMPT[None]).long()).last_hidden_state[0, -1:]
+    weight = model.get_output_embeddings().weight
+    rows = torch.stack([weight.roll(k + 1, 0) @ loaded(hidden)[k, 0] for k in range(3)])
+    if size:
+        outside = torch.ones(320, dtype=torch.bool)
+        outside[[0, *some.tolist()]] = False
+        rows[:, outside] = -torch.inf
+    expected = [value for _, value in best_paths(rows.tolist(), 4, 12)]
+    found = sorted(np.log(draft.probabilities).tolist(), reverse=True)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    loaded.save(tmp_path / "again")
+    assert torch.equal(load_medusa(tmp_path / "again", model).lm_heads, loaded.lm_heads)
+
+
+def test_published_heads_without_lm_heads_share_the_targets(model, heads, tmp_path):
+    loaded = load_medusa(published(tmp_path / "theirs", model, heads, own=False), model)
+    assert loaded.lm_heads is None
+    assert torch.equal(loaded.weight, heads.weight)
+    assert torch.equal(loaded.bias, heads.bias)
+
+
+def test_heads_that_are_not_whole_are_refused(model, heads, tmp_path):
+    folder = published(tmp_path / "deep", model, heads, own=False)
+    (folder / "config.json").write_text('{"medusa_num_heads": 3, "medusa_num_layers": 2}')
+    with pytest.raises(InputError, match="of 2 residual blocks, those of one are read"):
+        load_medusa(folder, model)
+    folder = published(tmp_path / "pickled", model, heads, own=False, name="medusa_lm_head.pt")
+    with pytest.raises(InputError, match=r"medusa_lm_head.pt, a pickle"):
+        load_medusa(folder, model)
+
+
 def test_heads_of_another_kind_or_target_are_refused(model, heads, tmp_path):
     heads.save(tmp_path / "medusa")
     new_head(model).save(tmp_path / "eagle")
@@ -152,14 +211,15 @@ def test_heads_of_another_kind_or_target_are_refused(model, heads, tmp_path):
         load_medusa(tmp_path / "eagle", model)
     with pytest.raises(InputError, match="decode with the method medusa"):
         load_head(tmp_path / "medusa", model)
-    new_medusa(build_model(vocabulary=400), 1).save(tmp_path / "wide")
+    other = build_model(vocabulary=400)
+    published(tmp_path / "wide", other, new_medusa(other, 1), own=True)
     with pytest.raises(InputError, match="made for 400 tokens, the model has 320"):
         load_medusa(tmp_path / "wide", model)
-    config = json.loads((tmp_path / "medusa" / "config.json").read_text())
-    (tmp_path / "medusa" / "config.json").write_text(json.dumps(config | {"heads": 2}))
-    with pytest.raises(InputError, match="not the weights of Medusa heads"):
-        load_medusa(tmp_path / "medusa", model)
-    del config["heads"]
-    (tmp_path / "medusa" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(IntegrityError, match=r"config.json lacks 'heads'"):
+    new_medusa(build_model(hidden=32), 1).save(tmp_path / "narrow")
+    with pytest.raises(InputError, match="it belongs to another model"):
+        load_medusa(tmp_path / "narrow", model)
+    weights = load_file(tmp_path / "medusa" / "model.safetensors")
+    del weights["1.0.linear.bias"]
+    save_file(weights, tmp_path / "medusa" / "model.safetensors")
+    with pytest.raises(IntegrityError, match=r"lacks the weight '1.0.linear.bias'"):
         load_medusa(tmp_path / "medusa", model)

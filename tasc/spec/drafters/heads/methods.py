@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
 from tasc.errors import InputError
-from tasc.models import head_files
 from tasc.models.draft_head import load_head
-from tasc.models.medusa import MEDUSA, load_medusa
+from tasc.models.medusa import is_medusa, load_medusa
 from tasc.spec.drafters.frequent import lm_head, most_frequent, token_counts
 from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.spec.drafters.heads.medusa import Medusa
-from tasc.spec.drafters.heads.vocabulary import DraftVocabulary, Frequent, Full
+from tasc.spec.drafters.heads.vocabulary import DraftVocabulary, Frequent, Full, HeadsOwn
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions, quick
 
 if TYPE_CHECKING:
@@ -72,9 +73,14 @@ def medusa(resources: "Resources", options: MedusaOptions) -> "Factory":
     """Prepare Medusa, with FR-Spec where a ``size`` is given."""
     model = _target(resources).model
     heads = load_medusa(_folder(resources, medusa=True), model)
-    vocabulary: DraftVocabulary = Full(lm_head(model))
-    if options.size:
+    vocabulary: DraftVocabulary
+    if heads.lm_heads is not None:
+        some = _ids(resources, options.size, heads.lm_heads.shape[1]) if options.size else None
+        vocabulary = HeadsOwn(heads.lm_heads, some)
+    elif options.size:
         vocabulary = _frequent(resources, options.size)
+    else:
+        vocabulary = Full(lm_head(model))
     return lambda: Medusa(heads, lambda: vocabulary, options)
 
 
@@ -90,7 +96,11 @@ def drafters(
 
 def _frequent(resources: "Resources", size: int) -> Frequent:
     head = lm_head(_target(resources).model)
-    return Frequent(head, most_frequent(token_counts(resources, head.weight.shape[0]), size))
+    return Frequent(head, _ids(resources, size, head.weight.shape[0]))
+
+
+def _ids(resources: "Resources", size: int, vocabulary: int) -> Tensor:
+    return most_frequent(token_counts(resources, vocabulary), size)
 
 
 def _folder(resources: "Resources", *, medusa: bool) -> Path:
@@ -101,7 +111,7 @@ def _folder(resources: "Resources", *, medusa: bool) -> Path:
             "eagle, fr-spec, microspec and medusa draft with a trained head: make one with "
             "tasc finetune --draft-head and name its folder with --draft-head"
         )
-    same = [head for head in heads if (head_files.architecture(head) == MEDUSA) == medusa]
+    same = [head for head in heads if is_medusa(head) == medusa]
     return (same or heads)[0]
 
 

@@ -9,17 +9,15 @@ Usage: python -m benchmarks.draft_heads --model DIR --draft-head DIR DIR --data-
 """
 
 import argparse
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import RepetitionPenaltyLogitsProcessor
 
+from benchmarks.draft_head_cell import Cell
 from benchmarks.figures import add_json, publish
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
@@ -27,109 +25,17 @@ from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
 from tasc.models.load import load_model
 from tasc.models.target import Target
-from tasc.spec.decode import Generation, generate
-from tasc.spec.draft import Draft
+from tasc.spec.decode import generate
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.heads.reader import HeadDrafter
-from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
-from tasc.spec.protocols import Drafter
 
 SIZES = (32768, 16384, 8192, 4096)
 METHODS = ["ar", "eagle", *(f"fr-spec:size={size}" for size in SIZES)]
 METHODS += ["microspec", "microspec:extension=false", "microspec:context=false"]
+METHODS += ["microspec:tree=true"]
 METHODS += ["microspec:k_pre=64,k_ver=64"]  # a weak model has more candidates
 METHODS += ["microspec:frequent=2048"]  # short prompts do not fill a window
 METHODS += ["microspec:k_pre=16,k_ver=16,frequent=2048"]
 METHODS += ["medusa", "medusa:size=32768", "medusa:size=4096"]
-
-
-class TimedHead:
-    """A draft vocabulary that counts the seconds of its LM head."""
-
-    def __init__(self, inner: DraftVocabulary) -> None:
-        """Count for ``inner``."""
-        self.inner, self.seconds = inner, 0.0
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Everything else is its own."""
-        return getattr(self.inner, name)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """See DraftVocabulary.logits."""
-        begin = time.perf_counter()
-        result = self.inner.logits(hidden)
-        self.seconds += time.perf_counter() - begin
-        return result
-
-
-@dataclass
-class Cell:
-    """One method on one task: what each prompt came to, and what its drafts could have said."""
-
-    done: list[Generation] = field(default_factory=list)
-    head_seconds: float = 0.0
-    covered: int = 0
-    settled: int = 0
-    active: list[int] = field(default_factory=list)
-
-    def run(self, ours: Loaded, drafter: Drafter, prompt: np.ndarray, **options: Any) -> None:  # noqa: ANN401
-        """Decode one prompt. What coverage costs to find out is not timed."""
-        if not isinstance(drafter, HeadDrafter):
-            self.done.append(generate(ours.target, drafter, prompt, **options))
-            return
-        timed = drafter.vocabulary = TimedHead(drafter.vocabulary)  # type: ignore[assignment]
-        known: Tensor | None = None
-        drafted = False
-
-        def draft(budget: int, own: Any = drafter.draft) -> Draft:  # noqa: ANN401
-            nonlocal known, drafted
-            result: Draft = own(budget)
-            drafted = True
-            ids = timed.ids
-            known = None if ids is None else ids.clone()  # a window's change from step to step
-            return result
-
-        def count(tokens: np.ndarray) -> None:
-            if known is not None:
-                self.covered += int(np.isin(tokens, known.cpu().numpy()).sum())
-                self.active.append(int((known >= 0).sum()))
-            elif drafted:
-                self.covered += len(tokens)
-                self.active.append(timed.lm_head.weight.shape[0])
-            else:
-                return  # the prompt's own next token: nothing was drafted
-            self.settled += len(tokens)
-
-        drafter.draft = draft  # type: ignore[method-assign]
-        self.done.append(generate(ours.target, drafter, prompt, on_tokens=count, **options))
-        self.head_seconds += timed.seconds
-
-    def describe(self, reference: Sequence[Generation]) -> dict[str, Any]:
-        """Return the figures; ``reference`` are autoregressive generations of the same prompts."""
-        steps = [step for done in self.done for step in done.timeline.steps]
-        drafting = sum(step[0] for step in steps)
-        accepted = [n for done in self.done for n in done.accepted]
-        same = sum(
-            a.tokens.tolist() == b.tokens.tolist()
-            for a, b in zip(self.done, reference, strict=True)
-        )
-        return {
-            "accepted_length": 1 + float(np.mean(accepted)),
-            "active": float(np.mean(self.active)) if self.active else 0.0,
-            "coverage": self.covered / self.settled if self.settled else 0.0,
-            "draft_ms_a_step": 1e3 * float(np.median([step[0] for step in steps])),
-            "draft_ms_a_prompt": 1e3
-            * float(
-                np.mean([d.timeline.draft - sum(s[0] for s in d.timeline.steps) for d in self.done])
-            ),
-            "forward_ms_a_step": 1e3 * float(np.median([step[1] for step in steps])),
-            "lm_head_share_of_draft": self.head_seconds / drafting if self.settled else 0.0,
-            "tokens_a_second": sum(len(d.tokens) for d in self.done)
-            / sum(d.timeline.total for d in self.done),
-            "prompts": len(self.done),
-            "steps": len(steps),
-            "equal_to_ar": same,
-        }
 
 
 def main() -> None:
@@ -155,6 +61,7 @@ def main() -> None:
         figures["tasks"][path.name] = rows = measure(ours, resources, path, options)
         print(table(path.name, rows), flush=True)  # noqa: T201 - a script
         publish(figures, options.json, quiet=True)  # whole after each task
+    print(by_kind(figures["tasks"]))  # noqa: T201
 
 
 def parse_options() -> argparse.Namespace:
@@ -178,9 +85,10 @@ def measure(
 ) -> dict[str, Any]:
     """Decode prompts spread over the test split in ``folder`` with every method."""
     texts = load(Source(path=str(folder)), "test").prompts
-    prompts = ours.encode(
-        [texts[i * len(texts) // options.prompts] for i in range(options.prompts)]
-    )
+    lines = (folder / "test.jsonl").read_text(encoding="utf-8").splitlines()
+    spread = [i * len(texts) // options.prompts for i in range(options.prompts)]
+    prompts = ours.encode([texts[i] for i in spread])
+    kinds = [json.loads(lines[i])["category"] for i in spread]
     methods = [parse(text) for text in options.methods]
     factories = [method.prepare(resources) for method in methods]
     cells = [Cell() for _ in methods]
@@ -196,7 +104,7 @@ def measure(
             limits = {"max_new_tokens": options.new_tokens, "budget": method.budget}
             cell.run(ours, factory(), prompt, **common, **limits)
     return {
-        method.label: cell.describe(cells[0].done)
+        method.label: cell.describe(cells[0].done, kinds)
         for method, cell in zip(methods, cells, strict=True)
     }
 
@@ -216,6 +124,22 @@ def table(name: str, rows: dict[str, dict[str, Any]]) -> str:
             f"{row['tokens_a_second']:.1f} | "
             f"{row['equal_to_ar']}/{row['prompts']} |"
         )
+    return "\n".join(lines) + "\n"
+
+
+def by_kind(tasks: dict[str, dict[str, Any]]) -> str:
+    """Return tokens/s and accepted length of each method and kind of prompt as Markdown."""
+    methods: dict[str, list[str]] = {}
+    kinds: list[str] = []
+    for rows in tasks.values():
+        kinds += next(iter(rows.values()))["kinds"]
+        for method, row in rows.items():
+            methods.setdefault(method, []).extend(
+                f"{found['tokens_a_second']:.0f} ({found['accepted_length']:.2f})"
+                for found in row["kinds"].values()
+            )
+    lines = [f"| method | {' | '.join(kinds)} |", "|---" * (1 + len(kinds)) + "|"]
+    lines += [f"| {method} | {' | '.join(cells)} |" for method, cells in methods.items()]
     return "\n".join(lines) + "\n"
 
 

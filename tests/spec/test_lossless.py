@@ -34,7 +34,7 @@ VARIANTS = {
     "fr-spec": ["fr-spec:size=100", "fr-spec:size=7,width=9,depth=9,budget=33"],
     "microspec": [
         "microspec",
-        "microspec:window=20,k_ver=1,k_pre=0,budget=20",
+        "microspec:window=20,k_ver=1,k_pre=0,tree=true,budget=20",
         "microspec:context=false,frequent=9",
         "microspec:extension=false,width=4",
     ],

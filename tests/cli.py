@@ -1,5 +1,6 @@
 """Run the command line in this process."""
 
+import json
 from typing import Any
 
 from tasc_cli.main import main
@@ -15,3 +16,10 @@ def tasc(capsys: Any, *arguments: object) -> tuple[int, str, str]:
         code = int(stop.code or 0)
     out, err = capsys.readouterr()
     return code, out, err
+
+
+def done(capsys: Any, *arguments: object) -> Any:
+    """Run a command with --json; return what it printed: JSON and nothing else."""
+    code, out, err = tasc(capsys, *arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)

@@ -1,0 +1,56 @@
+"""The links of a chain of commands on a real subset, each made once and when it is asked for."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+from tasc_cli.main import main
+
+LIMIT = 300
+
+
+@pytest.fixture(scope="session")
+def massive(data_dir):
+    return data_dir / "massive-en"
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory, massive):
+    """A function that runs a command on ``massive`` into a folder of a name, and returns that."""
+    folder = tmp_path_factory.mktemp("chain")
+
+    def run(name: str, command: str, *options: object) -> Path:
+        arguments = [command, massive, *options, "--output", folder / name, "--json"]
+        with (
+            Path(os.devnull).open("w") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+            contextlib.suppress(SystemExit),
+        ):
+            main([str(a) for a in arguments])
+        assert (folder / name).is_dir()
+        return folder / name
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def base(chain):
+    return chain("base", "base", "--preset", "pico", "--epochs", 2, "--limit", LIMIT)
+
+
+@pytest.fixture(scope="session")
+def augmented(chain, base):
+    return chain("augmented", "augment", "--tokenizer", base, "--budget", 40, "--limit", LIMIT)
+
+
+@pytest.fixture(scope="session")
+def plain(chain, base):
+    learn = ("--epochs", 1, "--limit", LIMIT, "--merge")
+    return chain("plain", "finetune", "--model", base, *learn)
+
+
+@pytest.fixture(scope="session")
+def tasc_ft(chain, base, augmented):
+    learn = ("--epochs", 1, "--limit", LIMIT, "--merge")
+    return chain("ft", "finetune", "--model", base, "--augmented", augmented, *learn)

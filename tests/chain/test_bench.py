@@ -1,0 +1,171 @@
+"""Benches, indexes and tuning through the command line."""
+
+import pytest
+
+from tests.cli import done, tasc
+
+
+def test_bench_measures_every_cell_and_every_method_is_lossless(
+    capsys, massive, plain, tasc_ft, tmp_path
+):
+    result = done(
+        capsys,
+        *("bench", massive, "--model", f"baseline={plain}", "--model", tasc_ft),
+        *("--method", "ar", "--method", "tasc-spec", "--method", "tasc-spec:width=1,budget=6"),
+        *("--metric", "exact_match", "--metric", "micro_f1", "--delimiter", ","),
+        *("--limit", 12, "--max-new-tokens", 24, "--output", tmp_path / "bench"),
+    )
+    assert [(c["model"], c["method"]) for c in result["cells"]] == [
+        (model, method)
+        for model in ("baseline", "ft")
+        for method in ("ar", "tasc-spec", "tasc-spec:width=1,budget=6")
+    ]
+    for cell in result["cells"]:
+        assert cell["lossless"]["identical"] == cell["lossless"]["of"] == 12
+        assert 0 <= cell["quality"]["micro_f1"] <= 1
+        assert cell["ms_per_sample"] > 0
+    chain = result["cells"][2]
+    assert chain["accepted_by_position"] == sorted(chain["accepted_by_position"], reverse=True)
+    page = (tmp_path / "bench" / "report.html").read_text()
+    assert page.count("<svg") == 2
+    assert page.count('class="bar"') == 6
+    assert "<script" not in page
+
+
+def test_a_batched_bench_gives_the_outputs_of_single_sequences(capsys, massive, plain, tmp_path):
+    options = ("bench", massive, "--model", plain, "--limit", 12, "--max-new-tokens", 24)
+    alone = done(capsys, *options, "--output", tmp_path / "bench-alone")
+    batched = done(capsys, *options, "--batch-size", 5, "--output", tmp_path / "bench-batched")
+    assert (alone["settings"]["batch_size"], batched["settings"]["batch_size"]) == (1, 5)
+    for one, other in zip(alone["cells"], batched["cells"], strict=True):
+        for count in ("tokens", "decoding_steps", "drafted", "accepted", "quality", "lossless"):
+            assert one[count] == other[count], count
+        assert other["ms_per_sample"] > 0
+    page = (tmp_path / "bench-batched" / "report.html").read_text()
+    assert "batch 5" in page
+    assert "share of the batch's time" in page
+
+
+def test_a_sampled_bench_says_that_outputs_are_not_compared(capsys, massive, plain, tmp_path):
+    options = ("bench", massive, "--model", plain, "--limit", 6, "--max-new-tokens", 12)
+    sampled = ("--temperature", 0.9, "--top-k", 20, "--top-p", 0.95, "--seed", 5)
+    first = done(capsys, *options, *sampled, "--output", tmp_path / "sampled")
+    again = done(capsys, *options, *sampled, "--output", tmp_path / "sampled-again")
+    other = done(
+        capsys, *options, *sampled, "--batch-size", 4, "--output", tmp_path / "sampled-batch"
+    )
+    greedy = done(capsys, *options, "--output", tmp_path / "greedy")
+    assert first["settings"]["sampling"] == {
+        "temperature": 0.9,
+        "top_k": 20,
+        "top_p": 0.95,
+        "seed": 5,
+        "verify": "sampled",
+    }
+    for name in ("tokens", "accepted", "quality"):
+        cells = [[c[name] for c in r["cells"]] for r in (first, again, other)]
+        assert cells[0] == cells[1] == cells[2], name
+    assert all(c["lossless"] is None for c in first["cells"])
+    counts = [[r["cells"][1][n] for n in ("drafted", "accepted")] for r in (first, greedy)]
+    assert counts[0] != counts[1]
+    speed = first["cells"][1]["tokens_per_second"] / first["cells"][0]["tokens_per_second"]
+    assert first["comparisons"][0]["speedup"] == pytest.approx(speed)
+    assert (
+        "Outputs were sampled at temperature 0.9"
+        in (tmp_path / "sampled" / "report.html").read_text()
+    )
+    code, out, err = tasc(capsys, *options, *sampled, "--force", "--output", tmp_path / "sampled")
+    assert code == 0, err
+    assert "outputs differ by chance" in out
+    for option in (("--top-k", 5), ("--verify", "multi-branch")):
+        code, _, err = tasc(capsys, *options, *option, "--output", tmp_path / "sampled-x")
+        assert code == 2
+        assert "give a temperature, too" in err
+
+
+def test_a_sampled_bench_verifies_as_it_is_asked(capsys, massive, plain, tmp_path):
+    options = ("bench", massive, "--model", plain, "--method", "standard")
+    options = (*options, "--draft", plain, "--limit", 4, "--max-new-tokens", 12)
+    accepted = {}
+    for verify in ("sampled", "rejection"):
+        output = tmp_path / f"verify-{verify}"
+        result = done(capsys, *options, "--temperature", 2, "--verify", verify, "--output", output)
+        assert result["settings"]["sampling"]["verify"] == verify
+        assert f"verifier {verify}" in (output / "report.html").read_text()
+        cell = result["cells"][0]
+        accepted[verify] = cell["accepted"], cell["drafted"]
+    assert accepted["rejection"][0] == accepted["rejection"][1], "p = q: nothing is rejected"
+    assert accepted["sampled"][0] < accepted["sampled"][1]
+
+
+def test_a_bench_with_an_adaptive_budget_is_lossless_and_not_batched(
+    capsys, massive, monkeypatch, tmp_path, plain
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    options = ("bench", massive, "--model", plain, "--limit", 6, "--method", "ar")
+    adaptive = ("--method", "tasc-spec:budget=auto")
+    result = done(capsys, *options, *adaptive, "--output", tmp_path / "bench-auto")
+    assert result["cells"][1]["lossless"]["identical"] == 6
+    assert [p.name[:5] for p in (tmp_path / "tasc").iterdir()] == ["cost-"]
+    code, _, err = tasc(
+        capsys, *options, *adaptive, "--batch-size", 2, "--output", tmp_path / "bench-x"
+    )
+    assert code == 2
+    assert "give a number with --batch-size" in err
+
+
+def test_a_saved_index_stands_for_the_corpus_in_a_bench(capsys, massive, plain, tmp_path):
+    made = done(
+        capsys,
+        *("index", massive, "--tokenizer", plain / "model"),
+        *("--output", tmp_path / "index"),
+    )
+    assert made["outputs"] == 11514
+    assert 0 < made["bytes_per_token"] <= 16
+    command = ("bench", massive, "--model", plain, "--index", f"mine={tmp_path / 'index'}")
+    result = done(
+        capsys,
+        *(*command, "--method", "ar", "--method", "corpus", "--limit", 6, "--max-new-tokens", 24),
+        *("--output", tmp_path / "bench-index"),
+    )
+    assert result["cells"][1]["drafted"] > 0
+    assert result["cells"][1]["lossless"]["identical"] == 6
+    path = tmp_path / "index" / "index.tasc"
+    path.write_bytes(path.read_bytes()[:-3])
+    code, out, err = tasc(capsys, *command, "--limit", 2, "--output", tmp_path / "bench-broken")
+    assert code == 2
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1
+    assert "index.tasc" in err
+    assert not (tmp_path / "bench-broken").exists()
+
+
+def test_tuning_needs_no_model_and_never_chooses_worse_than_the_default(
+    capsys, massive, plain, tmp_path
+):
+    result = done(
+        capsys,
+        *("bench", massive, "--tune", "--tokenizer", plain / "model", "--limit", 20),
+        *("--output", tmp_path / "tuned"),
+    )
+    assert result["tokens_per_step"] >= result["default"]["tokens_per_step"] > 1
+    assert result["task"]["split"] == "validation"
+    from tasc.spec.drafters import parse
+
+    assert parse(result["method"]).budget == 12
+    assert result["tokens_per_step"] == max(t["tokens_per_step"] for t in result["trials"])
+
+
+def test_bench_refuses_an_adapter_without_a_plain_model(capsys, massive, base, tmp_path):
+    done(
+        capsys,
+        *("finetune", massive, "--model", base, "--epochs", 0.2, "--limit", 64),
+        *("--output", tmp_path / "adapter-only"),
+    )
+    code, _, err = tasc(
+        capsys,
+        *("bench", massive, "--model", tmp_path / "adapter-only", "--limit", 2),
+        *("--output", tmp_path / "bench-2"),
+    )
+    assert code == 2
+    assert "--merge" in err

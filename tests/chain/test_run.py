@@ -1,0 +1,81 @@
+"""Recipes, built-in tasks and the small commands through the command line."""
+
+import json
+from pathlib import Path
+
+from tests.cli import done, tasc
+
+RECIPE = """
+name: small
+description: the chain, small
+data: {path: massive-en}
+steps:
+  base: {command: base, preset: pico, epochs: 1, limit: 120}
+  tokens: {command: augment, tokenizer: base, budget: 20, limit: 120}
+  tasc-ft: {command: finetune, model: base, augmented: tokens, epochs: 1, merge: true, limit: 120}
+  bench: {command: bench, models: [base, tasc-ft], limit: 4, max_new_tokens: 16, warmup: 1}
+"""
+
+
+def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, data_dir):
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text(RECIPE)
+    command = ("run", recipe, "--data-dir", data_dir, "--output", tmp_path / "out")
+    code, out, err = tasc(capsys, *command)
+    assert code == 0, err
+    assert [line.partition(" (")[0] for line in err.splitlines()] == [
+        f"{step}: done" for step in ("base", "tokens", "tasc-ft", "bench")
+    ]
+    assert out.strip().splitlines()[-1].split()[:2] == ["tasc-ft", "tasc-spec"]
+    code, _, err = tasc(capsys, *command)
+    assert err.count("up to date") == 4
+    recipe.write_text(RECIPE.replace("budget: 20", "budget: 25"))
+    code, _, err = tasc(capsys, *command)
+    assert code == 0
+    assert [line.partition(" (")[0] for line in err.splitlines()] == [
+        "base: up to date",
+        "tokens: done",
+        "tasc-ft: done",
+        "bench: done",
+    ]
+
+
+def test_recipes_that_come_along_are_all_readable(tmp_path, monkeypatch):
+    from tasc.recipe.runner import Overrides, directory, read
+
+    monkeypatch.delenv("TASC_DATA", raising=False)
+    recipes = sorted(directory().glob("*.yaml"))
+    assert len(recipes) >= 5
+    for path in recipes:
+        plan = read(path, Overrides())
+        assert plan.steps, path
+        known: set[str] = set()
+        for name, step in plan.steps.items():
+            for field in step.references:
+                value = getattr(step, field)
+                for text in value if isinstance(value, tuple) else (value,):
+                    assert text is None or text in known or "/" in text, f"{path}: {name}: {text}"
+            known.add(name)
+        assert Path(path).read_text().startswith("# "), f"{path} does not say what it is for"
+
+
+def test_every_builtin_task_can_be_analyzed(capsys, tmp_path):
+    for name in ("stdlib-tokens", "stdlib-docs"):
+        result = done(
+            capsys, "analyze", f"builtin:{name}", "--limit", 500, "--output", tmp_path / name
+        )
+        assert result["samples"] == 500
+    low, high = (
+        json.loads((tmp_path / name / "analysis.json").read_text())
+        for name in ("stdlib-tokens", "stdlib-docs")
+    )
+    assert low["output"]["ngrams"][1]["entropy_bits"] < high["output"]["ngrams"][1]["entropy_bits"]
+
+
+def test_doctor_and_version(capsys):
+    report = done(capsys, "doctor")
+    assert report["kernels"]["native"] == "built"
+    assert "quickstart" in report["recipes"]
+    code, out, _ = tasc(capsys, "--version")
+    assert code == 0
+    assert out.startswith("tasc ")

@@ -82,8 +82,9 @@ def bench(
     verify: Annotated[
         str,
         typer.Option(
-            help="With --temperature: sampled, for any method; rejection (chains) or multi-branch "
-            "(trees) for drafts drawn at random, as those of slem, tli, slrs, union, standard are."
+            help="With --temperature: sampled, for any method, where outputs depend on the seed "
+            "alone; rejection (chains) or multi-branch (trees) for drafts drawn at random, as by "
+            "slem, tli, slrs, union, standard."
         ),
     ] = "sampled",
     graphs: Annotated[str, typer.Option(help="CUDA graphs: auto (on CUDA) or off.")] = "auto",
@@ -198,7 +199,7 @@ def show(result: dict[str, Any]) -> None:
         ],
         text_columns=2,
     )
-    if sampling:
+    if rows[0]["lossless"] is None:
         typer.echo("sampled: outputs differ by chance, so speed is by tokens per second")
 
 

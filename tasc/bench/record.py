@@ -19,7 +19,10 @@ def records(
     metrics: Sequence[str],
     delimiter: str,
 ) -> list[dict[str, Any]]:
-    """Describe each cell. ``matches`` compare it with its model's first method; None if sampled."""
+    """Describe each cell.
+
+    ``matches`` compare it with its model's first method; None where outputs need not be equal.
+    """
     against: dict[str, str] = {}
     for cell in cells:
         against.setdefault(cell.model.label, cell.method.label)
@@ -104,7 +107,8 @@ def _lossless(found: Match, against: str) -> dict[str, Any]:
     if different:
         d = different[0]
         result["first_difference"] = {"sample": d.sample, "token": d.position, "margin": d.margin}
-        result["largest_margin"] = found.largest_margin
+        if d.margin is not None:
+            result["largest_margin"] = found.largest_margin
     return result
 
 
@@ -123,7 +127,7 @@ def comparisons(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def speedup(row: dict[str, Any], base: dict[str, Any]) -> float:
     """Return how many times as fast a cell is as another, by the time of a sample.
 
-    By tokens per second where outputs were sampled: their lengths differ by chance.
+    By tokens per second where outputs are not compared: their lengths differ by chance.
     """
     if row["lossless"] is None:
         return float(row["tokens_per_second"] / base["tokens_per_second"])

@@ -72,8 +72,10 @@ def bench(
         draft=_draft(options),
     )
     sampling = options.limits.sampling
-    prompts = {m.label: m.encode(test.prompts) for m in models}
-    matches = None if sampling else lossless.matches(cells, prompts)
+    matches = None
+    if sampling is None or options.limits.verify == "sampled":
+        prompts = {m.label: m.encode(test.prompts) for m in models}
+        matches = lossless.matches(cells, prompts, sampled=sampling is not None)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
     results = {
         "task": {

@@ -77,8 +77,8 @@ def generate(
             drafter knows the prompt and the output so far.
         max_new_tokens: the most tokens a completion may have.
         sampling: how to sample; None is greedy. Each prompt has random numbers of its own.
-        verify: the verifier when sampling: "sampled" for any drafter; "rejection" and
-            "multi-branch" for drafters with probabilities.
+        verify: the verifier when sampling: "sampled" for any drafter, where the output depends on
+            the seed alone; "rejection" and "multi-branch" for drafters with probabilities.
         stop: strings that end a completion.
         processors: logits processors of transformers, applied before anything is decided.
         on_tokens: called with the tokens (k,) int32 of each step as soon as they are settled; or

@@ -46,7 +46,7 @@ def test_a_batched_bench_gives_the_outputs_of_single_sequences(capsys, massive, 
     assert "share of the batch's time" in page
 
 
-def test_a_sampled_bench_says_that_outputs_are_not_compared(capsys, massive, plain, tmp_path):
+def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_path):
     options = ("bench", massive, "--model", plain, "--limit", 6, "--max-new-tokens", 12)
     sampled = ("--temperature", 0.9, "--top-k", 20, "--top-p", 0.95, "--seed", 5)
     first = done(capsys, *options, *sampled, "--output", tmp_path / "sampled")
@@ -65,18 +65,18 @@ def test_a_sampled_bench_says_that_outputs_are_not_compared(capsys, massive, pla
     for name in ("tokens", "accepted", "quality"):
         cells = [[c[name] for c in r["cells"]] for r in (first, again, other)]
         assert cells[0] == cells[1] == cells[2], name
-    assert all(c["lossless"] is None for c in first["cells"])
+    for cell in first["cells"]:
+        assert cell["lossless"]["identical"] == cell["lossless"]["of"] == 6
+    assert first["cells"][1]["accepted"] > 0
     counts = [[r["cells"][1][n] for n in ("drafted", "accepted")] for r in (first, greedy)]
     assert counts[0] != counts[1]
     speed = first["cells"][1]["tokens_per_second"] / first["cells"][0]["tokens_per_second"]
     assert first["comparisons"][0]["speedup"] == pytest.approx(speed)
-    assert (
-        "Outputs were sampled at temperature 0.9"
-        in (tmp_path / "sampled" / "report.html").read_text()
-    )
+    page = (tmp_path / "sampled" / "report.html").read_text()
+    assert "at temperature 0.9 with the same random numbers for every method" in page
     code, out, err = tasc(capsys, *options, *sampled, "--force", "--output", tmp_path / "sampled")
     assert code == 0, err
-    assert "outputs differ by chance" in out
+    assert out.count("6/6") == 2
     for option in (("--top-k", 5), ("--verify", "multi-branch")):
         code, _, err = tasc(capsys, *options, *option, "--output", tmp_path / "sampled-x")
         assert code == 2
@@ -91,7 +91,10 @@ def test_a_sampled_bench_verifies_as_it_is_asked(capsys, massive, plain, tmp_pat
         output = tmp_path / f"verify-{verify}"
         result = done(capsys, *options, "--temperature", 2, "--verify", verify, "--output", output)
         assert result["settings"]["sampling"]["verify"] == verify
-        assert f"verifier {verify}" in (output / "report.html").read_text()
+        page = (output / "report.html").read_text()
+        assert f"verifier {verify}" in page
+        assert (result["cells"][0]["lossless"] is None) == (verify == "rejection")
+        assert ("they differ by chance" in page) == (verify == "rejection")
         cell = result["cells"][0]
         accepted[verify] = cell["accepted"], cell["drafted"]
     assert accepted["rejection"][0] == accepted["rejection"][1], "p = q: nothing is rejected"

@@ -10,6 +10,9 @@ from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
 from tasc.spec.drafters.hetero.source import DraftSource
+from tasc.spec.drafters.none import Autoregressive
+from tasc.spec.sampling import Sampling
+from tasc.spec.verify import verifier
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
 from tests.spec.heads import teach, teach_medusa
 
@@ -76,6 +79,36 @@ def test_every_method_has_a_variant_here():
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+@pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
+def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(case, text, tokenizer):
+    target, prompts, _, heads = case
+    method, sampling = parse(text), Sampling(0.7, top_k=3, seed=3)
+
+    def said(drafter, prompt, budget):
+        verify = verifier("sampled", sampling)
+        return generate(
+            target, drafter, prompt, max_new_tokens=24, end_ids=(0,), budget=budget, verify=verify
+        )
+
+    outputs = [said(Autoregressive(), prompt, 0).tokens for prompt in prompts[1:3]]
+    resources = Resources(
+        outputs,
+        0,
+        target=target,
+        tokenizer=tokenizer,
+        draft=DraftSource(tokenizer, target.model),
+        draft_heads=heads,
+        sampling=sampling,
+    )
+    factory, accepted = method.prepare(resources), 0
+    for prompt, expected in zip(prompts[1:3], outputs, strict=True):
+        result = said(factory(), prompt, method.budget)
+        assert result.tokens.tolist() == expected.tolist()
+        accepted += sum(result.accepted)
+    if method.name in {"corpus", "suffix"}:  # they know the outputs
+        assert accepted > 0
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])

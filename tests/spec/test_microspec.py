@@ -52,7 +52,9 @@ class Sequence:
 
     @torch.no_grad()
     def expected(self, options: WindowOptions):
-        prompt, before = self.prompt.tolist(), top(self.lm_head(self.hidden), options.k_pre)
+        k_pre = max(options.k_pre, options.window // len(self.prompt) - 1)
+        k_pre = k_pre if options.fill else options.k_pre
+        prompt, before = self.prompt.tolist(), top(self.lm_head(self.hidden), k_pre)
         if not options.context:
             prompt, before = [], []
         steps = [
@@ -89,6 +91,8 @@ SETTINGS = [
     WindowOptions(window=60, extension=False),
     WindowOptions(window=60, context=False),
     WindowOptions(tree=True),
+    WindowOptions(fill=True),
+    WindowOptions(window=400, fill=True),
     WindowOptions(window=90, k_ver=2, tree=True),
 ]
 

@@ -25,8 +25,11 @@ class WindowOptions:
     ``context`` is the prompt with its candidates, ``extension`` what decoding adds; the ablations
     of the paper's Table 3 go without one of them. ``tree`` takes K_ver candidates of every row that
     was verified, as algorithm 1 reads (lines 19 and 27); without it, of the rows on the accepted
-    path, as section 3.2 says. ``frequent`` tokens are active besides, always: the most frequent
-    ones (FR-Spec), for prompts too short to fill a window. The paper has none.
+    path, as section 3.2 says.
+
+    The paper's prompts fill a window; for shorter ones there are two more options, which it does
+    not have. ``fill`` takes as many candidates of each position of the prompt as fill the window,
+    K_pre at least. ``frequent`` tokens are active besides, always: the most frequent (FR-Spec).
     """
 
     window: int = 3072
@@ -35,6 +38,7 @@ class WindowOptions:
     context: bool = True
     extension: bool = True
     tree: bool = False
+    fill: bool = False
     frequent: int = 0
 
     def __post_init__(self) -> None:
@@ -118,12 +122,17 @@ class MicroSpec:
         self._clear()
         if self.options.context:
             self._push(prompt, unique=False)
-            if self.options.k_pre:
-                rank, k = self.ranking, self.options.k_pre
+            if k := self._prefill_candidates(len(prompt)):
+                rank = self.ranking
                 pieces = torch.split(hidden.to(rank.weight.dtype), _PIECE)
                 best = [best_of(rank(piece), None, k) for piece in pieces]
                 self._push(torch.cat(best), unique=True)
         self._pack()
+
+    def _prefill_candidates(self, length: int) -> int:
+        """Return K_pre for a prompt of ``length`` tokens."""
+        o = self.options
+        return max(o.k_pre, o.window // length - 1) if o.fill else o.k_pre
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from tasc.backend.tree import ancestor_bits
 from tasc.spec.draft import Draft
 from tasc.spec.protocols import Adjust
 from tasc.spec.sampling import Sampling
@@ -27,18 +28,30 @@ def target_law(draft: Draft, rows: torch.Tensor, sampling: Sampling, adjust: Adj
 class Sampled:
     """Sample a token from the target at each node and follow the child that proposes it.
 
-    Lossless for any draft that does not know the verifier's random numbers, also one that was
-    sampled: whatever is drafted, each token is a draw from the target.
+    Whatever is drafted, each token is a draw from the target, and the random number that it is
+    drawn with belongs to its place in the output. So the output depends on the seed alone: every
+    drafter gives the one of autoregressive decoding, token for token but for rounding: Daliri et
+    al., "Coupling without Communication and Drafter-Invariant Speculative Decoding" (2024).
     """
 
     def __init__(self, sampling: Sampling) -> None:
         """Start the random numbers of one sequence."""
         self.sampling = sampling
         self.random = np.random.default_rng(sampling.seed)
+        self.ahead = np.empty(0)  # the numbers of places that are not settled
 
     def __call__(self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None = None) -> Walked:
         """Verify one step; see Verifier."""
-        uniforms = self.random.random(len(draft) + 1)
+        places = np.append(0, ancestor_bits(draft.parents)[1] + 1)
+        missing = int(places.max()) + 1 - len(self.ahead)
+        self.ahead = np.append(self.ahead, self.random.random(max(missing, 0)))
+        path, bonus = self._walk(draft, rows, adjust, self.ahead[places])
+        self.ahead = self.ahead[len(path) + 1 :]
+        return path, bonus
+
+    def _walk(
+        self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None, uniforms: np.ndarray
+    ) -> Walked:
         if adjust is None and not self.sampling.cuts and ops.available(rows):
             t = self.sampling.temperature
             return ops.run(ops.SAMPLED, rows, draft.tokens, draft.parents, t, uniforms)

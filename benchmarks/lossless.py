@@ -1,7 +1,9 @@
-"""Greedy output of every drafter against transformers' generate, on real prompts.
+"""Output of every drafter against transformers' generate, or autoregressive sampling, on real
+prompts.
 
 Four architectures learn the task for a few hundred steps, so that drafts are accepted and outputs
-vary. In float32 every output must be equal, token for token (exit status 1 otherwise); in bfloat16,
+vary. In float32 every output must be equal, token for token, greedily and sampled with the same
+random numbers (exit status 1 otherwise); in bfloat16,
 where a tree forward may round otherwise than a one-token forward, the share of equal outputs is
 reported with the largest margin between the two likeliest tokens at a first difference.
 Usage: python -m benchmarks.lossless --data-dir DATA [--prompts 200] [--json FILE]
@@ -32,6 +34,8 @@ from tasc.models.borrow import borrowed
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
 from tasc.spec.drafters.hetero.source import DraftSource
+from tasc.spec.library import chosen
+from tasc.spec.sampling import Sampling
 
 ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
 VOCABULARY, BLOCK, ROWS, END = 2048, 256, 9, 0
@@ -51,7 +55,8 @@ def main() -> int:
         "results": results,
     }
     publish(figures, options.json)
-    return int(any(cell["different"] for r in results for cell in r["float32"].values()))
+    exact = [r[kind] for r in results for kind in ("float32", "sampled")]
+    return int(any(cell["different"] for cells in exact for cell in cells.values()))
 
 
 def parse_options() -> argparse.Namespace:
@@ -65,6 +70,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--new-tokens", type=int, default=48)
     parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--threads", type=int, default=1)
     add_json(parser)
     return parser.parse_args()
@@ -97,6 +103,9 @@ def measure(
         with borrowed(model) as target:
             known = replace(shared, target=target)
             result["float32"] = compare(known, prompts, expected, options)
+            drawn = Sampling(options.temperature)
+            own = decode(known, "ar", prompts, options.new_tokens, drawn)[0]
+            result["sampled"] = compare(known, prompts, own, options, drawn)
         with borrowed(model.to(torch.bfloat16)) as target:
             known = replace(shared, target=target)
             own = decode(known, "ar", prompts, options.new_tokens)[0]
@@ -169,14 +178,16 @@ def compare(
     prompts: list[np.ndarray],
     expected: list[np.ndarray],
     options: argparse.Namespace,
+    sampling: Sampling | None = None,
 ) -> dict[str, Any]:
     """Return, for each method, how its outputs compare with ``expected``."""
+    shared = replace(shared, sampling=sampling)
     assert shared.target is not None
     figures = {}
     for name in options.methods:
         text = f"{name}:size=500" if name == "fr-spec" else name
-        found, steps = decode(shared, text, prompts, options.new_tokens)
-        compared = match(shared.target, prompts, expected, found)
+        found, steps = decode(shared, text, prompts, options.new_tokens, sampling)
+        compared = match(shared.target, prompts, expected, found, sampled=sampling is not None)
         figures[name] = {
             "different": len(compared.differences),
             "match_rate": compared.rate,
@@ -187,14 +198,21 @@ def compare(
 
 
 def decode(
-    shared: Resources, name: str, prompts: list[np.ndarray], tokens: int
+    shared: Resources,
+    name: str,
+    prompts: list[np.ndarray],
+    tokens: int,
+    sampling: Sampling | None = None,
 ) -> tuple[list[np.ndarray], int]:
     """Decode every prompt with one method; return the outputs and the number of steps."""
     assert shared.target is not None
     method = parse(name)
     factory = method.prepare(shared)
     limits = {"max_new_tokens": tokens, "end_ids": (END,), "budget": method.budget}
-    done = [generate(shared.target, factory(), p, **limits) for p in prompts]
+    done = [
+        generate(shared.target, factory(), p, verify=chosen("sampled", sampling, i), **limits)
+        for i, p in enumerate(prompts)
+    ]
     return [g.tokens for g in done], sum(g.decoding_steps for g in done)
 
 

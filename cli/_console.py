@@ -7,16 +7,19 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
 from tasc.progress import Progress
 
-out = Console(highlight=False)
+# Texts are shown as they are: a path or a label may hold [brackets], which are no markup.
+_plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+out = Console(**_plain)
 if not out.is_terminal:
-    out = Console(highlight=False, width=100)  # in a file or a pipe nothing limits the width
-err = Console(stderr=True, highlight=False)
+    out = Console(**_plain, width=100)  # in a file or a pipe nothing limits the width
+err = Console(stderr=True, **_plain)
 
 
 def print_json(value: object) -> None:
@@ -28,7 +31,7 @@ def print_json(value: object) -> None:
 def bars() -> Iterator[Progress]:
     """Show one bar a kind of work on stderr; silent where stderr is not a terminal."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -49,7 +52,10 @@ def bars() -> Iterator[Progress]:
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:
-    """Print a table whose first ``text_columns`` are text and whose others are figures."""
+    """Print a table whose first ``text_columns`` are text and whose others are figures.
+
+    Where it is too narrow, columns move together and text is cut; figures stay in one piece.
+    """
     view = Table(
         title=title,
         title_justify="left",
@@ -59,8 +65,14 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns
         padding=(0, 1, 0, 0),
     )
     for i, name in enumerate(columns):
-        view.add_column(name, justify="left" if i < text_columns else "right", overflow="fold")
+        figures = i >= text_columns
+        whole = figures and not any(" " in text for text in (name, *(row[i] for row in rows)))
+        view.add_column(
+            name, justify="right" if figures else "left", overflow="fold", no_wrap=whole
+        )
     for row in rows:
         view.add_row(*row)
+    if Measurement.get(out, out.options, view).maximum >= out.width:
+        view.padding = (0, 0, 0, 0)
     out.print(view)
     out.print()

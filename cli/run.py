@@ -38,7 +38,7 @@ def run(
         for name, config, done in run_plan(plan, folder, force=force, progress=progress):
             results[name] = done.result
             state = "up to date" if done.reused else "done"
-            err.print(f"{name}: {state} ({done.output})", markup=False, soft_wrap=True)
+            err.print(f"{name}: {state} ({done.output})", soft_wrap=True)
             if not json:
                 _show(config.command, done.result)
     if json:

@@ -1,0 +1,31 @@
+"""Tables show texts as they are and stay readable where there is little room."""
+
+import pytest
+from rich.console import Console
+from tasc_cli import _console
+
+COLUMNS = ["model", "method", "ms", "tokens", "lossless", "tok.acc"]
+ROW = ["tuned [/b] :x:", "tasc-spec:width=1,budget=8", "1234.56", "25.10", "8/8", "0.512"]
+
+
+@pytest.fixture
+def shown(monkeypatch, capsys):
+    def table(width: int) -> str:
+        monkeypatch.setattr(_console, "out", Console(**_console._plain, width=width))
+        _console.table("of [x]", COLUMNS, [ROW], text_columns=2)
+        return capsys.readouterr().out
+
+    return table
+
+
+def test_brackets_and_colons_of_labels_are_no_markup(shown):
+    text = shown(100)
+    assert text.startswith("of [x]")
+    assert all(cell in text for cell in ROW)
+
+
+def test_a_narrow_table_folds_texts_and_never_figures(shown):
+    text = shown(60)
+    assert all(len(line) <= 60 for line in text.splitlines())
+    assert all(cell in text for cell in (*COLUMNS, *ROW[2:]))
+    assert ROW[1] not in text

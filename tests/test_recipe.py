@@ -118,3 +118,24 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     assert carry_out(config, tmp_path / "tokens").result["held_out"] is None
     analysis = AnalyzeConfig(source=source, tokenizer=tokens, budgets=(0,), split="valid")
     assert carry_out(analysis, tmp_path / "analysis").result["tokens"]["replay"]["samples"] == 3
+
+
+@pytest.mark.parametrize("kind", ["reference", "link", "below", "source"])
+def test_an_output_never_replaces_what_is_read(tmp_path, kind):
+    task, tokens = write(tmp_path / "task.jsonl", ROWS), make_tokenizer(tmp_path / "tok")
+    index = {"n_max": 2, "source": DataConfig(path=str(task))}
+    out = tmp_path / "out"
+    carry_out(IndexConfig(tokenizer=str(tokens), **index), out)  # so out is an artefact
+    match kind:
+        case "source":
+            index["source"] = DataConfig(path=str(write(out / "task.jsonl", ROWS)))
+        case "link":
+            (tmp_path / "link").symlink_to(out)
+            tokens = tmp_path / "link"
+        case _:
+            tokens = out / "below" if kind == "below" else out
+            make_tokenizer(tokens)
+    before = sorted(out.rglob("*"))
+    with pytest.raises(InputError, match=r"output .* would replace .*name another folder"):
+        carry_out(IndexConfig(tokenizer=str(tokens), **index), out, force=True)
+    assert sorted(out.rglob("*")) == before

@@ -45,6 +45,7 @@ def carry_out(
 
     ``resume`` continues a killed run of the very same step from its last checkpoint.
     """
+    _keep_inputs(config, output)
     corpora, stream = _corpora(config), None
     if isinstance(config, AnalyzeConfig):
         stream = open_stream(
@@ -61,6 +62,16 @@ def carry_out(
             result = WORK[config.command](job)
         write_json(workspace.folder / config.result_file, result)
     return Outcome(output, result, reused=False)
+
+
+def _keep_inputs(config: StepConfig, output: Path) -> None:
+    """Refuse an output that would replace something the step reads."""
+    references = [labelled(text)[1] for name in config.references for text in _listed(config, name)]
+    for place in map(Path, (config.source.path, *references)):
+        if place.exists() and place.resolve().is_relative_to(output.resolve()):
+            raise InputError(
+                f"output {output} would replace {place}, which is read: name another folder"
+            )
 
 
 @contextmanager
@@ -111,10 +122,14 @@ def _inputs(
         read = {"main": stream.fingerprint, **read}
     inputs = {"source": " ".join(f"{name}={held}" for name, held in read.items())}
     for name in config.references:
-        value = getattr(config, name)
-        listed = value if isinstance(value, tuple) else (value,)
-        inputs[name] = " ".join(_identify(text) for text in listed if text is not None)
+        inputs[name] = " ".join(_identify(text) for text in _listed(config, name))
     return inputs
+
+
+def _listed(config: StepConfig, reference: str) -> tuple[str, ...]:
+    """Return what the field ``reference`` names: several, one or nothing."""
+    value = getattr(config, reference)
+    return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 def _identify(text: str) -> str:

@@ -17,7 +17,7 @@ from tasc.vocab.merges import NewToken
 from tasc.vocab.options import AugmentOptions
 from tasc.vocab.outputs import Outputs
 from tasc.vocab.screen import Screen
-from tasc.vocab.selection import Selection, select
+from tasc.vocab.selection import Selection, select, walk
 
 _REFILLS = 6  # rounds that give the budget of dead tokens to the next best; later ones shrink it
 
@@ -68,7 +68,7 @@ class Refiner:
         for done in count(1):
             result, chosen = self._select(budget, progress)
             if done == 1:
-                self._check_budget(len(chosen.tokens), name, budget)
+                self._check_budget(result, len(chosen.tokens), name, budget)
             made = self._exporter.tokenizer(chosen.additions, chosen.rules)
             dead = self._dead(made, chosen.tokens)
             if not dead:
@@ -113,16 +113,21 @@ class Refiner:
         )
         return get_backend().merge_search(request, progress)
 
-    def _check_budget(self, found: int, name: str, budget: int) -> None:
+    def _check_budget(self, result: MergeResult, found: int, name: str, budget: int) -> None:
         if found < (1 if self._options.min_gain else budget):
-            advice = f"use --budget {found}" if found else "use more outputs or a higher --pcs"
+            # The last merges leave fewer tokens standing than there were once: whole outputs.
+            size = len(self._vocabulary)
+            most = max((len(standing) for _, standing in walk(result, size)), default=0)
+            advice = (
+                f"use --budget {most} or auto" if most else "use more outputs or a higher --pcs"
+            )
             if self._options.min_gain:
                 raise InputError(
                     f"{name}: no n-gram passes PCS < {self._options.pcs} and saves "
                     f"{self._options.min_gain:g} of the tokens: use a lower --min-gain"
                 )
             raise InputError(
-                f"{name}: budget {budget} is larger than the {found} n-grams that "
+                f"{name}: budget {budget} is larger than the {most} n-grams that "
                 f"recur in {int(self._outputs.weights.sum())} outputs and pass "
                 f"PCS < {self._options.pcs}: {advice}"
             )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -94,15 +95,16 @@ def test_identical_outputs_are_counted_not_repeated():
     assert thrice.train.reached == 3 * once.train.reached
 
 
-def test_a_budget_beyond_the_candidates_names_the_largest_that_works():
-    few = corpus(OUTPUTS[:6])
-    with pytest.raises(
-        InputError, match=r"tiny.jsonl: budget 900 is larger than the (\d+) n-"
-    ) as e:
+@pytest.mark.parametrize("texts", [OUTPUTS[:6], ["kind: late parcel", "kind: lost parcel"] * 9])
+def test_a_budget_beyond_the_candidates_names_the_largest_that_works(texts):
+    few = corpus(texts)
+    with pytest.raises(InputError, match=r"tiny.jsonl: budget 900 is larger than the ") as e:
         augment(few, tokenizer(), AugmentOptions(budget=900))
-    largest = int(str(e.value).rsplit("--budget ", 1)[1])
+    largest = int(re.search(r"--budget (\d+) or auto$", str(e.value))[1])
     made = augment(few, tokenizer(), AugmentOptions(budget=largest))
     assert 0 < len(made.tokens) <= largest
+    with pytest.raises(InputError, match="is larger than"):
+        augment(few, tokenizer(), AugmentOptions(budget=largest + 1))
     with pytest.raises(InputError, match=r"larger than the 0 n-grams .* use more outputs"):
         augment(corpus(["x"]), tokenizer(), AugmentOptions())
 

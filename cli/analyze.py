@@ -73,8 +73,10 @@ def show(result: dict[str, Any]) -> None:
 
     sides = [("input", result["input"]), ("output", result["output"])]
     bigrams = {name: side["ngrams"][1] for name, side in sides}
+    dropped = f"; {result['dropped']:,} without an output left out" if result["dropped"] else ""
     table(
-        f"Word bigrams of {result['path']} ({result['split']}, {result['samples']:,} samples)",
+        f"Word bigrams of {result['path']} "
+        f"({result['split']}, {result['samples']:,} samples{dropped})",
         ["", "entropy (bits)", "distinct bigrams", "bigrams for 80 %", "words/sample"],
         [
             [

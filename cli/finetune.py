@@ -119,3 +119,5 @@ def show(result: dict[str, Any]) -> None:
         f"{result['losses'][-1]:.3f}{held_out}, {result['trainable_parameters']:,} of "
         f"{result['total_parameters']:,} parameters trained"
     )
+    if result["cut_examples"]:
+        typer.echo(f"{result['cut_examples']:,} examples were longer than allowed, and cut")

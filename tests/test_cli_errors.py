@@ -83,6 +83,14 @@ def test_unknown_source_builtin_and_tokenizer(capsys, task, tmp_path, monkeypatc
     assert not (tmp_path / "out").exists()
 
 
+def test_outputs_without_text_are_left_out_and_counted(capsys, tmp_path):
+    rows = [{"input": "a", "output": text} for text in ("b c", "", " ", "d")]
+    path = write(tmp_path / "x.jsonl", rows)
+    code, out, err = tasc(capsys, "analyze", path, "--output", tmp_path / "out")
+    assert code == 0, err
+    assert "(train, 2 samples; 2 without an output left out)" in out
+
+
 def test_budget_larger_than_the_candidates(capsys, task, tmp_path):
     tokenizer = make_tokenizer(tmp_path / "tok")
     command = ("augment", task, "--tokenizer", tokenizer, "--budget", 5000)

@@ -2,7 +2,7 @@
 
 import pytest
 from rich.console import Console
-from tasc_cli import _console
+from tasc_cli import _console, finetune
 
 COLUMNS = ["model", "method", "ms", "tokens", "lossless", "tok.acc"]
 ROW = ["tuned [/b] :x:", "tasc-spec:width=1,budget=8", "1234.56", "25.10", "8/8", "0.512"]
@@ -29,3 +29,12 @@ def test_a_narrow_table_folds_texts_and_never_figures(shown):
     assert all(len(line) <= 60 for line in text.splitlines())
     assert all(cell in text for cell in (*COLUMNS, *ROW[2:]))
     assert ROW[1] not in text
+
+
+def test_a_training_says_how_many_examples_it_cut(capsys):
+    result = {"steps": 2, "seconds": 1.0, "losses": [2.0, 1.5], "evaluations": []}
+    result |= {"trainable_parameters": 10, "total_parameters": 1000}
+    finetune.show(result | {"cut_examples": 0})
+    assert "cut" not in capsys.readouterr().out
+    finetune.show(result | {"cut_examples": 1234})
+    assert "1,234 examples were longer than allowed, and cut" in capsys.readouterr().out

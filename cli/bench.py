@@ -152,6 +152,7 @@ def _finish(done: "Outcome", json: bool) -> None:
         print_json(done.result)
     elif "trials" in done.result:
         show_tuning(done.result)
+        typer.echo(f"tuning: {done.output / 'tuning.json'}")
     else:
         show(done.result)
         typer.echo(f"report: {done.output / 'report.html'}")

@@ -51,6 +51,7 @@ def vocab(
         print_json(done.result)
         return
     show(done.result)
+    typer.echo(f"comparison: {done.output / 'vocabularies.json'}")
 
 
 def show(result: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ def test_vocab_compares_two_models_and_recommends(capsys, tmp_path):
     assert "in both: " in out
     assert "expected acceptance at temperature 1: union" in out
     assert "recommended: " in out
+    assert out.endswith(f"comparison: {output / 'vocabularies.json'}\n")
     saved = json.loads((output / "vocabularies.json").read_text())
     alpha = saved["expected_acceptance"]
     assert alpha["tli"] >= alpha["union"] - 1e-6

@@ -87,6 +87,7 @@ def _acceptance(
             break
     if not texts:
         raise InputError(
-            f"{corpus.source.path}: no example of {corpus.split} has an output to measure on"
+            f"{corpus.source.path}: no example of {corpus.split} has an output to measure on and a "
+            f"prompt below the model's {most:,} positions: shorten it with --template"
         )
     return expected_acceptance(pair_of(resources, 6), model, texts, extent[1], progress)

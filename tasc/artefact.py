@@ -6,6 +6,7 @@ A process killed at any moment therefore leaves either the old folder or the new
 
 import ctypes
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -130,6 +131,7 @@ def create(
             yield Workspace(folder, work)
             manifest = _describe(folder, step, started, seed)
             write_json(folder / MANIFEST, manifest)
+            _share(folder)
             _publish(folder, output)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -161,6 +163,14 @@ def _describe(folder: Path, step: Step, started: float, seed: int | None) -> dic
         "seconds": round(time.time() - started, 3),
         "environment": environment(),
     }
+
+
+def _share(folder: Path) -> None:
+    """Give every file the manifest's mode: safetensors leaves its own to the owner alone."""
+    mode = (folder / MANIFEST).stat().st_mode
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(mode)
 
 
 def _publish(folder: Path, output: Path) -> None:
@@ -223,7 +233,7 @@ def _prepare_work(work: Path, step: Step) -> None:
 def _sweep(output: Path) -> None:
     """Remove what killed runs left: temporary siblings whose process is gone."""
     for pattern in ("new", "old", "probe"):
-        for left in output.parent.glob(f".{output.name}.{pattern}-*"):
+        for left in output.parent.glob(f".{glob.escape(output.name)}.{pattern}-*"):
             pid = left.name.rpartition("-")[2]
             if pid.isdigit() and (int(pid) == os.getpid() or not _alive(int(pid))):
                 if pattern == "old" and not output.exists():

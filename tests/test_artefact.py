@@ -121,13 +121,22 @@ def test_the_folder_that_one_is_in_is_no_output(tmp_path, monkeypatch):
     check_output(Path("../beside"), force=False)
 
 
-def test_what_a_killed_process_of_the_same_number_left_is_removed(tmp_path):
-    left = tmp_path / f".out.new-{os.getpid()}"  # numbers come again, in containers at once
+@pytest.mark.parametrize("name", ["out", "out [1]"])
+def test_what_a_killed_process_of_the_same_number_left_is_removed(tmp_path, name):
+    left = tmp_path / f".{name}.new-{os.getpid()}"  # numbers come again, in containers at once
     left.mkdir()
     (left / "half.txt").write_text("half")
-    make(tmp_path / "out", "hello")
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["data.txt", MANIFEST]
+    make(tmp_path / name, "hello")
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert sorted(p.name for p in (tmp_path / name).iterdir()) == ["data.txt", MANIFEST]
+
+
+def test_every_file_can_be_read_by_those_who_may_read_the_manifest(tmp_path):
+    with create(tmp_path / "out", STEP, force=False) as workspace:
+        (workspace.folder / "below").mkdir()
+        (workspace.folder / "below" / "own").touch(mode=0o600)  # as safetensors leaves its files
+    modes = {p.stat().st_mode for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    assert len(modes) == 1
 
 
 @pytest.mark.parametrize("fails", [False, True])

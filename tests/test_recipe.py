@@ -120,6 +120,36 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     assert carry_out(analysis, tmp_path / "analysis").result["tokens"]["replay"]["samples"] == 3
 
 
+def test_a_tilde_is_the_home_folder_wherever_a_path_is_asked_for(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "task" / "train.jsonl", ROWS)
+    make_tokenizer(tmp_path / "tok")
+    (tmp_path / "r.yaml").write_text(HEAD + "  i: {command: index, tokenizer: ~/tok}\n")
+    folders = ("--data-dir", "~", "--output", "~/out")
+    code, _, err = tasc(capsys, "run", "~/r.yaml", *folders)
+    assert code == 0, err
+    assert (tmp_path / "out" / "i" / "index.tasc").is_file()
+    code, out, err = tasc(capsys, "index", "~/task", "--tokenizer", "~/tok", "--output", "~/one")
+    assert code == 0, err
+    assert f"index: {tmp_path / 'one'}" in out
+    assert not (tmp_path / "~").exists()
+    code, _, err = tasc(capsys, "index", "~/task", "--tokenizer", "~no-such-user/tok")
+    assert (code, err) == (
+        2,
+        "error: ~no-such-user/tok: no such home folder: write the path out\n",
+    )
+
+
+def test_an_empty_reference_is_not_taken_for_none(capsys, tmp_path):
+    task = write(tmp_path / "task.jsonl", ROWS)
+    code, _, err = tasc(capsys, "analyze", task, "--tokenizer", "", "--output", tmp_path / "out")
+    assert (code, err) == (
+        2,
+        "error: tasc analyze: tokenizer is empty: name a file, a folder or a Hub id\n",
+    )
+
+
 @pytest.mark.parametrize("kind", ["reference", "link", "below", "source"])
 def test_an_output_never_replaces_what_is_read(tmp_path, kind):
     task, tokens = write(tmp_path / "task.jsonl", ROWS), make_tokenizer(tmp_path / "tok")

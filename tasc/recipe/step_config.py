@@ -54,7 +54,10 @@ class StepConfig(Config):
         """Write ~ out wherever a folder is named: no shell does so behind ``LABEL=``."""
         if value is None or info.field_name not in cls.references:
             return value
-        return tuple(map(at_home, value)) if isinstance(value, tuple) else at_home(str(value))
+        named = value if isinstance(value, tuple) else (value,)
+        if not all(text.strip() for text in named):
+            raise ValueError(f"{info.field_name} is empty: name a file, a folder or a Hub id")
+        return tuple(map(at_home, named)) if named is value else at_home(named[0])
 
 
 class ModelConfig(StepConfig):

@@ -16,7 +16,12 @@ def run(
     split: Annotated[
         str | None, typer.Option(help="Split for analyze and bench, instead of the recipe's.")
     ] = None,
-    limit: o.Limit = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            help="Use at most so many examples in each step, or fewer as the recipe has it."
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed instead of the recipe's.")] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder.", show_default="tasc-out/RECIPE")

@@ -120,6 +120,19 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     assert carry_out(analysis, tmp_path / "analysis").result["tokens"]["replay"]["samples"] == 3
 
 
+def test_a_limit_makes_no_step_larger(tmp_path):
+    (tmp_path / "r.yaml").write_text(
+        HEAD
+        + "  a: {command: index, tokenizer: t}\n"
+        + "  b: {command: index, tokenizer: t, limit: 5}\n"
+        + "  c: {command: index, tokenizer: t, limit: 50}\n"
+    )
+    limited = read(tmp_path / "r.yaml", Overrides(limit=20))
+    assert [step.limit for step in limited.steps.values()] == [20, 5, 20]
+    whole = read(tmp_path / "r.yaml", Overrides())
+    assert [step.limit for step in whole.steps.values()] == [None, 5, 50]
+
+
 def test_a_tilde_is_the_home_folder_wherever_a_path_is_asked_for(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)

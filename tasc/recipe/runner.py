@@ -32,7 +32,10 @@ class RecipeConfig(Config):
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line changes in every step of a recipe; None leaves the recipe's value."""
+    """What the command line changes in every step of a recipe; None leaves the recipe's value.
+
+    ``limit`` never makes a step larger than the recipe has it.
+    """
 
     data_dir: Path | None = None
     seed: int | None = None
@@ -123,7 +126,8 @@ def _step(
         raise RecipeError(
             f"step {name}: command must be one of {', '.join(CONFIGS)}, got {command!r}"
         )
-    changed: dict[str, Any] = {"seed": overrides.seed, "limit": overrides.limit}
+    limits = [n for n in (options.get("limit"), overrides.limit) if isinstance(n, int)]
+    changed: dict[str, Any] = {"seed": overrides.seed, "limit": min(limits, default=None)}
     if command in ("analyze", "bench"):
         changed["split"] = overrides.split
     values: dict[str, Any] = {"source": recipe.data, "seed": recipe.seed} | options

@@ -26,7 +26,7 @@ def index(
     force: o.Force = False,
     json: o.Json = False,
 ) -> None:
-    """Save the n-gram index of a source's outputs for ``tasc bench --index``."""
+    """Save the n-gram index of a source's outputs for bench --index."""
     options = {
         "tokenizer": tokenizer,
         "n_max": n_max,

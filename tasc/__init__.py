@@ -20,6 +20,10 @@ _PUBLIC = {
 }
 
 
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     if name not in _PUBLIC:
         raise AttributeError(f"module 'tasc' has no attribute {name!r}")

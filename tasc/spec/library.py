@@ -190,6 +190,8 @@ def prepare(
     draft_head: Path | None = None,
 ) -> Factory:
     """Build what the drafters of a call share."""
+    if isinstance(corpus, str):
+        raise InputError("the corpus must be a list of texts or of token ids, got one text")
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
     outputs = [np.empty(0, np.int32)] if corpus is None else [ids_of(c, tokenizer) for c in corpus]
     known = None

@@ -240,6 +240,8 @@ def test_custom_generate_refuses_what_it_would_do_differently(model, tokenizer):
 def test_wrong_arguments_are_refused(model, tokenizer):
     with pytest.raises(InputError, match="got one text"):
         tasc.generate(model, tokenizer, PROMPTS[0])
+    with pytest.raises(InputError, match="corpus must be a list of texts"):
+        tasc.generate(model, tokenizer, PROMPTS, corpus=PROMPTS[0])
     with pytest.raises(InputError, match="one row of integers"):
         tasc.generate(model, tokenizer, [np.zeros((2, 2))])
     with pytest.raises(InputError, match="needs the tokenizer"):

@@ -49,7 +49,7 @@ def step(
     resume: bool = True,
 ) -> "Outcome":
     """Check the options, then run the command into its output folder under a progress bar."""
-    from tasc.artefact import check_output
+    from tasc.artefact import check_output, work_of
     from tasc.places import at_home
     from tasc.recipe.configs import CONFIGS
     from tasc.recipe.steps import carry_out
@@ -59,8 +59,13 @@ def step(
     folder = Path(at_home(str(output or Path("tasc-out") / command)))
     config = _checked(CONFIGS[command], {"source": data} | options)
     check_output(folder, force=force)
-    with bars() as progress:
-        return carry_out(config, folder, force=force, resume=resume, progress=progress)
+    try:
+        with bars() as progress:
+            return carry_out(config, folder, force=force, resume=resume, progress=progress)
+    except KeyboardInterrupt:
+        if work_of(folder).exists():
+            typer.echo("a checkpoint was kept: the same command with --resume goes on", err=True)
+        raise
 
 
 def _checked(kind: "type[StepConfig]", values: dict[str, Any]) -> "StepConfig":

@@ -1,5 +1,6 @@
 """Assemble the sub-commands; turn errors a user can meet into one line and exit code 2."""
 
+import signal
 import sys
 from typing import Annotated
 
@@ -48,6 +49,7 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run ``tasc``. Exit code 2 means that the input, the options, or the machine must change."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system's end is tidy, too
     try:
         app(args=arguments)
     except TascError as error:

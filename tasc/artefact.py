@@ -121,7 +121,7 @@ def create(
     """
     check_output(output, force=force)
     folder = output.parent / f".{output.name}.new-{os.getpid()}"
-    work = output.parent / f".{output.name}.work"
+    work = work_of(output)
     with _locked(work, output):
         _sweep(output)
         _prepare_work(work, step)
@@ -139,6 +139,11 @@ def create(
                 shutil.rmtree(work, ignore_errors=True)
             raise
         shutil.rmtree(work)
+
+
+def work_of(output: Path) -> Path:
+    """Return where a run into ``output`` keeps checkpoints, which outlive it if it is ended."""
+    return output.parent / f".{output.name}.work"
 
 
 def write_json(path: Path, value: object) -> None:

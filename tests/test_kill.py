@@ -2,14 +2,19 @@
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from tasc.recipe.job import Job, Result
+from tasc.recipe.work import WORK
 from tests.cli import tasc
-from tests.pico import make_base
+from tests.pico import make_base, make_tokenizer
 
 
 def test_a_killed_finetune_resumes_to_the_same_adapter(capsys, tmp_path, data_dir):
@@ -41,6 +46,28 @@ def test_a_killed_finetune_resumes_to_the_same_adapter(capsys, tmp_path, data_di
     assert killed == whole
     assert not work.exists()
     assert json.loads((tmp_path / "killed" / "training.json").read_text())["steps"] == 88
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, monkeypatch, number):
+    task = tmp_path / "task.jsonl"
+    task.write_text('{"input": "a", "output": "b"}\n')
+    command = ["index", task, "--tokenizer", make_tokenizer(tmp_path / "tok")]
+
+    def interrupted(job: Job) -> Result:
+        if job.config.n_max == 3:
+            (job.workspace.work / "checkpoint").touch()
+        os.kill(os.getpid(), number)
+        return {}
+
+    monkeypatch.setitem(WORK, "index", interrupted)
+    before = {p.name for p in tmp_path.iterdir()}
+    code, _, err = tasc(capsys, *command, "--output", tmp_path / "out")
+    assert (code, "--resume" in err) == (130, False)
+    assert {p.name for p in tmp_path.iterdir()} == before
+    code, _, err = tasc(capsys, *command, "--n-max", 3, "--output", tmp_path / "out")
+    assert (code, "--resume" in err) == (130, True)
+    assert {p.name for p in tmp_path.iterdir()} == before | {".out.work"}
 
 
 def _adapter(folder: Path) -> str:

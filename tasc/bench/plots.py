@@ -1,4 +1,4 @@
-"""The report's plots."""
+"""The report's plots. The page itself draws what has names: figures hold no user text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,42 +13,55 @@ def label(row: dict[str, Any]) -> str:
     return f"{row['model']} · {row['method']}"
 
 
-def latency(rows: Sequence[dict[str, Any]]) -> str:
-    """Bars of mean milliseconds a sample with the 10th to 90th percentile."""
-    figure, axes = new_figure(0.55 * len(rows) + 1.2)
-    for i, row in enumerate(rows):
-        spread = row["ms_per_sample_spread"]
-        axes.barh(i, row["ms_per_sample"], color=COLOURS[i % len(COLOURS)], height=0.6)
-        axes.plot([spread["p10"], spread["p90"]], [i, i], color="#333333", linewidth=1.2)
-        axes.text(row["ms_per_sample"], i - 0.38, f"{row['ms_per_sample']:.1f} ms", fontsize=9)
-    axes.set_yticks(range(len(rows)), [label(r) for r in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel("milliseconds per sample (line: 10th to 90th percentile of samples)")
-    return to_svg(figure)
+def latency(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a bar a cell: mean milliseconds a sample and the 10th to 90th percentile.
+
+    ``length``, ``begin`` and ``extent`` (of the percentiles) are percentages of what is longest.
+    """
+    spreads = [row["ms_per_sample_spread"] for row in rows]
+    longest = max(max(row["ms_per_sample"], s["p90"]) for row, s in zip(rows, spreads, strict=True))
+    scale = 100 / (longest or 1.0)
+    return [
+        {
+            "label": label(row),
+            "ms": row["ms_per_sample"],
+            "p10": spread["p10"],
+            "p90": spread["p90"],
+            "length": scale * row["ms_per_sample"],
+            "begin": scale * spread["p10"],
+            "extent": scale * (spread["p90"] - spread["p10"]),
+            "colour": COLOURS[i % len(COLOURS)],
+        }
+        for i, (row, spread) in enumerate(zip(rows, spreads, strict=True))
+    ]
 
 
-def acceptance(rows: Sequence[dict[str, Any]]) -> str:
-    """Share of drafting steps in which at least k draft tokens were accepted, against k."""
+def acceptance(rows: Sequence[dict[str, Any]]) -> tuple[str, list[dict[str, str]]]:
+    """Plot the share of drafting steps in which at least k draft tokens were accepted, against k.
+
+    Returns the figure, empty where nothing drafted, and the name and colour of each line.
+    """
     drafting = [r for r in rows if r["accepted_by_position"]]
     if not drafting:
-        return ""
+        return "", []
     figure, axes = new_figure(3.2)
+    lines = []
     for i, row in enumerate(drafting):
+        colour = COLOURS[i % len(COLOURS)]
+        lines.append({"name": label(row), "colour": colour})
         shares = row["accepted_by_position"]
         axes.plot(
             range(1, len(shares) + 1),
             shares,
             marker="o",
             markersize=4,
-            color=COLOURS[i % len(COLOURS)],
-            label=label(row),
+            color=colour,
         )
     axes.set_ylim(0, 1)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("draft position k")
     axes.set_ylabel("share of steps accepting ≥ k")
-    axes.legend(frameon=False, fontsize=9)
-    return to_svg(figure)
+    return to_svg(figure), lines
 
 
 def where_time_goes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

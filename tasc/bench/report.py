@@ -13,15 +13,16 @@ from tasc.html import template
 def render(results: dict[str, Any], examples: Sequence[dict[str, Any]]) -> str:
     """Return the page for ``results`` (as in results.json) and a few decoded examples."""
     rows = results["cells"]
+    acceptance, lines = plots.acceptance(rows)
     return template("tasc.bench", "report.html").render(
         results=results,
         rows=rows,
         comparisons={(c["model"], c["method"]): c for c in results["comparisons"]},
         metrics=list(rows[0]["quality"]),
         examples=examples,
-        # The only user text in figures are labels, which matplotlib draws as paths.
-        latency=Markup(plots.latency(rows)),
-        acceptance=Markup(plots.acceptance(rows)),
+        latency=plots.latency(rows),
+        acceptance=Markup(acceptance),
+        lines=lines,
         speedup=speedup,
         bars=plots.where_time_goes(rows),
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tasc.bench.lossless import Difference, Match
-from tasc.bench.plots import PARTS, where_time_goes
+from tasc.bench.plots import PARTS, latency, where_time_goes
 from tasc.bench.record import comparisons, records
 from tasc.spec.decode import Generation, Timeline
 
@@ -88,3 +88,16 @@ def test_the_bars_of_the_timeline_hold_every_second(rows):
         assert [part["name"] for part in bar["parts"]] == list(PARTS)
         assert sum(part["share"] for part in bar["parts"]) == pytest.approx(100)
         assert {part["name"]: part["ms"] for part in bar["parts"]}["forward"] == bar["ms"]
+
+
+def test_latency_bars_are_drawn_to_the_longest_percentile():
+    spreads = [{"p10": 10.0, "p90": 40.0}, {"p10": 5.0, "p90": 10.0}]
+    rows = [
+        {"model": "m", "method": "ar", "ms_per_sample": ms, "ms_per_sample_spread": spread}
+        for ms, spread in zip((20.0, 8.0), spreads, strict=True)
+    ]
+    bars = latency(rows)
+    assert [(b["length"], b["begin"], b["extent"]) for b in bars] == [
+        (50, 25, 75),
+        (20, 12.5, 12.5),
+    ]

@@ -1,10 +1,12 @@
 """The page of a bench."""
 
+import pytest
+
 from tasc.bench.report import render
 
 
-def small_report(**settings):
-    """Render the figures of one cell whose names are markup."""
+def small_report(cell=(), **settings):
+    """Render the figures of one cell whose names are markup, but for what ``cell`` says."""
 
     cell = {
         "model": "<b>m</b>",
@@ -20,6 +22,7 @@ def small_report(**settings):
         "seconds": dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1),
         "lossless": {"against": "ar", "identical": 1, "of": 1},
         "quality": {"exact_match": 1.0},
+        **dict(cell),
     }
     results = {
         "task": {
@@ -67,6 +70,11 @@ def test_user_text_is_escaped_in_the_report():
     assert "<img" not in page
     assert "<i>s" not in page
     assert "<b>m" not in page
+
+
+@pytest.mark.parametrize("name", ["a$x^{$b", "_hidden", "日本"])
+def test_a_report_takes_any_name(name):
+    assert f">{name} · ar<" in small_report(cell={"model": name, "accepted_by_position": [0.5]})
 
 
 def test_a_report_says_whether_it_was_sampled():

@@ -91,7 +91,7 @@ def show(result: dict[str, Any]) -> None:
         + [
             [
                 "change",
-                f"{result['entropy_change']:+.1%}",
+                f"{result['entropy_change']:+z.1%}",
                 "",
                 f"{result['coverage_ratio']:.1f}",
                 "",

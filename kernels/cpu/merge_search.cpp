@@ -54,7 +54,7 @@ void check(const MergeInput& in, const MergeOptions& options) {
   require(options.alpha >= 0, "alpha must not be negative or NaN");
 }
 
-// Entropies of the token distribution, kept up to date: sums of c^2 and of c log2 c over the tokens.
+// Entropies of the token distribution, 0 or above: sums of c^2 and c log2 c, kept up to date.
 class Entropy {
  public:
   explicit Entropy(std::vector<int64_t> counts) : counts_(std::move(counts)) {
@@ -69,11 +69,11 @@ class Entropy {
   int64_t total() const { return total_; }
   double h2() const {
     const auto n = static_cast<long double>(total_);
-    return total_ == 0 ? 0.0 : static_cast<double>(-std::log2(squares_ / (n * n)));
+    return total_ == 0 ? 0.0 : std::max(0.0, static_cast<double>(-std::log2(squares_ / (n * n))));
   }
   double h1() const {
     const auto n = static_cast<long double>(total_);
-    return total_ == 0 ? 0.0 : static_cast<double>(std::log2(n) - logs_ / n);
+    return total_ == 0 ? 0.0 : std::max(0.0, static_cast<double>(std::log2(n) - logs_ / n));
   }
 
  private:

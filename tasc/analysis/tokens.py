@@ -144,14 +144,14 @@ def budget_grid(
 ) -> tuple[BudgetPoint, ...]:
     """Predict every budget of the grid from one merge search.
 
-    Budgets beyond the last merge are left out, but for the first of them.
+    Budgets beyond the last merge are left out, but for the first of them if none ends there.
     """
     lengths = np.array([len(text.encode()) for text in outputs.texts], dtype=np.int64)
     samples, text_bytes = int(outputs.weights.sum()), int(lengths @ outputs.weights)
     found = len(result.merges)
     asked = sorted(set(budgets))
     reached = [budget for budget in asked if budget <= found]
-    beyond = [budget for budget in asked if budget > found][:1]
+    beyond = [] if found in asked else [budget for budget in asked if budget > found][:1]
     return tuple(
         _point(budget, result, samples, text_bytes, vocabulary) for budget in reached + beyond
     )

@@ -210,9 +210,9 @@ class _Search:
 
 def _renyi2(counts: Counter[int]) -> float:
     total = counts.total()
-    return -math.log2(sum(c * c for c in counts.values()) / total**2) if total else 0.0
+    return max(0.0, -math.log2(sum(c * c for c in counts.values()) / total**2)) if total else 0.0
 
 
 def _shannon(counts: Counter[int]) -> float:
     shares: Sequence[float] = [c / counts.total() for c in counts.values()]
-    return -sum(p * math.log2(p) for p in shares)
+    return max(0.0, -sum(p * math.log2(p) for p in shares))

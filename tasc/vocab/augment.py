@@ -147,7 +147,9 @@ def augment(
         curve = budget_curve(survey, size, outputs, others, rows, options.risk_price)
         budget = curve.knee.budget
         if not budget:
-            raise InputError(f"{name}: no new token is worth its row here: use --budget 50 to see")
+            most = curve.points[-1].budget
+            advice = f": use --budget {min(50, most)} to see" if most else ", for no n-gram recurs"
+            raise InputError(f"{name}: no new token is worth its row here{advice}")
     found = refiner.run(name, budget, progress)
     saved = LoadedTokenizer(found.made, tokenizer.path, export.companions(tokenizer))
     result, length = found.result, found.chosen.length

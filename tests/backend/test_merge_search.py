@@ -197,6 +197,11 @@ class TestWorkedExamples:
         assert result.h2_before == pytest.approx(-math.log2(12 / 36))
         assert (result.merges[0].h2, result.merges[0].h1) == pytest.approx((1.0, 1.0))
 
+    def test_an_entropy_of_nothing_has_no_sign(self, backend):
+        result = backend.merge_search(request([[0], [0]], budget=1))
+        found = (result.h2_before, result.h1_before)
+        assert [math.copysign(1, entropy) for entropy in found] == [1, 1]
+
     def test_an_empty_corpus_has_no_merges(self, backend):
         result = backend.merge_search(request([[]]))
         assert (result.merges, result.tokens_before, result.h2_before) == ((), 0, 0.0)

@@ -101,6 +101,8 @@ def test_auto_says_so_where_no_token_pays():
     dear = AugmentOptions(budget="auto", risk_price=1e6)
     with pytest.raises(InputError, match=r"tiny.jsonl: no new token is worth its row here"):
         augment(corpus(OUTPUTS), tokenizer(), dear)
+    with pytest.raises(InputError, match=r"for no n-gram recurs$"):
+        augment(corpus(["x"] * 3), tokenizer(), AugmentOptions(budget="auto"))
 
 
 @pytest.mark.parametrize(("tied", "rows"), [(True, 1), (False, 2)])

@@ -57,11 +57,11 @@ Bounds = Callable[[int], Iterator[tuple[float, float]]]
 class AskedLaws:
     """Laws that are too large to write out: a verifier asks for one token's probability at a time.
 
-    ``laws`` and ``of`` are as in ``Laws``, but no node has two children.
+    Node i of a chain was drawn from ``laws[i]``; one law more says that what was drawn last is no
+    token.
     """
 
     laws: Sequence[Bounds]
-    of: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,12 @@ class Draft:
             raise InputError(
                 f"draft node {i} has parent {self.parents[i]}: a parent is -1 or an earlier node"
             )
-        if self.q is not None and len(self.q.of) != n + 1:
+        if isinstance(self.q, AskedLaws):
+            if len(self.q.laws) not in (n, n + 1):
+                raise InputError(
+                    f"a chain of {n} tokens needs {n} or {n + 1} laws, got {len(self.q.laws)}"
+                )
+        elif self.q is not None and len(self.q.of) != n + 1:
             raise InputError(
                 f"a draft of {n} tokens needs {n + 1} entries in laws.of, got {len(self.q.of)}"
             )

@@ -30,7 +30,7 @@ def cases(draw: st.DrawFn) -> Case:
     n, size = draw(st.integers(0, 10)), draw(st.sampled_from([2, 5, 40, 1500]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     parents = np.array([rng.integers(-1, i) if i else -1 for i in range(n)], np.int32)
-    tokens = rng.integers(0, min(size, 4), n).astype(np.int32)
+    tokens = rng.integers(0, min(size + 1, 4), n).astype(np.int32)  # 2 of 2 is no token
     logits = rng.normal(0, draw(st.sampled_from([0.1, 2, 20])), (n + 1, size))
     logits[rng.random(logits.shape) < 0.1] = -np.inf
     logits[:, rng.integers(0, size)] = 1.5  # each row keeps a token
@@ -39,6 +39,7 @@ def cases(draw: st.DrawFn) -> Case:
     q[rng.random(q.shape) < 0.1] = 0
     of = np.where(rng.random(n + 1) < 0.2, -1, np.arange(n + 1)).astype(np.int32)
     q /= np.maximum(q.sum(1, keepdims=True), 1e-30)
+    q *= rng.choice([1.0, 0.7], (n + 1, 1))  # some of what may be drawn is no token
     laws = Laws(torch.from_numpy(q.astype(np.float32)), of, draw(st.booleans()))
     draft = Draft(tokens, parents, laws if draw(st.booleans()) else None)
     temperature = draw(st.sampled_from([0.3, 1.0, 2.5]))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from tasc.spec.draft import AskedLaws, Draft
+from tasc.spec.draft import AskedLaws, Bounds, Draft
 from tasc.spec.verify.walks import Law, Walked
 
 PROPOSALS = 100_000  # after as many in vain p and q are equal but for rounding
@@ -21,23 +21,13 @@ PROPOSALS = 100_000  # after as many in vain p and q are equal but for rounding
 def asked_walk(draft: Draft, q: AskedLaws, law: Law, random: np.random.Generator) -> Walked:
     """Verify the chain ``draft``, whose nodes were drawn from ``q``; see Verifier."""
     path: list[int] = []
-    for node in range(-1, len(draft)):
-        p = law(node, path).double()
-        row = int(q.of[node + 1])
-        if node + 1 == len(draft):
-            accepted = False
-        elif row < 0:  # certain
-            accepted = random.random() < float(p[draft.tokens[node + 1]])
-        else:
-            token = int(draft.tokens[node + 1])
-            most = _over(float(p[token]), random.random())
-            accepted = below(q.laws[row](token), most)
-        if accepted:
-            path.append(node + 1)
-            continue
-        turned_down = int(draft.tokens[node + 1]) if row < 0 and node + 1 < len(draft) else -1
-        return np.array(path, np.int32), _residual(p, q, row, turned_down, random)
-    raise AssertionError("the last node has no child to accept")
+    for node, token in enumerate(draft.tokens.tolist()):
+        p = law(node - 1, path).double()
+        if not below(q.laws[node](token), _over(float(p[token]), random.random())):
+            return np.array(path, np.int32), _residual(p, q.laws[node], random)
+        path.append(node)
+    beyond = q.laws[len(draft)] if len(q.laws) > len(draft) else None
+    return np.array(path, np.int32), _residual(law(len(draft) - 1, path).double(), beyond, random)
 
 
 def _over(p: float, uniform: float) -> float:
@@ -55,19 +45,14 @@ def below(bounds: Iterator[tuple[float, float]], limit: float) -> bool:
     return low < limit
 
 
-def _residual(
-    p: torch.Tensor, q: AskedLaws, row: int, turned_down: int, random: np.random.Generator
-) -> int:
+def _residual(p: torch.Tensor, q: Bounds | None, random: np.random.Generator) -> int:
     """Draw from what ``q`` leaves of ``p`` (V,)."""
-    if turned_down >= 0:
-        p = p.clone()
-        p[turned_down] = 0
     cumulated = p.cumsum(-1)
     last = int(p.nonzero()[-1])
     token = last
     for _ in range(PROPOSALS):
         uniform = random.random() * float(cumulated[-1])
         token = min(int(torch.searchsorted(cumulated, uniform, right=True)), last)
-        if row < 0 or below(q.laws[row](token), (1 - random.random()) * float(p[token])):
+        if q is None or below(q(token), (1 - random.random()) * float(p[token])):
             break
     return token

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from tasc.spec.draft import AskedLaws, Bounds, Draft, Laws
+from tasc.spec.draft import AskedLaws, Draft, Laws
 
 
 @dataclass
@@ -31,13 +31,8 @@ class Chain:
 
     def laws(self, rows: Sequence[torch.Tensor]) -> Laws | None:
         """Return ``rows``, each (V,) float32, as the chain's laws."""
-        return Laws(torch.stack(list(rows)), self._of(len(rows))) if rows else None
-
-    def asked(self, laws: Sequence[Bounds]) -> AskedLaws | None:
-        """Return ``laws`` as the chain's."""
-        return AskedLaws(laws, self._of(len(laws))) if laws else None
-
-    def _of(self, count: int) -> np.ndarray:
-        of = np.full(len(self.tokens) + 1, -1, np.int32)
-        of[:count] = np.arange(count)
-        return of
+        if not rows:
+            return None
+        of = np.arange(len(self.tokens) + 1, dtype=np.int32)
+        of[len(rows) :] = -1
+        return Laws(torch.stack(list(rows)), of)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from tasc.spec.draft import Bounds, Draft
+from tasc.spec.draft import AskedLaws, Bounds, Draft
 from tasc.spec.drafters.hetero.growing import Chain
 from tasc.spec.drafters.hetero.options import SlrsOptions
 from tasc.spec.drafters.hetero.pair import Pair, Partner
@@ -54,7 +54,7 @@ class Slrs:
                 node = self._by_spelling(node, chain, laws)
             if chain.likely and chain.likely[-1] < self.options.confidence:
                 break
-        return chain.draft(chain.asked(laws) if self.pair.sampling else None)
+        return chain.draft(AskedLaws(laws) if laws and self.pair.sampling else None)
 
     def _by_spelling(self, start: int, chain: Chain, laws: list[Bounds]) -> int | None:
         """Draw one more token; return the node behind it, None where the chain ends."""

@@ -65,6 +65,7 @@ def test_batched_output_equals_generate_and_the_single_loop(case, text, size):
         alone = generate(target, factory(), prompt, **options)
         assert result.tokens.tolist() == alone.tokens.tolist()
         assert (result.drafted, result.accepted) == (alone.drafted, alone.accepted)
+        assert result.finish == alone.finish
     if text.startswith("tasc-spec"):
         assert len({tuple(r.accepted) for r in results}) > 1, "acceptance is not ragged"
 

@@ -229,3 +229,25 @@ def test_adaptive_sizes_do_not_change_the_output(text):
 def test_a_draft_with_another_number_of_probabilities_is_refused():
     with pytest.raises(InputError, match="2 tokens needs 2 prob"):
         Draft(ints(1, 2), ints(-1, 0), probabilities=floats(0.5))
+
+
+def test_the_first_draft_asks_for_no_more_than_can_be_paid_for():
+    steep = CostCurve((1, 65), (0.010, 0.010 + 64 * 0.004))
+    assert Adaptive(steep).nodes(64) == 2
+
+
+@pytest.mark.parametrize(("left", "asks"), [(0.0005, False), (0.0015, True)])
+def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
+    policy = Adaptive(COST)
+    policy.nodes(64)
+    policy.choose(chain(ints(5)))
+    policy.balance = left + 0.001  # what the node adds
+    policy.observe(ints(3))
+    assert (policy.nodes(64) > 0) == asks
+
+
+def test_what_else_runs_on_the_machine_moves_a_typical_time_by_a_fifth():
+    typical = module._Typical()
+    for seconds, expected in ((0.01, 0.01), (9.0, 0.012), (0.0, 0.01)):
+        typical.add(seconds)
+        assert typical.value == pytest.approx(expected)

@@ -3,7 +3,9 @@ import pytest
 import torch
 
 from tasc.errors import InputError
+from tasc.models.batch import BatchTarget
 from tasc.models.target import Target
+from tasc.spec.batch import generate_batch
 from tasc.spec.decode import generate
 from tasc.spec.draft import Draft, chain
 from tasc.spec.drafters import parse
@@ -181,3 +183,10 @@ def test_an_empty_or_too_long_prompt_is_refused(target):
         plain(target, ints(), 3)
     with pytest.raises(InputError, match="512 positions"):
         plain(target, np.ones(510, np.int32), 30)
+
+
+def test_no_tokens_at_all_cannot_be_asked_for(target):
+    with pytest.raises(InputError, match="at least 1, got 0"):
+        plain(target, ints(3, 4), 0)
+    with pytest.raises(InputError, match="at least 1, got 0"):
+        generate_batch(BatchTarget(target, 2), [Autoregressive()], [ints(3)], max_new_tokens=0)

@@ -19,6 +19,7 @@ from tasc.spec.draft import Draft
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.spec.drafters.heads.vocabulary import Frequent, Full
+from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.replay import replay
 from tasc.spec.sampling import Sampling
 from tasc.spec.verify import verifier
@@ -167,9 +168,12 @@ def test_batches_draft_as_single_sequences_do(model, outputs, head):
     prompts, _ = outputs
     target = Target(model)
     options = {"max_new_tokens": 30, "budget": 9}
-    alone = [generate(target, eagle(model, head), p, **options) for p in prompts]
-    drafters = [eagle(model, head) for _ in prompts]
-    together = generate_batch(BatchTarget(target, 2), drafters, prompts, **options)
+    # One that reads nothing of the target is among them.
+    single, batched = (
+        [Autoregressive(), *(eagle(model, head) for _ in prompts[1:])] for _ in range(2)
+    )
+    alone = [generate(target, d, p, **options) for d, p in zip(single, prompts, strict=True)]
+    together = generate_batch(BatchTarget(target, 2), batched, prompts, **options)
     for one, other in zip(alone, together, strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
         assert one.accepted == other.accepted

@@ -1,5 +1,7 @@
 """What ends, streams and changes an output, with drafts that run ahead of it."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -129,7 +131,17 @@ def test_a_stop_string_is_found_at_its_last_token_however_runs_are_cut(pieces, r
     assert found == (ends[0] if ends else None)
 
 
-@pytest.mark.parametrize("strings", [[], "stop", [""]])
+@pytest.mark.parametrize("pieces", [["x" * 40, "ab", *[""] * 40, "c"], [*f"a{30 * 'b'}c"]])
+def test_a_stop_string_that_begins_many_tokens_before_its_end_is_found(pieces):
+    rule = StopStrings(["abc", f"a{30 * 'b'}c"], lambda ids: "".join(pieces[i] for i in ids))
+    assert rule.cut([*range(len(pieces))], 1) == len(pieces)
+
+
+def test_the_text_ends_before_the_first_of_the_stop_strings():
+    assert StopStrings(["c", "b"], lambda _ids: "abcb").text([]) == "a"
+
+
+@pytest.mark.parametrize("strings", [[], "stop", [""], ["stop", ""]])
 def test_stop_strings_that_are_none_are_refused(strings):
     with pytest.raises(InputError, match="list of texts that are not empty"):
         StopStrings(strings, str)
@@ -156,12 +168,15 @@ def test_nothing_is_streamed_behind_the_end(target):
 
 
 def test_the_timeline_has_every_step(target):
-    result = run(target, METHODS[1], [theirs(target)])
-    times = result.timeline
+    outputs, begin = [theirs(target)], time.perf_counter()
+    result = run(target, METHODS[1], outputs)
+    times, passed = result.timeline, time.perf_counter() - begin
     assert len(times.steps) == len(result.accepted)
     parts = np.array(times.steps).sum(0)
     assert parts[1:] == pytest.approx([times.forward, times.verify, times.commit])
     assert 0 <= parts[0] <= times.draft
+    assert times.total == pytest.approx(times.prefill + times.draft + parts[1:].sum())
+    assert 0 < times.prefill < times.total < passed
     assert result.finish == "length"
 
 

@@ -121,6 +121,13 @@ def test_the_law_is_that_of_transformers_warpers(values, temperature, top_k, top
     assert ((law > 0) == (scores.softmax(-1)[0] > 0)).all()
 
 
+def test_a_nucleus_that_is_wider_than_usual_is_cut_from_the_whole_row():
+    row = torch.linspace(1, 0, 1500)[torch.randperm(1500, generator=torch.manual_seed(0))]
+    expected = TopPLogitsWarper(0.95)(None, row[None])[0].softmax(-1)
+    assert (expected > 0).sum() > sampling_module._USUAL_NUCLEUS
+    assert torch.allclose(Sampling(top_p=0.95).law(row), expected, atol=1e-6)
+
+
 def test_a_row_without_a_finite_maximum_has_no_law():
     for row in ([-np.inf, -np.inf], [np.inf, 0.0], [np.nan, np.nan]):
         with pytest.raises(InputError, match="no finite maximum"):

@@ -44,11 +44,10 @@ class Budgeted:
     def __init__(self, drafter: Drafter, policy: Policy) -> None:
         """Let ``policy``, which sequences may share, decide for ``drafter``."""
         self.drafter, self.policy = drafter, policy
-        self.in_step = False  # the prompt's first token is settled without one
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
-        self.in_step = False
+        self.in_step = False  # the prompt's first token is settled without one
         self.drafter.start(prompt)
 
     def draft(self, budget: int) -> Draft:

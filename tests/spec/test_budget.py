@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from tasc.errors import InputError
 from tasc.models.cost import CostCurve
 from tasc.models.target import Target
 from tasc.spec import budget as module
@@ -224,11 +223,6 @@ def test_adaptive_sizes_do_not_change_the_output(text):
         assert result.tokens.tolist() == expected.tolist()
         drafted += result.drafted
     assert len(set(drafted)) > 2, "the size never varied"
-
-
-def test_a_draft_with_another_number_of_probabilities_is_refused():
-    with pytest.raises(InputError, match="2 tokens needs 2 prob"):
-        Draft(ints(1, 2), ints(-1, 0), probabilities=floats(0.5))
 
 
 def test_the_first_draft_asks_for_no_more_than_can_be_paid_for():

@@ -161,6 +161,11 @@ def test_a_malformed_draft_is_refused(tokens, parents, message):
         Draft(tokens, parents)
 
 
+def test_a_draft_with_another_number_of_probabilities_is_refused():
+    with pytest.raises(InputError, match="2 tokens needs 2 prob"):
+        Draft(ints(1, 2), ints(-1, 0), probabilities=np.ones(1, np.float32))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

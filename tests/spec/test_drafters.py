@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tasc._native import NgramTrie, SuffixArray, SuffixDrafter, prompt_lookup
 from tasc.errors import InputError, IntegrityError
 from tasc.models.target import Target
-from tasc.spec.drafters import DRAFTERS, Resources, parse
-from tasc.spec.drafters.ngrammys import bigram_table
+from tasc.spec.drafters import DRAFTERS, Resources, ngrammys, parse
+from tasc.spec.drafters.ngrammys import Ngrammys, NgrammysOptions, bigram_table
 from tests.pico import build_model
 
 token = st.integers(0, 3)
@@ -158,7 +158,7 @@ def test_suffix_counts_what_followed_the_longest_match(texts, sequence):
     assert drafted == pytest.approx(expected)
 
 
-def test_bigrams_are_the_models_most_probable_next_tokens(tmp_path):
+def test_bigrams_are_the_models_most_probable_next_tokens(tmp_path, monkeypatch):
     model = build_model("qwen2")
     seen = []
     table = bigram_table(model, 4, tmp_path, lambda *a: seen.append(a))
@@ -173,6 +173,11 @@ def test_bigrams_are_the_models_most_probable_next_tokens(tmp_path):
     assert (
         bigram_table(build_model("qwen2", seed=1), 4, tmp_path)[17].tolist() != table[17].tolist()
     )
+    monkeypatch.setattr(ngrammys, "ROWS_A_FORWARD", 100)  # the last forward has fewer
+    assert np.array_equal(bigram_table(model, 4, None), table)
+    np.save(kept[0], table[:, :3])
+    with pytest.raises(IntegrityError, match="not int32"):
+        bigram_table(model, 4, tmp_path)
     kept[0].write_bytes(kept[0].read_bytes()[:200])
     with pytest.raises(IntegrityError, match="damaged"):
         bigram_table(model, 4, tmp_path)
@@ -196,6 +201,41 @@ def test_ngrammys_puts_context_rows_before_the_models():
         method.prepare(Resources([], 0))
 
 
+def slow_rows(sequence, table, options):
+    """What followed the longest n-gram that ends the sequence, latest first; then the table's."""
+    for n in range(options.n_max, 0, -1) if options.context else ():
+        ends = [i + n for i in range(len(sequence) - n) if sequence[i : i + n] == sequence[-n:]]
+        if ends:
+            for end in ends[::-1][: options.k]:
+                yield sequence[end : end + options.width]
+            break
+    for token in table[sequence[-1]].tolist():
+        row = [token]
+        while len(row) < options.width:
+            row.append(table[row[-1]].tolist()[0])
+        yield row
+
+
+@given(
+    st.lists(token, min_size=1, max_size=30),
+    st.builds(NgrammysOptions, *[st.integers(1, 4)] * 2, st.booleans(), st.integers(1, 4)),
+    st.integers(0, 30),
+    st.integers(0, 60),
+)
+def test_ngrammys_drafts_the_rows_of_its_definition(sequence, options, prompt, budget):
+    table = np.random.default_rng(0).integers(0, 4, (4, options.k)).astype(np.int32)
+    drafter = Ngrammys(table, 3, options)
+    drafter.start(array([0, 1, 2]))  # another sequence leaves nothing
+    drafter.start(array(sequence[:prompt]))
+    drafter.observe(array(sequence[prompt:]))
+    draft, paths = drafter.draft(budget), [()]
+    for t, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
+        paths.append((*paths[parent + 1], t))
+    rows = [row[: (*row, 3).index(3) + 1] for row in slow_rows(sequence, table, options)]
+    expected = dict.fromkeys(tuple(row[:n]) for row in rows for n in range(1, len(row) + 1))
+    assert paths[1:] == list(expected)[:budget]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -204,6 +244,8 @@ def test_ngrammys_puts_context_rows_before_the_models():
         "ngrammys:k=0",
         "tasc-spec:discount=1",
         "tasc-spec:corpus=false,prompt=false",
+        "suffix:longest=64",
+        "suffix:min_probability=1",
         "tasc-spec:adapt=maybe",
         "tasc-spec:n_max=16",
     ],
@@ -211,6 +253,11 @@ def test_ngrammys_puts_context_rows_before_the_models():
 def test_options_outside_their_range_are_refused(text):
     with pytest.raises(InputError, match=text.partition(":")[2].partition("=")[0]):
         parse(text)
+
+
+def test_suffixes_need_a_corpus():
+    with pytest.raises(InputError, match="no outputs"):
+        parse("suffix").prepare(Resources([], 0))
 
 
 def test_every_method_names_its_source():

@@ -117,6 +117,7 @@ def test_of_equal_counts_the_lower_ids_are_taken():
 def test_outputs_are_counted_with_their_end_token():
     counts = corpus_counts([np.array([3, 3, 1], np.int32), np.array([1], np.int32)], 0, 5)
     assert counts.tolist() == [2, 2, 0, 2, 0]
+    assert corpus_counts([], 2, 3).tolist() == [0, 0, 1]
 
 
 def test_counts_have_as_many_entries_as_the_embedding_has_rows(tokenizer, counts):

@@ -4,6 +4,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasc._native import NgramDrafter, NgramIndex, NgramTable
+from tasc.spec.drafters.tasc_spec import Memory
 from tests.oracles import MARK, Corpus, Table, best_tree_mass, mixture
 
 END = 9
@@ -94,6 +95,28 @@ def test_tree_has_the_largest_expected_accepted_length(texts, output, budget):
         true = before * law[int(tokens[i])]
         assert probabilities[i] < true or probabilities[i] == pytest.approx(true, **CLOSE)
         assert true - probabilities[i] < before * CUT + CLOSE["abs"]
+
+
+@given(samples, st.integers(1, 20))
+def test_a_memory_holds_the_latest_outputs_within_its_limit(texts, limit):
+    memory, table = Memory(3, limit), NgramTable(3)
+    for text in texts:
+        memory.add(np.array(text, np.int32))
+    fitting = [t for t in texts if len(t) <= limit]
+    kept = [o.tolist() for o in memory.outputs]
+    assert kept == fitting[len(fitting) - len(kept) :]
+    assert bool(kept) == bool(fitting)
+    assert memory.tokens == sum(map(len, kept)) <= limit
+    for output in memory.outputs:
+        table.add_output(output)
+    assert len(memory.table) == len(table)
+
+
+def test_a_memory_that_is_full_forgets_its_older_half():
+    memory = Memory(3, 10)
+    for i in range(11):
+        memory.add(np.array([i], np.int32))
+    assert np.concatenate(memory.outputs).tolist() == [6, 7, 8, 9, 10]
 
 
 def test_without_discounts_the_longest_context_that_hits_decides_alone():

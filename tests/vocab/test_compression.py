@@ -1,12 +1,14 @@
 """Replaying merges, and the figures of a report."""
 
+from collections import Counter
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.backend import MergeRequest, get_backend
 from tasc.vocab.compression import Compression, replay
-from tasc.vocab.selection import steps
+from tasc.vocab.selection import steps, walk
 
 
 @settings(max_examples=100, deadline=None)
@@ -33,6 +35,43 @@ def test_replaying_a_search_gives_its_token_counts(seed):
     for length, merge in enumerate(found.merges, start=1):
         left = replay(tokens, offsets, boundaries, steps(found, length))
         assert int(weights @ left) == merge.tokens
+
+
+def merged(ids, step):
+    out = []
+    while ids:
+        n = len(step.ids) if tuple(ids[: len(step.ids)]) == step.ids else 1
+        out.append(step.new_id if n > 1 else ids[0])
+        ids = ids[n:]
+    return out
+
+
+few = st.lists(st.integers(0, 3), min_size=1, max_size=6)
+repeating = st.builds(lambda begin, times, end: begin * times + end, few, st.integers(1, 5), few)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(repeating, min_size=1, max_size=5))
+def test_what_stands_after_a_merge_is_what_the_samples_then_hold(samples):
+    found = get_backend().merge_search(
+        MergeRequest(
+            tokens=np.array([t for s in samples for t in s], np.int32),
+            offsets=np.cumsum([0, *map(len, samples)]).astype(np.int64),
+            weights=np.arange(1, len(samples) + 1),
+            vocabulary=(b"a", b"b", b"ab", b"ba", b"c"),
+            special=frozenset(),
+            budget=20,
+            alpha_pcs=1.1,
+        )
+    )
+    for length, (_, standing) in enumerate(walk(found, 5), start=1):
+        counts = Counter()
+        for weight, ids in enumerate(samples, start=1):
+            for step in steps(found, length):
+                ids = merged(ids, step)
+            for t in ids:
+                counts[t] += weight
+        assert standing == {t: n for t, n in counts.items() if t > 4 and n > 1}
 
 
 def test_figures_are_per_output_and_per_token():

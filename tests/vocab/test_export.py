@@ -12,6 +12,7 @@ from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.vocab.check import changed_outputs
 from tasc.vocab.export import Addition, Exporter, companions, save
+from tasc.vocab.splits import splits_of
 from tests.vocab.tiny import END, TEXTS, TOOL, tokenizer
 
 KINDS = ["bytelevel", "gpt2", "qwen2", "llama3", "o200k"]
@@ -63,6 +64,21 @@ def test_pretoken_export_only_joins_what_the_base_tokenizer_makes(kind, text):
     spelled = [base.encode([string]).tokens.tolist() for string in STRINGS]
     size = len(base.vocabulary())
     assert changed_outputs(base.encode([text]), saved.encode([text]), spelled, size) == 0
+
+
+def test_a_token_that_is_never_whole_pre_tokens_is_not_matched_as_such():
+    base = tokenizer("gpt2")
+    inside = Addition(len(base.vocabulary()), " in the", spans=False)
+    made = LoadedTokenizer(Exporter(base, "pretoken").tokenizer([inside]), "gpt2")
+    assert made.encode([" in the"]).tokens.tolist() == base.encode([" in the"]).tokens.tolist()
+
+
+@pytest.mark.parametrize("mark", ["continuing_subword_prefix", "end_of_word_suffix"])
+def test_a_vocabulary_that_marks_parts_of_words_needs_the_other_export(mark):
+    state = json.loads(tokenizer("gpt2").tokenizer.to_str())
+    state["model"][mark] = "##"
+    with pytest.raises(InputError, match="use --export added"):
+        splits_of(state, "marked")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -78,7 +78,7 @@ def allowed(pieces, starts, strings, first, last):
 )
 def test_the_optimum_is_that_of_all_segmentations(letters, strings, flags, restricted):
     tokens = np.array([ord(letter) - ord("a") for letter in letters], np.int32)
-    starts = np.array([1, *flags[1 : len(letters)]], np.uint8)
+    starts = np.array(flags[: len(letters)], np.uint8)
     encoded = Encoded(tokens, np.array([0, len(tokens)], np.int64))
     outputs = Outputs(["".join(letters)], np.ones(1, np.int64), encoded, starts, restricted)
     found = optimum(outputs, encoded, [b"a", b"b"], strings)

@@ -4,9 +4,6 @@ A command writes into a temporary sibling, which takes the output's name in one 
 A process killed at any moment therefore leaves either the old folder or the new one.
 """
 
-import ctypes
-import fcntl
-import glob
 import hashlib
 import json
 import os
@@ -22,6 +19,7 @@ from typing import Any
 from tasc import __version__
 from tasc.environment import environment
 from tasc.errors import InputError, IntegrityError
+from tasc.folders import locked, publish, share, sweep
 
 MANIFEST = "manifest.json"
 
@@ -122,8 +120,8 @@ def create(
     check_output(output, force=force)
     folder = output.parent / f".{output.name}.new-{os.getpid()}"
     work = work_of(output)
-    with _locked(work, output):
-        _sweep(output)
+    with locked(work, output):
+        sweep(output)
         _prepare_work(work, step)
         folder.mkdir()
         started = time.time()
@@ -131,8 +129,8 @@ def create(
             yield Workspace(folder, work)
             manifest = _describe(folder, step, started, seed)
             write_json(folder / MANIFEST, manifest)
-            _share(folder)
-            _publish(folder, output)
+            share(folder, folder / MANIFEST)
+            publish(folder, output)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             if [p.name for p in work.glob("*")] == ["key"]:
@@ -170,62 +168,6 @@ def _describe(folder: Path, step: Step, started: float, seed: int | None) -> dic
     }
 
 
-def _share(folder: Path) -> None:
-    """Give every file the manifest's mode: safetensors leaves its own to the owner alone."""
-    mode = (folder / MANIFEST).stat().st_mode
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.chmod(mode)
-
-
-def _publish(folder: Path, output: Path) -> None:
-    """Give ``folder`` the name ``output`` in one step, also when there is an old one."""
-    if not output.exists():
-        folder.rename(output)
-        return
-    if not _exchange(folder, output):  # no atomic swap on this system: the old one waits aside
-        aside = output.parent / f".{output.name}.old-{os.getpid()}"
-        output.rename(aside)
-        folder.rename(output)
-        folder = aside
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    """Swap two names atomically (Linux); False where the system or the file system cannot."""
-    try:
-        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    at_cwd, exchange = -100, 2
-    return bool(renameat2(at_cwd, os.fsencode(a), at_cwd, os.fsencode(b), exchange) == 0)
-
-
-@contextmanager
-def _locked(work: Path, output: Path) -> Iterator[None]:
-    """Make ``work`` and hold it for one run; the lock ends with the process, however that ends."""
-    handle = -1
-    while handle < 0:
-        work.mkdir(exist_ok=True)
-        handle = os.open(work, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise InputError(
-                f"output {output} is being written by another run: wait for it, or name another"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
-        if not work.exists() or not os.path.samestat(os.fstat(handle), work.stat()):
-            os.close(handle)  # the run that held it has just ended, and taken the folder away
-            handle = -1
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
 def _prepare_work(work: Path, step: Step) -> None:
     """Keep a killed run's checkpoints only for the very same step."""
     key = work / "key"
@@ -233,28 +175,6 @@ def _prepare_work(work: Path, step: Step) -> None:
         for left in work.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
     key.write_text(step.key)
-
-
-def _sweep(output: Path) -> None:
-    """Remove what killed runs left: temporary siblings whose process is gone."""
-    for pattern in ("new", "old", "probe"):
-        for left in output.parent.glob(f".{glob.escape(output.name)}.{pattern}-*"):
-            pid = left.name.rpartition("-")[2]
-            if pid.isdigit() and (int(pid) == os.getpid() or not _alive(int(pid))):
-                if pattern == "old" and not output.exists():
-                    left.rename(output)
-                else:
-                    shutil.rmtree(left, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _hash_file(path: Path) -> str:

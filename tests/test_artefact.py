@@ -139,6 +139,22 @@ def test_every_file_can_be_read_by_those_who_may_read_the_manifest(tmp_path):
     assert len(modes) == 1
 
 
+def test_what_a_living_process_or_nobody_known_has_there_stays(tmp_path):
+    others = {f".out.new-{owner}" for owner in (os.getppid(), "mine")}
+    for name in others:
+        (tmp_path / name).mkdir()
+    make(tmp_path / "out", "hello")
+    assert {p.name for p in tmp_path.iterdir()} == {"out", *others}
+
+
+def test_an_artefact_that_a_killed_process_had_set_aside_comes_back(tmp_path):
+    make(tmp_path / "out", "hello")
+    (tmp_path / "out").rename(tmp_path / f".out.old-{os.getpid()}")
+    with pytest.raises(RuntimeError):
+        fail(tmp_path / "out", "half.txt")
+    assert (tmp_path / "out" / "data.txt").read_text() == "hello"
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_second_run_into_one_folder_is_refused_until_the_first_has_ended(tmp_path, fails):
     ends = pytest.raises(RuntimeError) if fails else nullcontext()

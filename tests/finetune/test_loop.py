@@ -192,6 +192,13 @@ def test_the_linear_schedule_goes_to_nothing_and_the_cosine_to_its_floor():
     assert cosine.rate(4, 0.5) == pytest.approx(0.55)
 
 
+def test_a_run_is_as_far_as_its_steps_or_its_minutes_say_whichever_is_more():
+    timed = Schedule(1.0, 1, 1, minutes=2)
+    assert [timed.spent(step, 10, 60.0) for step in (1, 9)] == [0.5, 0.9]
+    assert timed.spent(1, 10, 600.0) == 1.0
+    assert Schedule(1.0, 1, 1).spent(1, 10, 600.0) == 0.1
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -74,6 +74,14 @@ def test_exact_matches_are_those_of_greedy_decoding(data):
     assert evaluate(model, data, 2, 7, bfloat16=False).exact == exact / len(data)
 
 
+def test_the_loss_of_held_out_rows_is_the_mean_over_all_their_targets(data):
+    model = pico.build_model().eval()
+    with torch.no_grad():
+        whole = summed_loss(model, collate(data, np.arange(len(data))), bfloat16=False)
+    found = evaluate(model, data, 2, 7, bfloat16=False)
+    assert (found.step, found.loss) == (7, pytest.approx(float(whole) / data.targets.sum()))
+
+
 def test_evaluation_counts_a_learnt_row_as_exact_and_keeps_the_mode(data):
     model = pico.build_model().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)

@@ -40,10 +40,12 @@ def make(output: Path, text: str, step: Step = STEP, *, force: bool = False) -> 
         (workspace.folder / "data.txt").write_text(text)
 
 
-def test_an_artefact_says_what_made_it(tmp_path):
+def test_an_artefact_says_what_made_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/bin/tasc", "demo", "--size", "1"])
     make(tmp_path / "out", "hello")
     manifest = read_manifest(tmp_path / "out")
     assert manifest["command"] == "demo"
+    assert manifest["command_line"] == ["tasc", "demo", "--size", "1"]
     assert manifest["arguments"] == STEP.arguments
     assert manifest["seed"] == 3
     assert list(manifest["files"]) == ["data.txt"]

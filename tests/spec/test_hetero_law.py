@@ -144,11 +144,13 @@ def asked_for(draft, p) -> tuple[float, np.ndarray]:
         for t in range(len(p))
     ]
     residual = p * keep
-    # The walk itself: a proposal that is certain to be taken is what comes back.
+    # The walk itself: a proposal that is certain to be taken is what comes back, also after one
+    # that is certain to be turned down.
+    propose = lambda t: [p[:t].sum() + p[t] / 2, 0.0]  # noqa: E731
+    vain = [t for t in range(len(p)) if p[t] > 1e-6 and keep[t] == 0][: accepted < 1 - 1e-6]
+    begin = [1 - 1e-16] * len(draft) + [number for t in vain for number in propose(t)]
     for token in np.flatnonzero(residual > 1e-6).tolist():
-        middle = p[:token].sum() + p[token] / 2
-        numbers = [middle, 0.0] if not len(draft) else [1 - 1e-16, middle, 0.0]
-        path, bonus = asked.asked_walk(draft, draft.q, law, Script(*numbers))
+        path, bonus = asked.asked_walk(draft, draft.q, law, Script(*begin, *propose(token)))
         assert bonus == token or len(path)
     rest = residual.sum()
     return accepted, residual / rest if rest > 1e-12 else p

@@ -16,7 +16,7 @@ from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWa
 
 from tasc.errors import InputError
 from tasc.spec import sampling as sampling_module
-from tasc.spec.draft import Draft, Laws, chain
+from tasc.spec.draft import AskedLaws, Draft, Laws, chain
 from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.sampling import Sampling
 from tasc.spec.verify import VERIFIERS, verifier, walks
@@ -191,6 +191,8 @@ def test_what_does_not_fit_is_refused():
         Laws(torch.ones(4), ints(0, 1))
     with pytest.raises(InputError, match=r"needs 2 entries in laws\.of, got 3"):
         Draft(ints(1), ints(-1), Laws(torch.ones(1, 4), ints(0, -1, -1)))
+    with pytest.raises(InputError, match="needs 1 or 2 laws, got 0"):
+        Draft(ints(1), ints(-1), AskedLaws([]))
 
 
 @pytest.mark.parametrize("top_k", [0, 4])

@@ -56,6 +56,7 @@ def test_times_are_medians_over_repeats_and_means_over_samples(rows):
 def test_steps_and_acceptance_are_counted_over_steps_that_drafted(rows):
     assert rows[0]["decoding_steps"] == 6
     assert rows[0]["acceptance_length"] == 1.0
+    assert (rows[0]["drafted"], rows[0]["accepted"]) == (0, 0)
     assert rows[1]["decoding_steps"] == 4
     assert rows[1]["acceptance_length"] == pytest.approx(2.0)
     assert rows[1]["accepted_by_position"] == pytest.approx([0.5, 0.5])

@@ -184,6 +184,18 @@ def test_the_loss_is_medusas_on_tokens_of_outputs_behind_the_first(batch):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
 
 
+def test_held_out_figures_are_means_over_all_targets_however_many_rows_a_forward_has(batch):
+    model, (data, together) = pico.build_model(), batch
+    heads = new_medusa(model, 2)
+    torch.nn.init.normal_(heads.weight, std=0.1)
+    loss = MedusaLoss(model)
+    with torch.no_grad():
+        mean = float(loss(heads, together, bfloat16=False)) / data.targets.sum()
+    few, many = (loss.evaluate(heads, data, n, 3, bfloat16=False) for n in (2, len(data)))
+    assert few.loss == pytest.approx(mean, rel=1e-5)
+    assert (few.step, few.exact) == (3, many.exact)
+
+
 def test_a_sampled_softmax_estimates_the_full_one(batch, monkeypatch):
     model, (_, together) = pico.build_model(), batch
     with torch.no_grad():

@@ -89,6 +89,12 @@ def test_a_finished_run_resumes_without_a_step(whole, data, tmp_path):
     assert all(torch.equal(t, weights(run)[n]) for n, t in weights(second).items())
 
 
+def test_a_checkpoint_that_was_not_finished_is_none(tmp_path):
+    for name in ("step-1", "step-2", "step-3.tmp"):
+        (tmp_path / name).mkdir()
+    assert [p.name for p in checkpoint._folders(tmp_path)] == ["step-2", "step-1"]
+
+
 def test_without_resume_old_checkpoints_are_not_used(data, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         start(data, tmp_path).train(progress=stop_after(3))

@@ -9,6 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tasc.data.alignment import Encoder
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.models.target import Target
@@ -183,3 +184,12 @@ def test_the_word_pieces_really_lose_something():
         tokenizer = source(kind).tokenizer
         ids = tokenizer.encode(["Wake  me"]).tokens
         assert tokenizer.decode(ids.tolist()) != "Wake  me"
+
+
+@pytest.mark.parametrize("string", [b" a in", b"a in", b" in"])
+def test_ends_count_a_blank_that_the_tokenizer_would_put_there_itself(string):
+    encoder = Encoder(LoadedTokenizer(byte_fallback(), "pieces"))
+    ids, ends = encoder.encode(string)
+    said = [encoder.string_of(ids[: k + 1]).removeprefix(b" ") for k in range(len(ids))]
+    assert said == [string[:end].removeprefix(b" ") for end in ends]
+    assert ends[-1] == len(string)

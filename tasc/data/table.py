@@ -66,7 +66,8 @@ def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) ->
     missing = [name for name in wanted if name not in known]
     if missing:
         raise InputError(
-            f"{where}: no column {missing[0]!r}; it has {', '.join(map(str, known)) or 'none'}"
+            f"{where}: no column {missing[0]!r}; it has {', '.join(map(str, known)) or 'none'}: "
+            "name one with --input-column, --output-column or in the template"
         )
 
 
@@ -75,7 +76,8 @@ def choose_split(path: str, existing: Sequence[str], split: str) -> str:
     same: Sequence[str] = VALIDATION_NAMES if split in VALIDATION_NAMES else ()
     found = [name for name in (split, *same) if name in existing]
     if not found:
-        raise InputError(f"{path}: no split {split!r}; it has {', '.join(existing) or 'none'}")
+        listed = ", ".join(existing) or "none"
+        raise InputError(f"{path}: no split {split!r}; it has {listed}: name one of them")
     return found[0]
 
 

@@ -139,7 +139,7 @@ def augment(
     """
     outputs = Outputs.of(corpus.outputs, tokenizer, options.export)
     others = Outputs.of(held_out, tokenizer, options.export) if held_out else None
-    refiner = Refiner(tokenizer, outputs, options)
+    refiner = Refiner(tokenizer, outputs, others, options)
     size, name = len(tokenizer.vocabulary()), corpus.source.path
     curve, budget = None, options.budget
     if not isinstance(budget, int):

@@ -10,12 +10,16 @@ cost:
   over the outputs is ``risk`` = sum of f / (f + 1) over the new tokens, by the number of outputs:
   hardly more than one output spoilt for each new token.
 
+Where outputs are few, the last merges make whole outputs of what stood in pieces, and fewer tokens
+stand again: the end of the search is then the better way to as many tokens, unless held-out
+outputs are others.
+
 The knee is where steps * (1 + rows) * (1 + price * risk) is least: one per cent of the outputs
 spoilt counts as much as ``price`` per cent of the time.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,14 +92,21 @@ def budget_curve(
     ``size`` is that of the base vocabulary. Steps are those of the held-out outputs where there are
     any. The knee is 0 where no token pays.
     """
-    lengths, risks = _nested(result, size)
+    lengths, risks, end = _nested(result, size)
     samples = outputs.count
     train = _steps([result.tokens_before, *(merge.tokens for merge in result.merges)], samples)
     later = None
     if held_out is not None:
-        later = _steps(_replayed(result, held_out), held_out.count)
+        later = _steps(replayed(result, held_out), held_out.count)
+    steps_after = train if later is None else later
+    if outputs.fit(end[0]):
+        tokens = tokens_at_the_end(result, outputs, held_out)
+        alternative = _steps([tokens], (held_out or outputs).count)[0]
+        if alternative < steps_after[lengths[end[0]]]:
+            lengths[end[0]], risks[end[0]] = len(result.merges), end[1]
+            steps_after[-1] = alternative
     budgets = np.arange(len(lengths))
-    taken = (train if later is None else later)[lengths]
+    taken = steps_after[lengths]
     risk = risks / samples
     slower = budgets * (rows.step_share if rows else 0.0)
     cost = taken * (1 + slower) * (1 + price * risk) / taken[0]
@@ -119,11 +130,14 @@ def budget_curve(
     return Curve(tuple(points), next(p for p in points if p.budget == best), price)
 
 
-def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """For M = 0, 1, ...: the fewest merges that leave M tokens standing, and sum f / (f + 1)."""
+def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tuple[int, float]]:
+    """For M = 0, 1, ...: the fewest merges that leave M tokens standing, and sum f / (f + 1).
+
+    Also M and the sum after all merges.
+    """
     lengths, risks = [0], [0.0]
     known: dict[int, float] = {}
-    total = 0.0
+    total, end = 0.0, 0
     for length, (touched, standing) in enumerate(walk(result, size), start=1):
         for token in touched:
             now = standing.get(token, 0)
@@ -132,14 +146,15 @@ def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray]:
         if len(standing) == len(lengths):
             lengths.append(length)
             risks.append(total)
-    return np.array(lengths), np.array(risks)
+        end = len(standing)
+    return np.array(lengths), np.array(risks), (end, total)
 
 
 def _steps(tokens: Sequence[int], samples: int) -> np.ndarray:
     return np.asarray(tokens, np.float64) / max(samples, 1) + 1
 
 
-def _replayed(result: MergeResult, outputs: Outputs) -> list[int]:
+def replayed(result: MergeResult, outputs: Outputs) -> list[int]:
     """Tokens of the outputs after 0, 1, ... merges of a search that did not see them."""
     encoded, made = outputs.encoded, steps(result, len(result.merges))
     total = outputs.total(np.diff(encoded.offsets))
@@ -150,6 +165,21 @@ def _replayed(result: MergeResult, outputs: Outputs) -> list[int]:
         if isinstance(step, Merge):
             totals.append(total)
     return totals
+
+
+def tokens_at_the_end(result: MergeResult, outputs: Outputs, held_out: Outputs | None) -> int:
+    """Tokens after all merges, of the held-out outputs if there are any.
+
+    What stands then are whole outputs, so that held-out ones count as before unless training has
+    seen them.
+    """
+    if held_out is None:
+        return result.merges[-1].tokens if result.merges else result.tokens_before
+    known = set(outputs.texts)
+    seen = np.array([text in known for text in held_out.texts], bool)
+    gaining = replace(held_out, weights=np.where(seen, held_out.weights, 0))
+    others = held_out.total(np.where(seen, 0, np.diff(held_out.encoded.offsets)))
+    return replayed(result, gaining)[-1] + others
 
 
 def _thinned(budgets: int, best: int) -> list[int]:

@@ -35,6 +35,10 @@ class Outputs:
         """``starts`` where the search has to keep to them."""
         return self.starts if self.restricted else None
 
+    def fit(self, budget: int) -> bool:
+        """Whether ``budget`` tokens are about as many as there are outputs that need one."""
+        return int((np.diff(self.encoded.offsets) > 1).sum()) <= 2 * budget + 16
+
     @property
     def count(self) -> int:
         """Outputs, repeated ones included."""

@@ -12,6 +12,7 @@ from tasc.backend import MergeRequest, MergeResult, get_backend
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
 from tasc.progress import Progress
+from tasc.vocab.budget import replayed, tokens_at_the_end
 from tasc.vocab.export import Exporter
 from tasc.vocab.merges import NewToken
 from tasc.vocab.options import AugmentOptions
@@ -41,9 +42,15 @@ class Refiner:
     string is banned. Either way the budget goes to the next best.
     """
 
-    def __init__(self, base: LoadedTokenizer, outputs: Outputs, options: AugmentOptions) -> None:
+    def __init__(
+        self,
+        base: LoadedTokenizer,
+        outputs: Outputs,
+        held_out: Outputs | None,
+        options: AugmentOptions,
+    ) -> None:
         """Raise InputError when the base tokenizer does not allow the export."""
-        self._outputs = outputs
+        self._outputs, self._held_out = outputs, held_out
         self._options = options
         self._exporter = Exporter(base, options.export)
         self._screen = Screen(base, options, needs_blank=self._exporter.needs_blank)
@@ -63,11 +70,14 @@ class Refiner:
     def run(self, name: str, budget: int, progress: Progress) -> Refined:
         """Refine until no token is dead; ``name`` stands in errors.
 
-        Raises InputError when the budget is larger than the number of candidates.
+        Raises InputError when the budget is larger than the number of candidates, unless every
+        output is a single token then.
         """
         for done in count(1):
             result, chosen = self._select(budget, progress)
-            if done == 1:
+            if whole := self._whole(budget, result, chosen, progress):
+                result, chosen = whole
+            elif done == 1:
                 self._check_budget(result, len(chosen.tokens), name, budget)
             made = self._exporter.tokenizer(chosen.additions, chosen.rules)
             dead = self._dead(made, chosen.tokens)
@@ -93,6 +103,25 @@ class Refiner:
             if len(chosen.tokens) == budget or len(result.merges) < asked:
                 return result, chosen
             asked *= 2
+
+    def _whole(
+        self, budget: int, first: MergeResult, chosen: Selection, progress: Progress
+    ) -> tuple[MergeResult, Selection] | None:
+        """Search to the end where outputs are few; None where that is no better than ``chosen``.
+
+        Fewer tokens may stand there than on the way, and be longer: whole outputs.
+        """
+        if not self._outputs.fit(budget):
+            return None
+        result = self._search(len(self._outputs.encoded.tokens), progress)
+        last = select(result, self._vocabulary, self._scaffolds, None)
+        if not 0 < len(last.tokens) <= budget:
+            return None
+        measured = self._held_out or self._outputs
+        there = replayed(first, measured)[chosen.length]
+        here = tokens_at_the_end(result, self._outputs, self._held_out)
+        nothing_left = result.merges[-1].tokens == self._outputs.count
+        return (result, last) if here < there or (here == there and nothing_left) else None
 
     def _search(self, budget: int, progress: Progress) -> MergeResult:
         encoded, options = self._outputs.encoded, self._options

@@ -39,12 +39,16 @@ def steps(result: MergeResult, length: int) -> list[Merge | Alias]:
 
 
 def select(
-    result: MergeResult, vocabulary: Sequence[bytes], dropped: AbstractSet[bytes], budget: int
+    result: MergeResult,
+    vocabulary: Sequence[bytes],
+    dropped: AbstractSet[bytes],
+    budget: int | None,
 ) -> Selection:
     """Keep ``budget`` tokens that still stand somewhere after the fewest merges; renumber them.
 
     ``dropped`` strings are not kept. ``vocabulary`` holds the base tokens' strings; new ids count
-    up from its length. Fewer tokens come back when the search has no more.
+    up from its length. Fewer tokens come back when the search has no more; for None those that
+    stand after all of it.
     """
     size = len(vocabulary)
     length, standing = _shortest(result, size, dropped, budget)
@@ -74,7 +78,7 @@ def select(
 
 
 def _shortest(
-    result: MergeResult, size: int, dropped: AbstractSet[bytes], budget: int
+    result: MergeResult, size: int, dropped: AbstractSet[bytes], budget: int | None
 ) -> tuple[int, dict[int, int]]:
     """How many merges leave ``budget`` tokens standing, and how often each of those stands."""
     length, standing = 0, dict[int, int]()

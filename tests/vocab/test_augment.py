@@ -16,6 +16,7 @@ from tests.vocab.tiny import TEXTS, corpus, tokenizer
 
 EXPORTS = ["pretoken", "added"]
 WORDS = ["red", "green", "blue", "old", "new", "tall"]
+LABELS = ["kind: late parcel", "kind: lost parcel"]
 OUTPUTS = [
     f"intent: {verb}, slot fills: {{colour: {word}, size: {k}}}"
     for verb in ("paint_wall", "buy_paint", "mix_paint_well")
@@ -95,7 +96,7 @@ def test_identical_outputs_are_counted_not_repeated():
     assert thrice.train.reached == 3 * once.train.reached
 
 
-@pytest.mark.parametrize("texts", [OUTPUTS[:6], ["kind: late parcel", "kind: lost parcel"] * 9])
+@pytest.mark.parametrize("texts", [OUTPUTS[:6], [*LABELS * 9, "kind: once"]])
 def test_a_budget_beyond_the_candidates_names_the_largest_that_works(texts):
     few = corpus(texts)
     with pytest.raises(InputError, match=r"tiny.jsonl: budget 900 is larger than the ") as e:
@@ -107,6 +108,31 @@ def test_a_budget_beyond_the_candidates_names_the_largest_that_works(texts):
         augment(few, tokenizer(), AugmentOptions(budget=largest + 1))
     with pytest.raises(InputError, match=r"larger than the 0 n-grams .* use more outputs"):
         augment(corpus(["x"]), tokenizer(), AugmentOptions())
+
+
+@pytest.mark.parametrize("budget", [2, 5, 500, "auto"])
+@pytest.mark.parametrize("held_out", [(), LABELS[1:]])
+def test_few_outputs_become_a_token_each(budget, held_out):
+    made = augment(corpus(LABELS * 9), tokenizer(), AugmentOptions(budget=budget), held_out)
+    assert {token.string for token in made.tokens} == set(LABELS)
+    assert made.train.reached == made.train.outputs
+    if budget == "auto":
+        assert made.curve.knee.train_steps == 2
+
+
+def test_few_outputs_stay_in_pieces_that_others_are_made_of():
+    pairs = [("therapy", "music"), ("music", "alarm"), ("alarm", "therapy"), ("radio", "alarm")]
+    seen, unseen = (
+        [f"{a} and {b}" for a, b in ((p, reversed(p))[way] for p in pairs)] for way in (0, 1)
+    )
+    for budget in (4, 6):
+        whole, pieces = (
+            augment(corpus(seen * 9), tokenizer(), AugmentOptions(budget=budget), held_out)
+            for held_out in ((), unseen)
+        )
+        assert {token.string for token in whole.tokens} == set(seen)
+        assert pieces.held_out.reached < pieces.held_out.before / 2
+    assert pieces.curve.points[-1].held_out_steps < pieces.curve.points[0].held_out_steps
 
 
 def test_strings_an_export_cannot_carry_are_passed_over_and_counted():

@@ -100,8 +100,8 @@ def check_output(output: Path, *, force: bool) -> None:
         if ours and not force:
             raise InputError(f"output {output} already exists: pass --force to replace it")
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        probe = output.parent / f".{output.name}.probe-{os.getpid()}"
+        nearest = next(folder for folder in output.absolute().parents if folder.exists())
+        probe = nearest / f".{output.name}.probe-{os.getpid()}"
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
@@ -118,6 +118,7 @@ def create(
     and only for a later run of the same step. Raises InputError while another run writes there.
     """
     check_output(output, force=force)
+    output.parent.mkdir(parents=True, exist_ok=True)
     folder = output.parent / f".{output.name}.new-{os.getpid()}"
     work = work_of(output)
     with locked(work, output):

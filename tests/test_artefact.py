@@ -113,6 +113,11 @@ def test_unusable_outputs_are_refused_before_any_work(tmp_path):
         check_output(Path("/proc/nothing/here"), force=False)
 
 
+def test_a_check_leaves_no_folder_behind(tmp_path):
+    check_output(tmp_path / "not" / "there" / "yet", force=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_folder_that_one_is_in_is_no_output(tmp_path, monkeypatch):
     (tmp_path / "in" / "side").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "in" / "side")

@@ -57,12 +57,14 @@ def _check_reachable(path: str) -> None:
         return
     except (RepositoryNotFoundError, HFValidationError):
         raise InputError(
-            f"{path}: no such file or folder here and no such data set on the Hub"
+            f"{path}: no such file or folder here and no such data set on the Hub; for a recipe, "
+            "give the folder that holds it as --data-dir"
         ) from None
     except Exception:  # the client's errors come from the HTTP library it was built on
         raise UnavailableError(
             f"{path}: no such file or folder here, and the Hub cannot be reached; give a local "
-            "path, or set HF_HUB_OFFLINE=1 to use a copy downloaded before"
+            "path, for a recipe the folder that holds it as --data-dir, or set HF_HUB_OFFLINE=1 to "
+            "use a copy downloaded before"
         ) from None
 
 

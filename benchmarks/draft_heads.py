@@ -31,8 +31,8 @@ from tasc.spec.drafters import Resources, parse
 SIZES = (32768, 16384, 8192, 4096)
 METHODS = ["ar", "eagle", *(f"fr-spec:size={size}" for size in SIZES)]
 METHODS += ["microspec", "microspec:extension=false", "microspec:context=false"]
-METHODS += ["microspec:tree=true"]  # as algorithm 1 reads
-METHODS += ["microspec:tree=true,fill=true"]  # short prompts do not fill a window
+METHODS += ["microspec:tree=false"]  # as section 3.2 reads
+METHODS += ["microspec:fill=true"]  # short prompts do not fill a window
 METHODS += ["microspec:k_pre=64,k_ver=64"]  # a weak model has more candidates
 METHODS += ["microspec:frequent=2048"]
 METHODS += ["microspec:k_pre=16,k_ver=16,frequent=2048"]

@@ -37,8 +37,8 @@ VARIANTS = {
     "fr-spec": ["fr-spec:size=100", "fr-spec:size=7,width=9,depth=9,budget=33"],
     "microspec": [
         "microspec",
-        "microspec:window=20,k_ver=1,k_pre=0,tree=true,budget=20",
-        "microspec:context=false,frequent=9",
+        "microspec:window=20,k_ver=1,k_pre=0,tree=false,budget=20",
+        "microspec:context=false,frequent=9,fill=true",
         "microspec:extension=false,width=4",
     ],
     "medusa": ["medusa", "medusa:size=100,depth=1,width=40", "medusa:width=3,budget=5"],

@@ -90,10 +90,10 @@ SETTINGS = [
     WindowOptions(window=90, k_pre=0, k_ver=5),
     WindowOptions(window=60, extension=False),
     WindowOptions(window=60, context=False),
-    WindowOptions(tree=True),
+    WindowOptions(tree=False),
+    WindowOptions(window=90, k_ver=2, tree=False),
     WindowOptions(fill=True),
     WindowOptions(window=400, fill=True),
-    WindowOptions(window=90, k_ver=2, tree=True),
 ]
 
 
@@ -153,7 +153,7 @@ def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
 def test_what_was_sampled_joins_the_window_though_it_is_no_candidate():
     sequence = Sequence(head(), steps=1)
     _, rows, kept = sequence.steps[0]
-    found = MicroSpec(sequence.lm_head, WindowOptions(context=False))
+    found = MicroSpec(sequence.lm_head, WindowOptions(context=False, tree=False))
     found.start(sequence.prompt, sequence.hidden)
     least = rows.argmin(-1)[kept]
     found.observe(least, rows, kept)
@@ -195,8 +195,8 @@ def without(sequence, options, some):
     kept = [t for t in sequence.prompt.tolist() if t not in some]
     before = [t for t in top(sequence.lm_head(sequence.hidden), options.k_pre) if t not in some]
     steps = [
-        tuple([t for t in part if t not in some] for part in (d.tolist(), top(r[k], options.k_ver)))
-        for d, r, k in sequence.steps
+        tuple([t for t in part if t not in some] for part in (d.tolist(), top(r, options.k_ver)))
+        for d, r, _ in sequence.steps
     ]
     return vocabularies(kept, before, steps, options.window)
 

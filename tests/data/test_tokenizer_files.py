@@ -1,0 +1,195 @@
+"""Where tokenizers come from: folders, files of several kinds, the Hub."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from tasc.data.tiktoken import merges_of
+from tasc.data.token_bytes import spell_bytes
+from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.errors import InputError, UnavailableError
+from tests.data.byte_level import SAMPLES, strings_of, train
+
+
+def save(folder, config=None):
+    folder.mkdir(exist_ok=True)
+    tokenizer = train()
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=3)
+    tokenizer.add_special_tokens(["<|im_end|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    if config is not None:
+        (folder / "tokenizer_config.json").write_text(config)
+    return folder
+
+
+def test_a_folder_and_its_file_are_the_same_without_truncation(tmp_path):
+    folder = save(tmp_path, json.dumps({"eos_token": "<|im_end|>"}))
+    for path in (folder, folder / "tokenizer.json"):
+        loaded = load_tokenizer(str(path))
+        assert loaded.path == str(path)
+        assert list(loaded.files) == ["tokenizer_config.json"]
+        assert len(loaded.encode(["the cat and the dog"]).tokens) > 3
+        assert len(loaded.encode(["a"]).tokens) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ('{"eos_token": "<|im_end|>"}', "<|im_end|>"),
+        ('{"eos_token": {"content": "<|im_end|>"}}', "<|im_end|>"),
+        ('{"eos_token": "<nowhere>"}', "<|endoftext|>"),
+        ("{}", "<|endoftext|>"),
+        (None, "<|endoftext|>"),
+    ],
+)
+def test_the_end_token_is_the_configured_one_else_a_usual_one(tmp_path, config, name):
+    loaded = load_tokenizer(str(save(tmp_path, config)))
+    assert loaded.eos_id == loaded.tokenizer.token_to_id(name)
+
+
+def test_a_tokenizer_without_an_end_token_says_so():
+    loaded = LoadedTokenizer(Tokenizer(models.BPE({"a": 0}, [])), "T")
+    with pytest.raises(InputError, match="T: the tokenizer has no end token"):
+        _ = loaded.eos_id
+
+
+def test_a_broken_config_is_named(tmp_path):
+    loaded = load_tokenizer(str(save(tmp_path, "{")))
+    with pytest.raises(InputError, match=r"tokenizer_config\.json is not JSON"):
+        _ = loaded.eos_id
+
+
+def save_pair(folder, names):
+    tokenizer = train()
+    written = tokenizer.model.save(str(folder))
+    for path, name in zip(written, names, strict=True):
+        (folder / path.rsplit("/", 1)[-1]).rename(folder / name)
+    return tokenizer
+
+
+@pytest.mark.parametrize("names", [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")])
+def test_gpt2_pairs_are_put_together(tmp_path, names):
+    original = save_pair(tmp_path, names)
+    loaded = load_tokenizer(str(tmp_path))
+    for text in SAMPLES:
+        assert loaded.encode([text]).tokens.tolist() == original.encode(text).ids
+    assert loaded.eos_id == original.token_to_id("<|endoftext|>")
+
+
+def test_a_pair_of_another_family_is_refused(tmp_path):
+    save_pair(tmp_path, ("vocab.json", "merges.txt"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "Qwen2Tokenizer"}')
+    with pytest.raises(InputError, match="belongs to a Qwen2Tokenizer"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_merges_come_back_from_ranks():
+    tokens = [b"a", b"b", b"c", b"ab", b"bc", b"abc", b"cc", b"ccc"]
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    assert merges_of(ranks) == [
+        (b"a", b"b"),
+        (b"b", b"c"),
+        (b"ab", b"c"),  # not a + bc: ab has the lower rank
+        (b"c", b"c"),
+        (b"cc", b"c"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "saw"),
+    [
+        ("gone/tokenizer.json", "no such tokenizer file or folder"),
+        ("empty", "saw nothing"),
+        ("notes.json", "not a tokenizer.json"),
+        ("notes.txt", "no tokenizer.json, tiktoken file or SentencePiece model"),
+        ("few.tiktoken", "a tiktoken file of 1 tokens is not one of"),
+        ("bad.tiktoken", "bad.tiktoken:2: expected 'base64 rank'"),
+    ],
+)
+def test_what_is_no_tokenizer_is_refused_in_one_line(tmp_path, path, saw):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "few.tiktoken").write_text("IQ== 0\n")
+    (tmp_path / "bad.tiktoken").write_text("IQ== 0\n!! x\n")
+    with pytest.raises(InputError) as caught:
+        load_tokenizer(str(tmp_path / path))
+    assert saw in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unreachable_hub_is_one_line(monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    def unreachable(*_, **__):
+        raise LocalEntryNotFoundError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    with pytest.raises(UnavailableError, match="the Hub cannot be reached"):
+        load_tokenizer("someone/some-model")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "end"),
+    [("gpt2", 50257, 50256), ("qwen2", 151646, 151643), ("cl100k_base", 100277, 100257)],
+)
+def test_real_vocabularies_round_trip(data_dir, name, size, end):
+    loaded = load_tokenizer(str(data_dir / "tokenizers" / name))
+    assert len(loaded.vocabulary()) == size
+    assert loaded.eos_id == end
+    for text in SAMPLES:
+        assert b"".join(strings_of(loaded, text)).decode() == text.replace("<|endoftext|>", "")
+    assert len(strings_of(loaded, " the house of the Commission")) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"), [("gpt2", [15496, 995]), ("qwen2", [9707, 1879]), ("llama3", [9906, 1917])]
+)
+def test_known_vocabularies_give_the_published_ids(data_dir, name, ids):
+    loaded = load_tokenizer(str(data_dir / "tokenizers" / name))
+    assert loaded.encode(["Hello world"]).tokens.tolist() == ids
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text("abc ", max_size=20))
+def test_merges_from_ranks_encode_as_the_ranks_do(text):
+    """The definition: merge the neighbours of the lowest rank, leftmost first, to the end."""
+    tokens = [
+        b"a",
+        b"b",
+        b"c",
+        b" ",
+        b"ab",
+        b"bc",
+        b" a",
+        b"abc",
+        b"cc",
+        b"aa",
+        b"aaa",
+        b"ccc",
+        b" ab",
+    ]
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    parts = [bytes([byte]) for byte in text.encode()]
+    while True:
+        places = [i for i in range(len(parts) - 1) if parts[i] + parts[i + 1] in ranks]
+        if not places:
+            break
+        place = min(places, key=lambda i: (ranks[parts[i] + parts[i + 1]], i))
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+    vocabulary = {spell_bytes(token): rank for token, rank in ranks.items()}
+    merges = [(spell_bytes(left), spell_bytes(right)) for left, right in merges_of(ranks)]
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    assert tokenizer.encode(text).ids == [ranks[part] for part in parts]
+
+
+def test_llama3_and_qwen2_share_the_published_number_of_strings(data_dir):
+    folders = [data_dir / "tokenizers" / name for name in ("llama3", "qwen2")]
+    llama3, qwen2 = (set(load_tokenizer(str(folder)).vocabulary()) - {b""} for folder in folders)
+    assert len(llama3 & qwen2) == 109566

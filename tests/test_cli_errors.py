@@ -93,8 +93,7 @@ def test_outputs_without_text_are_left_out_and_counted(capsys, tmp_path):
 
 def test_budget_larger_than_the_candidates(capsys, task, tmp_path):
     tokenizer = make_tokenizer(tmp_path / "tok")
-    with task.open("a") as file:  # an output that never is one token
-        file.write(json.dumps({"input": "a word", "output": "seen once"}))
+    write(task, [{"input": "a", "output": f"value {i} and {i + 1}"} for i in range(12)])
     command = ("augment", task, "--tokenizer", tokenizer, "--budget", 5000)
     line = refused(capsys, *command, "--output", tmp_path / "out")
     assert "budget 5000" in line

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -71,7 +71,7 @@ class Refiner:
         """Refine until no token is dead; ``name`` stands in errors.
 
         Raises InputError when the budget is larger than the number of candidates, unless every
-        output is a single token then.
+        output that recurs is a single token then.
         """
         for done in count(1):
             result, chosen = self._select(budget, progress)
@@ -120,7 +120,9 @@ class Refiner:
         measured = self._held_out or self._outputs
         there = replayed(first, measured)[chosen.length]
         here = tokens_at_the_end(result, self._outputs, self._held_out)
-        nothing_left = result.merges[-1].tokens == self._outputs.count
+        recurring = np.where(self._outputs.weights > 1, self._outputs.weights, 0)
+        often = replace(self._outputs, weights=recurring)
+        nothing_left = replayed(result, often)[-1] == often.count > 0
         return (result, last) if here < there or (here == there and nothing_left) else None
 
     def _search(self, budget: int, progress: Progress) -> MergeResult:

@@ -96,7 +96,7 @@ def test_identical_outputs_are_counted_not_repeated():
     assert thrice.train.reached == 3 * once.train.reached
 
 
-@pytest.mark.parametrize("texts", [OUTPUTS[:6], [*LABELS * 9, "kind: once"]])
+@pytest.mark.parametrize("texts", [OUTPUTS[:6], [*OUTPUTS[:6], *LABELS]])
 def test_a_budget_beyond_the_candidates_names_the_largest_that_works(texts):
     few = corpus(texts)
     with pytest.raises(InputError, match=r"tiny.jsonl: budget 900 is larger than the ") as e:
@@ -113,11 +113,12 @@ def test_a_budget_beyond_the_candidates_names_the_largest_that_works(texts):
 @pytest.mark.parametrize("budget", [2, 5, 500, "auto"])
 @pytest.mark.parametrize("held_out", [(), LABELS[1:]])
 def test_few_outputs_become_a_token_each(budget, held_out):
-    made = augment(corpus(LABELS * 9), tokenizer(), AugmentOptions(budget=budget), held_out)
-    assert {token.string for token in made.tokens} == set(LABELS)
-    assert made.train.reached == made.train.outputs
-    if budget == "auto":
-        assert made.curve.knee.train_steps == 2
+    for rare in ([], ["Q"]):
+        texts = [*LABELS * 9, *rare]
+        made = augment(corpus(texts), tokenizer(), AugmentOptions(budget=budget), held_out)
+        assert {token.string for token in made.tokens} == set(LABELS)
+        once = len(tokenizer().encode(rare).tokens) if rare else 0
+        assert made.train.reached == len(LABELS * 9) + once
 
 
 def test_few_outputs_stay_in_pieces_that_others_are_made_of():

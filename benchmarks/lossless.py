@@ -1,9 +1,8 @@
-"""Output of every drafter against transformers' generate, or autoregressive sampling, on real
-prompts.
+"""Output of every drafter on real prompts against what the model says alone.
 
 Four architectures learn the task for a few hundred steps, so that drafts are accepted and outputs
-vary. In float32 every output must be equal, token for token, greedily and sampled with the same
-random numbers (exit status 1 otherwise); in bfloat16,
+vary. In float32 every output must be equal, token for token (exit status 1 otherwise): greedily to
+transformers' own, sampled to autoregressive decoding with the same random numbers. In bfloat16,
 where a tree forward may round otherwise than a one-token forward, the share of equal outputs is
 reported with the largest margin between the two likeliest tokens at a first difference.
 Usage: python -m benchmarks.lossless --data-dir DATA [--prompts 200] [--json FILE]

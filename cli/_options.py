@@ -50,13 +50,13 @@ def step(
 ) -> "Outcome":
     """Check the options, then run the command into its output folder under a progress bar."""
     from tasc.artefact import check_output, work_of
-    from tasc.places import at_home
+    from tasc.places import expanded
     from tasc.recipe.configs import CONFIGS
     from tasc.recipe.steps import carry_out
 
     from ._console import bars
 
-    folder = Path(at_home(str(output or Path("tasc-out") / command)))
+    folder = expanded(output or Path("tasc-out") / command)
     config = _checked(CONFIGS[command], {"source": data} | options)
     check_output(folder, force=force)
     try:

@@ -30,16 +30,16 @@ def run(
     json: o.Json = False,
 ) -> None:
     """Run a recipe: analyze, augment, finetune, bench; finished steps are not run again."""
-    from tasc.places import at_home
+    from tasc.places import expanded
     from tasc.recipe.runner import Overrides, find, read
     from tasc.recipe.runner import run as run_plan
 
     from ._console import bars, err, print_json
 
-    path = find(at_home(recipe))
-    place = Path(at_home(str(data_dir))) if data_dir else None
+    path = find(str(expanded(Path(recipe))))
+    place = expanded(data_dir) if data_dir else None
     plan = read(path, Overrides(place, seed, limit, split))
-    folder = Path(at_home(str(output or Path("tasc-out") / path.stem)))
+    folder = expanded(output or Path("tasc-out") / path.stem)
     results: dict[str, Any] = {}
     with bars() as progress:
         for name, config, done in run_plan(plan, folder, force=force, progress=progress):

@@ -18,39 +18,38 @@ def locked(work: Path, output: Path) -> Iterator[None]:
 
     Raises InputError where another run into ``output`` holds it.
     """
-    while (handle := _held(work)) is None:
-        pass  # the run that held it ended just now, and took the folder away
-    if handle < 0:
-        raise InputError(
-            f"output {output} is being written by another run: wait for it, or name another"
-        )
-    try:
-        yield
-    finally:
-        os.close(handle)
+    while True:  # once more where the run before, ending just now, took the folder away
+        work.mkdir(exist_ok=True)
+        try:
+            handle = os.open(work, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        try:
+            if not _lock(handle):
+                raise InputError(
+                    f"output {output} is being written by another run: wait for it, or name another"
+                )
+            if _is_at(work, handle):
+                yield
+                return
+        finally:
+            os.close(handle)
 
 
-def _held(work: Path) -> int | None:
-    """Return a handle that locks ``work``, -1 where another has it, None where it is gone again."""
-    work.mkdir(exist_ok=True)
-    try:
-        handle = os.open(work, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
+def _lock(handle: int) -> bool:
+    """Lock an open folder; False where another process has. Some file systems know no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        return -1
-    except OSError:
-        pass  # a file system without locks
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
+    return True
+
+
+def _is_at(path: Path, handle: int) -> bool:
     try:
-        if os.path.samestat(os.fstat(handle), work.stat()):
-            return handle
+        return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
-        pass
-    os.close(handle)
-    return None
+        return False
 
 
 def publish(folder: Path, output: Path) -> None:

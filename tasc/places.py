@@ -28,10 +28,13 @@ def at_home(text: str) -> str:
     Raises InputError where ~ names somebody who is not there.
     """
     label, path = labelled(text)
-    if not path.startswith("~"):
-        return text
+    return join(label, str(expanded(Path(path)))) if path.startswith("~") else text
+
+
+def expanded(path: Path) -> Path:
+    """Return ``path`` with a leading ~ written out. Raises InputError where nobody is named so."""
     try:
-        return join(label, str(Path(path).expanduser()))
+        return path.expanduser()
     except RuntimeError:
         raise InputError(f"{path}: no such home folder: write the path out") from None
 

@@ -1,9 +1,9 @@
 """How far outputs agree that should be equal, and how close the choice was where they part.
 
 In float32 a method's greedy output is the model's own, token for token, and so is a sampled one
-with the same random numbers. In bfloat16 a tree forward
-rounds otherwise than a one-token forward, so a near tie may fall the other way: the margin between
-the two likeliest tokens at the first difference says whether it was one (METHODS section 10).
+with the same random numbers. In bfloat16 a tree forward rounds otherwise than a one-token forward,
+so a near tie may fall the other way: the margin between the two likeliest tokens at the first
+difference says whether it was one (METHODS section 10).
 """
 
 from collections.abc import Mapping, Sequence

@@ -63,7 +63,8 @@ def attend(
     causal = attention_mask is None and queries > 1
     grouped = query.shape[1] != key.shape[1]
     if grouped and not causal and (queries <= _FEW or query.is_cuda):
-        one, mask = _folded(query, key.shape[1], attention_mask)
+        one = _folded(query, key.shape[1])
+        mask = None if attention_mask is None else _tiled(attention_mask, query, key)
         out = functional.scaled_dot_product_attention(one, key, value, mask, scale=scaling)
         return out.reshape(query.shape).transpose(1, 2), None
     out = functional.scaled_dot_product_attention(
@@ -72,13 +73,14 @@ def attend(
     return out.transpose(1, 2), None
 
 
-def _folded(
-    query: torch.Tensor, heads: int, mask: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return ``query`` (B, H, q, d) as (B, heads, H / heads * q, d), and the mask for as many."""
-    groups = query.shape[1] // heads
-    one = query.reshape(len(query), heads, groups * query.shape[2], query.shape[3])
-    return one, None if mask is None else mask.repeat(1, 1, groups, 1)
+def _folded(query: torch.Tensor, heads: int) -> torch.Tensor:
+    """Return ``query`` (B, H, q, d) as (B, heads, H / heads * q, d)."""
+    return query.reshape(len(query), heads, -1, query.shape[3])
+
+
+def _tiled(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Return ``mask`` (B, 1, q, k) for the folded queries."""
+    return mask.repeat(1, 1, query.shape[1] // key.shape[1], 1)
 
 
 def _causal(queries: int, keys: int, device: torch.device) -> torch.Tensor:
@@ -119,12 +121,10 @@ def _written_out(
     """What the fused kernels do not offer: capped scores (Gemma 2), sinks (gpt-oss)."""
     queries, keys, heads = query.shape[2], key.shape[2], key.shape[1]
     seen = _causal(queries, keys, query.device) if mask is None else mask
-    one, allowed = _folded(query, heads, seen)
-    assert allowed is not None
-    scores = one @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+    scores = _folded(query, heads) @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    scores = scores.masked_fill(~allowed, float("-inf"))
+    scores = scores.masked_fill(~_tiled(seen, query, key), float("-inf"))
     if sinks is not None:
         column = sinks.reshape(1, heads, -1, 1, 1).expand(len(scores), -1, -1, queries, 1)
         scores = torch.cat([scores, column.reshape(*scores.shape[:3], 1).to(scores.dtype)], dim=-1)

@@ -17,7 +17,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRot
 
 from tasc.errors import InputError
 from tasc.models import attention, head_files
-from tasc.models.medusa import is_medusa
+from tasc.models.medusa import HEADS
 
 _ATTENTION = "layers.0.self_attn"
 _SHARED = ("embed_tokens.", "lm_head.")  # the target's, frozen: some checkpoints hold copies
@@ -105,7 +105,7 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
     """
     folder = head_files.find(path)
     values, weights = head_files.read(folder)
-    if is_medusa(folder):
+    if HEADS in values:
         raise InputError(f"draft head {folder} holds Medusa heads: decode with the method medusa")
     weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
     config = LlamaConfig(

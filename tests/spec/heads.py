@@ -1,4 +1,4 @@
-"""Draft heads for tests: saved with random weights, or taught one model's outputs."""
+"""Draft heads for tests: saved with random weights, or taught one model's outputs; a drafter."""
 
 from pathlib import Path
 
@@ -7,6 +7,10 @@ import torch
 
 from tasc.models.draft_head import DraftHead, new_head
 from tasc.models.medusa import MedusaHeads, new_medusa
+from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
+from tasc.spec.drafters.heads.vocabulary import Full
+
+EAGLE_OPTIONS = EagleOptions(depth=4, width=3)
 
 
 def save_head(model, folder: Path, seed: int = 0) -> Path:
@@ -50,3 +54,9 @@ def teach_medusa(model, sequences: list[np.ndarray], steps: int = 60) -> MedusaH
         optimizer.step()
         optimizer.zero_grad()
     return heads.eval().requires_grad_(False)
+
+
+def eagle(model, head, vocabulary=None, options=EAGLE_OPTIONS):
+    """EAGLE's drafter of one sequence; over the whole vocabulary unless given one."""
+    full = Full(model.get_output_embeddings())
+    return Eagle(head, model.get_input_embeddings(), lambda: vocabulary or full, options)

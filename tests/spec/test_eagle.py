@@ -1,7 +1,5 @@
 """Draft heads: trees as defined, caches of what was accepted, output that is the target's."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,6 @@ from torch import nn
 
 from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
-from tasc.models.draft_head import new_head
 from tasc.models.target import Target
 from tasc.spec.batch import generate_batch
 from tasc.spec.budget import Budgeted
@@ -17,17 +14,13 @@ from tasc.spec.custom_generate import custom_generate
 from tasc.spec.decode import generate
 from tasc.spec.draft import Draft
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
+from tasc.spec.drafters.heads.eagle import EagleOptions
 from tasc.spec.drafters.heads.vocabulary import Frequent, Full
 from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.replay import replay
-from tasc.spec.sampling import Sampling
-from tasc.spec.verify import verifier
 from tests.pico import ARCHITECTURES, build_model
-from tests.spec.heads import save_head, teach
-from tests.spec.table import chance
-
-OPTIONS = EagleOptions(depth=4, width=3)
+from tests.spec.heads import EAGLE_OPTIONS as OPTIONS
+from tests.spec.heads import eagle, save_head, teach
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +41,6 @@ def outputs(model):
 @pytest.fixture(scope="module")
 def head(model, outputs):
     return teach(model, outputs[1])
-
-
-def eagle(model, head, vocabulary=None, options=OPTIONS):
-    full = Full(model.get_output_embeddings())
-    return Eagle(head, model.get_input_embeddings(), lambda: vocabulary or full, options)
 
 
 class Recorder:
@@ -240,58 +228,6 @@ def test_a_head_must_be_named_and_a_model_be_there(model, outputs, head):
         replay(lambda: eagle(model, head), outputs[0][:1], outputs[1][:1], 0, 8)
     with pytest.raises(InputError, match="depth must be at least 1"):
         parse("eagle:depth=0")
-
-
-VOCABULARY, LENGTH, SEQUENCES = 5, 2, 500
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    """A model of five tokens, and the probability of every sequence of two after a prompt."""
-    model = build_model(vocabulary=VOCABULARY, hidden=16, layers=1, seed=4)
-    prompt = np.array([1, 2], np.int32)
-    expected = []
-    for sequence in itertools.product(range(VOCABULARY), repeat=LENGTH):
-        ids = torch.tensor([*prompt.tolist(), *sequence])[None]
-        with torch.no_grad():
-            laws = model(input_ids=ids).logits[0].log_softmax(-1)
-        each = [laws[len(prompt) - 1 + i, token] for i, token in enumerate(sequence)]
-        expected.append(float(torch.stack(each).sum().exp()))
-    return model, prompt, np.array(expected)
-
-
-class AtLength:
-    """Cuts outputs, so that drafts need not become shorter towards the end."""
-
-    def cut(self, tokens, new):
-        return LENGTH if len(tokens) >= LENGTH else None
-
-
-def sampled(tiny, vocabulary, verify):
-    model, prompt, _ = tiny
-    drafter = eagle(model, new_head(model), vocabulary, EagleOptions(depth=2, width=3))
-    target, counts = Target(model), dict.fromkeys(itertools.product(range(5), repeat=LENGTH), 0)
-    for _ in range(SEQUENCES):
-        done = generate(
-            target, drafter, prompt, max_new_tokens=20, budget=8, verify=verify, stop=AtLength()
-        )
-        counts[tuple(done.tokens.tolist())] += 1
-    return np.array(list(counts.values()))
-
-
-@pytest.mark.parametrize(
-    ("name", "pruned"), [("sampled", False), ("sampled", True), ("multi-branch", True)]
-)
-def test_sampling_has_the_targets_law_whatever_the_draft_vocabulary(tiny, name, pruned):
-    lm_head = tiny[0].get_output_embeddings()
-    vocabulary = Frequent(lm_head, torch.tensor([1, 3])) if pruned else None
-    counts = sampled(tiny, vocabulary, verifier(name, Sampling(1.0, seed=1)))
-    assert chance(counts, tiny[2]) > 1e-6
-
-
-def test_the_test_of_laws_notices_another_temperature(tiny):
-    counts = sampled(tiny, None, verifier("sampled", Sampling(0.5, seed=1)))
-    assert chance(counts, tiny[2]) < 1e-6
 
 
 def test_a_bias_of_the_lm_head_is_kept_when_rows_are_packed():

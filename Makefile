@@ -12,7 +12,7 @@ STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
-.PHONY: install demo test check lint style cpp bench-merge bench-analysis bench-engine bench-guard \
+.PHONY: install demo test campaign check lint style cpp bench-merge bench-analysis bench-engine bench-guard \
   bench-batch bench-peers bench-hetero bench-heads gpu-bench round-trips dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
@@ -22,6 +22,10 @@ demo: install  ## the whole chain on a task that needs no download
 
 test: install
 	$(BIN)/python -m pytest
+
+MINUTES ?= 5
+campaign: install  ## attack every command with faults and hostile input; MINUTES=60 ARGS="--distributions"
+	$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(ARGS)
 
 check: lint cpp test  ## what must be green before a change lands
 

@@ -1,0 +1,38 @@
+"""A minute of the campaign, the same one each time: ``make campaign`` goes on from there."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the calls that fail are made with g++")
+def test_a_slice_of_the_campaign_breaks_nothing(tmp_path):
+    command = [sys.executable, "-m", "tests.campaign", "--jobs", "1", "--minutes", "1"]
+    done = subprocess.run([*command, "--keep", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_a_campaign_notices_what_is_wrong(tmp_path):
+    from tests.campaign.process import Ended
+    from tests.campaign.verdict import problems, state
+
+    def judged(code: int | None, err: str, out: str = "", signal: int = 0) -> list[str]:
+        for name in ("in", "made", "cwd", "tmp"):
+            (tmp_path / name).mkdir(exist_ok=True)
+        ended = Ended(code, signal, False, out, err, 1.0, 0, 0, "")
+        return problems(ended, tmp_path, state(tmp_path / "in"))
+
+    assert judged(0, "") == []
+    assert judged(2, "error: no such file: name another\n") == []
+    assert judged(1, "Traceback (most recent call last)\n") == ["traceback", "exit 1"]
+    assert judged(2, "error: it is broken\n") == ["no action"]
+    assert judged(2, "warning: x\nerror: name another\n") == ["not one line"]
+    assert judged(None, "", signal=11) == ["crash: signal 11"]
+    assert judged(0, "", "\x1b[31m") == ["control characters"]
+    (tmp_path / "made" / "out").mkdir()
+    (tmp_path / "made" / "out" / "a.json").write_text("half")
+    (tmp_path / "tmp" / "left").touch()
+    assert judged(0, "") == ["left left", "half-written"]

@@ -1,0 +1,103 @@
+"""What is expected of every run, whatever it was given."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from tests.campaign.process import Ended
+
+# An error line says what to do, with one of these.
+_ACTION = re.compile(
+    r"\b(add|ask|call|check|choose|convert|copy|cut|decode|delete|fetch|fill|fix|free|give|go|"
+    r"install|join|keep|leave|lower|make|mend|move|name|pass|put|raise|read|rebuild|reinstall|"
+    r"remove|rename|replace|repair|run|save|say|see|set|shorten|split|take|train|try|unset|use|"
+    r"wait|write)\b"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def problems(ended: Ended, sandbox: Path, before: str) -> list[str]:
+    """Return what is wrong with how a run ended; ``before`` is the state its inputs had."""
+    found = _ending(ended)
+    if state(sandbox / "in") != before:
+        found.append("changed input")
+    if ended.stray:
+        found.append(f"stray file: {ended.stray}")
+    found += [f"left {name}" for name in leftovers(sandbox, resumable=ended.code != 0)]
+    found += half_written(sandbox / "made" / "out")
+    return found
+
+
+def _ending(ended: Ended) -> list[str]:
+    if ended.hung:
+        return ["hang"]
+    if ended.signal:
+        return [f"crash: signal {ended.signal}"]
+    found = []
+    if "Traceback (most recent call last)" in ended.err or "panicked at" in ended.err:
+        found.append("traceback")
+    if ended.code not in (0, 2):
+        found.append(f"exit {ended.code}")
+    if _CONTROL.search(ended.out + ended.err):
+        found.append("control characters")
+    if ended.code == 2:
+        found += _refusal(ended)
+    return found
+
+
+def _refusal(ended: Ended) -> list[str]:
+    lines = [line for line in ended.err.splitlines() if line.strip()]
+    found = []
+    if ended.out:
+        found.append("stdout of a refusal")
+    if len(lines) != 1 or not lines[-1].startswith("error: "):
+        found.append("not one line")
+    elif not _ACTION.search(lines[0]):
+        found.append("no action")
+    return found
+
+
+def leftovers(sandbox: Path, *, resumable: bool) -> list[str]:
+    """Name what a run left outside of its output; a checkpoint may stay for one that goes on."""
+    made = [path.name for path in (sandbox / "made").iterdir() if path.name != "out"]
+    if (
+        resumable
+        and made == [".out.work"]
+        and len(list((sandbox / "made/.out.work").iterdir())) > 1
+    ):
+        made = []
+    away = [path.name for name in ("cwd", "tmp") for path in (sandbox / name).iterdir()]
+    return sorted(made + away)
+
+
+def half_written(output: Path) -> list[str]:
+    """Say what is wrong with an output: it is absent, a whole artefact, or a recipe's folder."""
+    if not output.exists():
+        return []
+    if not (output / "manifest.json").is_file():  # a recipe: steps and nothing beside them
+        steps = [path for path in output.iterdir() if not path.name.startswith(".")]
+        whole = all((step / "manifest.json").is_file() and not half_written(step) for step in steps)
+        return [] if whole else ["half-written"]
+    try:
+        manifest = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
+        files = {
+            p: hashlib.sha256((output / p).read_bytes()).hexdigest() for p in manifest["files"]
+        }
+    except (OSError, ValueError, KeyError) as error:
+        return [f"half-written: {error}"]
+    return [] if files == manifest["files"] else ["half-written"]
+
+
+def state(folder: Path) -> str:
+    """Hash names, kinds, and contents of regular files below ``folder``; links are not followed."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        digest.update(
+            f"{path.relative_to(folder)}\0{path.lstat().st_mode}\0".encode(
+                "utf-8", "surrogateescape"
+            )
+        )
+        if path.is_file() and not path.is_symlink():
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

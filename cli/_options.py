@@ -49,10 +49,11 @@ def step(
     resume: bool = True,
 ) -> "Outcome":
     """Check the options, then run the command into its output folder under a progress bar."""
-    from tasc.artefact import check_output, work_of
+    from tasc.artefact import check_output
     from tasc.places import expanded
     from tasc.recipe.configs import CONFIGS
     from tasc.recipe.steps import carry_out
+    from tasc.resume import work_of
 
     from ._console import bars
 

@@ -2,11 +2,12 @@
 
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from tasc import __version__
+from tasc.disk import refusal
 from tasc.errors import TascError
 
 from . import analyze, augment, base, bench, doctor, finetune, index, run, vocab
@@ -53,16 +54,24 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments)
     except TascError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
-    except OSError as error:  # a full disk, a folder that vanished
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        typer.echo(f"error: the system refused: {what}; is there room and permission?", err=True)
-        sys.exit(2)
+        _refuse(str(error))
+    except Exception as error:
+        refused = refusal(error)  # a folder that vanished, a full disk where a library writes
+        if refused is None:
+            raise
+        what = f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)
+        _refuse(f"the system refused: {what}; is there room and permission?")
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:  # typer takes the interrupt itself and says nothing
             typer.echo("interrupted: no half-written folder was left; run again", err=True)
         raise
+
+
+def _refuse(why: str) -> NoReturn:
+    """Give the reason in one line, whatever characters the names in it have."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in why)
+    typer.echo(f"error: {shown}", err=True)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -7,21 +7,23 @@ A process killed at any moment therefore leaves either the old folder or the new
 import hashlib
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tasc import __version__
+from tasc import __version__, folders
+from tasc.disk import files_below, flush, flush_below, writing
 from tasc.environment import environment
 from tasc.errors import InputError, IntegrityError
-from tasc.folders import locked, publish, share, sweep
+from tasc.resume import resumable
 
 MANIFEST = "manifest.json"
+_STAMPS = {"command", "key", "content", "files"}  # others have files of this name, too
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} has no {MANIFEST}: it is not a folder that tasc wrote")
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        if not isinstance(manifest, dict):
+            raise ValueError("no JSON object")
+    except (OSError, ValueError, RecursionError) as error:
         raise IntegrityError(f"{path} is damaged ({error}): delete {folder}, run again") from error
     return manifest
 
 
 def fingerprint(path: Path) -> str:
-    """Hash a file or folder; an artefact is known by what its manifest says it holds."""
+    """Hash a file or folder; an artefact is known by what its manifest says it holds.
+
+    In a folder, links to files count as files, and pipes, devices and links to folders as nothing.
+    Raises InputError where ``path`` is neither a file nor a folder.
+    """
     if (path / MANIFEST).is_file():
         return str(read_manifest(path).get("content", ""))
+    if not path.is_dir() and not path.is_file():
+        raise InputError(f"{path} is neither a file nor a folder: name one")
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
@@ -89,23 +99,32 @@ def up_to_date(output: Path, step: Step) -> bool:
 
 def check_output(output: Path, *, force: bool) -> None:
     """Refuse an output folder that must not or cannot be written, before any work is done."""
-    if Path.cwd().is_relative_to(output.resolve()):
-        raise InputError(f"output {output} is the folder you are in, or above: name one below it")
-    if output.exists():
-        if not output.is_dir():
-            raise InputError(f"output {output} is a file: name a folder with --output")
-        ours = (output / MANIFEST).is_file()
-        if not ours and any(output.iterdir()):
-            raise InputError(f"output {output} holds files tasc did not write: name another folder")
-        if ours and not force:
-            raise InputError(f"output {output} already exists: pass --force to replace it")
     try:
-        nearest = next(folder for folder in output.absolute().parents if folder.exists())
-        probe = nearest / f".{output.name}.probe-{os.getpid()}"
-        probe.mkdir()
-        probe.rmdir()
+        if output.name in ("", "..") or Path.cwd().is_relative_to(os.path.realpath(output)):
+            raise InputError(
+                f"output {output} is the folder you are in, or above: name one below it"
+            )
+        if output.is_mount():
+            raise InputError(f"output {output} is where a disk begins: name a folder below it")
+        _check_replaced(output, output, force=force)
+        folders.owner(next(p for p in output.absolute().parents if p.exists()) / output.name)
     except OSError as error:
         raise InputError(f"output {output} cannot be written: {error.strerror}") from error
+
+
+def _check_replaced(output: Path, place: Path, *, force: bool) -> None:
+    """Refuse to replace what lies at ``place``, which is or was ``output``, unless it is ours."""
+    if place.is_symlink():
+        raise InputError(f"output {output} is a link: name the folder it leads to, or remove it")
+    if not os.path.lexists(place):
+        return
+    if not place.is_dir():
+        raise InputError(f"output {output} is a file: name a folder with --output")
+    ours = (place / MANIFEST).is_file() and read_manifest(place).keys() >= _STAMPS
+    if not ours and any(place.iterdir()):
+        raise InputError(f"output {output} holds files tasc did not write: name another folder")
+    if ours and not force:
+        raise InputError(f"output {output} already exists: pass --force to replace it")
 
 
 @contextmanager
@@ -115,34 +134,41 @@ def create(
     """Write an artefact: yields a workspace, then stamps it and moves it to ``output``.
 
     When the body fails, ``output`` is as it was; ``work`` is kept only if the body put files there,
-    and only for a later run of the same step. Raises InputError while another run writes there.
+    and only for a later run of the same step. What the artefact holds is on the disk before it
+    takes its name.
+
+    Raises:
+        InputError: another run writes there, or something of others is in the way.
+        StorageError: there is no room for it.
     """
     check_output(output, force=force)
+    with writing(output):
+        _make_parents(output)
+        with resumable(output, step.key) as work:
+            folders.sweep(output)
+            folder = folders.fresh(output, "new")
+            folder.mkdir()
+            made, started = folder.lstat(), time.time()
+            try:
+                with writing(folder):
+                    yield Workspace(folder, work)
+                    write_json(folder / MANIFEST, _describe(folder, step, started, seed))
+                    folders.share(folder, folder / MANIFEST)
+                    flush_below(folder)
+                folders.publish(folder, output, partial(_check_replaced, output, force=force))
+            except BaseException:
+                with suppress(OSError):
+                    if os.path.samestat(made, folder.lstat()):
+                        folders.remove(folder)
+                raise
+
+
+def _make_parents(output: Path) -> None:
+    """Make the folders above ``output``, and see that their names are on the disk, too."""
+    missing = [folder for folder in output.absolute().parents if not folder.exists()]
     output.parent.mkdir(parents=True, exist_ok=True)
-    folder = output.parent / f".{output.name}.new-{os.getpid()}"
-    work = work_of(output)
-    with locked(work, output):
-        sweep(output)
-        _prepare_work(work, step)
-        folder.mkdir()
-        started = time.time()
-        try:
-            yield Workspace(folder, work)
-            manifest = _describe(folder, step, started, seed)
-            write_json(folder / MANIFEST, manifest)
-            share(folder, folder / MANIFEST)
-            publish(folder, output)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            if [p.name for p in work.glob("*")] == ["key"]:
-                shutil.rmtree(work, ignore_errors=True)
-            raise
-        shutil.rmtree(work)
-
-
-def work_of(output: Path) -> Path:
-    """Return where a run into ``output`` keeps checkpoints, which outlive it if it is ended."""
-    return output.parent / f".{output.name}.work"
+    for folder in missing:
+        flush(folder.parent)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -152,8 +178,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def _describe(folder: Path, step: Step, started: float, seed: int | None) -> dict[str, Any]:
-    files = sorted(p for p in folder.rglob("*") if p.is_file())
-    contents = {str(p.relative_to(folder)): _hash_file(p) for p in files}
+    contents = {str(p.relative_to(folder)): _hash_file(p) for p in files_below(folder)}
     return {
         "command": step.command,
         "arguments": dict(step.arguments),
@@ -167,15 +192,6 @@ def _describe(folder: Path, step: Step, started: float, seed: int | None) -> dic
         "seconds": round(time.time() - started, 3),
         "environment": environment(),
     }
-
-
-def _prepare_work(work: Path, step: Step) -> None:
-    """Keep a killed run's checkpoints only for the very same step."""
-    key = work / "key"
-    if not key.is_file() or key.read_text() != step.key:
-        for left in work.iterdir():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
-    key.write_text(step.key)
 
 
 def _hash_file(path: Path) -> str:

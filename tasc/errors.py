@@ -19,3 +19,7 @@ class UnavailableError(TascError):
 
 class IntegrityError(TascError):
     """A file that this project wrote is truncated, corrupt, or made for something else."""
+
+
+class StorageError(TascError):
+    """The system has no room for, or no leave to make, a file that had to be written."""

@@ -1,68 +1,120 @@
-"""Folders that appear whole or not at all, whoever is killed when, and by one writer at a time."""
+"""Folders that appear whole or not at all, whoever is killed when. Links are never followed."""
 
 import ctypes
+import errno
 import fcntl
 import glob
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from tasc.errors import InputError
+from tasc.disk import files_below, flush
+
+_LONGEST = 200  # bytes of a name that leave room for what is put around it, of the usual 255
 
 
-@contextmanager
-def locked(work: Path, output: Path) -> Iterator[None]:
-    """Make ``work`` and hold it for one run; the lock ends with the process, however that ends.
+def sibling(output: Path, kind: str) -> Path:
+    """Return the hidden name beside ``output`` of what belongs to it."""
+    name = os.fsencode(output.name)
+    stem = output.name if len(name) <= _LONGEST else hashlib.sha256(name).hexdigest()[:32]
+    return output.parent / f".{stem}.{kind}"
 
-    Raises InputError where another run into ``output`` holds it.
+
+def fresh(output: Path, kind: str) -> Path:
+    """Return a name beside ``output`` that nobody has, and that says whose process it is of."""
+    return sibling(output, f"{kind}-{os.urandom(4).hex()}-{os.getpid()}")
+
+
+def owner(output: Path) -> int:
+    """Return the user whom new folders beside ``output`` belong to; not all systems take our own.
+
+    Raises OSError where none can be made.
     """
-    while True:  # once more where the run before, ending just now, took the folder away
-        work.mkdir(exist_ok=True)
-        try:
-            handle = os.open(work, os.O_RDONLY)
-        except FileNotFoundError:
-            continue
-        try:
-            if not _lock(handle):
-                raise InputError(
-                    f"output {output} is being written by another run: wait for it, or name another"
-                )
-            if _is_at(work, handle):
-                yield
-                return
-        finally:
-            os.close(handle)
+    probe = fresh(output, "probe")
+    probe.mkdir()
+    try:
+        return probe.lstat().st_uid
+    finally:
+        probe.rmdir()
 
 
-def _lock(handle: int) -> bool:
-    """Lock an open folder; False where another process has. Some file systems know no locks."""
+def lock(handle: int) -> bool | None:
+    """Lock an open folder; False where another process has, None where locks are not known."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return not isinstance(error, BlockingIOError)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
     return True
 
 
-def _is_at(path: Path, handle: int) -> bool:
+def open_folder(path: Path) -> int:
+    """Open a folder itself. Raises OSError where that is a link or no folder."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+def is_at(path: Path, handle: int) -> bool:
+    """Say whether the open folder is still what has the name ``path``."""
     try:
-        return os.path.samestat(os.fstat(handle), path.stat())
+        return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
         return False
 
 
-def publish(folder: Path, output: Path) -> None:
-    """Give ``folder`` the name ``output`` in one step, also when there is an old one."""
-    if not output.exists():
+def is_folder_of(user: int, path: Path) -> bool:
+    """Say whether ``path`` is a folder, and no link to one, that belongs to ``user``."""
+    return path.is_dir() and not path.is_symlink() and path.lstat().st_uid == user
+
+
+def remove(path: Path) -> None:
+    """Delete a folder with what is in it, a file, or a link, but nothing that links lead to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def empty(handle: int) -> None:
+    """Delete all that is in an open folder, whatever has its name by now."""
+    for entry in list(os.scandir(handle)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.name, dir_fd=handle)
+        else:
+            os.unlink(entry.name, dir_fd=handle)
+
+
+def publish(folder: Path, output: Path, check: Callable[[Path], None]) -> None:
+    """Give ``folder`` the name ``output`` in one step, also when there is an old one.
+
+    ``check`` looks at the old one once it has been taken away, when nobody can put another in its
+    place, and raises where it must not be deleted: then it is back under its name.
+    """
+    if not os.path.lexists(output):
         folder.rename(output)
+        flush(output.parent)
         return
-    if not _exchange(folder, output):  # no atomic swap on this system: the old one waits aside
-        aside = output.parent / f".{output.name}.old-{os.getpid()}"
-        output.rename(aside)
+    if _exchange(folder, output):
+        old = folder
+    else:  # no atomic swap on this system: the old one waits aside
+        old = fresh(output, "old")
+        output.rename(old)
+    try:
+        check(old)
+    except BaseException:
+        if old != folder:
+            old.rename(output)
+        elif not _exchange(folder, output):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(output)) from None
+        raise
+    if old != folder:
         folder.rename(output)
-        folder = aside
-    shutil.rmtree(folder, ignore_errors=True)
+    flush(output.parent)
+    with suppress(OSError):
+        remove(old)
 
 
 def _exchange(a: Path, b: Path) -> bool:
@@ -78,27 +130,35 @@ def _exchange(a: Path, b: Path) -> bool:
 def share(folder: Path, like: Path) -> None:
     """Give every file the mode of ``like``: safetensors leaves its own to the owner alone."""
     mode = like.stat().st_mode
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.chmod(mode)
+    for file in files_below(folder):
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            os.fchmod(handle, mode)
+        finally:
+            os.close(handle)
 
 
 def sweep(output: Path) -> None:
-    """Remove what killed runs left: temporary siblings whose process is gone."""
-    for pattern in ("new", "old", "probe"):
-        for left in output.parent.glob(f".{glob.escape(output.name)}.{pattern}-*"):
+    """Remove what killed runs left: temporary siblings of ours whose process is gone."""
+    ours = owner(output)
+    for kind in ("new", "old", "probe"):
+        pattern = glob.escape(sibling(output, kind).name) + "-*"
+        for left in output.parent.glob(pattern):
             pid = left.name.rpartition("-")[2]
-            if pid.isdigit() and (int(pid) == os.getpid() or not _alive(int(pid))):
-                if pattern == "old" and not output.exists():
-                    left.rename(output)
-                else:
-                    shutil.rmtree(left, ignore_errors=True)
+            gone = pid.isdecimal() and (int(pid) == os.getpid() or not _alive(int(pid)))
+            if not gone or not is_folder_of(ours, left):
+                continue
+            if kind == "old" and not os.path.lexists(output):
+                left.rename(output)
+            else:
+                with suppress(OSError):
+                    remove(left)
 
 
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

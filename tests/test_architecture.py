@@ -14,13 +14,15 @@ FLOOR = {
     "tasc.environment",
     "tasc.svg",
     "tasc.html",
+    "tasc.disk",
+    "tasc.folders",
     "tasc.__version__",
 }
 BACKEND = {"tasc.backend", "tasc._native"}
 DATA = BACKEND | {"tasc.data"}
 BENCH = DATA | {
     f"tasc.{name}"
-    for name in ("analysis", "vocab", "models", "finetune", "spec", "artefact", "places")
+    for name in ("analysis", "vocab", "models", "finetune", "spec", "artefact", "resume", "places")
 }
 # layer -> what it may import of tasc besides itself and the floor
 MAY_IMPORT = {
@@ -29,8 +31,10 @@ MAY_IMPORT = {
     "tasc/environment.py": set(),
     "tasc/svg.py": set(),
     "tasc/html.py": set(),
+    "tasc/disk.py": set(),
     "tasc/folders.py": set(),
-    "tasc/artefact.py": {"tasc.folders"},
+    "tasc/resume.py": set(),
+    "tasc/artefact.py": {"tasc.resume"},
     "tasc/places.py": {"tasc.artefact"},
     "tasc/backend": {"tasc._native"},
     "tasc/data": BACKEND,

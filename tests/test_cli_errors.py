@@ -118,9 +118,9 @@ def test_what_the_system_refuses_is_one_line(capsys, task, tmp_path, monkeypatch
 
     monkeypatch.setattr(artefact, "write_json", full)
     line = refused(capsys, "analyze", task, "--output", tmp_path / "out")
-    assert line.startswith("error: the system refused: ")
-    assert "No space left on device" in line
-    assert (name or "is there room") in line
+    assert f"{name or '.out.new-'}" in line
+    assert "cannot be written: No space left on device" in line
+    assert "make room, or name another output" in line
     assert [p.name for p in tmp_path.iterdir()] == [task.name]
 
 

@@ -1,8 +1,6 @@
 """Training state on disk: safetensors and JSON, whole or absent, the newest whole one wins."""
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from tasc.disk import flush, flush_below, writing
 from tasc.errors import InputError
+from tasc.folders import remove
 
 _KEPT = 2  # a damaged newest one falls back to the one before
 _TENSORS, _STATE = "state.safetensors", "state.json"
@@ -46,7 +46,7 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     name = f"step-{state.step:08d}"
     temporary, final = work / f"{name}.tmp", work / name
     for left in work.glob("step-*.tmp"):
-        shutil.rmtree(left)
+        remove(left)
     temporary.mkdir()
     groups = {"parameter": state.parameters, "optimizer": state.optimizer, "rng": state.rng}
     tensors = {
@@ -54,17 +54,16 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
         for group, members in groups.items()
         for key, tensor in members.items()
     }
-    save_file(tensors, temporary / _TENSORS)
     record = {"identity": identity, "step": state.step, "journal": dict(state.journal)}
-    (temporary / _STATE).write_text(json.dumps(record), encoding="utf-8")
-    for file in (temporary / _TENSORS, temporary / _STATE):
-        _flush(file)
-    if final.exists():
-        shutil.rmtree(final)
+    with writing(final, sum(tensor.nbytes for tensor in tensors.values())):
+        save_file(tensors, temporary / _TENSORS)
+        (temporary / _STATE).write_text(json.dumps(record), encoding="utf-8")
+        flush_below(temporary)
+    remove(final)
     temporary.rename(final)
-    _flush(work)
+    flush(work)
     for old in _folders(work)[_KEPT:]:
-        shutil.rmtree(old)
+        remove(old)
 
 
 def newest(work: Path, identity: str) -> Checkpoint | None:
@@ -97,7 +96,7 @@ def newest(work: Path, identity: str) -> Checkpoint | None:
 def clear(work: Path) -> None:
     """Remove all checkpoints under ``work``."""
     for folder in work.glob("step-*"):
-        shutil.rmtree(folder)
+        remove(folder)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
@@ -142,12 +141,3 @@ def _folders(work: Path) -> list[Path]:
 def _group(tensors: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
     prefix = f"{name}/"
     return {key[len(prefix) :]: t for key, t in tensors.items() if key.startswith(prefix)}
-
-
-def _flush(path: Path) -> None:
-    """Make the system write a file, or a folder's list of names, to the disk now."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

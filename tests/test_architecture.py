@@ -16,6 +16,7 @@ FLOOR = {
     "tasc.html",
     "tasc.disk",
     "tasc.folders",
+    "tasc.scratch",
     "tasc.__version__",
 }
 BACKEND = {"tasc.backend", "tasc._native"}
@@ -33,6 +34,7 @@ MAY_IMPORT = {
     "tasc/html.py": set(),
     "tasc/disk.py": set(),
     "tasc/folders.py": set(),
+    "tasc/scratch.py": set(),
     "tasc/resume.py": set(),
     "tasc/artefact.py": {"tasc.resume"},
     "tasc/places.py": {"tasc.artefact"},

@@ -4,7 +4,6 @@ Memory does not grow with the corpus but for the different words, eight bytes fo
 output, and nothing else: n-grams go to sorted runs in a scratch folder.
 """
 
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -22,6 +21,7 @@ from tasc.backend import Counts, WordCounter, get_backend
 from tasc.data.stream import Stream
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.progress import Progress, silent
+from tasc.scratch import scratch
 
 Int64 = npt.NDArray[np.int64]
 
@@ -80,12 +80,13 @@ def scan(
 
     Raises:
         InputError: a row is malformed, or the scratch folder cannot be written.
+        StorageError: there is no room in it.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="tasc-") as scratch,
+        scratch() as folder,
         pool(tokenizer, jobs) if tokenizer else nullcontext() as counting,
     ):
-        inputs, outputs = (_Reading(Path(scratch) / name, counting) for name in ("in", "out"))
+        inputs, outputs = (_Reading(folder / name, counting) for name in ("in", "out"))
         sample = Sample()
         samples = dropped = 0
         for rows in stream.rows():

@@ -9,7 +9,6 @@ import gzip
 import io
 import json
 import re
-import tempfile
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,9 @@ from tasc.data.foreign import one_line
 from tasc.data.quiet import quiet_datasets
 from tasc.data.source import Source
 from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
+from tasc.disk import no_room
 from tasc.errors import InputError
+from tasc.scratch import scratch
 
 _BATCH = 4096  # rows handed on at a time
 _FORMATS = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv"}
@@ -199,8 +200,8 @@ def _object(row: object, place: str) -> Entry:
 def _by_datasets(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[_Rows]:
     import datasets
 
-    with tempfile.TemporaryDirectory() as scratch, quiet_datasets():
-        plain = _unpacked(path, Path(scratch)) if path.suffix == ".gz" else path
+    with scratch() as folder, quiet_datasets():
+        plain = _unpacked(path, folder) if path.suffix == ".gz" else path
         options: dict[str, Any] = {}
         if form == "csv":
             header = _csv_header(path)
@@ -210,9 +211,11 @@ def _by_datasets(path: Path, form: str, columns: Sequence[str], size: int) -> It
             options = {"features": texts, "keep_default_na": False}
         try:
             table = datasets.load_dataset(
-                form, data_files=str(plain), split="train", cache_dir=scratch, **options
+                form, data_files=str(plain), split="train", cache_dir=str(folder), **options
             )
         except Exception as error:  # datasets, pandas and pyarrow each raise their own
+            if no_room(error):
+                raise
             raise InputError(f"{path}: invalid {form.upper()}: {one_line(error)}") from None
         check_columns(str(path), table.column_names, columns)
         for start in range(0, len(table), size):

@@ -79,7 +79,7 @@ def _write(counts: Counter[Lanes], path: Path) -> None:
         words.append(third << 32 | fourth | new | counted)
         words += [head] * bool(new) + [count] * bool(counted)
         before = head
-    np.array(words, "<u8").tofile(path)
+    path.write_bytes(np.array(words, "<u8").tobytes())
 
 
 def _read(path: Path) -> Iterator[tuple[Lanes, int]]:

@@ -8,6 +8,7 @@ from typing import Any
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from tasc.data.tokenizer import LoadedTokenizer
+from tasc.disk import writing
 from tasc.errors import UnavailableError
 from tasc.models.load import quiet
 
@@ -29,7 +30,8 @@ def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path)
     if generation.pad_token_id is None:
         generation.pad_token_id = ends[0]
     model.generation_config = generation
-    with quiet():
+    size = sum(p.nbytes for p in model.parameters())
+    with quiet(), writing(folder, size):
         model.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)
 

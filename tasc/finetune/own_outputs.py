@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 from transformers import GenerationConfig, PreTrainedModel
 
 from tasc.data.tokenizer import LoadedTokenizer
+from tasc.disk import replacing, writing
 from tasc.finetune.batch import Sequences
 from tasc.progress import Progress, silent
 
@@ -111,6 +112,6 @@ def _read(file: Path) -> list[np.ndarray] | None:
 
 def _write(file: Path, answers: Sequence[np.ndarray]) -> None:
     offsets = np.concatenate([[0], np.cumsum([len(a) for a in answers])]).astype(np.int64)
-    new = file.with_suffix(".tmp")
-    save_file({"tokens": np.concatenate(answers), "offsets": offsets}, new)
-    new.replace(file)
+    tokens = np.concatenate(answers)
+    with writing(file, tokens.nbytes + offsets.nbytes), replacing(file) as new:
+        save_file({"tokens": tokens, "offsets": offsets}, new)

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import isotonic_regression
 
+from tasc.disk import replacing
 from tasc.environment import processor
 from tasc.errors import InputError
 from tasc.models.target import Target
@@ -165,11 +165,8 @@ def _read(path: Path) -> CostCurve | None:
 
 
 def _write(path: Path, curve: CostCurve, identity: dict[str, Any]) -> None:
-    """Write a sibling and rename it, so that readers see a whole file or none."""
+    """Write the file so that readers see a whole one or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     held = {"sizes": curve.sizes, "seconds": curve.seconds, "context": curve.context}
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, suffix=".new", delete=False
-    ) as file:
-        json.dump({**held, "of": identity}, file, indent=2)
-    Path(file.name).replace(path)
+    with replacing(path) as new:
+        new.write_text(json.dumps({**held, "of": identity}, indent=2), encoding="utf-8")

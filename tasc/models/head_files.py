@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from tasc.disk import writing
 from tasc.errors import InputError, IntegrityError
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -22,7 +23,8 @@ def write(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]
     text = json.dumps(config, indent=2, sort_keys=True)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     held = {n: t.detach().cpu().contiguous() for n, t in weights.items()}
-    save_file(held, folder / WEIGHTS, metadata={"format": "pt"})
+    with writing(folder / WEIGHTS, sum(t.nbytes for t in held.values())):
+        save_file(held, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def find(path: Path) -> Path:

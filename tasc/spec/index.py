@@ -17,6 +17,7 @@ import numpy as np
 from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
+from tasc.disk import writing
 from tasc.errors import InputError, IntegrityError
 
 FILE = "index.tasc"
@@ -74,9 +75,9 @@ def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> P
     block = index.block
     path = folder / FILE
     checksum = _checksum(block)
-    with path.open("wb") as file:
+    with writing(path, HEADER.size + block.nbytes), path.open("wb") as file:
         file.write(HEADER.pack(MAGIC, VERSION, 0, len(block), checksum, tokenizer.identity))
-        block.tofile(file)
+        file.write(block.data)  # numpy's own way does not say what the system refused
     return path
 
 

@@ -7,8 +7,8 @@ the table's k continuations, each prolonged by its most probable successors. The
 here instead of being a batch. ``context=false`` is the bigram drafter, the default is mixed.
 """
 
+import contextlib
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from tasc.disk import replacing
 from tasc.errors import InputError, IntegrityError
 from tasc.progress import Progress, silent
 from tasc.spec.draft import Draft
@@ -48,7 +49,7 @@ def bigram_table(
     """Return the ``k`` most probable next tokens of every single token, (V, k) int32.
 
     Of a vocabulary of fewer tokens it is all of them. Built in batched forward passes; kept below
-    ``cache`` under a hash of the model's weights.
+    ``cache`` under a hash of the model's weights. A cache that cannot be written costs only that.
     """
     vocabulary = int(model.get_input_embeddings().weight.shape[0])
     k = min(k, vocabulary)
@@ -63,7 +64,8 @@ def bigram_table(
             table[begin : begin + len(ids)] = rows.topk(k).indices.to(torch.int32).cpu().numpy()
             progress("bigrams", begin + len(ids), vocabulary)
     if path is not None:
-        _write(path, table)
+        with contextlib.suppress(OSError):
+            _write(path, table)
     return table
 
 
@@ -81,9 +83,8 @@ def _read(path: Path, shape: tuple[int, int]) -> np.ndarray:
 
 def _write(path: Path, table: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new-{os.getpid()}.npy")
-    np.save(new, table, allow_pickle=False)
-    new.replace(path)
+    with replacing(path) as new, new.open("wb") as file:
+        np.save(file, table, allow_pickle=False)
 
 
 def _identity(model: "PreTrainedModel") -> str:

@@ -1,0 +1,177 @@
+"""A full disk is one line that says what did not fit, whichever library was writing."""
+
+import errno
+import gzip
+import os
+import resource
+import tempfile
+from contextlib import suppress
+
+import datasets
+import pytest
+from safetensors import SafetensorError
+
+from tasc.data import local
+from tasc.data.source import Source
+from tasc.disk import no_room, refusal, replacing, writing
+from tasc.errors import InputError, StorageError
+from tests.cli import tasc
+from tests.pico import make_base, make_tokenizer
+
+FULL = "No space left on device"
+
+
+def wrapped(inner: BaseException) -> Exception:
+    """An error as `datasets` raises it: a kind of its own, with the reason behind it."""
+    try:
+        raise RuntimeError("an error occurred while generating the dataset") from inner
+    except RuntimeError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, FULL),
+        SafetensorError("Error while serializing: I/O error: " + FULL + " (os error 28)"),
+        Exception(FULL + " (os error 28)"),  # tokenizers
+        wrapped(OSError(errno.ENOSPC, FULL)),
+    ],
+)
+def test_what_any_library_says_of_a_full_disk_is_one_error(tmp_path, error):
+    (tmp_path / "before").write_bytes(bytes(1_500_000))
+    with pytest.raises(StorageError) as told, writing(tmp_path / "file", 2_500_000):
+        raise error
+    line = str(told.value)
+    assert f"file cannot be written: {FULL} (2.5 MB were to be written, " in line
+    assert "MB are free there): make room, or name another output" in line
+    with pytest.raises(StorageError, match=r"1\.5 MB were written"), writing(tmp_path):
+        raise error
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), OSError("no model"), InputError("no column")])
+def test_other_errors_stay_what_they_are(tmp_path, error):
+    with pytest.raises(type(error)) as same, writing(tmp_path):
+        raise error
+    assert same.value is error
+
+
+def test_another_refusal_is_an_error_of_the_system_and_a_bug_stays_a_bug(tmp_path):
+    with pytest.raises(FileNotFoundError), writing(tmp_path):
+        raise Exception("No such file or directory (os error 2)")
+    assert refusal(wrapped(FileNotFoundError(errno.ENOENT, "no such file"))) is None
+    assert no_room(PermissionError(errno.EACCES, "no")) is None
+
+
+def test_a_file_that_is_replaced_is_whole_or_as_it_was(tmp_path, monkeypatch):
+    order = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (order.append("flush"), fsync(handle)))
+    path = tmp_path / "cache.json"
+    with replacing(path) as new:
+        new.write_text("first")
+        assert order == []
+    assert order == ["flush", "flush"]
+    with suppress(RuntimeError), replacing(path) as new:
+        new.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture
+def limited():
+    """Let the system refuse files beyond a size, as a quota does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+BASE = ("--model", "base", "--batch-size", 4, "--effective-batch", 4)
+
+
+@pytest.mark.parametrize(
+    ("command", "size"),
+    [
+        (("analyze",), 2_000),
+        (("augment", "--tokenizer", "base", "--budget", 2), 2_000),  # tokenizers
+        (("augment", "--tokenizer", "base", "--budget", 2), 0),
+        (("index", "--tokenizer", "base"), 500),
+        (("base", "--vocabulary", 300, "--epochs", 1, "--block", 64), 100_000),  # safetensors
+        (("finetune", *BASE), 50_000),
+        (("finetune", *BASE, "--draft-head", "--max-new-tokens", 4), 50_000),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_leaves_nothing(
+    capsys, tmp_path, monkeypatch, limited, command, size
+):
+    monkeypatch.chdir(tmp_path)
+    make_base(tmp_path / "base")
+    task = tmp_path / "task.jsonl"
+    rows = [f'{{"input": "{i}", "output": "value {i % 3} and value"}}\n' for i in range(12)]
+    task.write_text("".join(rows))
+    before = {p.name for p in tmp_path.iterdir()}
+    limited(size)
+    code, out, err = tasc(capsys, command[0], task, *command[1:], "--output", "out")
+    assert (code, out) == (2, ""), err
+    line = err.strip().splitlines()[-1]
+    assert "cannot be written: File too large (" in line
+    assert "MB are free there): make room, or name another" in line
+    left = {p.name for p in tmp_path.iterdir()} - before
+    assert left <= ({".out.work"} if "--draft-head" in command else set())  # answers are kept
+
+
+def test_data_that_does_not_fit_into_the_temporary_folder_is_not_called_invalid(
+    tmp_path, monkeypatch, limited
+):
+    def full(*_: object, **__: object) -> None:
+        raise wrapped(OSError(errno.ENOSPC, FULL))
+
+    text = b"input,output\n" + b"a,b\n" * 5_000
+    (tmp_path / "task.csv").write_bytes(text)
+    (tmp_path / "task.csv.gz").write_bytes(gzip.compress(text))
+    monkeypatch.setattr(datasets, "load_dataset", full)
+    limited(10_000)  # of the unpacked file
+    for name, why in (("task.csv", FULL), ("task.csv.gz", "File too large")):
+        source = Source(str(tmp_path / name))
+        with pytest.raises(StorageError, match=f"{why}.*name another place .* with TMPDIR"):
+            local.read(source, "train")
+
+
+def test_a_full_temporary_folder_is_one_line(capsys, tmp_path, monkeypatch):
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, FULL)
+
+    task = tmp_path / "task.jsonl"
+    task.write_text('{"input": "a", "output": "b"}\n')
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    code, _, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
+    assert code == 2
+    assert "with TMPDIR" in err
+
+
+def test_a_cache_that_cannot_be_written_costs_only_the_caching(tmp_path, limited):
+    from tasc.spec.drafters.ngrammys import bigram_table
+    from tests.pico import build_model
+
+    model = build_model()
+    limited(1_000)
+    assert bigram_table(model, 4, tmp_path / "cache").shape == (320, 4)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_tokenizer_is_made_in_a_folder_that_went_away(capsys, tmp_path, monkeypatch):
+    """The error of a library in Rust, outside of any place that expects one."""
+    from tasc.recipe.work import WORK
+
+    def gone(job: object) -> None:
+        raise Exception("No such file or directory (os error 2)")
+
+    monkeypatch.setitem(WORK, "index", gone)
+    task = tmp_path / "task.jsonl"
+    task.write_text('{"input": "a", "output": "b"}\n')
+    given = ("--tokenizer", make_tokenizer(tmp_path / "tok"), "--output", tmp_path / "out")
+    code, _, err = tasc(capsys, "index", task, *given)
+    assert code == 2
+    assert "error: the system refused: " in err
+    assert "No such file or directory" in err

@@ -69,7 +69,8 @@ _NO_MAP: dict[str, list[str]] = {"AutoTokenizer": []}
 def _reads_the_same(folder: Path, tokenizer: LoadedTokenizer) -> bool:
     with quiet():
         try:
-            loaded = AutoTokenizer.from_pretrained(folder)
+            # Without a word on it, transformers would ask whether to run code that the files name.
+            loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         except (ImportError, IndexError, KeyError, OSError, TypeError, ValueError):
             return False
     read = json.loads(loaded.backend_tokenizer.to_str())

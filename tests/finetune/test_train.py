@@ -180,3 +180,16 @@ def test_end_tokens_the_model_had_are_kept(base, tmp_path):
     save_model(model, load_tokenizer(str(base)), tmp_path)
     read = json.loads((tmp_path / "generation_config.json").read_text())
     assert read["eos_token_id"] == [0, 7, 8]
+
+
+def test_code_that_a_tokenizer_names_is_neither_run_nor_asked_about(base, tmp_path, monkeypatch):
+    tokenizer = load_tokenizer(str(base))
+    code = {"AutoTokenizer": ["them--code.Theirs", None]}
+    named = {"tokenizer_class": "Theirs", "auto_map": code}
+    tokenizer.files["tokenizer_config.json"] = json.dumps(named).encode()
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda *question: asked.append(question) or "n")
+    save_tokenizer(tokenizer, tmp_path / "saved")
+    written = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    assert written["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert asked == []

@@ -102,6 +102,20 @@ def test_an_output_that_is_a_link_is_refused(tmp_path, there):
         make(tmp_path / "self")
 
 
+def test_a_step_of_a_recipe_that_is_a_link_to_itself_is_refused(capsys, tmp_path):
+    recipe = tmp_path / "r.yaml"
+    (tmp_path / "task.jsonl").write_text('{"input": "a", "output": "b"}\n')
+    recipe.write_text(
+        f"name: x\ndescription: y\ndata: {{path: {tmp_path}/task.jsonl}}\n"
+        "steps:\n  a: {command: analyze}\n"
+    )
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").symlink_to("a")
+    code, _, err = tasc(capsys, "run", recipe, "--output", tmp_path / "out")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "is a link" in err
+
+
 def test_force_replaces_no_folder_that_merely_has_a_manifest(tmp_path):
     (tmp_path / "extension").mkdir()
     (tmp_path / "extension" / MANIFEST).write_text('{"manifest_version": 3}')

@@ -1,6 +1,7 @@
 """Every command as a step: what it reads, and how that becomes an artefact."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def _keep_inputs(config: StepConfig, output: Path) -> None:
     """Refuse an output that would replace something the step reads."""
     references = [labelled(text)[1] for name in config.references for text in _listed(config, name)]
     for place in map(Path, (config.source.path, *references)):
-        if place.exists() and place.resolve().is_relative_to(output.resolve()):
+        if place.exists() and place.resolve().is_relative_to(os.path.realpath(output)):
             raise InputError(
                 f"output {output} would replace {place}, which is read: name another folder"
             )

@@ -1,10 +1,15 @@
-"""What a person sees: bars and tables on stderr and stdout; with --json only JSON on stdout."""
+"""What a person sees: all that is written to stdout and stderr leaves by this door.
+
+Names and texts come from others: what would steer a terminal is spelled out (``tasc.visible``).
+With --json only JSON is written to stdout.
+"""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
@@ -13,6 +18,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from tasc.progress import Progress
+from tasc.visible import STEERING, visible, visible_line
 
 # Texts are shown as they are: a path or a label may hold [brackets], which are no markup.
 _plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
@@ -24,7 +30,19 @@ err = Console(stderr=True, **_plain)
 
 def print_json(value: object) -> None:
     """Write a result for programs: JSON and nothing else on stdout."""
-    out.file.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # inside of strings alone
+    out.file.write(text + "\n")
+
+
+def say(text: str) -> None:
+    """Write a line of a result to stdout."""
+    typer.echo(visible(text))
+
+
+def note(text: str) -> None:
+    """Write one line about the run to stderr."""
+    typer.echo(visible_line(text), err=True)
 
 
 @contextmanager
@@ -41,6 +59,7 @@ def bars() -> Iterator[Progress]:
 
         def report(description: str, done: int, total: int) -> None:
             # A description may carry figures ("train, loss 1.23"); its first words name the bar.
+            description = visible_line(description)
             kind = description.partition(",")[0]
             if kind not in tasks:
                 tasks[kind] = display.add_task(description, total=total or None)
@@ -57,14 +76,15 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns
     Where it is too narrow, columns move together and text is cut; figures stay in one piece.
     """
     view = Table(
-        title=title,
+        title=visible(title),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         padding=(0, 1, 0, 0),
     )
-    for i, name in enumerate(columns):
+    rows = [[visible(cell) for cell in row] for row in rows]
+    for i, name in enumerate(map(visible, columns)):
         figures = i >= text_columns
         whole = figures and not any(" " in text for text in (name, *(row[i] for row in rows)))
         view.add_column(

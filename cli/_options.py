@@ -26,7 +26,7 @@ Template = Annotated[
 ]
 HubConfig = Annotated[str | None, typer.Option("--config", help="Configuration of a Hub data set.")]
 Output = Annotated[
-    Path | None, typer.Option(help="Artefact folder.", show_default="tasc-out/COMMAND")
+    str | None, typer.Option(help="Artefact folder.", show_default="tasc-out/COMMAND")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing artefact.")]
 Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
@@ -44,20 +44,19 @@ def step(
     data: dict[str, Any],
     options: dict[str, Any],
     *,
-    output: Path | None,
+    output: str | None,
     force: bool,
     resume: bool = True,
 ) -> "Outcome":
     """Check the options, then run the command into its output folder under a progress bar."""
     from tasc.artefact import check_output
-    from tasc.places import expanded
     from tasc.recipe.configs import CONFIGS
     from tasc.recipe.steps import carry_out
     from tasc.resume import work_of
 
-    from ._console import bars
+    from ._console import bars, note
 
-    folder = expanded(output or Path("tasc-out") / command)
+    folder = place("output", output) or Path("tasc-out") / command
     config = _checked(CONFIGS[command], {"source": data} | options)
     check_output(folder, force=force)
     try:
@@ -65,7 +64,7 @@ def step(
             return carry_out(config, folder, force=force, resume=resume, progress=progress)
     except KeyboardInterrupt:
         if work_of(folder).exists():
-            typer.echo("a checkpoint was kept: the same command with --resume goes on", err=True)
+            note("a checkpoint was kept: the same command with --resume goes on")
         raise
 
 
@@ -78,7 +77,21 @@ def _checked(kind: "type[StepConfig]", values: dict[str, Any]) -> "StepConfig":
     try:
         return kind(**{k: v for k, v in values.items() if v is not None})
     except ValidationError as error:
-        raise InputError(explain(error.errors(), f"tasc {kind.command}")) from error
+        command = "bench --tune" if kind.command == "tune" else kind.command
+        found = explain(error.errors(), f"tasc {command}")
+        raise InputError(f"{found}; see tasc {command.split()[0]} --help") from error
+
+
+def place(option: str, text: str | None) -> Path | None:
+    """Return the folder that an option names, None where left out; refuse an empty one."""
+    from tasc.errors import InputError
+    from tasc.places import expanded
+
+    if text is None:
+        return None
+    if not text.strip():
+        raise InputError(f"--{option} is empty: name a folder, or leave --{option} out")
+    return expanded(Path(text))
 
 
 def data(

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from . import _options as o
+from ._console import say
 
 
 def analyze(
@@ -64,7 +65,7 @@ def analyze(
         print_json(done.result)
         return
     show(done.result)
-    typer.echo(f"report: {done.output / 'analysis.html'}")
+    say(f"report: {done.output / 'analysis.html'}")
 
 
 def show(result: dict[str, Any]) -> None:
@@ -103,13 +104,13 @@ def show(result: dict[str, Any]) -> None:
     if result["knee"]:
         knee, most = result["knee"]["budget"], result["tokens"]["budgets"][-1]["added"]
         why = "steps saved against rows and rarely seen tokens, as augment --budget auto"
-        typer.echo(f"Knee of the budgets up to {most:,} tokens: {knee:,} ({why})")
+        say(f"Knee of the budgets up to {most:,} tokens: {knee:,} ({why})")
     if result["drafting"]:
         _show_drafting(result["drafting"])
     verdict = result["verdict"]
-    typer.echo(f"Verdict: {verdict['choice']}")
+    say(f"Verdict: {verdict['choice']}")
     for reason in verdict["reasons"]:
-        typer.echo(f"  {reason}")
+        say(f"  {reason}")
 
 
 def _show_tokens(tokens: dict[str, Any]) -> None:
@@ -148,7 +149,7 @@ def _show_tokens(tokens: dict[str, Any]) -> None:
     )
     if tokens["replay"]:
         replay = tokens["replay"]
-        typer.echo(
+        say(
             f"TASC-spec: {replay['tokens_per_step']:.2f} tokens a step on {replay['samples']:,} "
             "held-out outputs, replayed through the corpus' n-grams"
         )
@@ -161,7 +162,7 @@ def _show_drafting(drafting: dict[str, Any]) -> None:
     if cost:
         sizes = [(k, t) for k, t in zip(cost["sizes"], cost["seconds"], strict=True) if k > 1]
         figures = ", ".join(f"{t / cost['seconds'][0]:.2f} for {k}" for k, t in sizes[::2])
-        typer.echo(f"A forward here, by its tokens, against one: {figures}")
+        say(f"A forward here, by its tokens, against one: {figures}")
         key, title = "speedup", "by predicted speed-up"
     else:
         key, title = "steps_per_output", "by steps; what they cost, --model measures"
@@ -179,5 +180,5 @@ def _show_drafting(drafting: dict[str, Any]) -> None:
             for row in rows[:4]
         ],
     )
-    typer.echo("Tokens a step: those of steps with a draft, the bonus token included.")
-    typer.echo(f"Best: --method {drafting['best']['method']}")
+    say("Tokens a step: those of steps with a draft, the bonus token included.")
+    say(f"Best: --method {drafting['best']['method']}")

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from . import _options as o
+from ._console import say
 
 
 def augment(
@@ -70,7 +71,7 @@ def augment(
         print_json(done.result)
         return
     show(done.result)
-    typer.echo(f"tokenizer: {done.output}")
+    say(f"tokenizer: {done.output}")
 
 
 def show(result: dict[str, Any]) -> None:
@@ -95,7 +96,7 @@ def show(result: dict[str, Any]) -> None:
         ],
     )
     excluded = ", ".join(f"{n} {why}" for why, n in result["excluded"].items() if n) or "none"
-    typer.echo(
+    say(
         f"H2 {result['h2']['before']:.2f} → {result['h2']['after']:.2f} bits; rejected by PCS: "
         f"{result['rejected']}; excluded: {excluded}; dead: {result['dead']}"
     )
@@ -107,18 +108,18 @@ def show(result: dict[str, Any]) -> None:
 def show_use(result: dict[str, Any]) -> None:
     """Print how often new tokens are seen, split words, and miss a shorter segmentation."""
     seen, train = result["seen"], result["train"]
-    typer.echo(
+    say(
         f"new tokens in the training outputs: the rarest {seen['least']:,} times, a tenth of them "
         f"{seen['tenth']:,.0f} or less, half {seen['median']:,.0f} or less"
     )
     split = train["splits_words"] / max(train["new_token_uses"], 1)
     if result["export"] == "added":
-        typer.echo(
+        say(
             f"words split by new tokens: {train['splits_words']:,} of {train['new_token_uses']:,} "
             f"uses ({split:.1%}); --export pretoken splits none"
         )
     if train["optimum"]["excess"] > 0.01:
-        typer.echo(
+        say(
             f"the shortest segmentation would need {train['optimum']['shortest']:,} tokens where "
             f"the tokenizer takes {train['optimum']['reached']:,} "
             f"(+{train['optimum']['excess']:.1%}, {train['optimum']['outputs']:,} outputs)"
@@ -148,7 +149,7 @@ def show_knee(curve: dict[str, Any]) -> None:
             for p in around
         ],
     )
-    typer.echo(
+    say(
         "risk: outputs that a rarely seen token may spoil, predicted; cost: steps, their time, and "
         "the risk at its price, against no new tokens"
     )

@@ -6,6 +6,7 @@ import typer
 
 from . import _options as o
 from . import finetune as _finetune
+from ._console import say
 
 
 def base(
@@ -62,4 +63,4 @@ def base(
         print_json(done.result)
         return
     _finetune.show(done.result)
-    typer.echo(f"model: {done.output}")
+    say(f"model: {done.output}")

@@ -7,6 +7,7 @@ import typer
 from tasc.errors import InputError
 
 from . import _options as o
+from ._console import say
 
 if TYPE_CHECKING:
     from tasc.recipe.steps import Outcome
@@ -152,16 +153,16 @@ def _finish(done: "Outcome", json: bool) -> None:
         print_json(done.result)
     elif "trials" in done.result:
         show_tuning(done.result)
-        typer.echo(f"tuning: {done.output / 'tuning.json'}")
+        say(f"tuning: {done.output / 'tuning.json'}")
     else:
         show(done.result)
-        typer.echo(f"report: {done.output / 'report.html'}")
+        say(f"report: {done.output / 'report.html'}")
 
 
 def show_tuning(result: dict[str, Any]) -> None:
     """Print what was chosen and what it brings."""
     for name, row in (("default", result["default"]), ("chosen", result)):
-        typer.echo(f"{name}: {row['tokens_per_step']:.3f} tokens per step, {row['method']}")
+        say(f"{name}: {row['tokens_per_step']:.3f} tokens per step, {row['method']}")
 
 
 SHORT = {"exact_match": "exact", "token_accuracy": "tok.acc", "micro_f1": "F1"}
@@ -201,7 +202,7 @@ def show(result: dict[str, Any]) -> None:
         text_columns=2,
     )
     if rows[0]["lossless"] is None:
-        typer.echo("sampled: outputs differ by chance, so speed is by tokens per second")
+        say("sampled: outputs differ by chance, so speed is by tokens per second")
 
 
 def _lossless(found: dict[str, Any] | None) -> str:

@@ -1,18 +1,18 @@
 """``tasc finetune``: QLoRA on a task, with or without new tokens, or a draft head."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from . import _options as o
+from ._console import say
 
 
 def finetune(
     source: o.Source,
     model: Annotated[str, typer.Option(help="Model folder or Hub id to start from.")],
     augmented: Annotated[
-        Path | None, typer.Option(help="Folder written by tasc augment: adds its tokens.")
+        str | None, typer.Option(help="Folder written by tasc augment: adds its tokens.")
     ] = None,
     merge: Annotated[
         bool, typer.Option("--merge", help="Also write a plain model folder, adapter merged in.")
@@ -75,7 +75,7 @@ def finetune(
     """Train LoRA on an NF4 base, new token rows mean-initialised; or a draft head."""
     options = {
         "model": model,
-        "augmented": str(augmented) if augmented else None,
+        "augmented": augmented,
         "merge": merge,
         "draft_head": draft_head,
         "head": head,
@@ -103,21 +103,21 @@ def finetune(
         return
     show(done.result)
     if draft_head:
-        typer.echo(f"head: {done.output / 'head'}")
+        say(f"head: {done.output / 'head'}")
         return
-    typer.echo(f"adapter: {done.output / 'adapter'}")
+    say(f"adapter: {done.output / 'adapter'}")
     if merge:
-        typer.echo(f"model: {done.output / 'model'}")
+        say(f"model: {done.output / 'model'}")
 
 
 def show(result: dict[str, Any]) -> None:
     """Print what the training did."""
     evaluations = result["evaluations"]
     held_out = f", validation loss {evaluations[-1]['loss']:.3f}" if evaluations else ""
-    typer.echo(
+    say(
         f"{result['steps']} steps in {result['seconds']:.0f} s, training loss "
         f"{result['losses'][-1]:.3f}{held_out}, {result['trainable_parameters']:,} of "
         f"{result['total_parameters']:,} parameters trained"
     )
     if result["cut_examples"]:
-        typer.echo(f"{result['cut_examples']:,} examples were longer than allowed, and cut")
+        say(f"{result['cut_examples']:,} examples were longer than allowed, and cut")

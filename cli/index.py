@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from . import _options as o
+from ._console import say
 
 
 def index(
@@ -46,12 +47,12 @@ def index(
         print_json(done.result)
         return
     show(done.result)
-    typer.echo(f"index: {done.output}")
+    say(f"index: {done.output}")
 
 
 def show(result: dict[str, Any]) -> None:
     """Print what was counted."""
-    typer.echo(
+    say(
         f"{result['tokens']:,} tokens of {result['outputs']:,} outputs: "
         f"{result['contexts']:,} contexts, {result['bytes']:,} bytes "
         f"({result['bytes_per_token']:.1f} a token), counted in {result['build_seconds']:.2f} s"

@@ -8,12 +8,12 @@ import typer
 
 from tasc import __version__
 from tasc.disk import refusal
-from tasc.errors import TascError
+from tasc.errors import InputError, TascError
 
 from . import analyze, augment, base, bench, doctor, finetune, index, run, vocab
+from ._console import note, say
 
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Make a small language model fast on a narrow task: analyze the task, augment the "
@@ -31,11 +31,13 @@ app.command("doctor")(doctor.doctor)
 
 
 _INTERRUPTED = 130  # 128 + SIGINT
+_LONGEST = 300  # characters of what is repeated of a command line
+_UsageError = typer.BadParameter.__base__ or typer.BadParameter  # which typer does not export
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tasc {__version__}")
+        say(f"tasc {__version__}")
         raise typer.Exit
 
 
@@ -52,26 +54,43 @@ def main(arguments: list[str] | None = None) -> None:
     """Run ``tasc``. Exit code 2 means that the input, the options, or the machine must change."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system's end is tidy, too
     try:
-        app(args=arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        _check_text(given)
+        code = app(args=given or ["--help"], prog_name="tasc", standalone_mode=False)
     except TascError as error:
         _refuse(str(error))
+    except _UsageError as error:
+        _refuse(_usage(error))
     except Exception as error:
         refused = refusal(error)  # a folder that vanished, a full disk where a library writes
         if refused is None:
             raise
         what = f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)
         _refuse(f"the system refused: {what}; is there room and permission?")
-    except SystemExit as stop:
-        if stop.code == _INTERRUPTED:  # typer takes the interrupt itself and says nothing
-            typer.echo("interrupted: no half-written folder was left; run again", err=True)
-        raise
+    if code == _INTERRUPTED:  # typer takes the interrupt itself and says nothing
+        note("interrupted: no half-written folder was left; run again")
+    sys.exit(code)
 
 
 def _refuse(why: str) -> NoReturn:
-    """Give the reason in one line, whatever characters the names in it have."""
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in why)
-    typer.echo(f"error: {shown}", err=True)
+    note(f"error: {why}")
     sys.exit(2)
+
+
+def _usage(error: typer.BadParameter) -> str:
+    """Tell in one line what the parser of the command line could not read, and where to look."""
+    command = error.ctx.command_path if error.ctx else "tasc"
+    what = " ".join(error.format_message().split()).rstrip(".")[:_LONGEST]
+    return f"{command}: {what[:1].lower()}{what[1:]}: see {command} --help"
+
+
+def _check_text(arguments: list[str]) -> None:
+    """Refuse bytes that are no text: they could not be written into what describes the run."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"the argument {argument!r} is not UTF-8: rename or type it") from None
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from . import _options as o
 def run(
     recipe: Annotated[str, typer.Argument(help="YAML file, or the name of one that comes along.")],
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with local data sets.", show_default="$TASC_DATA")
+        str | None, typer.Option(help="Folder with local data sets.", show_default="$TASC_DATA")
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Split for analyze and bench, instead of the recipe's.")
@@ -24,7 +24,7 @@ def run(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed instead of the recipe's.")] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder.", show_default="tasc-out/RECIPE")
+        str | None, typer.Option(help="Folder.", show_default="tasc-out/RECIPE")
     ] = None,
     force: o.Force = False,
     json: o.Json = False,
@@ -34,18 +34,17 @@ def run(
     from tasc.recipe.runner import Overrides, find, read
     from tasc.recipe.runner import run as run_plan
 
-    from ._console import bars, err, print_json
+    from ._console import bars, note, print_json
 
     path = find(str(expanded(Path(recipe))))
-    place = expanded(data_dir) if data_dir else None
-    plan = read(path, Overrides(place, seed, limit, split))
-    folder = expanded(output or Path("tasc-out") / path.stem)
+    plan = read(path, Overrides(o.place("data-dir", data_dir), seed, limit, split))
+    folder = o.place("output", output) or Path("tasc-out") / path.stem
     results: dict[str, Any] = {}
     with bars() as progress:
         for name, config, done in run_plan(plan, folder, force=force, progress=progress):
             results[name] = done.result
             state = "up to date" if done.reused else "done"
-            err.print(f"{name}: {state} ({done.output})", soft_wrap=True)
+            note(f"{name}: {state} ({done.output})")
             if not json:
                 _show(config.command, done.result)
     if json:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from . import _options as o
+from ._console import say
 
 
 def vocab(
@@ -51,7 +52,7 @@ def vocab(
         print_json(done.result)
         return
     show(done.result)
-    typer.echo(f"comparison: {done.output / 'vocabularies.json'}")
+    say(f"comparison: {done.output / 'vocabularies.json'}")
 
 
 def show(result: dict[str, Any]) -> None:
@@ -76,23 +77,23 @@ def show(result: dict[str, Any]) -> None:
     )
     for name, side in sides:
         if side["lost"] is not None:
-            typer.echo(f"{name} does not give back {side['lost'][:60]!r}")
+            say(f"{name} does not give back {side['lost'][:60]!r}")
     r = result
-    typer.echo(f"in both: {r['shared']:,} strings, {r['share']:.1%} of the target's tokens")
-    typer.echo(
+    say(f"in both: {r['shared']:,} strings, {r['share']:.1%} of the target's tokens")
+    say(
         f"in these texts: {r['used_shared']:,} of {r['used']:,} target tokens, "
         f"{r['said_shared']:.1%} by occurrence; {r['draft_per_target']:.2f} draft tokens each"
     )
-    typer.echo(
+    say(
         f"spellings of a target token by the drafter: median {r['spellings_median']:,.0f}, at most "
         f"{r['spellings_max']:,}; none for {r['unreachable']} of {r['spelled']}"
     )
-    typer.echo(
+    say(
         f"draft forwards for all spellings of a token: median {r['forwards']:,.0f} "
         "(slrs follows the likely ones)"
     )
     if r["expected_acceptance"]:
         figures = ", ".join(f"{k} {v:.3f}" for k, v in r["expected_acceptance"].items())
-        typer.echo(f"expected acceptance at temperature {r['temperature']:g}: {figures}")
+        say(f"expected acceptance at temperature {r['temperature']:g}: {figures}")
     best = r["recommended"]
-    typer.echo(f"recommended: {best['algorithm']} ({best['reason']})")
+    say(f"recommended: {best['algorithm']} ({best['reason']})")

@@ -17,6 +17,7 @@ FLOOR = {
     "tasc.disk",
     "tasc.folders",
     "tasc.scratch",
+    "tasc.visible",
     "tasc.__version__",
 }
 BACKEND = {"tasc.backend", "tasc._native"}
@@ -33,6 +34,7 @@ MAY_IMPORT = {
     "tasc/svg.py": set(),
     "tasc/html.py": set(),
     "tasc/disk.py": set(),
+    "tasc/visible.py": set(),
     "tasc/folders.py": set(),
     "tasc/scratch.py": set(),
     "tasc/resume.py": set(),

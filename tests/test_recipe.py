@@ -150,7 +150,8 @@ def test_a_tilde_is_the_home_folder_wherever_a_path_is_asked_for(capsys, tmp_pat
     code, _, err = tasc(capsys, "index", "~/task", "--tokenizer", "~no-such-user/tok")
     assert (code, err) == (
         2,
-        "error: ~no-such-user/tok: no such home folder: write the path out\n",
+        "error: tasc index: ~no-such-user/tok: no such home folder: write the path out; "
+        "see tasc index --help\n",
     )
 
 
@@ -159,7 +160,8 @@ def test_an_empty_reference_is_not_taken_for_none(capsys, tmp_path):
     code, _, err = tasc(capsys, "analyze", task, "--tokenizer", "", "--output", tmp_path / "out")
     assert (code, err) == (
         2,
-        "error: tasc analyze: tokenizer is empty: name a file, a folder or a Hub id\n",
+        "error: tasc analyze: tokenizer is empty: name a file, a folder or a Hub id; "
+        "see tasc analyze --help\n",
     )
 
 

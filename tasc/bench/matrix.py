@@ -10,7 +10,6 @@ import numpy as np
 
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
-from tasc.errors import InputError
 from tasc.models.batch import BatchTarget
 from tasc.models.cost import cost_curve
 from tasc.models.target import Target
@@ -19,7 +18,7 @@ from tasc.progress import Progress, silent
 from tasc.spec.batch import Rules, generate_batch
 from tasc.spec.budget import Adaptive, Budgeted, Policy
 from tasc.spec.decode import Generation, generate
-from tasc.spec.drafters import Factory, Method, Resources
+from tasc.spec.drafters import Factory, Method, Resources, check
 from tasc.spec.drafters.hetero.source import DraftSource
 from tasc.spec.index import load_index
 from tasc.spec.library import chosen
@@ -98,14 +97,7 @@ def run(
     corpus where a method counts n-grams. ``draft_heads`` and ``token_counts`` are as in Resources,
     ``draft`` is what methods with a vocabulary of their own draft with.
     """
-    if len({m.label for m in methods}) < len(methods):
-        raise InputError("a method is given twice: name each --method once")
-    adaptive = [m.label for m in methods if m.adaptive]
-    if adaptive and limits.batch_size > 1:
-        raise InputError(
-            f"method {adaptive[0]!r}: budget=auto sizes the drafts of one sequence at a time; "
-            "give a number with --batch-size"
-        )
+    check(methods, limits.batch_size)
     cells = []
     for model in models:
         resources = Resources(

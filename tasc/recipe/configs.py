@@ -1,12 +1,23 @@
 """The options of every command, checked in one place for the command line and for recipes alike."""
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasc.recipe.step_config import ModelConfig, StepConfig
+from tasc.errors import InputError
+from tasc.recipe.step_config import LONGEST, Kind, ModelConfig, StepConfig, as_value_error
+from tasc.recipe.training_configs import BaseConfig, FinetuneConfig
+from tasc.spec.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
 
-MOST_TOKENS = 10**9  # new ones; with a vocabulary they are numbered in 32 bits
+
+def _problem(check: Callable[[str], object], text: str) -> str | None:
+    """Return what ``check`` refuses in ``text``."""
+    try:
+        check(text)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 class AnalyzeConfig(ModelConfig):
@@ -14,7 +25,7 @@ class AnalyzeConfig(ModelConfig):
 
     command = "analyze"
     result_file = "analysis.json"
-    references = ("tokenizer", "model")
+    references: ClassVar = {"tokenizer": "tokenizer", "model": "model"}
     incidental: ClassVar[set[str]] = {"jobs"}
 
     tokenizer: str | None = None
@@ -22,12 +33,17 @@ class AnalyzeConfig(ModelConfig):
     grid: bool = False  # replay held-out outputs over settings of TASC-spec; always with a model
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    jobs: int = Field(1, ge=1)
-    budgets: tuple[Annotated[int, Field(ge=0, le=MOST_TOKENS)], ...] = (0, 50, 100, 250, 500, 1000)
+    jobs: int = Field(1, ge=1, le=512)
+    budgets: tuple[Annotated[int, Field(ge=0, le=MOST)], ...] = (0, 50, 100, 250, 500, 1000)
     n_max: int = Field(4, ge=2, le=8)
-    pcs: float = Field(0.05, gt=0)
+    pcs: float = Field(0.05, gt=0, le=MOST)
     export: Literal["pretoken", "added"] = "pretoken"
     held_out: str = "validation"
+
+    @property
+    def makes(self) -> frozenset[Kind]:
+        """See Config.makes: tokens are counted where there is a tokenizer."""
+        return frozenset({"token counts"} if self.tokenizer or self.model else ())
 
     @property
     def replays(self) -> bool:
@@ -46,13 +62,14 @@ class AugmentConfig(StepConfig):
 
     command = "augment"
     result_file = "augmentation.json"
-    references = ("tokenizer",)
+    products: ClassVar = frozenset({"tokenizer", "new tokens"})
+    references: ClassVar = {"tokenizer": "tokenizer"}
 
     tokenizer: str
     budget: int | Literal["auto"] = 500
-    risk_price: float = Field(10.0, ge=0)
+    risk_price: float = Field(10.0, ge=0, le=MOST)
     n_max: int = Field(4, ge=2, le=8)
-    pcs: float = Field(0.05, gt=0)
+    pcs: float = Field(0.05, gt=0, le=MOST)
     conditional: bool = False
     export: Literal["pretoken", "added"] = "pretoken"
     min_gain: float = Field(0.0, ge=0, lt=1)
@@ -63,64 +80,9 @@ class AugmentConfig(StepConfig):
     @classmethod
     def _number_or_auto(cls, value: object) -> object:
         text = str(value)
-        if text == "auto" or (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_TOKENS):
+        if text == "auto" or (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
             return value
-        raise ValueError(f"budget: a number from 1 to {MOST_TOKENS:,} or auto, got {value!r:.60}")
-
-
-class BaseConfig(ModelConfig):
-    """Options of ``tasc base``."""
-
-    command = "base"
-    result_file = "training.json"
-    references = ("tokenizer",)
-
-    tokenizer: str | None = None
-    preset: Literal["pico", "tiny", "small", "medium", "large"] = "small"
-    vocabulary: int | None = Field(None, ge=300)
-    tokenizer_text: Literal["prompts", "all"] = "prompts"
-    epochs: float = Field(3.0, gt=0)
-    minutes: float | None = Field(None, gt=0)
-    learning_rate: float | None = Field(None, gt=0)
-    block: int = Field(256, ge=2)
-    validation: str | None = "validation"
-
-
-class FinetuneConfig(ModelConfig):
-    """Options of ``tasc finetune``."""
-
-    command = "finetune"
-    result_file = "training.json"
-    references = ("model", "augmented")
-
-    model: str
-    augmented: str | None = None
-    merge: bool = False
-    draft_head: bool = False
-    head: Literal["eagle", "medusa"] = "eagle"
-    heads: int | None = Field(None, ge=1)
-    epochs: float = Field(3.0, gt=0)
-    learning_rate: float | None = Field(None, gt=0)
-    row_learning_rate: float | None = Field(None, gt=0)
-    warmup_steps: int = Field(0, ge=0)
-    batch_size: int = Field(8, ge=1)
-    effective_batch: int | None = Field(None, ge=1)
-    max_new_tokens: int = Field(256, ge=1)
-    repetition_penalty: float = Field(1.0, ge=1)
-    max_length: int = Field(512, ge=8)
-    quantize: bool = True
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    validation: str | None = "validation"
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> "FinetuneConfig":
-        if self.draft_head and (self.augmented or self.merge):
-            raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
-        if self.head == "medusa" and not self.draft_head:
-            raise ValueError("head=medusa is a kind of draft head: add draft_head")
-        if self.heads is not None and self.head != "medusa":
-            raise ValueError("heads: only Medusa has several, add head=medusa")
-        return self
+        raise ValueError(f"budget: a number from 1 to {MOST:,} or auto, got {value!r:.60}")
 
 
 class IndexConfig(StepConfig):
@@ -128,13 +90,14 @@ class IndexConfig(StepConfig):
 
     command = "index"
     result_file = "index.json"
-    references = ("tokenizer",)
+    products: ClassVar = frozenset({"index"})
+    references: ClassVar = {"tokenizer": "tokenizer"}
 
     tokenizer: str
     n_max: int = Field(6, ge=1, le=15)
-    p_min: int = Field(1, ge=1)
+    p_min: int = Field(1, ge=1, le=MOST)
     discount: float = Field(0.8, ge=0, lt=1)
-    strength: float = Field(1.0, ge=0)
+    strength: float = Field(1.0, ge=0, le=MOST)
     mark: bool = True
 
 
@@ -143,13 +106,13 @@ class VocabConfig(ModelConfig):
 
     command = "vocab"
     result_file = "vocabularies.json"
-    references = ("target", "draft")
+    references: ClassVar = {"target": "model", "draft": "model"}
 
     target: str
     draft: str
-    prompts: int = Field(20, ge=1)
-    places: int = Field(8, ge=1)
-    temperature: float = Field(1.0, gt=0)
+    prompts: int = Field(20, ge=1, le=MOST)
+    places: int = Field(8, ge=1, le=LONGEST)
+    temperature: float = Field(1.0, ge=COLDEST, le=HOTTEST)
 
 
 class BenchConfig(ModelConfig):
@@ -157,7 +120,13 @@ class BenchConfig(ModelConfig):
 
     command = "bench"
     result_file = "results.json"
-    references = ("models", "indexes", "draft_model", "draft_heads", "token_counts")
+    references: ClassVar = {
+        "models": "model",
+        "indexes": "index",
+        "draft_model": "model",
+        "draft_heads": "draft head",
+        "token_counts": "token counts",
+    }
 
     split: str = "test"
     models: tuple[str, ...] = Field(min_length=1)
@@ -169,18 +138,49 @@ class BenchConfig(ModelConfig):
     draft_model: str | None = None
     metrics: tuple[str, ...] = ("exact_match", "token_accuracy")
     delimiter: str = Field(";", min_length=1)
-    max_new_tokens: int = Field(256, ge=1)
+    max_new_tokens: int = Field(256, ge=1, le=LONGEST)
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    repeats: int = Field(1, ge=1)
-    warmup: int = Field(3, ge=0)
-    batch_size: int = Field(1, ge=1)
-    temperature: float | None = Field(None, gt=0)  # None: greedy
-    top_k: int = Field(0, ge=0)
+    repeats: int = Field(1, ge=1, le=1000)
+    warmup: int = Field(3, ge=0, le=MOST)
+    batch_size: int = Field(1, ge=1, le=1024)
+    temperature: float | None = Field(None, ge=COLDEST, le=HOTTEST)  # None: greedy
+    top_k: int = Field(0, ge=0, le=MOST)
     top_p: float = Field(1.0, gt=0, le=1)
     verify: Literal["sampled", "rejection", "multi-branch"] = "sampled"
     graphs: Literal["auto", "off"] = "auto"
     compile: bool = False
+
+    @field_validator("methods")
+    @classmethod
+    def _methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from tasc.spec.drafters import parse
+
+        problems = [problem for text in value if (problem := _problem(parse, text))]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from tasc.bench.quality import check_metrics
+
+        with as_value_error():
+            check_metrics(value)
+        return value
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        from tasc.spec.drafters import DRAFTERS, NO_HEAD, check, parse
+
+        methods = [parse(text) for text in self.methods]
+        with as_value_error():
+            check(methods, self.batch_size)
+        headless = [m.label for m in methods if DRAFTERS[m.name].head and not self.draft_heads]
+        if headless:
+            raise ValueError(f"method {headless[0]!r}: {NO_HEAD}")
+        return self
 
     @model_validator(mode="after")
     def _sampling(self) -> Self:
@@ -196,12 +196,12 @@ class TuneConfig(StepConfig):
 
     command = "tune"
     result_file = "tuning.json"
-    references = ("tokenizer",)
+    references: ClassVar = {"tokenizer": "model"}
 
     split: str = "validation"
     tokenizer: str
     corpus_split: str = "train"
-    budget: int = Field(12, ge=1)
+    budget: int = Field(12, ge=1, le=MOST_NODES)
 
 
 CONFIGS: dict[str, type[StepConfig]] = {

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tasc.places import resolve_model
-from tasc.recipe.configs import BaseConfig, FinetuneConfig
 from tasc.recipe.job import Job, Result
+from tasc.recipe.training_configs import BaseConfig, FinetuneConfig
 
 
 def base(job: Job) -> Result:

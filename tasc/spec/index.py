@@ -19,6 +19,7 @@ from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.disk import writing
 from tasc.errors import InputError, IntegrityError
+from tasc.spec.bounds import MOST, Bounded, within
 
 FILE = "index.tasc"
 MAGIC, VERSION = b"TASCNGRM", 1
@@ -28,29 +29,18 @@ TOKEN_LIMIT = 0xFFFFF  # ids are kept in 20 bits, the largest of which is the ma
 
 
 @dataclass(frozen=True)
-class IndexOptions:
+class IndexOptions(Bounded):
     """How to count: contexts up to ``n_max`` tokens, continuations seen ``p_min`` times or more.
 
     p(t | c) = max(n(c, t) - discount, 0) / (n(c) + strength) + the rest to the context without its
     first token. ``mark``: an output's beginning is a context of its own.
     """
 
-    n_max: int = 6
-    p_min: int = 1
-    discount: float = 0.8
-    strength: float = 1.0
+    n_max: int = within(6, 1, 15)
+    p_min: int = within(1, 1, MOST)
+    discount: float = within(0.8, 0, 1, below=True)
+    strength: float = within(1.0, 0, MOST)
     mark: bool = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        if not 1 <= self.n_max <= 15:
-            raise InputError(f"n_max must be between 1 and 15, got {self.n_max}")
-        if self.p_min < 1:
-            raise InputError(f"p_min must be at least 1, got {self.p_min}")
-        if not 0 <= self.discount < 1:
-            raise InputError(f"discount must be in [0, 1), got {self.discount}")
-        if not 0 <= self.strength < float("inf"):
-            raise InputError(f"strength must be at least 0 and finite, got {self.strength}")
 
 
 def build_index(outputs: Sequence[np.ndarray], end: int, options: IndexOptions) -> NgramIndex:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from tasc.errors import InputError
+from tasc.spec.bounds import COLDEST, HOTTEST
 
 NO_TOKEN = (
     "a row of logits has no finite maximum: the model or a logits processor leaves no token to "
@@ -30,10 +31,10 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
-        if not 1e-30 <= self.temperature <= 1e30:  # logits and 1 / temperature are float32
+        if not COLDEST <= self.temperature <= HOTTEST:
             raise InputError(
-                f"temperature must be above 0 and finite, 1e-30 to 1e30, got {self.temperature}: "
-                "for the most likely token at every step decode greedily"
+                f"temperature must be above 0 and finite, {COLDEST:g} to {HOTTEST:g}, got "
+                f"{self.temperature}: for the most likely token at every step decode greedily"
             )
         if self.top_k < 0:
             raise InputError(f"top_k must be 0 (all tokens) or more, got {self.top_k}")

@@ -173,8 +173,8 @@ def test_a_draft_with_another_number_of_probabilities_is_refused():
         ("tasc-spec:gamma=3", "unknown option 'gamma'; options: budget, n_max"),
         ("tasc-spec:n_max=x", "n_max must be int, got 'x'"),
         ("tasc-spec:lambda=2", "lambda must lie between 0 and 1, got 2.0"),
-        ("tasc-spec:budget=-1", "budget must be 0 or more"),
-        ("tasc-spec:budget=99999999999", "budget must be at most 1,000,000,000, got 99999999999"),
+        ("tasc-spec:budget=-1", "budget must lie between 0 and 1,024, got -1"),
+        ("tasc-spec:budget=99999999", "budget must lie between 0 and 1,024, got 99999999"),
         ("ar:budget=3", "unknown option 'budget'; options: none"),
     ],
 )

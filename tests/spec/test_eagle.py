@@ -226,7 +226,7 @@ def test_a_head_must_be_named_and_a_model_be_there(model, outputs, head):
         parse("fr-spec").prepare(Resources([], 0))
     with pytest.raises(InputError, match="needs a model to decode with"):
         replay(lambda: eagle(model, head), outputs[0][:1], outputs[1][:1], 0, 8)
-    with pytest.raises(InputError, match="depth must be at least 1"):
+    with pytest.raises(InputError, match="depth must lie between 1 and 64, got 0"):
         parse("eagle:depth=0")
 
 

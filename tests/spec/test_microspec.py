@@ -218,7 +218,7 @@ def test_the_second_stream_keeps_what_it_works_on(monkeypatch):
 
 
 def test_a_vocabulary_that_would_stay_empty_is_refused():
-    with pytest.raises(InputError, match="window must be 1 or more"):
+    with pytest.raises(InputError, match="window must lie between 1 and 262,144, got 0"):
         WindowOptions(window=0)
     with pytest.raises(InputError, match="k_ver=1 or more"):
         WindowOptions(context=False, k_ver=0)

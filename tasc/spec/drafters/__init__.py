@@ -1,15 +1,27 @@
 """The methods by name: DRAFTERS is the table, ``parse`` reads ``name:option=value,…``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from tasc.errors import InputError
-from tasc.spec.drafters.table import DEFAULT_BUDGET, DRAFTERS, Entry, Factory, Resources
+from tasc.spec.bounds import MOST_NODES, Bounds
+from tasc.spec.drafters.table import DEFAULT_BUDGET, DRAFTERS, NO_HEAD, Entry, Factory, Resources
 
-__all__ = ["DEFAULT_BUDGET", "DRAFTERS", "Entry", "Factory", "Method", "Resources", "parse"]
+__all__ = [
+    "DEFAULT_BUDGET",
+    "DRAFTERS",
+    "NO_HEAD",
+    "Entry",
+    "Factory",
+    "Method",
+    "Resources",
+    "check",
+    "parse",
+]
 
 AUTO_BUDGET = 64  # the most that ``budget=auto`` may choose
-LARGEST = 10**9  # kernels count in 32 bits
+BUDGETS = Bounds(0, MOST_NODES)
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,7 @@ def parse(text: str) -> Method:
     """Read a method such as ``ar``, ``tasc-spec:width=1,budget=10`` or ``tasc-spec:budget=auto``.
 
     Raises:
-        InputError: unknown method or option, or a value of the wrong type.
+        InputError: unknown method or option, or a value of the wrong type or out of its bounds.
     """
     name, _, rest = text.partition(":")
     if name not in DRAFTERS:
@@ -54,9 +66,24 @@ def parse(text: str) -> Method:
         else:
             choices = ", ".join(["budget", *known] if entry.drafts else known) or "none"
             raise InputError(f"method {text!r}: unknown option {key!r}; options: {choices}")
-    if budget < 0:
-        raise InputError(f"method {text!r}: budget must be 0 or more, got {budget}")
-    return Method(text, name, options(**given), budget, adaptive)
+    if not BUDGETS.hold(budget):
+        raise InputError(f"method {text!r}: budget must {BUDGETS}, got {budget}")
+    try:
+        return Method(text, name, options(**given), budget, adaptive)
+    except InputError as error:
+        raise InputError(f"method {text!r}: {error}") from None
+
+
+def check(methods: Sequence[Method], batch_size: int) -> None:
+    """Refuse methods that cannot be measured side by side, ``batch_size`` sequences at a time."""
+    if len({method.label for method in methods}) < len(methods):
+        raise InputError("a method is given twice: name each --method once")
+    adaptive = [method.label for method in methods if method.adaptive]
+    if adaptive and batch_size > 1:
+        raise InputError(
+            f"method {adaptive[0]!r}: budget=auto sizes the drafts of one sequence at a time; "
+            "give a number with --batch-size"
+        )
 
 
 def _number(text: str, key: str, value: str, kind: type) -> Any:  # noqa: ANN401
@@ -65,11 +92,8 @@ def _number(text: str, key: str, value: str, kind: type) -> Any:  # noqa: ANN401
             raise InputError(f"method {text!r}: {key} must be true or false, got {value!r}")
         return value.lower() == "true"
     try:
-        number = kind(value)
+        return kind(value)
     except ValueError as error:
         raise InputError(
             f"method {text!r}: {key} must be {kind.__name__}, got {value!r}"
         ) from error
-    if kind is int and abs(number) > LARGEST:
-        raise InputError(f"method {text!r}: {key} must be at most {LARGEST:,}, got {value}")
-    return number

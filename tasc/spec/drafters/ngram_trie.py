@@ -15,23 +15,23 @@ import numpy as np
 
 from tasc._native import NgramTrie as NativeTrie
 from tasc.errors import InputError
+from tasc.spec.bounds import MOST_NODES, Bounded, within
 from tasc.spec.draft import Draft
 
 
 @dataclass(frozen=True)
-class NgramTrieOptions:
+class NgramTrieOptions(Bounded):
     """``n``: window; ``prefix``: L_p; ``num_draft``: nodes kept by frequency, 0 for the budget."""
 
-    n: int = 13
-    prefix: int = 3
-    num_draft: int = 0
+    n: int = within(13, 2, 64)
+    prefix: int = within(3, 1, 63)
+    num_draft: int = within(0, 0, MOST_NODES)
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
-        if not 1 <= self.prefix < self.n:
+        super().__post_init__()
+        if self.prefix >= self.n:
             raise InputError(f"an n-gram trie needs 1 ≤ prefix < n, got {self.prefix} and {self.n}")
-        if self.num_draft < 0:
-            raise InputError(f"num_draft must be 0 (the budget) or more, got {self.num_draft}")
 
 
 class NgramTrie:

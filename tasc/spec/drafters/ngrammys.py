@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from tasc.disk import replacing
-from tasc.errors import InputError, IntegrityError
+from tasc.errors import IntegrityError
 from tasc.progress import Progress, silent
+from tasc.spec.bounds import LONGEST, MOST_NODES, Bounded, within
 from tasc.spec.draft import Draft
 
 if TYPE_CHECKING:
@@ -28,19 +29,13 @@ ROWS_A_FORWARD = 512
 
 
 @dataclass(frozen=True)
-class NgrammysOptions:
+class NgrammysOptions(Bounded):
     """``k`` continuations a token in the table, rows of ``width`` tokens, n-grams to ``n_max``."""
 
-    k: int = 8
-    width: int = 6
+    k: int = within(8, 1, MOST_NODES)
+    width: int = within(6, 1, MOST_NODES)
     context: bool = True
-    n_max: int = 3
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        for name, value in (("k", self.k), ("width", self.width), ("n_max", self.n_max)):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
+    n_max: int = within(3, 1, LONGEST)
 
 
 def bigram_table(

@@ -10,23 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc._native import prompt_lookup
-from tasc.errors import InputError
+from tasc.spec.bounds import LONGEST, Bounded, within
 from tasc.spec.draft import Draft, chain
 
 
 @dataclass(frozen=True)
-class PromptLookupOptions:
+class PromptLookupOptions(Bounded):
     """``n_max``: longest n-gram to match; ``chain``: tokens copied at most, 0 for the budget."""
 
-    n_max: int = 2
-    chain: int = 10
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        if self.n_max < 1:
-            raise InputError(f"n_max must be at least 1, got {self.n_max}")
-        if self.chain < 0:
-            raise InputError(f"chain must be 0 (the budget) or more, got {self.chain}")
+    n_max: int = within(2, 1, LONGEST)
+    chain: int = within(10, 0, LONGEST)
 
 
 class PromptLookup:

@@ -14,22 +14,16 @@ import numpy as np
 
 from tasc._native import SuffixArray, SuffixDrafter
 from tasc.errors import InputError
+from tasc.spec.bounds import Bounded, within
 from tasc.spec.draft import Draft
 
 
 @dataclass(frozen=True)
-class SuffixOptions:
+class SuffixOptions(Bounded):
     """``longest``: tokens of a match within the sequence; paths below ``min_probability`` end."""
 
-    longest: int = 24
-    min_probability: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        if not 1 <= self.longest <= 63:
-            raise InputError(f"longest must be between 1 and 63, got {self.longest}")
-        if not 0 <= self.min_probability < 1:
-            raise InputError(f"min_probability must be in [0, 1), got {self.min_probability}")
+    longest: int = within(24, 1, 63)
+    min_probability: float = within(0.0, 0, 1, below=True)
 
 
 def suffix_array(outputs: Sequence[np.ndarray], end: int) -> SuffixArray:

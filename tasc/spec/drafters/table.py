@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tasc.spec.sampling import Sampling
 
 DEFAULT_BUDGET = 12
+NO_HEAD = (
+    "eagle, fr-spec, microspec and medusa draft with a trained head: make one with "
+    "tasc finetune --draft-head and name its folder with --draft-head"
+)
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ class Entry:
     """One method: how to build it, its options, where it is described, and whether it drafts.
 
     ``preset`` are options that differ from their class' defaults; ``budget`` is the nodes a step.
-    ``translates``: it drafts in a vocabulary of its own.
+    ``translates``: it drafts in a vocabulary of its own; ``head``: with a trained draft head.
     """
 
     prepare: Callable[[Resources, Any], Factory]
@@ -163,6 +167,7 @@ class Entry:
     preset: Callable[[], Mapping[str, Any]] = dict
     budget: int = DEFAULT_BUDGET
     translates: bool = False
+    head: bool = False
 
 
 def _hetero(name: str, options: str, paper: str) -> Entry:
@@ -209,24 +214,27 @@ DRAFTERS: dict[str, Entry] = {
     "union": _hetero("union", "HeteroOptions", "algorithm 1"),
     "standard": _hetero("standard", "HeteroOptions", "algorithm 5"),
     "eagle": Entry(
-        _eagle, _options("heads.eagle", "EagleOptions"), "Li et al., EAGLE-2", budget=60
+        _eagle, _options("heads.eagle", "EagleOptions"), "Li et al., EAGLE-2", budget=60, head=True
     ),
     "fr-spec": Entry(
         _fr_spec,
         _options("heads.methods", "FrSpecOptions"),
         "Zhao et al., FR-Spec, section 3.2",
         budget=60,
+        head=True,
     ),
     "microspec": Entry(
         _microspec,
         _options("heads.methods", "MicroSpecOptions"),
         "MicroSpec, arXiv:2605.26444, section 3",
         budget=60,
+        head=True,
     ),
     "medusa": Entry(
         _medusa,
         _options("heads.methods", "MedusaOptions"),
         "Cai et al., Medusa, section 2.1; pruned as in FR-Spec, table 5",
         budget=60,
+        head=True,
     ),
 }

@@ -19,6 +19,7 @@ import numpy as np
 
 from tasc._native import NgramDrafter, NgramIndex, NgramTable
 from tasc.errors import InputError
+from tasc.spec.bounds import MOST, within
 from tasc.spec.draft import Draft
 from tasc.spec.index import IndexOptions, build_index
 
@@ -46,31 +47,19 @@ class TascSpecOptions(IndexOptions):
     path brings. ``adapt`` learns from finished outputs, the last ``memory`` tokens of them at most.
     """
 
-    lambda_: float = 0.6
-    gain: float = 0.5
-    prompt_discount: float = 0.7
-    width: int = 0
-    min_probability: float = 0.05
+    lambda_: float = within(0.6, 0, 1)
+    gain: float = within(0.5, 0, 10)
+    prompt_discount: float = within(0.7, 0, 1)
+    width: int = within(0, 0, MOST)
+    min_probability: float = within(0.05, 0, 1)
     corpus: bool = True
     prompt: bool = True
     adapt: bool = False
-    memory: int = 100_000
+    memory: int = within(100_000, 1, MOST)
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         super().__post_init__()
-        for name, value, high in (
-            ("lambda", self.lambda_, 1),
-            ("min_probability", self.min_probability, 1),
-            ("prompt_discount", self.prompt_discount, 1),
-            ("gain", self.gain, 10),
-        ):
-            if not 0 <= value <= high:
-                raise InputError(f"{name} must lie between 0 and {high}, got {value}")
-        if self.width < 0:
-            raise InputError(f"width must be 0 (no limit) or more, got {self.width}")
-        if self.memory < 1:
-            raise InputError(f"memory must be at least 1 token, got {self.memory}")
         if not (self.corpus or self.prompt):
             raise InputError("corpus and prompt cannot both be off: nothing is left to draft from")
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tasc import _native
 from tasc.errors import InputError
 from tasc.models.load import device_has_bfloat16
+from tasc.spec.bounds import MOST, Bounded, within
 from tasc.spec.drafters.frequent import FrequentRows
 from tasc.spec.microspec.window import window
 from tasc.spec.verify.ops import native
@@ -19,7 +20,7 @@ MAX_TOP = 64  # that the kernel finds, see kernels/include/tasc/argmax.h
 
 
 @dataclass(frozen=True)
-class WindowOptions:
+class WindowOptions(Bounded):
     """The window's entries (W_max), candidates of each row of the target (K_pre, K_ver), sources.
 
     ``context`` is the prompt with its candidates, ``extension`` what decoding adds; the ablations
@@ -32,22 +33,18 @@ class WindowOptions:
     K_pre at least. ``frequent`` tokens are active besides, always: the most frequent (FR-Spec).
     """
 
-    window: int = 3072
-    k_pre: int = 3
-    k_ver: int = 3
+    window: int = within(3072, 1, 2**18)
+    k_pre: int = within(3, 0, 2**12)
+    k_ver: int = within(3, 0, 2**12)
     context: bool = True
     extension: bool = True
     tree: bool = True
     fill: bool = False
-    frequent: int = 0
+    frequent: int = within(0, 0, MOST)
 
     def __post_init__(self) -> None:
         """Refuse a vocabulary that would stay empty."""
-        if self.window < 1 or min(self.k_pre, self.k_ver, self.frequent) < 0:
-            raise InputError(
-                f"a window of {self.window} with k_pre={self.k_pre}, k_ver={self.k_ver} and "
-                f"frequent={self.frequent}: the window must be 1 or more, the others 0 or more"
-            )
+        super().__post_init__()
         if not self.frequent and not self.context and not (self.extension and self.k_ver):
             raise InputError("without context, drafts come from k_ver=1 or more candidates a step")
 

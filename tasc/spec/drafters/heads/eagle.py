@@ -7,26 +7,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tasc.errors import InputError
 from tasc.models.cache import tree_cache
 from tasc.models.draft_head import DraftHead
+from tasc.spec.bounds import MOST_NODES, Bounded, within
 from tasc.spec.drafters.heads.reader import HeadDrafter
 from tasc.spec.drafters.heads.tree import grow
 from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
 
 
 @dataclass(frozen=True)
-class EagleOptions:
+class EagleOptions(Bounded):
     """``depth`` levels of the tree, and ``width`` nodes expanded a level, to as many children."""
 
-    depth: int = 6
-    width: int = 10
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        for name in ("depth", "width"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+    depth: int = within(6, 1, 64)
+    width: int = within(10, 1, MOST_NODES)
 
 
 class Eagle(HeadDrafter):

@@ -14,10 +14,12 @@ from torch import Tensor
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head
 from tasc.models.medusa import is_medusa, load_medusa
+from tasc.spec.bounds import MOST, within
 from tasc.spec.drafters.frequent import lm_head, most_frequent, token_counts
 from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.spec.drafters.heads.medusa import Medusa
 from tasc.spec.drafters.heads.vocabulary import DraftVocabulary, Frequent, Full, HeadsOwn
+from tasc.spec.drafters.table import NO_HEAD
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions, quick
 
 if TYPE_CHECKING:
@@ -29,24 +31,19 @@ if TYPE_CHECKING:
 class FrSpecOptions(EagleOptions):
     """As EAGLE-2's, over the ``size`` most frequent tokens."""
 
-    size: int = 32768
+    size: int = within(32768, 1, MOST)
 
 
 @dataclass(frozen=True)
 class MedusaOptions(EagleOptions):
     """As EAGLE-2's, at most a level a head; over the ``size`` most frequent tokens, 0 for all."""
 
-    size: int = 0
+    size: int = within(0, 0, MOST)
 
 
 @dataclass(frozen=True)
 class MicroSpecOptions(EagleOptions, WindowOptions):
     """As EAGLE-2's, over the tokens of a sliding window."""
-
-    def __post_init__(self) -> None:
-        """Refuse what either part refuses."""
-        EagleOptions.__post_init__(self)
-        WindowOptions.__post_init__(self)
 
 
 def eagle(resources: "Resources", options: EagleOptions) -> "Factory":
@@ -107,10 +104,7 @@ def _folder(resources: "Resources", *, medusa: bool) -> Path:
     """Return the first head of a kind; without one the first, whose loader says what it is."""
     heads = list(resources.draft_heads)
     if not heads:
-        raise InputError(
-            "eagle, fr-spec, microspec and medusa draft with a trained head: make one with "
-            "tasc finetune --draft-head and name its folder with --draft-head"
-        )
+        raise InputError(NO_HEAD)
     same = [head for head in heads if is_medusa(head) == medusa]
     return (same or heads)[0]
 

@@ -1,0 +1,92 @@
+"""No number of any option is larger, smaller or stranger than a machine can bear."""
+
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+from tasc_cli.main import app
+from typer.main import get_command
+
+from tasc.errors import InputError
+from tasc.recipe.configs import CONFIGS
+from tasc.recipe.explain import explain
+from tasc.spec.drafters import DRAFTERS, parse
+from tests.cli import tasc
+
+GIVEN: dict[str, Any] = {  # what must be there before a number is looked at
+    "source": {"path": "task.jsonl"},
+    "tokenizer": "t",
+    "model": "m",
+    "models": ["m"],
+    "target": "t",
+    "draft": "d",
+    "head": "medusa",
+    "draft_head": True,
+    "temperature": 1.0,
+}
+NUMBERS = (10**40, -(10**40), 1e308, float("nan"), float("inf"), "9" * 40, "inf", True)
+
+
+def numeric(annotation: Any) -> bool:
+    """Say whether an int or a float is somewhere in an annotation."""
+    return annotation in (int, float) or any(map(numeric, get_args(annotation)))
+
+
+FIELDS = [
+    (command, name, get_args(field.annotation)[-1:] == (...,))
+    for command, kind in CONFIGS.items()
+    for name, field in kind.model_fields.items()
+    if numeric(field.annotation)
+]
+
+
+@pytest.mark.parametrize(("command", "name", "several"), FIELDS)
+def test_a_number_out_of_bounds_is_refused_by_its_name(command, name, several):
+    kind = CONFIGS[command]
+    given = {key: held for key, held in GIVEN.items() if key in kind.model_fields}
+    kind.model_validate(given)
+    for value in NUMBERS:
+        with pytest.raises(ValidationError) as caught:
+            kind.model_validate(given | {name: [value] if several else value})
+        line = explain(caught.value.errors(), command)
+        assert name in line
+        assert "\n" not in line
+
+
+OPTIONS = [
+    (name, option.name.rstrip("_"))
+    for name, entry in DRAFTERS.items()
+    for option in fields(entry.options())
+    if type(option.default) in (int, float)
+] + [(name, "budget") for name, entry in DRAFTERS.items() if entry.drafts]
+
+
+@pytest.mark.parametrize(("method", "option"), OPTIONS)
+def test_a_number_of_a_method_out_of_bounds_is_refused_by_its_name(method, option):
+    for value in ("9" * 23, "-" + "9" * 23, "1e308", "nan", "inf", "true", "", "²"):
+        with pytest.raises(InputError, match=option) as caught:
+            parse(f"{method}:{option}={value}")
+        assert f"method '{method}:" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["9" * 40, "-" + "9" * 40, "nan"])
+@pytest.mark.parametrize("command", [c for c in get_command(app).commands if c != "doctor"])  # type: ignore[attr-defined]
+def test_no_numeric_option_of_a_command_takes_everything(capsys, tmp_path, command, value):
+    parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]
+    needed = ["quickstart" if command == "run" else "x"] * sum(
+        p.param_type_name == "argument" for p in parameters
+    )
+    for name in ("tokenizer", "model"):
+        needed += [f"--{name}", "x"] * any(p.name == name for p in parameters)
+    tried = [p for p in parameters if numeric(p.type_descriptor.annotation)]
+    for parameter in tried:
+        tune = ["--tune"] if (command, parameter.name) == ("bench", "budget") else []
+        code, out, err = tasc(
+            capsys, command, *needed, *tune, parameter.opts[0], value, "--output", tmp_path / "out"
+        )
+        assert (code, out) == (2, ""), err
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        assert parameter.name.replace("_", "-") in err.replace("_", "-")
+    assert tried

@@ -78,8 +78,10 @@ def _checked(kind: "type[StepConfig]", values: dict[str, Any]) -> "StepConfig":
         return kind(**{k: v for k, v in values.items() if v is not None})
     except ValidationError as error:
         command = "bench --tune" if kind.command == "tune" else kind.command
-        found = explain(error.errors(), f"tasc {command}")
-        raise InputError(f"{found}; see tasc {command.split()[0]} --help") from error
+        found = "; ".join(explain(error.errors()))
+        raise InputError(
+            f"tasc {command}: {found}; see tasc {command.split()[0]} --help"
+        ) from error
 
 
 def place(option: str, text: str | None) -> Path | None:

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, cast
 
 import typer
 
@@ -32,7 +32,8 @@ app.command("doctor")(doctor.doctor)
 
 _INTERRUPTED = 130  # 128 + SIGINT
 _LONGEST = 300  # characters of what is repeated of a command line
-_UsageError = typer.BadParameter.__base__ or typer.BadParameter  # which typer does not export
+# What the parser raises; typer exports the one below it alone.
+_UsageError = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 
 
 def _version(wanted: bool) -> None:

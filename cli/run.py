@@ -31,7 +31,8 @@ def run(
 ) -> None:
     """Run a recipe: analyze, augment, finetune, bench; finished steps are not run again."""
     from tasc.places import expanded
-    from tasc.recipe.runner import Overrides, find, read
+    from tasc.recipe.plan import Overrides, read
+    from tasc.recipe.runner import find
     from tasc.recipe.runner import run as run_plan
 
     from ._console import bars, note, print_json

@@ -53,16 +53,21 @@ def read(source: Source, split: str) -> Table:
     Raises:
         InputError: no such task, split or column, or Python was installed without its source.
     """
+    task, split = check(source, split)
+    rows = task()[split]
+    columns = {"input": [row[0] for row in rows], "output": [row[1] for row in rows]}
+    wanted = {name: columns[name] for name in source.columns()}
+    return Table(split, wanted, lambda place: f"{source.path} ({split}): row {place + 1}")
+
+
+def check(source: Source, split: str) -> tuple[Callable[[], Rows], str]:
+    """Return what makes a built-in task's rows, and the split that is meant; make none yet."""
     task = _TASKS.get(source.path.removeprefix(BUILTIN))
     if task is None:
         known = ", ".join(BUILTIN + name for name in _TASKS)
         raise InputError(f"{source.path}: no such built-in task; there are {known}")
     check_columns(source.path, ("input", "output"), source.columns())
-    split = choose_split(source.path, SPLITS, split)
-    rows = task()[split]
-    columns = {"input": [row[0] for row in rows], "output": [row[1] for row in rows]}
-    wanted = {name: columns[name] for name in source.columns()}
-    return Table(split, wanted, lambda place: f"{source.path} ({split}): row {place + 1}")
+    return task, choose_split(source.path, SPLITS, split)
 
 
 @cache

@@ -1,20 +1,22 @@
-"""What pydantic finds wrong, in one line."""
+"""What pydantic finds wrong, in words."""
 
+import reprlib
 from typing import Any
 
 
-def explain(errors: list[Any], where: str) -> str:
-    """Turn pydantic's errors into one line: every wrong key, what was seen, what is allowed."""
-    lines = []
-    for error in errors:
-        key = ".".join(str(part) for part in error["loc"]) or "(top level)"
-        if error["type"] == "extra_forbidden":
-            lines.append(f"{key}: unknown key")
-        elif error["type"] == "missing":
-            lines.append(f"{key}: missing")
-        elif error["type"] == "value_error":
-            lines.append(str(error["ctx"]["error"]))
-        else:
-            seen = repr(error["input"])[:60]
-            lines.append(f"{key}: {error['msg'][0].lower()}{error['msg'][1:]}, got {seen}")
-    return f"{where}: " + "; ".join(lines)
+def explain(errors: list[Any]) -> list[str]:
+    """Turn each of pydantic's errors into a phrase: the key, what was seen, what is allowed."""
+    return [_phrase(error) for error in errors]
+
+
+def _phrase(error: Any) -> str:  # noqa: ANN401 - pydantic's mapping
+    key = ".".join(str(part) for part in error["loc"]) or "(top level)"
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{key}: unknown key"
+        case "missing":
+            return f"{key}: missing"
+        case "value_error":
+            return str(error["ctx"]["error"])
+    seen = reprlib.repr(error["input"])
+    return f"{key}: {error['msg'][0].lower()}{error['msg'][1:]}, got {seen}"

@@ -123,7 +123,7 @@ def test_pages_spell_out_what_steers_and_escape_the_rest():
     )
 
 
-NONSENSE = [(), ("",), ("fly",), ("--fly",), ("--version=x",)] + [
+NONSENSE = [("",), ("fly",), ("--fly",), ("--version=x",)] + [
     (command, *rest)
     for command in COMMANDS
     for rest in (
@@ -154,3 +154,9 @@ def test_an_empty_output_is_no_folder(capsys, command):
     code, out, err = tasc(capsys, command, *given, *more, "--output", " ")
     assert (code, out) == (2, "")
     assert err == "error: --output is empty: name a folder, or leave --output out\n"
+
+
+def test_the_command_alone_shows_its_help(capsys):
+    code, out, err = tasc(capsys)
+    assert (code, err) == (0, "")
+    assert "analyze" in out

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from transformers import GenerationConfig
+from transformers import GenerationConfig, PreTrainedModel
 
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
@@ -18,6 +18,8 @@ from tasc.finetune.schedule import Schedule, TrainReport
 from tasc.models.draft_head import DraftHead, new_head
 from tasc.models.load import Device, Dtype, device_has_bfloat16, load_model
 from tasc.models.medusa import MedusaHeads, new_medusa
+from tasc.models.quiet import quiet
+from tasc.models.target import check_stateless
 from tasc.progress import Progress, silent
 
 Kind = Literal["eagle", "medusa"]
@@ -130,6 +132,8 @@ def train_head(
     tokenizer = load_tokenizer(model_path)
     progress("loading the model", 0, 0)
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
+    check_stateless(model)
+    _check_positions(model, options)
     head = (
         new_medusa(model, options.heads)
         if options.kind == "medusa"
@@ -168,5 +172,16 @@ def train_head(
     held_out = None
     if validation is not None:
         held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
-    report = run.train(held_out, resume=resume, progress=progress)
+    with quiet():
+        report = run.train(held_out, resume=resume, progress=progress)
     return HeadResult(head.to(model.dtype), report)
+
+
+def _check_positions(model: PreTrainedModel, options: HeadOptions) -> None:
+    """Refuse prompts and answers that are longer than the model reads."""
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions and options.max_length > positions:
+        raise InputError(
+            f"max_length {options.max_length} exceeds the model's {positions} positions: lower "
+            "--max-length"
+        )

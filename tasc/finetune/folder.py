@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.disk import writing
 from tasc.errors import UnavailableError
-from tasc.models.load import quiet
+from tasc.models.quiet import quiet
 
 _CONFIG = "tokenizer_config.json"
 _FAST = "PreTrainedTokenizerFast"
@@ -21,7 +21,7 @@ def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path)
 
     End tokens the model had before are kept beside it.
     """
-    generation = model.generation_config or GenerationConfig()
+    generation = _saveable(model.generation_config or GenerationConfig())
     before = generation.eos_token_id
     ends = [before] if isinstance(before, int) else list(before or [])
     if tokenizer.eos_id not in ends:
@@ -34,6 +34,23 @@ def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path)
     with quiet(), writing(folder, size):
         model.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)
+
+
+def _saveable(config: GenerationConfig) -> GenerationConfig:
+    """Return ``config``, or what it says of tokens, where transformers loads it and saves it not.
+
+    Some published models state a temperature for decoding that does not sample.
+    """
+    try:
+        with quiet():
+            config.validate(strict=True)
+    except ValueError:
+        return GenerationConfig(
+            bos_token_id=config.bos_token_id,
+            eos_token_id=config.eos_token_id,
+            pad_token_id=config.pad_token_id,
+        )
+    return config
 
 
 def save_tokenizer(tokenizer: LoadedTokenizer, folder: Path) -> None:

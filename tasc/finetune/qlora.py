@@ -6,7 +6,6 @@ tokens in the embedding and the LM head. Departs from the paper: App. B.2 retrai
 here only their new rows train, which is what section 4.2's count of parameters (6 %) needs.
 """
 
-import warnings
 from collections.abc import Sequence
 
 import torch
@@ -14,10 +13,13 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import LoraLayer
 from peft.tuners.trainable_tokens import TrainableTokensLayer
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
+from tasc.data.foreign import one_line
 from tasc.errors import InputError
 from tasc.finetune.dropout import BitDropout
 from tasc.models.embeddings import is_tied, output_head
+from tasc.models.quiet import quiet
 
 _ADAPTER = "default"
 _PREFIX = "base_model.model."
@@ -28,24 +30,36 @@ def attach(
 ) -> PeftModel:
     """Freeze a model and put LoRA on all its linear layers but the LM head.
 
+    The experts of a mixture are one tensor of all in transformers 5, and no linear layers: they
+    stay as they are.
+
     Rows ``new_ids`` of the embedding and of the LM head become trainable beside it. All trainable
     parameters are float32, whatever the model is in: an AdamW step is far below what bfloat16
     resolves.
 
     Raises:
-        InputError: an LM head with a bias, which PEFT's trainable rows leave out.
+        InputError: an LM head with a bias, which PEFT's trainable rows leave out, or a model
+            that PEFT puts no adapters on.
     """
+    kind = type(model).__name__
+    targets = _linear_layers(model)
+    if not targets:
+        raise InputError(f"{kind} has no linear layers to adapt: choose another model")
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
         lora_dropout=dropout,
-        target_modules="all-linear",
+        target_modules=targets,
         trainable_token_indices=_trainable_rows(model, new_ids),
         task_type="CAUSAL_LM",
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PEFT reads a name transformers deprecates
-        adapted = get_peft_model(model, config)
+    try:
+        with quiet():
+            adapted = get_peft_model(model, config)
+    except ValueError as error:  # it knows kinds of models on which adapters do not work
+        raise InputError(
+            f"{kind} takes no adapters: {one_line(error)}: choose a model whose layers all attend"
+        ) from error
     for parameter in adapted.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
@@ -85,12 +99,31 @@ def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = 
             continue
         target = name.removeprefix(_PREFIX).removesuffix(".token_adapter") + ".weight"
         weight = plain.get_parameter(target)
+        if _is_turned(module, plain.get_submodule(target.removesuffix(".weight"))):
+            weight = weight.T
         if isinstance(module, LoraLayer):
             base = _dequantised(module.get_base_layer()) if dequantised else weight.float()
             weight.copy_(base + module.get_delta_weight(_ADAPTER).to(base))
         else:
             ids = torch.tensor(module.token_indices[_ADAPTER], device=weight.device)
             weight[ids] = module.trainable_tokens_delta[_ADAPTER].to(weight)
+
+
+def _linear_layers(model: PreTrainedModel) -> list[str]:
+    """Return the names of what the adapters go on; PEFT's own "all-linear" also takes experts."""
+    head = model.get_output_embeddings()
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear | Conv1D) and module is not head
+    ]
+
+
+def _is_turned(adapted: torch.nn.Module, plain: torch.nn.Module) -> bool:
+    """Say whether a layer with an adapter holds its plain weight transposed: GPT-2's in 4 bits."""
+    if not isinstance(adapted, LoraLayer):
+        return False
+    return isinstance(plain, Conv1D) and not isinstance(adapted.get_base_layer(), Conv1D)
 
 
 def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, list[int]] | None:

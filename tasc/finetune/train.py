@@ -1,6 +1,5 @@
 """Fine-tuning a model to a task, with or without new tokens: section 4.2 and App. B.2."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from tasc.finetune.loop import Run
 from tasc.finetune.schedule import Schedule, TrainReport
 from tasc.models.embeddings import NewRow, extend_embeddings
 from tasc.models.load import Device, Dtype, device_has_bfloat16, load_model
+from tasc.models.quiet import quiet
 from tasc.progress import Progress, silent
 
 
@@ -191,7 +191,8 @@ def finetune(
         work=work,
         name=f"{model_path} {asdict(options)}",
     )
-    report = run.train(held_out, resume=resume, progress=progress)
+    with quiet():
+        report = run.train(held_out, resume=resume, progress=progress)
     return FinetuneResult(adapted, report, tokenizer, tuple(added), model_path)
 
 
@@ -200,8 +201,7 @@ def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Seque
 
 
 def _recompute_activations(model: PreTrainedModel) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # named otherwise from transformers 5.20 on
+    with quiet():  # named otherwise from transformers 5.20 on
         model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
@@ -211,6 +211,11 @@ def _vocabulary_size(tokenizer: LoadedTokenizer) -> int:
 
 def _longest(model: PreTrainedModel, max_length: int) -> int:
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions is not None and positions < 2:
+        raise InputError(
+            f"the model reads {positions} positions by its config.json, and an example has two or "
+            "more: choose another model"
+        )
     return min(max_length, positions) if positions else max_length
 
 

@@ -108,14 +108,46 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
     if HEADS in values:
         raise InputError(f"draft head {folder} holds Medusa heads: decode with the method medusa")
     weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
-    config = LlamaConfig(
-        **{k: v for k, v in values.items() if k not in ("architectures", "model_type")}
+    fc_bias, qkv_bias = "fc.bias" in weights, f"{_ATTENTION}.q_proj.bias" in weights
+    with head_files.building(folder):
+        config = LlamaConfig(**{k: v for k, v in values.items() if k in _STATED})
+        head_files.check(folder, config.hidden_size, config.vocab_size, model)
+        with torch.device("meta"):  # sizes of a stranger's config are compared before they cost
+            skeleton = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
+        head_files.fill(folder, skeleton, weights, "an EAGLE-1 or EAGLE-2 head")
+        head = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
+        head_files.fill(folder, head, weights, "an EAGLE-1 or EAGLE-2 head")
+        head = head.to(model.device, model.dtype).eval()
+        _try(folder, head, model)
+    return head
+
+
+# What a published config.json says of the layer; the rest is of no use here.
+_STATED = {
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "attention_bias",
+    "mlp_bias",
+}
+
+
+@torch.inference_mode()
+def _try(folder: Path, head: DraftHead, model: PreTrainedModel) -> None:
+    """Let the head read two positions: whatever is wrong with it shows here."""
+    states = torch.ones((1, 2, head.config.hidden_size), device=model.device, dtype=model.dtype)
+    head_files.check_numbers(
+        folder, head(states, states, torch.arange(2, device=model.device)[None])
     )
-    head_files.check(folder, config.hidden_size, config.vocab_size, model)
-    bias = f"{_ATTENTION}.q_proj.bias" in weights
-    head = DraftHead(config, fc_bias="fc.bias" in weights, qkv_bias=bias)
-    head_files.fill(folder, head, weights, "an EAGLE-1 or EAGLE-2 head")
-    return head.to(model.device, model.dtype).eval()
 
 
 def _rope_theta(config: PreTrainedConfig) -> float:

@@ -1,7 +1,8 @@
 """The folder of a trained head: config.json and model.safetensors."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from tasc.data.foreign import one_line
 from tasc.disk import writing
-from tasc.errors import InputError, IntegrityError
+from tasc.errors import InputError, IntegrityError, TascError
+from tasc.models.model_files import CONFIG, WEIGHTS, check_inside, read_json
+from tasc.models.quiet import quiet
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _NAMES = (WEIGHTS, "medusa_lm_head.safetensors")  # the latter is Medusa's
 
 
@@ -35,10 +38,9 @@ def find(path: Path) -> Path:
 def config(path: Path) -> dict[str, Any]:
     """Return what config.json says of the head in ``path``; nothing where it cannot be read."""
     try:
-        found = json.loads((find(path) / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(find(path) / CONFIG, f"draft head {path}")
+    except InputError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -57,13 +59,17 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise InputError(
             f"draft head {folder}: no {WEIGHTS} there; make one with tasc finetune --draft-head"
         )
+    what = f"draft head {folder}"
+    if not (folder / CONFIG).exists():
+        raise InputError(f"{what} has no {CONFIG}: make one with tasc finetune --draft-head")
+    values = read_json(folder / CONFIG, what)
+    check_inside(file, what)
     try:
-        values: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         return values, load_file(file)
-    except FileNotFoundError:
-        raise InputError(f"draft head {folder} has no {CONFIG}") from None
     except (ValueError, SafetensorError) as error:
-        raise IntegrityError(f"draft head {folder} is damaged: {error}") from error
+        raise IntegrityError(
+            f"{what} is damaged: {one_line(error)}: fetch or train it again"
+        ) from error
 
 
 def check(folder: Path, hidden_size: int, tokens: int, model: PreTrainedModel) -> None:
@@ -73,10 +79,14 @@ def check(folder: Path, hidden_size: int, tokens: int, model: PreTrainedModel) -
     if not hidden_size == d == width:
         raise InputError(
             f"draft head {folder} has states of {hidden_size} numbers, the model embeddings "
-            f"of {d} and an LM head of {width}: it belongs to another model"
+            f"of {d} and an LM head of {width}: it belongs to another model; "
+            "train one for this model with tasc finetune --draft-head"
         )
     if tokens > rows:
-        raise InputError(f"draft head {folder} was made for {tokens} tokens, the model has {rows}")
+        raise InputError(
+            f"draft head {folder} was made for {tokens} tokens, the model has {rows}: "
+            "train one for this model with tasc finetune --draft-head"
+        )
 
 
 def fill(folder: Path, head: nn.Module, weights: Mapping[str, Tensor], kind: str) -> None:
@@ -84,5 +94,34 @@ def fill(folder: Path, head: nn.Module, weights: Mapping[str, Tensor], kind: str
     try:
         head.load_state_dict(weights)
     except RuntimeError as error:
-        detail = " ".join(str(error).split())[:300]
-        raise InputError(f"draft head {folder}: not the weights of {kind}: {detail}") from error
+        raise InputError(
+            f"draft head {folder}: not the weights of {kind}: {one_line(error)}: fetch or train "
+            "it again"
+        ) from error
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[None]:
+    """Turn what torch and transformers raise on a stranger's head into one line.
+
+    Only what builds, fills and tries the head stands in the block.
+    """
+    try:
+        with quiet():
+            yield
+    except TascError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"draft head {folder} cannot be built: {type(error).__name__}: {one_line(error)}: "
+            "fetch or train it again"
+        ) from error
+
+
+def check_numbers(folder: Path, *drafted: Tensor) -> None:
+    """Refuse a head that says what is not a number. Raises IntegrityError."""
+    if any(tensor.isnan().any() for tensor in drafted):
+        raise IntegrityError(
+            f"draft head {folder}: what it drafts is not a number, its weights are damaged: fetch "
+            "or train it again"
+        )

@@ -1,36 +1,32 @@
 """Loading a causal language model: from a folder or the Hub, as it is or quantised to 4 bits."""
 
-import json
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.utils import logging as transformers_logging
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
-from tasc.errors import InputError, IntegrityError, UnavailableError
+from tasc.data.foreign import one_line
+from tasc.errors import InputError, IntegrityError, TascError, UnavailableError
+from tasc.models import model_config
+from tasc.models.fetch import model_folder
+from tasc.models.model_files import Shapes, read_json, tensor_shapes, weight_files
+from tasc.models.quiet import quiet
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 
-_CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-
 
 def load_model(
-    path: str,
-    dtype: Dtype = "auto",
-    device: Device = "cpu",
-    quantize: bool = False,
-    *,
-    trust_remote_code: bool = False,
+    path: str, dtype: Dtype = "auto", device: Device = "cpu", quantize: bool = False
 ) -> PreTrainedModel:
-    """Load a causal language model, in evaluation mode. Weights are read from safetensors only.
+    """Load a causal language model, in evaluation mode.
+
+    The folder may come from anybody: weights are read from safetensors only, no code that comes
+    with them is run, and what config.json says is compared with the weights before it is built.
 
     Args:
         path: a folder with config.json and safetensors weights, or a Hub id.
@@ -40,40 +36,42 @@ def load_model(
         quantize: load the linear layers, LM head apart, as bitsandbytes NF4 with double
             quantisation (QLoRA, Dettmers et al. 2023, section 3) and bfloat16 compute; float32
             compute where ``dtype`` says "float32".
-        trust_remote_code: run the model code that comes with the checkpoint.
 
     Raises:
-        InputError: nothing there, no config.json, not a causal language model, or no safetensors.
-        IntegrityError: weights are missing or damaged.
-        UnavailableError: the Hub cannot be reached, or the device is not there.
+        InputError: nothing there, no config.json or one that makes no model, not a causal
+            language model, or no safetensors.
+        IntegrityError: weights are missing, damaged, or not those of config.json.
+        UnavailableError: the Hub cannot be reached, a library, memory or the device is not there.
     """
-    if Path(path).expanduser().exists():
-        path = str(Path(path).expanduser())
-        _check_folder(Path(path), trust_remote_code)
-    elif path.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(path):
-        raise InputError(f"model {path}: no such folder; give a model folder or a Hub id")
+    folder = model_folder(path)
+    config = model_config.read_config(folder)
+    if (folder / _GENERATION).exists():
+        read_json(folder / _GENERATION, f"model {folder}")
     place = resolve_device(device)
-    options: dict[str, Any] = {
-        "dtype": dtype,
-        "use_safetensors": True,
-        "trust_remote_code": trust_remote_code,
-        "output_loading_info": True,
-    }
+    quantised = config.get("quantization_config") is not None
+    if quantised and quantize:
+        raise InputError(
+            f"model {path} is already quantised (config.json has a quantization_config), which "
+            "cannot be quantised again: give the model that it was made from"
+        )
+    shapes = tensor_shapes(weight_files(folder), f"model {folder}")
+    model_config.check_numbers(folder, config, shapes)
+    options: dict[str, Any] = {"dtype": dtype}
     if quantize:
         options["quantization_config"] = nf4("float32" if dtype == "float32" else "bfloat16")
         options["device_map"] = {"": place}
-    model, info = _from_pretrained(path, options)
-    if info["missing_keys"]:
-        some = ", ".join(sorted(info["missing_keys"])[:3])
-        raise IntegrityError(
-            f"model {path}: weights are missing ({some}): fetch or save the model again"
-        )
-    if quantize:
-        keep_canonical_layout(model)
-    else:
-        model.to(place)
-    loaded: PreTrainedModel = model.eval()
-    return loaded
+    with _explained(path):
+        model = _build(folder, options, shapes, quantised=quantised)
+        if quantize:
+            keep_canonical_layout(model)
+        else:
+            model.to(place)
+        model_config.check_usable(path, model.eval(), quantize)
+    model.config._name_or_path = model.name_or_path = path
+    return model
+
+
+_GENERATION = "generation_config.json"
 
 
 def resolve_device(device: Device) -> str:
@@ -121,76 +119,55 @@ def device_has_bfloat16(device: torch.device) -> bool:
     return bool(found.get("amx_bf16") or found.get("avx512_bf16"))
 
 
+def _build(
+    folder: Path, options: dict[str, Any], shapes: Shapes, *, quantised: bool
+) -> PreTrainedModel:
+    """Compare the model that config.json makes with the weights, and load them."""
+    common = {"trust_remote_code": False, "local_files_only": True}
+    config = AutoConfig.from_pretrained(folder, **common)
+    if not quantised:  # a packed model is not made by from_config
+        with torch.device("meta"):
+            skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        model_config.check_built(folder, skeleton, shapes)
+    model: PreTrainedModel
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder,
+        config=config,
+        use_safetensors=True,
+        output_loading_info=True,
+        **common,
+        **options,
+    )
+    if info["missing_keys"]:
+        some = ", ".join(sorted(info["missing_keys"])[:3])
+        raise IntegrityError(
+            f"model {folder}: weights are missing ({some}): fetch or save the model again"
+        )
+    return model
+
+
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers' bars and reports off the terminal; what matters is raised anyway."""
-    level = transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if bars:
-            transformers_logging.enable_progress_bar()
+def _explained(path: str) -> Iterator[None]:
+    """Turn whatever transformers raises on a model of a stranger into one line.
 
-
-def _from_pretrained(path: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    Only its calls stand in the block: its loading raises any type of error on bad input.
+    """
+    again = "fetch or save the model again"
     try:
         with quiet():
-            loaded: tuple[Any, dict[str, Any]] = AutoModelForCausalLM.from_pretrained(
-                path, **options
-            )
+            yield
+    except TascError:
+        raise
     except ImportError as error:
-        raise UnavailableError(f"model {path}: {_first_line(error)}") from error
-    except OSError as error:
-        raise _explained(path, error) from error
-    except ValueError as error:
-        raise InputError(f"model {path}: {_first_line(error)}") from error
-    except RuntimeError as error:
-        raise IntegrityError(f"model {path}: cannot be read: {_first_line(error)}") from error
-    except Exception as error:
-        if type(error).__name__ != "SafetensorError":  # its class is not exported for typing
-            raise
-        raise IntegrityError(f"model {path}: damaged weights: {_first_line(error)}") from error
-    return loaded
-
-
-def _check_folder(folder: Path, trust_remote_code: bool) -> None:
-    if not folder.is_dir():
-        raise InputError(f"model {folder} is a file: give the folder that holds config.json")
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"model {folder} has no config.json: it is not a model folder") from None
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"model {folder}: config.json is not JSON: {_first_line(error)}"
+        raise UnavailableError(
+            f"model {path}: {one_line(error)}: install it, or give another model"
         ) from error
-    names = config.get("architectures") or [] if isinstance(config, dict) else []
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    causal = any(name.endswith(_CAUSAL) for name in names) or (
-        not names and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    )
-    if not causal and not trust_remote_code:
-        seen = ", ".join(names) or f"model_type {kind}"
-        raise InputError(f"model {folder} is not a causal language model: config.json says {seen}")
-
-
-def _explained(path: str, error: OSError) -> InputError | UnavailableError:
-    text = str(error)
-    if "connect" in text or "offline" in text or "timed out" in text:
-        return UnavailableError(
-            f"model {path}: no such folder here, and the Hub cannot be reached; "
-            "give the path of a model folder"
-        )
-    if "safetensors" in text:
-        return InputError(
-            f"model {path}: no safetensors weights; convert it with save_pretrained of transformers"
-        )
-    return InputError(f"model {path}: {_first_line(error)}")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise UnavailableError(
+            f"model {path} does not fit into memory: give a smaller one, or another --device"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"model {path} cannot be loaded: {one_line(error)}: {again}") from error
+    except Exception as error:
+        text = f"{type(error).__name__}: {one_line(error)}"
+        raise IntegrityError(f"model {path} cannot be read: {text}: {again}") from error

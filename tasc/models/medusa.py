@@ -82,17 +82,20 @@ def load_medusa(path: Path, model: PreTrainedModel) -> MedusaHeads:
         )
     if config.get(LAYERS, 1) != 1:
         raise InputError(
-            f"draft head {folder}: heads of {config[LAYERS]} residual blocks, those of one are read"
+            f"draft head {folder}: heads of {str(config[LAYERS])[:60]} residual blocks, those of "
+            "one are read: give another, or train one with tasc finetune --draft-head --head medusa"
         )
     count = sum(name.endswith(".0.linear.weight") for name in weights)  # configs state others
     blocks, biases = (_stacked(folder, weights, count, f"0.linear.{n}") for n in ("weight", "bias"))
     own = _stacked(folder, weights, count, "1.weight") if "0.1.weight" in weights else None
-    rows = model.get_output_embeddings().weight.shape[0] if own is None else own.shape[1]
-    head_files.check(folder, blocks.shape[2], rows, model)
-    heads = MedusaHeads(count, blocks.shape[2], own)
     found = {"weight": blocks, "bias": biases} | ({} if own is None else {"lm_heads": own})
-    head_files.fill(folder, heads, found, "Medusa heads")
-    return heads.to(model.device, model.dtype).eval()
+    head_files.check_numbers(folder, *found.values())
+    with head_files.building(folder):
+        rows = model.get_output_embeddings().weight.shape[0] if own is None else own.shape[1]
+        head_files.check(folder, blocks.shape[2], rows, model)
+        heads = MedusaHeads(count, blocks.shape[2], own)
+        head_files.fill(folder, heads, found, "Medusa heads")
+        return heads.to(model.device, model.dtype).eval()
 
 
 def _stacked(folder: Path, weights: dict[str, Tensor], count: int, name: str) -> Tensor:
@@ -100,6 +103,10 @@ def _stacked(folder: Path, weights: dict[str, Tensor], count: int, name: str) ->
     try:
         return torch.stack([weights[f"{k}.{name}"] for k in range(max(count, 1))])
     except KeyError as error:
-        raise IntegrityError(f"draft head {folder} lacks the weight {error}") from None
+        raise IntegrityError(
+            f"draft head {folder} lacks the weight {error}: fetch or train it again"
+        ) from None
     except RuntimeError as error:
-        raise InputError(f"draft head {folder}: heads of several sizes ({name})") from error
+        raise InputError(
+            f"draft head {folder}: heads of several sizes ({name}): fetch or train it again"
+        ) from error

@@ -17,6 +17,20 @@ from tasc.models.cache import Storage, tree_cache
 _KEPT = {"full_attention", "sliding_attention", "chunked_attention"}  # as keys and values alone
 
 
+def check_stateless(model: PreTrainedModel) -> set[str]:
+    """Return the types of a model's layers, where config.json states them.
+
+    Raises UnavailableError for layers that keep more than keys and values.
+    """
+    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    if model._is_stateful or layers - _KEPT:
+        raise UnavailableError(
+            f"{type(model).__name__} has layers with a state, where rejected drafts would "
+            "stay: decode it with transformers"
+        )
+    return layers
+
+
 class Target:
     """One sequence on one model. Works with any causal language model whose layers all attend.
 
@@ -36,12 +50,7 @@ class Target:
         is not transformers' to replace.
         """
         config = model.config.get_text_config()
-        layers = set(getattr(config, "layer_types", None) or ())
-        if model._is_stateful or layers - _KEPT:
-            raise UnavailableError(
-                f"{type(model).__name__} has layers with a state, where rejected drafts would "
-                "stay: decode it with transformers"
-            )
+        layers = check_stateless(model)
         if model.config._attn_implementation != attention.NAME:
             model.set_attn_implementation(attention.register())
         if model.config._attn_implementation != attention.NAME:

@@ -5,6 +5,11 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+_NOT_A_MODEL = (
+    *(OSError, ValueError, RecursionError, ArithmeticError),
+    *(LookupError, TypeError, AttributeError),
+)
+
 
 @dataclass(frozen=True)
 class RowCost:
@@ -15,12 +20,12 @@ class RowCost:
 
 
 def row_cost(folder: Path) -> RowCost | None:
-    """Look at the model beside a tokenizer; None where none stands there.
+    """Look at the model beside a tokenizer; None where none stands there, or none that can be read.
 
     A step multiplies by every weight but the input embedding, of which it looks up a row. Reads
     config.json and the headers of the weights, as loading the model's code takes seconds.
     """
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
     folder = folder.expanduser()
     files = sorted(folder.glob("*.safetensors"))
@@ -28,15 +33,27 @@ def row_cost(folder: Path) -> RowCost | None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = config.get("text_config", config)
         matrix = int(config["vocab_size"]), int(config["hidden_size"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):
         return None
     shapes: dict[str, tuple[int, ...]] = {}
     for file in files:
-        with safe_open(file, framework="numpy") as weights:
-            shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118 - it is no dictionary
-    if matrix not in shapes.values():
-        return None
+        try:
+            with safe_open(file, framework="numpy") as weights:
+                names = weights.keys()
+                shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in names}
+        except (OSError, ValueError, SafetensorError):
+            return None
     width, total = matrix[1], sum(map(math.prod, shapes.values()))
+    if matrix not in shapes.values() or total == math.prod(matrix):  # no layers are no model
+        return None
     own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
     if config.get("tie_word_embeddings", not own_head):
         return RowCost(width, width / total)

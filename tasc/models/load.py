@@ -61,7 +61,7 @@ def load_model(
         options["quantization_config"] = nf4("float32" if dtype == "float32" else "bfloat16")
         options["device_map"] = {"": place}
     with _explained(path):
-        model = _build(folder, options, shapes, quantised=quantised)
+        model = _build(folder, options, shapes, packed=quantised)
         if quantize:
             keep_canonical_layout(model)
         else:
@@ -120,15 +120,14 @@ def device_has_bfloat16(device: torch.device) -> bool:
 
 
 def _build(
-    folder: Path, options: dict[str, Any], shapes: Shapes, *, quantised: bool
+    folder: Path, options: dict[str, Any], shapes: Shapes, *, packed: bool
 ) -> PreTrainedModel:
     """Compare the model that config.json makes with the weights, and load them."""
     common = {"trust_remote_code": False, "local_files_only": True}
     config = AutoConfig.from_pretrained(folder, **common)
-    if not quantised:  # a packed model is not made by from_config
-        with torch.device("meta"):
-            skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-        model_config.check_built(folder, skeleton, shapes)
+    with torch.device("meta"):
+        skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    model_config.check_built(folder, skeleton, shapes, packed=packed)
     model: PreTrainedModel
     model, info = AutoModelForCausalLM.from_pretrained(
         folder,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError
@@ -56,6 +57,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"merge_and_unload, or remove {_ADAPTER}"
         )
     _check_kind(what, config)
+    _check_quantisation(what, config)
     _check_doors(what, config)
     return config
 
@@ -79,14 +81,15 @@ def check_numbers(folder: Path, config: dict[str, Any], shapes: Shapes) -> None:
             )
 
 
-def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes) -> None:
+def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, packed: bool) -> None:
     """Refuse weights that are not those of ``skeleton``, the model that config.json makes.
 
-    ``skeleton`` is on the meta device, without values. Raises IntegrityError.
+    ``skeleton`` is on the meta device, without values. Of ``packed`` weights, which are quantised,
+    only the number is compared. Raises IntegrityError.
     """
     wanted = dict(skeleton.named_parameters())
     needed = sum(p.numel() for p in wanted.values())
-    there = elements(shapes)
+    there = elements(shapes) * (_PACKED if packed else 1)
     computed = sum(b.numel() for b in skeleton.buffers())
     if needed > 2 * there + _SLACK or computed > max(_BUFFERS, there):
         raise IntegrityError(
@@ -95,7 +98,7 @@ def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes) -> None
         )
     for name, parameter in wanted.items():
         held = shapes.get(name)
-        if held is not None and elements({name: held}) != parameter.numel():
+        if held is not None and not packed and elements({name: held}) != parameter.numel():
             raise IntegrityError(
                 f"model {folder}: {name} is {tuple(held)} in the weights and "
                 f"{tuple(parameter.shape)} by config.json: fetch or save the model again"
@@ -155,6 +158,17 @@ def _check_kind(what: str, config: dict[str, Any]) -> None:
         raise InputError(
             f"{what}: model_type {_short(kind)} is not one that this version of transformers "
             f"knows{own}; give a model of another architecture"
+        )
+
+
+def _check_quantisation(what: str, config: dict[str, Any]) -> None:
+    """Refuse what transformers would pass over with a warning."""
+    stated = config.get("quantization_config")
+    method = stated.get("quant_method", "bitsandbytes") if isinstance(stated, dict) else stated
+    if stated is not None and method not in list(AUTO_QUANTIZATION_CONFIG_MAPPING):
+        raise InputError(
+            f"{what} is quantised by a method that this version of transformers does not know "
+            f"({_short(method)}): give the model that it was made from"
         )
 
 

@@ -1,0 +1,170 @@
+"""A config.json that is damaged, absurd, or opens a door to code."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from tasc.errors import InputError, TascError
+from tasc.models.load import load_model
+from tests import pico
+from tests.models.strangers import bomb, copied
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return pico.make_base(tmp_path_factory.mktemp("base"))
+
+
+def refused(folder, **options):
+    """Load a model that must be refused at once; return the line, which names it and says more."""
+    started = time.monotonic()
+    with pytest.raises(TascError) as caught:
+        load_model(str(folder), **options)
+    assert time.monotonic() - started < 10
+    line = str(caught.value)
+    assert str(folder) in line
+    assert "\n" not in line
+    assert len(line) < 700
+    return line
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_hidden_layers": 10**7},
+        {"num_hidden_layers": 10**12},
+        {"num_hidden_layers": 10**30},
+        {"num_hidden_layers": 900},
+        {"vision_config": {"num_hidden_layers": 10**9}},
+        {"vocab_size": 10**12},
+        {"vocab_size": 60_000, "hidden_size": 60_000},
+        {"hidden_size": 2**63},
+        {"intermediate_size": 10**15},
+        {"num_attention_heads": 10**9},
+        {"head_dim": 10**9},
+        {"max_position_embeddings": 10**30},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("quantize", [False, True])
+def test_absurd_sizes_are_refused_before_they_cost(base, tmp_path, change, quantize):
+    refused(copied(base, tmp_path / "model", **change), quantize=quantize)
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "hidden_size", "num_attention_heads"])
+@pytest.mark.parametrize("value", [0, -1, "64", None, 1.5, [], {"x": 1}, True])
+def test_sizes_that_are_no_sizes_are_refused(base, tmp_path, key, value):
+    refused(copied(base, tmp_path / "model", **{key: value}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vocab_size": 319},
+        {"num_key_value_heads": 3},
+        {"num_attention_heads": 7},
+        {"hidden_act": "no such"},
+        {"rms_norm_eps": float("nan")},
+        {"rope_parameters": {"rope_type": "no such"}},
+        {"rope_parameters": "x"},
+        {"layer_types": ["no such"] * 2},
+        {"architectures": "Qwen2ForCausalLM"},
+        {"architectures": [3]},
+        {"model_type": ["qwen2"]},
+        {"model_type": "no such"},
+        {"dtype": "no such"},
+        {"quantization_config": 3},
+        {"quantization_config": {"quant_method": "no such"}},
+        {"quantization_config": {"quant_method": ["gptq"]}},
+    ],
+    ids=str,
+)
+def test_values_that_make_no_model_are_refused(base, tmp_path, capfd, change):
+    refused(copied(base, tmp_path / "model", **change))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[" * 10**5, '{"a":' * 10**5, "[1]", "\xff\xfe", "null", '{"x": 1' + "0" * 5000]
+)
+def test_what_is_no_json_object_is_refused(base, tmp_path, text):
+    for name in ("config.json", "generation_config.json"):
+        folder = copied(base, tmp_path / name)
+        (folder / name).write_text(text, encoding="latin-1")
+        assert name in refused(folder)
+
+
+@pytest.mark.parametrize("ends", ["x", [None], {"a": 1}, [[0]], 1.5])
+def test_an_end_token_that_is_no_id_is_refused(base, tmp_path, ends):
+    folder = copied(base, tmp_path / "model")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    refused(folder)
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes", "fp8"])
+def test_a_quantised_model_is_not_quantised_again(base, tmp_path, method):
+    folder = copied(base, tmp_path / "m", quantization_config={"quant_method": method, "bits": 4})
+    assert "give the model that it was made from" in refused(folder, quantize=True)
+
+
+def test_weights_named_in_the_config_are_not_followed(base, tmp_path):
+    folder = copied(base, tmp_path / "model", transformers_weights="adapter_model.bin")
+    bomb(folder / "adapter_model.bin", tmp_path / "ran")
+    assert "transformers_weights" in refused(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_kernels_named_in_the_config_are_not_fetched(base, tmp_path, key, deep):
+    change = {key: "somebody/kernel"}
+    folder = copied(base, tmp_path / "model", **({"text_config": change} if deep else change))
+    assert "somebody/kernel" in refused(folder)
+
+
+def test_an_adapter_beside_a_model_is_refused_and_not_loaded(base, tmp_path):
+    folder = copied(base, tmp_path / "model")
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "somebody/else"}')
+    bomb(folder / "adapter_model.bin", tmp_path / "ran")
+    assert "adapter beside the model" in refused(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_adapter_given_as_a_model_is_told_how_to_become_one(tmp_path):
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "somebody/else"}')
+    assert "--merge" in refused(tmp_path)
+
+
+def code(folder, name, mark):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(f"import os\nos.mkdir({str(mark)!r})\n")
+
+
+def test_code_in_a_model_folder_is_never_run(base, tmp_path):
+    known = {"AutoModelForCausalLM": "modeling.Model", "AutoConfig": "modeling.Config"}
+    folder = copied(base, tmp_path / "model", auto_map=known)
+    code(folder, "modeling.py", tmp_path / "ran")
+    code(folder, "custom_generate/generate.py", tmp_path / "ran")
+    model = load_model(str(folder))
+    ids = torch.tensor([[1, 2]])
+    model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=1, do_sample=False)
+    assert not (tmp_path / "ran").exists()
+    own = copied(folder, tmp_path / "own", model_type="own")
+    assert "code, which is not run" in refused(own)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
+def test_a_good_model_of_any_architecture_is_taken(tmp_path, architecture):
+    assert load_model(str(pico.make_base(tmp_path, architecture))).num_parameters() > 0
+
+
+def test_what_a_stranger_calls_the_path_stays_the_models_name(base):
+    assert load_model(str(base)).config._name_or_path == str(base)
+
+
+def test_a_refusal_is_an_input_error_where_the_config_is_wrong(base, tmp_path):
+    with pytest.raises(InputError, match="num_hidden_layers 10000000"):
+        load_model(str(copied(base, tmp_path / "model", num_hidden_layers=10**7)))

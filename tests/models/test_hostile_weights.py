@@ -1,0 +1,146 @@
+"""Weights that lie elsewhere, are no safetensors, are damaged, or are of another model."""
+
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tasc.errors import InputError, IntegrityError, TascError
+from tasc.models.load import load_model
+from tests import pico
+from tests.models.strangers import bomb, copied, headed, indexed
+
+F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return pico.make_base(tmp_path_factory.mktemp("base"))
+
+
+def with_weights(base, folder, change):
+    copied(base, folder)
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("name", ["part.bin", "../part.bin", "{tmp}/part.bin", "part.pt"])
+def test_an_index_that_names_a_pickle_is_refused_and_the_pickle_not_loaded(base, tmp_path, name):
+    folder = indexed(base, tmp_path / "model", name.format(tmp=tmp_path))
+    bomb(folder / "part.bin", tmp_path / "ran")
+    bomb(folder / "part.pt", tmp_path / "ran")
+    bomb(tmp_path / "part.bin", tmp_path / "ran")
+    with pytest.raises(InputError, match=r"only safetensors files in the folder itself"):
+        load_model(str(folder))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../part.safetensors", "{tmp}/part.safetensors", "a/part.safetensors", "*.safetensors"]
+)
+def test_an_index_that_names_files_elsewhere_is_refused(base, tmp_path, name):
+    folder = indexed(base, tmp_path / "model", name.format(tmp=tmp_path))
+    shutil.copy(base / "model.safetensors", tmp_path / "part.safetensors")
+    with pytest.raises(InputError, match=r"only safetensors files in the folder itself"):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize("index", ["{}", "[]", '{"weight_map": 3}', '{"weight_map": {}}', "\xff"])
+def test_an_index_that_names_nothing_is_refused(base, tmp_path, index):
+    folder = indexed(base, tmp_path / "model", "part.safetensors")
+    (folder / "model.safetensors.index.json").write_text(index, encoding="latin-1")
+    with pytest.raises(InputError, match=r"index\.json"):
+        load_model(str(folder))
+
+
+def test_a_missing_shard_is_named(base, tmp_path):
+    with pytest.raises(InputError, match=r"gone\.safetensors is missing"):
+        load_model(str(indexed(base, tmp_path / "model", "gone.safetensors")))
+
+
+def test_a_sharded_model_loads(tmp_path):
+    model = pico.build_model()
+    model.save_pretrained(tmp_path, max_shard_size="100KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    loaded = load_model(str(tmp_path)).state_dict()
+    assert all(torch.equal(t, loaded[n]) for n, t in model.state_dict().items())
+
+
+def test_weights_linked_from_elsewhere_are_refused(base, tmp_path):
+    folder = copied(base, tmp_path / "model")
+    (folder / "model.safetensors").rename(tmp_path / "model.safetensors")
+    (folder / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match=r"outside of the folder.*put a copy there"):
+        load_model(str(folder))
+
+
+def test_a_snapshot_in_the_hubs_cache_links_to_its_own_blobs(base, tmp_path):
+    repository = tmp_path / "models--somebody--something"
+    folder = copied(base, repository / "snapshots" / "0123abc")
+    (repository / "blobs").mkdir()
+    for number, name in enumerate(("model.safetensors", "config.json")):
+        (folder / name).rename(repository / "blobs" / str(number))
+        (folder / name).symlink_to(f"../../blobs/{number}")
+    assert load_model(str(folder)).num_parameters() > 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 8,
+        headed({}, length=2**63),
+        headed({}, length=2**31),
+        headed({}),
+        headed([]),
+        headed({"a": F32}),
+        headed({"a": F32, "b": F32}, b"12345678"),
+        headed({"a": F32 | {"shape": [2**40, 2**40]}}, b"12345678"),
+        headed({"a": F32 | {"shape": [-2]}}, b"12345678"),
+        headed({"a": F32 | {"dtype": "OBJECT"}}, b"12345678"),
+        headed({"a": F32 | {"data_offsets": [8, 0]}}, b"12345678"),
+        headed({"a" * 5: {"x": [[[]]]}}),
+    ],
+)
+def test_a_damaged_header_is_an_integrity_error(base, tmp_path, content):
+    folder = copied(base, tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(IntegrityError, match=r"model\.safetensors|no tensors"):
+        load_model(str(folder))
+
+
+def test_weights_of_another_shape_are_named(base, tmp_path):
+    name = "model.layers.0.mlp.up_proj.weight"
+    folder = with_weights(base, tmp_path / "m", lambda t: t.update({name: torch.zeros(3, 5)}))
+    with pytest.raises(IntegrityError, match=r"up_proj\.weight is \(3, 5\) in the weights and"):
+        load_model(str(folder))
+
+
+def test_weights_that_are_not_numbers_are_refused(base, tmp_path):
+    folder = with_weights(
+        base, tmp_path / "m", lambda t: t["model.norm.weight"].fill_(float("nan"))
+    )
+    with pytest.raises(IntegrityError, match="logits are not numbers"):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8])
+def test_weights_of_another_kind_of_number_load_or_are_refused(base, tmp_path, dtype):
+    name = "model.layers.0.mlp.up_proj.weight"
+
+    def change(tensors):
+        tensors[name] = tensors[name].to(dtype)
+
+    folder = with_weights(base, tmp_path / "m", change)
+    try:
+        assert load_model(str(folder)).get_parameter(name).is_floating_point()
+    except TascError as error:
+        assert "m" in str(error)
+
+
+def test_tensors_too_many_are_passed_over_as_transformers_does(base, tmp_path):
+    folder = with_weights(base, tmp_path / "m", lambda t: t.update({"more": torch.zeros(3)}))
+    assert load_model(str(folder)).num_parameters() > 0

@@ -25,6 +25,7 @@ _SIZES = re.compile(
     r"(size|dim|heads?|experts|embd|inner|rank|d_model|d_ff|groups)$|^num_|^n_(?!positions|ctx)"
 )
 _FEW = 1 << 10  # layers that are no reason to look closer
+_QUANTISED = ["bitsandbytes", *AUTO_QUANTIZATION_CONFIG_MAPPING]
 _USUAL = 1 << 16  # a size that is no reason to look closer; what is built of it is compared anyway
 _PACKED = 8  # 4-bit weights in 32-bit words
 _MOST_INTEGER = 1 << 53
@@ -165,7 +166,7 @@ def _check_quantisation(what: str, config: dict[str, Any]) -> None:
     """Refuse what transformers would pass over with a warning."""
     stated = config.get("quantization_config")
     method = stated.get("quant_method", "bitsandbytes") if isinstance(stated, dict) else stated
-    if stated is not None and method not in list(AUTO_QUANTIZATION_CONFIG_MAPPING):
+    if stated is not None and method not in _QUANTISED:
         raise InputError(
             f"{what} is quantised by a method that this version of transformers does not know "
             f"({_short(method)}): give the model that it was made from"

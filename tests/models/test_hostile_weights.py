@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tasc.errors import InputError, IntegrityError, TascError
+from tasc.errors import InputError, IntegrityError
 from tasc.models.load import load_model
 from tests import pico
 from tests.models.strangers import bomb, copied, headed, indexed
@@ -128,17 +128,10 @@ def test_weights_that_are_not_numbers_are_refused(base, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8])
-def test_weights_of_another_kind_of_number_load_or_are_refused(base, tmp_path, dtype):
+def test_weights_of_another_kind_of_number_become_floats(base, tmp_path, dtype):
     name = "model.layers.0.mlp.up_proj.weight"
-
-    def change(tensors):
-        tensors[name] = tensors[name].to(dtype)
-
-    folder = with_weights(base, tmp_path / "m", change)
-    try:
-        assert load_model(str(folder)).get_parameter(name).is_floating_point()
-    except TascError as error:
-        assert "m" in str(error)
+    folder = with_weights(base, tmp_path / "m", lambda t: t.update({name: t[name].to(dtype)}))
+    assert load_model(str(folder)).get_parameter(name).is_floating_point()
 
 
 def test_tensors_too_many_are_passed_over_as_transformers_does(base, tmp_path):

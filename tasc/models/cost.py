@@ -5,10 +5,6 @@ weights rather than for arithmetic, T(k) hardly rises; where it begins to, a lar
 pays. That point differs between devices, so it is measured and not assumed.
 """
 
-import contextlib
-import hashlib
-import json
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +15,9 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import isotonic_regression
 
-from tasc.disk import replacing
 from tasc.environment import processor
 from tasc.errors import InputError
+from tasc.models import disk_cache
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
@@ -30,7 +26,6 @@ _FORMAT = 2  # of the cached file
 _ROUNDS = 3, 25  # at least, at most
 _AFTER = 4  # forwards that a tree slows down
 _SMALL = 0.02  # seconds of a forward, above which that does not count
-_VOLATILE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
 
 
 @dataclass(frozen=True)
@@ -88,8 +83,7 @@ def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> 
             f"a cost curve needs a model of more than {SIZES[-1]} positions, got "
             f"{target.max_positions}: give a fixed budget instead"
         )
-    vocabulary = int(target.model.config.get_text_config().vocab_size)
-    tokens = (np.arange(context + SIZES[-1]) * 7919 % vocabulary).astype(np.int32)
+    tokens = target.any_tokens(context + SIZES[-1])
     target.prefill(tokens[:context], SIZES[-1])
     chain = np.arange(-1, SIZES[-1], dtype=np.int32)
 
@@ -121,31 +115,22 @@ def cost_curve(
     measured on a busy machine says nothing of a quiet one. A file that cannot be read is measured
     anew, and a folder that cannot be written costs only the caching.
     """
-    name = hashlib.sha256(json.dumps(_identity(target, context), sort_keys=True).encode())
-    path = (folder or cache_folder()) / f"cost-{name.hexdigest()[:24]}.json"
+    identity = _identity(target, context)
+    path = disk_cache.entry("cost", identity, folder)
     held = None if fresh else _read(path)
     if held is None:
         held = measure(target, context=context)
-        with contextlib.suppress(OSError):
-            _write(path, held, _identity(target, context))
+        kept = {"sizes": held.sizes, "seconds": held.seconds, "context": held.context}
+        disk_cache.write(path, kept, identity)
     return held
 
 
-def cache_folder() -> Path:
-    """Return where measurements of this user's machine are kept."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tasc"
-
-
 def _identity(target: Target, context: int) -> dict[str, Any]:
-    """What a curve depends on; the name of the checkpoint is no part of it."""
-    config = {k: v for k, v in target.model.config.to_dict().items() if k not in _VOLATILE}
+    """What a curve depends on."""
     cuda = target.device.type == "cuda"
     return {
         "format": _FORMAT,
-        "config": hashlib.sha256(
-            json.dumps(config, sort_keys=True, default=str).encode()
-        ).hexdigest(),
+        "config": disk_cache.config_hash(target.model.config),
         "dtype": str(next(target.model.parameters()).dtype),
         "device": torch.cuda.get_device_name(target.device) if cuda else processor(),
         "threads": torch.get_num_threads(),
@@ -156,17 +141,9 @@ def _identity(target: Target, context: int) -> dict[str, Any]:
 
 
 def _read(path: Path) -> CostCurve | None:
+    held = disk_cache.read(path) or {}
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
         sizes, seconds = map(int, held["sizes"]), map(float, held["seconds"])
         return CostCurve(tuple(sizes), tuple(seconds), int(held["context"]))
-    except (OSError, ValueError, KeyError, TypeError, InputError):
+    except (ValueError, KeyError, TypeError, InputError):
         return None
-
-
-def _write(path: Path, curve: CostCurve, identity: dict[str, Any]) -> None:
-    """Write the file so that readers see a whole one or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    held = {"sizes": curve.sizes, "seconds": curve.seconds, "context": curve.context}
-    with replacing(path) as new:
-        new.write_text(json.dumps({**held, "of": identity}, indent=2), encoding="utf-8")

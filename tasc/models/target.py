@@ -51,7 +51,9 @@ class Target:
         """
         config = model.config.get_text_config()
         layers = check_stateless(model)
-        if model.config._attn_implementation != attention.NAME:
+        own = model.config._attn_implementation
+        self.own_attention = own if own != attention.NAME else "eager"  # which every model has
+        if own != attention.NAME:
             model.set_attn_implementation(attention.register())
         if model.config._attn_implementation != attention.NAME:
             raise UnavailableError(
@@ -68,6 +70,20 @@ class Target:
         self.storage: Storage
         self.watched = False
         self.states: torch.Tensor | None = None  # (B, q, d) of the latest watched forward
+
+    @contextmanager
+    def untouched(self) -> Iterator[PreTrainedModel]:
+        """Lend the model with its own attention, as transformers would run it."""
+        self.model.set_attn_implementation(self.own_attention)
+        try:
+            yield self.model
+        finally:
+            self.model.set_attn_implementation(attention.register())
+
+    def any_tokens(self, count: int) -> np.ndarray:
+        """Return ``count`` tokens (count,) int32 that are as unlike each other as may be."""
+        vocabulary = int(self.model.config.get_text_config().vocab_size)
+        return (np.arange(1, count + 1) * 7919 % vocabulary).astype(np.int32)
 
     @property
     def hidden(self) -> torch.Tensor:

@@ -6,6 +6,7 @@ import pytest
 from tasc.errors import InputError
 from tasc.models import cost
 from tasc.models.cost import SIZES, CostCurve, cost_curve, measure
+from tasc.models.disk_cache import cache_folder
 from tasc.models.target import Target
 from tests.pico import build_model
 
@@ -99,6 +100,6 @@ def test_a_folder_that_cannot_be_written_costs_only_the_caching(target, tmp_path
 
 def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cost.cache_folder() == tmp_path / "tasc"
+    assert cache_folder() == tmp_path / "tasc"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cost.cache_folder().parts[-2:] == (".cache", "tasc")
+    assert cache_folder().parts[-2:] == (".cache", "tasc")

@@ -9,7 +9,7 @@ from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.models.load import load_model
-from tasc.models.target import Target
+from tasc.models.static import target_for
 from tasc.places import resolve_model
 from tasc.progress import Progress, silent
 from tasc.spec.drafters import Resources
@@ -69,7 +69,7 @@ def _acceptance(
     sampling: Sampling,
     progress: Progress,
 ) -> dict[str, float]:
-    model = Target(load_model(target, dtype="float32"))
+    model = target_for(load_model(target, dtype="float32"), graphs="off")
     source = load_draft(draft)
     resources = Resources(
         [], tokenizer.eos_id, target=model, tokenizer=tokenizer, draft=source, sampling=sampling

@@ -17,6 +17,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from tasc.backend.tree import ancestor_bits
 from tasc.errors import UnavailableError
 from tasc.models.cache import Storage
+from tasc.models.proof import prove
 from tasc.models.target import Target
 
 QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees go without
@@ -33,11 +34,18 @@ def target_for(
 
     ``compiled`` makes steps static and passes the forward through torch.compile, on any device: a
     minute for each shape, so it is for long runs.
+
+    Every model that is decoded with comes by here, and is proved to give its own logits.
+    Raises UnavailableError where it does not.
     """
     captured = graphs == "auto" and model.device.type == "cuda"
     if captured or compiled:
-        return StaticTarget(model, graphs=captured, compiled=compiled)
-    return Target(model)
+        target: Target = StaticTarget(model, graphs=captured, compiled=compiled)
+        prove(StaticTarget(model, graphs=False))  # the same step, not captured once for this
+    else:
+        target = Target(model)
+        prove(target)
+    return target
 
 
 class StaticTarget(Target):

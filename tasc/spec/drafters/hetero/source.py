@@ -12,6 +12,7 @@ from tasc.data.alignment import Bytes, Encoder, Encoding
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.models.load import Device, Dtype, load_model
+from tasc.models.proof import prove
 from tasc.models.target import Target
 from tasc.spec.drafters.frequent import corpus_counts, pruned, token_counts
 from tasc.spec.drafters.hetero.ngram import NgramModel, NgramSpeaker
@@ -102,6 +103,7 @@ def _drafter(
             else:
                 counts = corpus_counts(_said(resources, target, known), source.ends[0], width)
             model = pruned(model, counts, most)
+        prove(Target(model))
         return known, source.ends, lambda: NeuralSpeaker(Target(model)), width
     if most:
         raise InputError("size prunes a draft model's LM head: name a model to draft with")

@@ -203,6 +203,24 @@ def show(result: dict[str, Any]) -> None:
     )
     if rows[0]["lossless"] is None:
         say("sampled: outputs differ by chance, so speed is by tokens per second")
+    for found in result["reference"]:
+        say(reference_line(found, settings["dtype"]))
+
+
+def reference_line(found: dict[str, Any], dtype: str) -> str:
+    """Say how many greedy outputs of a model are those of transformers' own generate."""
+    name, counts = f"{found['model']}, {found['method']}", f"{found['identical']} of {found['of']}"
+    if found["identical"] == found["of"]:
+        return f"as transformers' own generate: {counts} outputs of {name}"
+    if dtype == "float32":
+        return (
+            f"NOT LOSSLESS: only {counts} outputs of {name} are those of transformers' own "
+            f"generate (margin {found['largest_margin']:.3g})"
+        )
+    return (
+        f"match rate with transformers' own generate: {found['match_rate']:.0%}, {counts} outputs "
+        f"of {name} (margin {found['largest_margin']:.3g})"
+    )
 
 
 def _lossless(found: dict[str, Any] | None) -> str:

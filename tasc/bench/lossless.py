@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasc.bench.matrix import Cell
+from tasc.bench.matrix import Cell, firsts
 from tasc.errors import InputError
 from tasc.models.target import Target
 
@@ -87,9 +87,7 @@ def matches(
 
     ``prompts`` are those of each model by its label, (L_i,) int32.
     """
-    first: dict[str, Cell] = {}
-    for cell in cells:
-        first.setdefault(cell.model.label, cell)
+    first = firsts(cells)
     return [
         match(
             cell.model.target,

@@ -122,14 +122,14 @@ def run(
     samples = len(test.examples)
     for turn in _turns(min(limits.warmup, samples), limits.batch_size):
         for cell in cells:
-            _decode(cell, prompts[cell.model.label], turn, limits)
+            decode(cell, prompts[cell.model.label], turn, limits)
     for repeat in range(limits.repeats):
         for cell in cells:
             cell.forget()
             cell.runs.append([])
         for turn in _turns(samples, limits.batch_size):
             for cell in cells:
-                cell.runs[-1] += _decode(cell, prompts[cell.model.label], turn, limits)
+                cell.runs[-1] += decode(cell, prompts[cell.model.label], turn, limits)
             progress("decode", repeat * samples + turn.stop, limits.repeats * samples)
     return cells
 
@@ -143,7 +143,15 @@ def _turns(samples: int, batch_size: int) -> list[slice]:
     return [slice(i, min(i + length, samples)) for i in range(0, samples, length)]
 
 
-def _decode(
+def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:
+    """Return the first cell of each model, by its label: the one that others are compared with."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        first.setdefault(cell.model.label, cell)
+    return first
+
+
+def decode(
     cell: Cell, prompts: Sequence[np.ndarray], turn: slice, limits: Limits
 ) -> list[Generation]:
     """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from tasc.bench.lossless import Match
-from tasc.bench.matrix import Cell
+from tasc.bench.matrix import Cell, firsts
 from tasc.bench.quality import score
+from tasc.bench.reference import Reference
 from tasc.spec.decode import Generation
 
 
@@ -23,14 +24,25 @@ def records(
 
     ``matches`` compare it with its model's first method; None where outputs need not be equal.
     """
-    against: dict[str, str] = {}
-    for cell in cells:
-        against.setdefault(cell.model.label, cell.method.label)
+    first = firsts(cells)
     rows = [_record(cell, references, metrics, delimiter) for cell in cells]
     for i, (row, cell) in enumerate(zip(rows, cells, strict=True)):
         found = None if matches is None else matches[i]
-        row["lossless"] = found and _lossless(found, against[cell.model.label])
+        row["lossless"] = found and _lossless(found, first[cell.model.label].method.label)
     return rows
+
+
+def reference_records(references: Sequence[Reference]) -> list[dict[str, Any]]:
+    """Describe how far each model's first method says what transformers' ``generate`` says."""
+    return [
+        {
+            "model": r.cell.model.label,
+            "method": r.cell.method.label,
+            "samples": list(r.samples),
+            **_lossless(r.match, "transformers generate"),
+        }
+        for r in references
+    ]
 
 
 def _record(
@@ -96,7 +108,7 @@ def _seconds(runs: Sequence[Sequence[Generation]]) -> dict[str, float]:
 
 
 def _lossless(found: Match, against: str) -> dict[str, Any]:
-    """Count samples whose tokens are the baseline's; say how near to a tie the others parted."""
+    """Count samples whose tokens are those expected; say how near to a tie the others parted."""
     different = found.differences
     result: dict[str, Any] = {
         "against": against,

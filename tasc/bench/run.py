@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tasc.bench import lossless, matrix, predict, quality, record
+from tasc.bench import lossless, matrix, predict, quality, record, reference
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
 from tasc.environment import environment
@@ -72,11 +72,12 @@ def bench(
         draft=_draft(options),
     )
     sampling = options.limits.sampling
+    prompts = {m.label: m.encode(test.prompts) for m in models}
     matches = None
     if sampling is None or options.limits.verify == "sampled":
-        prompts = {m.label: m.encode(test.prompts) for m in models}
         matches = lossless.matches(cells, prompts, sampled=sampling is not None)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
+    own = reference.references(cells, prompts, options.limits, progress)
     results = {
         "task": {
             "source": test.source.path,
@@ -100,6 +101,7 @@ def bench(
             "compiled": options.compiled,
         },
         "cells": rows,
+        "reference": record.reference_records(own),
         "comparisons": record.comparisons(rows),
         "prediction": predict.foresee(cells, corpus, test, options.limits, rows),
         "started": started,
@@ -129,9 +131,7 @@ def _draft(options: BenchOptions) -> DraftSource | None:
 
 def _examples(cells: Sequence[matrix.Cell], test: Corpus) -> list[dict[str, Any]]:
     """Decode the first few outputs of each model's first method."""
-    first: dict[str, matrix.Cell] = {}
-    for cell in cells:
-        first.setdefault(cell.model.label, cell)
+    first = matrix.firsts(cells)
     return [
         {
             "sample": i,

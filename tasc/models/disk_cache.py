@@ -7,12 +7,13 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers import PretrainedConfig
+
+from tasc.disk import replacing
 
 Identity = Mapping[str, Any]
 _VOLATILE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
@@ -39,17 +40,14 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def write(path: Path, held: Mapping[str, Any], identity: Identity) -> None:
-    """Write an entry beside its place and rename it, so that readers see a whole file or none.
+    """Write an entry so that readers see a whole file or none.
 
     A folder that cannot be written costs only the caching.
     """
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, suffix=".new", delete=False
-        ) as file:
-            json.dump({**held, "of": identity}, file, indent=2)
-        Path(file.name).replace(path)
+        with replacing(path) as new:
+            new.write_text(json.dumps({**held, "of": identity}, indent=2), encoding="utf-8")
 
 
 def config_hash(config: PretrainedConfig, *, without: frozenset[str] = frozenset()) -> str:

@@ -5,7 +5,7 @@ import pytest
 from tasc.bench.report import render
 
 
-def small_report(cell=(), **settings):
+def small_report(cell=(), reference=(), **settings):
     """Render the figures of one cell whose names are markup, but for what ``cell`` says."""
 
     cell = {
@@ -44,6 +44,7 @@ def small_report(cell=(), **settings):
             **settings,
         },
         "cells": [cell],
+        "reference": list(reference),
         "comparisons": [],
         "started": "now",
         "command_line": "tasc bench",

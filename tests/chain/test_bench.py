@@ -24,6 +24,8 @@ def test_bench_measures_every_cell_and_every_method_is_lossless(
         assert cell["lossless"]["identical"] == cell["lossless"]["of"] == 12
         assert 0 <= cell["quality"]["micro_f1"] <= 1
         assert cell["ms_per_sample"] > 0
+    assert [r["model"] for r in result["reference"]] == ["baseline", "ft"]
+    assert all(r["identical"] == r["of"] > 0 for r in result["reference"])
     chain = result["cells"][2]
     assert chain["accepted_by_position"] == sorted(chain["accepted_by_position"], reverse=True)
     page = (tmp_path / "bench" / "report.html").read_text()
@@ -41,6 +43,8 @@ def test_a_batched_bench_gives_the_outputs_of_single_sequences(capsys, massive, 
         for count in ("tokens", "decoding_steps", "drafted", "accepted", "quality", "lossless"):
             assert one[count] == other[count], count
         assert other["ms_per_sample"] > 0
+    assert alone["reference"] == batched["reference"]
+    assert batched["reference"][0]["match_rate"] == 1
     page = (tmp_path / "bench-batched" / "report.html").read_text()
     assert "batch 5" in page
     assert "share of the batch's time" in page

@@ -10,6 +10,26 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 END = "<|endoftext|>"
 ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
+WINDOW = {"sliding_window": 8}
+# What each of these has of its own: windows, capped scores, sinks, experts, learned positions, …
+OTHERS: dict[str, dict[str, object]] = {
+    "qwen3": {"head_dim": 16},
+    "gemma2": {"head_dim": 16, **WINDOW},
+    "gemma3_text": {"head_dim": 16, **WINDOW},
+    "phi": {},
+    "phi3": {},
+    "cohere": {},
+    "gpt2": {},
+    "gpt_neox": {},
+    "opt": {"word_embed_proj_dim": 64, "ffn_dim": 128},
+    "olmo2": {},
+    "starcoder2": WINDOW,
+    "stablelm": {},
+    "granite": {},
+    "smollm3": {},
+    "mixtral": {"num_local_experts": 4},
+    "gpt_oss": {"head_dim": 16, "num_local_experts": 4, **WINDOW},
+}
 TEXTS = (
     "wake me up at nine\nintent: alarm_set, slot fills: {time: nine}",
     "play some jazz music\nintent: play_music, slot fills: {genre: jazz}",
@@ -86,6 +106,7 @@ def build_model(
 ) -> PreTrainedModel:
     """Return a random model, in evaluation mode: 4 heads, 2 of keys and values."""
     sizes = {"head_dim": hidden // 4} if architecture in ("gemma", "mistral") else {}
+    sizes |= OTHERS.get(architecture, {})
     config = AutoConfig.for_model(
         architecture,
         vocab_size=vocabulary,

@@ -179,7 +179,8 @@ class Target:
         def see(_module: object, _inputs: object, out: ModelOutput) -> None:
             self.states = out.last_hidden_state
 
-        handle = self.model.base_model.register_forward_hook(see)
+        # Not the base model: OPT calls what is in it by itself.
+        handle = self.model.get_decoder().register_forward_hook(see)
         try:
             yield
         finally:

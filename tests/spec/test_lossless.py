@@ -5,15 +5,17 @@ import pytest
 import torch
 
 from tasc.data.tokenizer import load_tokenizer
-from tasc.models.static import StaticTarget
+from tasc.models.batch import BatchTarget
+from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
+from tasc.spec.batch import Rules, generate_batch
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
 from tasc.spec.drafters.hetero.source import DraftSource
 from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.sampling import Sampling
-from tasc.spec.verify import verifier
-from tests.pico import ARCHITECTURES, build_model, make_tokenizer
+from tasc.spec.verify import greedy, verifier
+from tests.pico import ARCHITECTURES, OTHERS, build_model, make_tokenizer
 from tests.spec.heads import teach, teach_medusa
 
 VARIANTS = {
@@ -48,28 +50,54 @@ VARIANTS = {
     "union": ["union:confidence=0"],
     "standard": ["standard:confidence=0", "standard:size=150,confidence=0"],
 }
-NEW_TOKENS = 40
+# What the other architectures are tried with, which is enough to run all that is theirs.
+FEW = [
+    "ar",
+    "tasc-spec:width=2,budget=33,lambda=0.5,min_probability=0",
+    "prompt:min_probability=0,budget=20",
+    "eagle:depth=3,width=4,budget=9",
+    "tli:confidence=0",
+]
+NEW_TOKENS, FEW_TOKENS = 40, 20
 # What drafts well enough here that nothing accepted would be a sign of a wrong cache.
 HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs", "eagle",
         "fr-spec", "microspec", "medusa"}  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def case(request, tmp_path_factory):
-    """A model, prompts, what transformers' own greedy generate makes of them, and draft heads."""
-    model = build_model(request.param)
+def by_transformers(model, new_tokens=NEW_TOKENS):
+    """Return prompts of different lengths, and transformers' own greedy outputs of them."""
     rng = np.random.default_rng(0)
     prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (1, 5, 17, 40)]
     outputs = []
     for prompt in prompts:
         ids = torch.from_numpy(prompt.astype(np.int64))[None]
-        out = model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0)
+        out = model.generate(ids, max_new_tokens=new_tokens, do_sample=False, pad_token_id=0)
         outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
+    return prompts, outputs
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def case(request, tmp_path_factory):
+    """A model, prompts, what transformers makes of them, and draft heads."""
+    model = build_model(request.param)
+    prompts, outputs = by_transformers(model)
     heads = tmp_path_factory.mktemp("heads")
     sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
     teach(model, sequences).save(heads / "eagle")
     teach_medusa(model, sequences).save(heads / "medusa")
     return Target(model), prompts, outputs, [heads / "eagle", heads / "medusa"]
+
+
+@pytest.fixture(scope="module", params=[*ARCHITECTURES, *OTHERS])
+def any_case(request, tmp_path_factory):
+    """As ``case``, of more architectures, without Medusa's heads."""
+    model = build_model(request.param, tied=False)
+    prompts, outputs = by_transformers(model, FEW_TOKENS)
+    assert len(np.unique(np.concatenate(outputs))) > 20, "outputs repeat a few tokens"
+    heads = tmp_path_factory.mktemp("heads")
+    sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
+    teach(model, sequences).save(heads)
+    return target_for(model, graphs="off"), prompts, outputs, [heads]
 
 
 def test_every_method_has_a_variant_here():
@@ -142,3 +170,50 @@ def test_greedy_output_equals_transformers_generate(case, text, static, tokenize
         accepted += sum(result.accepted)
     if method.name in HITS:
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"
+
+
+def decode(target, size, drafters, prompts, verifiers, budget):
+    """Return the outputs of the prompts, ``size`` at a time."""
+    limits = {"max_new_tokens": FEW_TOKENS, "end_ids": (0,), "budget": budget}
+    if size > 1:
+        rules = [Rules(v) for v in verifiers]
+        return generate_batch(BatchTarget(target, size), drafters, prompts, rules=rules, **limits)
+    return [
+        generate(target, d, p, verify=v, **limits)
+        for d, p, v in zip(drafters, prompts, verifiers, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize(
+    ("text", "sampling"), [*((t, None) for t in FEW), (FEW[1], Sampling(0.7, top_k=3, seed=3))]
+)
+def test_every_architecture_keeps_its_output_alone_and_in_batches(
+    any_case, text, sampling, size, tokenizer
+):
+    target, prompts, outputs, heads = any_case
+
+    def verifiers():  # each serves one sequence
+        return [verifier("sampled", sampling) if sampling else greedy for _ in prompts]
+
+    if sampling:
+        plain = [Autoregressive() for _ in prompts]
+        outputs = [g.tokens for g in decode(target, 1, plain, prompts, verifiers(), 0)]
+    rng = np.random.default_rng(1)
+    noise = [rng.permutation(o).astype(np.int32) for o in outputs]
+    resources = Resources(
+        [*outputs, *outputs, *noise],
+        0,
+        target=target,
+        tokenizer=tokenizer,
+        draft=DraftSource(tokenizer, target.model),
+        draft_heads=heads,
+        sampling=sampling,
+    )
+    method = parse(text)
+    factory = method.prepare(resources)
+    drafters = [factory() for _ in prompts]
+    done = decode(target, size, drafters, prompts, verifiers(), method.budget)
+    assert [g.tokens.tolist() for g in done] == [o.tolist() for o in outputs]
+    if method.name in HITS and not sampling:
+        assert sum(sum(g.accepted) for g in done) > 0

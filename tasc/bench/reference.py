@@ -14,7 +14,7 @@ from transformers import GenerationConfig
 
 from tasc.bench.lossless import Match, match
 from tasc.bench.matrix import Cell, Limits, Loaded, decode, firsts
-from tasc.models.load import quiet
+from tasc.models.quiet import quiet
 from tasc.progress import Progress, silent
 
 

@@ -18,7 +18,7 @@ from tasc import __version__
 from tasc.errors import TascError, UnavailableError
 from tasc.models import disk_cache
 from tasc.models.batch import BatchTarget
-from tasc.models.load import quiet
+from tasc.models.quiet import quiet
 from tasc.models.target import Target
 
 PROMPTS = 6, 3  # tokens; a tree and what follows it take four positions more

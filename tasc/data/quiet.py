@@ -1,8 +1,48 @@
-"""Keep the Hub client and `datasets` from writing to the terminal: the library prints nothing."""
+"""Keep other libraries from writing to the terminal: the library prints nothing."""
 
 import logging
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import IO
+
+_STDERR = 2
+_stderr = RLock()  # the descriptor belongs to the process, so threads take turns
+
+
+@dataclass
+class Held:
+    """What was written to stderr meanwhile; ``drop`` it, or it is written in the end."""
+
+    file: IO[bytes]
+
+    def drop(self) -> None:
+        """Forget it."""
+        self.file.seek(0)
+        self.file.truncate()
+
+
+@contextmanager
+def held_stderr() -> Iterator[Held]:
+    """Hold back what native code writes to stderr while the block runs; written in the end."""
+    with _stderr, tempfile.TemporaryFile(buffering=0) as file:
+        try:
+            terminal = os.dup(_STDERR)
+        except OSError:  # it is closed
+            yield Held(file)
+            return
+        os.dup2(file.fileno(), _STDERR)
+        try:
+            yield Held(file)
+        finally:
+            os.dup2(terminal, _STDERR)
+            os.close(terminal)
+            file.seek(0)
+            if text := file.read():
+                os.write(_STDERR, text)
 
 
 @contextmanager

@@ -12,12 +12,16 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 
+from tasc.data.foreign import told
 from tasc.errors import InputError
 
 _BPE, _UNIGRAM = 2, 1
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
 _MARK = "▁"
 _FIRST = b"\x0a"  # field 1, the first piece
+_LONGEST = 4096  # bytes of a piece; real ones have 64 at most
+_VARINT = 10  # bytes of an integer
+_ADVICE = "get the file again, or give a tokenizer.json"
 
 
 @dataclass
@@ -39,20 +43,24 @@ def is_sentencepiece(path: Path) -> bool:
     return head[:1] == _FIRST and head[2:] == _FIRST
 
 
-def read_sentencepiece(path: Path) -> tuple[Tokenizer, str]:
+def read_sentencepiece(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
     """Return the tokenizer of a model file and its end token; it puts no tokens around a text.
 
-    Raises InputError when the file cannot be read or its algorithm is neither BPE nor Unigram.
+    Raises InputError when ``contents`` cannot be read or its algorithm is neither BPE nor Unigram.
     """
     try:
-        model = _parse(path.read_bytes())
+        model = _parse(contents)
     except (IndexError, KeyError, ValueError, struct.error) as error:
-        raise InputError(f"{path}: not a SentencePiece model: {error}") from None
+        raise InputError(f"{path}: not a SentencePiece model: {error}; {_ADVICE}") from None
     if model.algorithm not in {_BPE, _UNIGRAM}:
-        raise InputError(f"{path}: a SentencePiece model of words or characters, not of pieces")
+        raise InputError(
+            f"{path}: a SentencePiece model of words or characters, not of pieces; give one of "
+            "type bpe or unigram"
+        )
     control = model.names(_CONTROL)
     end = next((name for name in ("</s>", "<eos>", "<|endoftext|>") if name in control), "</s>")
-    return _build(model), end
+    with told(f"{path}: not a SentencePiece model", _ADVICE):
+        return _build(model), end
 
 
 def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
@@ -119,6 +127,8 @@ def _parse(data: bytes) -> _Model:
             text, score = entry[1], entry.get(2, b"\0\0\0\0")
             if not isinstance(text, bytes) or not isinstance(score, bytes):
                 raise ValueError("a piece without text or score")
+            if len(text) > _LONGEST:
+                raise ValueError(f"a piece of {len(text)} bytes")
             kind = entry.get(3, _NORMAL)
             model.pieces.append((text.decode(), struct.unpack("<f", score)[0], int(kind)))
         elif number == 2:
@@ -130,6 +140,8 @@ def _parse(data: bytes) -> _Model:
             model.prefix, model.squeeze = bool(rules.get(3, 1)), bool(rules.get(4, 1))
     if not model.pieces:
         raise ValueError("it has no pieces")
+    if len({text for text, _, _ in model.pieces}) < len(model.pieces):
+        raise ValueError("a piece is there twice")
     return model
 
 
@@ -157,10 +169,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+    value = 0
+    for place in range(_VARINT):
+        byte = data[at + place]
+        value |= (byte & 127) << 7 * place
         if byte < 128:
-            return value, at
+            return value, at + place + 1
+    raise ValueError(f"an integer without end at byte {at}")

@@ -6,15 +6,16 @@ Inside a text, no lower merge crossed the token's borders, so the same two parts
 """
 
 import base64
-import binascii
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from tasc.data.foreign import told
 from tasc.data.token_bytes import spell_bytes
 from tasc.errors import InputError
 
+_LONGEST = 1024  # bytes of a token; real ones have 128 at most
 _CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -90,13 +91,13 @@ def is_tiktoken(path: Path) -> bool:
         return _parse(lines.readline(4096)) is not None
 
 
-def read_tiktoken(path: Path) -> tuple[Tokenizer, str]:
-    """Return the tokenizer of a tiktoken file and its end token.
+def read_tiktoken(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
+    """Return the tokenizer of a tiktoken file with these contents, and its end token.
 
     Raises:
         InputError: a line is not "base64 rank", or the vocabulary is none of the known ones.
     """
-    ranks = _read_ranks(path)
+    ranks = _read_ranks(path, contents)
     encoding = _ENCODINGS.get(len(ranks))
     if encoding is None:
         known = ", ".join(f"{entry.name} ({size})" for size, entry in _ENCODINGS.items())
@@ -104,7 +105,10 @@ def read_tiktoken(path: Path) -> tuple[Tokenizer, str]:
             f"{path}: a tiktoken file of {len(ranks)} tokens is not one of {known}; "
             "give a tokenizer.json, which says how text is split"
         )
-    return _build(ranks, encoding), encoding.end
+    if sorted(ranks.values()) != list(range(len(ranks))):
+        raise InputError(f"{path}: the ranks are not 0 to {len(ranks) - 1}: get the file again")
+    with told(f"{path}: not a tiktoken file", "get the file again"):
+        return _build(ranks, encoding), encoding.end
 
 
 def _parse(line: bytes) -> tuple[bytes, int] | None:
@@ -112,17 +116,20 @@ def _parse(line: bytes) -> tuple[bytes, int] | None:
     if len(parts) != 2 or not parts[1].isdigit():
         return None
     try:
-        return base64.b64decode(parts[0], validate=True), int(parts[1])
-    except binascii.Error:
+        string, rank = base64.b64decode(parts[0], validate=True), int(parts[1])
+    except ValueError:
         return None
+    return (string, rank) if len(string) <= _LONGEST else None
 
 
-def _read_ranks(path: Path) -> dict[bytes, int]:
+def _read_ranks(path: Path, contents: bytes) -> dict[bytes, int]:
     ranks: dict[bytes, int] = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(contents.splitlines(), start=1):
         entry = _parse(line)
         if entry is None and line.strip():
-            raise InputError(f"{path}:{number}: expected 'base64 rank', saw {line[:40]!r}")
+            raise InputError(
+                f"{path}:{number}: expected 'base64 rank', saw {line[:40]!r}: get the file again"
+            )
         if entry is not None:
             ranks[entry[0]] = entry[1]
     return ranks

@@ -1,19 +1,18 @@
 """A model's tokenizer: where it is found, the bytes of each token, and texts as flat id arrays."""
 
 import hashlib
-import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
-from tasc.data.foreign import one_line
+from tasc.data.foreign import told
 from tasc.data.token_bytes import special_tokens, token_strings
 from tasc.data.tokenizer_files import read_tokenizer
+from tasc.data.whole_files import json_object
 from tasc.data.word_marks import cut_finely
 from tasc.errors import InputError
 
@@ -26,7 +25,11 @@ _END_TOKENS = (
     "<|eot_id|>",
     "[SEP]",
 )
-_BATCH = 4096  # texts handed over at once: keeps the intermediate encodings small
+_ADVICE = "mend the tokenizer, or the text that it cannot take"
+# Handed over at once: the library's own encodings take 300 bytes and more for each token.
+_BATCH = 4096  # texts
+_BATCH_BYTES = 1 << 20
+_LONGEST = 4 << 20  # bytes of one text
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class LoadedTokenizer:
         parts = [
             np.asarray(entry.ids, dtype=np.int32)
             for batch in _batches(texts)
-            for entry in self.tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+            for entry in self._entries(self.tokenizer.encode_batch_fast, batch)
         ]
         return Encoded(_joined(parts, np.int32), _offsets(parts))
 
@@ -118,7 +121,7 @@ class LoadedTokenizer:
         """
         parts, starts = [], []
         for batch in _batches(texts):
-            for entry in self._cut.encode_batch(batch, add_special_tokens=False):
+            for entry in self._entries(self._cut.encode_batch, batch):
                 parts.append(np.asarray(entry.ids, dtype=np.int32))
                 starts.append(_starts(entry.word_ids))
         return Encoded(_joined(parts, np.int32), _offsets(parts)), _joined(starts, np.uint8)
@@ -127,6 +130,16 @@ class LoadedTokenizer:
         """Return the text of the ids, special tokens left out."""
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
+
+    def decode_batch(self, texts: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each list of ids, special tokens left out."""
+        with told(self.path, _ADVICE):
+            decoded: list[str] = self.tokenizer.decode_batch([list(ids) for ids in texts])
+        return decoded
+
+    def _entries(self, encode: Callable[..., list[Encoding]], batch: list[str]) -> list[Encoding]:
+        with told(self.path, _ADVICE):
+            return encode(batch, add_special_tokens=False)
 
     @cached_property
     def _cut(self) -> Tokenizer:
@@ -138,9 +151,8 @@ class LoadedTokenizer:
 
     def _configured_ends(self) -> Iterator[str]:
         for name in ("tokenizer_config.json", "special_tokens_map.json"):
-            entry = _json_object(self.files.get(name, b"{}"), f"{self.path}: {name}").get(
-                "eos_token"
-            )
+            config = json_object(self.files.get(name, b"{}"), f"{self.path}: {name}")
+            entry = config.get("eos_token")
             content = entry.get("content") if isinstance(entry, dict) else entry
             if isinstance(content, str):
                 yield content
@@ -159,22 +171,26 @@ def load_tokenizer(path_or_id: str) -> LoadedTokenizer:
         UnavailableError: a Hub id, and the Hub cannot be reached.
     """
     tokenizer, files = read_tokenizer(path_or_id)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
     return LoadedTokenizer(tokenizer, path_or_id, files)
 
 
-def _json_object(contents: bytes, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(contents)
-    except ValueError as error:
-        raise InputError(f"{name} is not JSON: {one_line(error)}") from None
-    return value if isinstance(value, dict) else {}
-
-
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    for start in range(0, len(texts), _BATCH):
-        yield list(texts[start : start + _BATCH])
+    batch: list[str] = []
+    room = _BATCH_BYTES
+    for place, text in enumerate(texts, start=1):
+        size = len(text.encode(errors="surrogatepass"))
+        if size > _LONGEST:
+            raise InputError(
+                f"text {place} of {len(texts)} has {size:,} bytes, at most {_LONGEST:,} can be "
+                "encoded as one: cut it into several"
+            )
+        if batch and (size > room or len(batch) == _BATCH):
+            yield batch
+            batch, room = [], _BATCH_BYTES
+        batch.append(text)
+        room -= size
+    if batch:
+        yield batch
 
 
 def _starts(words: list[int | None]) -> np.ndarray:

@@ -2,15 +2,16 @@
 the Hub."""
 
 import json
-import re
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from tasc.data.foreign import one_line
+from tasc.data.foreign import one_line, told
 from tasc.data.quiet import no_bars
 from tasc.data.sentencepiece import is_sentencepiece, read_sentencepiece
 from tasc.data.tiktoken import is_tiktoken, read_tiktoken
+from tasc.data.tokenizer_check import check_added_tokens, check_tokenizer
+from tasc.data.whole_files import json_object, read_whole, text_of
 from tasc.errors import InputError, UnavailableError
 
 COMPANIONS = (
@@ -20,6 +21,9 @@ COMPANIONS = (
     "chat_template.json",
 )
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+_LARGEST = 256 << 20  # bytes of a vocabulary; the largest published ones have 35 million
+_LARGEST_COMPANION = 16 << 20
+_AGAIN = "save the tokenizer again with transformers' save_pretrained"
 _SUFFIXES = {".json", ".tiktoken", ".model", ".v3", ".txt"}
 
 Read = tuple[Tokenizer, dict[str, bytes]]  # the tokenizer and its companion files by name
@@ -31,6 +35,12 @@ def read_tokenizer(path_or_id: str) -> Read:
     Where the source has no companion files a tokenizer_config.json is made up, so that an export
     is complete. Accepts what ``tasc.data.tokenizer.load_tokenizer`` says.
     """
+    tokenizer, files = _read(path_or_id)
+    check_tokenizer(tokenizer, path_or_id)
+    return tokenizer, files
+
+
+def _read(path_or_id: str) -> Read:
     path = Path(path_or_id).expanduser()
     if path.is_dir():
         return _from_folder(path, path_or_id)
@@ -67,32 +77,37 @@ def _from_folder(folder: Path, name: str) -> Read:
 def _from_file(path: Path, name: str) -> Read:
     if path.suffix != ".json":
         if is_sentencepiece(path):
-            tokenizer, end = read_sentencepiece(path)
+            tokenizer, end = read_sentencepiece(path, read_whole(path, _LARGEST))
         elif is_tiktoken(path):
-            tokenizer, end = read_tiktoken(path)
+            tokenizer, end = read_tiktoken(path, read_whole(path, _LARGEST))
         else:
             raise InputError(
                 f"{name}: no tokenizer.json, tiktoken file or SentencePiece model; save the "
                 "tokenizer with transformers' save_pretrained to get a tokenizer.json"
             )
         return (tokenizer, _made_up_files(end))
-    try:
-        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise InputError(f"{path}: not a tokenizer.json: {one_line(error)}") from None
-    beside = {companion: path.parent / companion for companion in COMPANIONS}
-    files = {companion: file.read_bytes() for companion, file in beside.items() if file.is_file()}
-    return (tokenizer, files)
+    contents = text_of(read_whole(path, _LARGEST), str(path))
+    with told(f"{path}: not a tokenizer.json", _AGAIN):
+        tokenizer = Tokenizer.from_str(contents)
+    check_added_tokens(tokenizer, contents, str(path))
+    return (tokenizer, _companions(path.parent))
+
+
+def _companions(folder: Path) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for name in COMPANIONS:
+        path = folder / name
+        if path.is_file():
+            files[name] = read_whole(path, _LARGEST_COMPANION)
+            check = json_object if path.suffix == ".json" else text_of
+            check(files[name], str(path))
+    return files
 
 
 def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
-    try:
+    _check_class(_companions(vocabulary.parent).get("tokenizer_config.json", b"{}"), name)
+    with told(f"{name}: {vocabulary.name} and {merges.name} are not a BPE pair", _AGAIN):
         model = models.BPE.from_file(str(vocabulary), str(merges))
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise InputError(
-            f"{name}: {vocabulary.name} and {merges.name} are not a BPE pair: {one_line(error)}"
-        ) from None
-    _check_class(vocabulary.parent / "tokenizer_config.json", name)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -100,14 +115,12 @@ def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
     return (tokenizer, _made_up_files("<|endoftext|>"))
 
 
-def _check_class(config: Path, name: str) -> None:
+def _check_class(config: bytes, name: str) -> None:
     """The pair does not say how text is split: refuse one that another family's class wrote."""
-    if not config.is_file():
-        return
-    found = re.search(r'"tokenizer_class"\s*:\s*"(\w+)"', config.read_text(encoding="utf-8"))
-    if found and found[1] not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
+    found = json_object(config, f"{name}: tokenizer_config.json").get("tokenizer_class")
+    if found and found not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
         raise InputError(
-            f"{name}: the pair of files belongs to a {found[1]}, whose way to split text it does "
+            f"{name}: the pair of files belongs to a {found}, whose way to split text it does "
             "not hold; give its tokenizer.json"
         )
 

@@ -20,8 +20,8 @@ def check_round_trip(
 
     ``before`` and ``after`` are the texts in tokens of either tokenizer.
     """
-    expected = base.tokenizer.decode_batch(_rows(before))
-    actual = saved.tokenizer.decode_batch(_rows(after))
+    expected = base.decode_batch(_rows(before))
+    actual = saved.decode_batch(_rows(after))
     broken = [
         (old, new)
         for text, old, new in zip(texts, expected, actual, strict=True)

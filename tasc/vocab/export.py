@@ -16,6 +16,7 @@ from typing import Any, Literal
 from tokenizers import Tokenizer
 
 from tasc.data.tokenizer import LoadedTokenizer
+from tasc.data.whole_files import json_object
 from tasc.data.word_marks import MARK
 from tasc.errors import InputError
 from tasc.vocab.decoding import find_in_normalized, keep_blanks
@@ -95,7 +96,7 @@ def companions(base: LoadedTokenizer) -> dict[str, bytes]:
     A class of a model family builds its own pre-tokenizer and would drop the exported one.
     """
     files = {name: content for name, content in base.files.items() if name != "tokenizer.json"}
-    config = json.loads(files.get(_CONFIG, b"{}"))
+    config = json_object(files.get(_CONFIG, b"{}"), f"{base.path}: {_CONFIG}")
     for stale in ("added_tokens_decoder", "add_prefix_space"):
         config.pop(stale, None)
     if "eos_token" not in config and "special_tokens_map.json" not in files:

@@ -53,7 +53,7 @@ def read_merges(folder: Path) -> list[NewToken]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["merges"]
         return [_token(entry) for entry in entries]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise IntegrityError(
             f"{path} is not a list of merges ({error}): run `augment` again"
         ) from None

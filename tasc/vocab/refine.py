@@ -51,7 +51,7 @@ class Refiner:
     ) -> None:
         """Raise InputError when the base tokenizer does not allow the export."""
         self._outputs, self._held_out = outputs, held_out
-        self._options = options
+        self._options, self._base = options, base
         self._exporter = Exporter(base, options.export)
         self._screen = Screen(base, options, needs_blank=self._exporter.needs_blank)
         self._vocabulary = base.vocabulary()
@@ -164,9 +164,8 @@ class Refiner:
             )
 
     def _dead(self, made: Tokenizer, tokens: Sequence[NewToken]) -> list[NewToken]:
-        seen: set[int] = set()
-        for entry in made.encode_batch_fast(self._outputs.texts, add_special_tokens=False):
-            seen.update(entry.ids)
+        encoded = LoadedTokenizer(made, self._base.path).encode(self._outputs.texts)
+        seen = set(np.unique(encoded.tokens).tolist())
         return [token for token in tokens if token.new_id not in seen]
 
     def _drop(self, dead: list[NewToken], chosen: Selection) -> None:

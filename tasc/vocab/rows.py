@@ -5,6 +5,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasc.errors import InputError
+
 _NOT_A_MODEL = (
     *(OSError, ValueError, RecursionError, ArithmeticError),
     *(LookupError, TypeError, AttributeError),
@@ -33,15 +35,7 @@ def row_cost(folder: Path) -> RowCost | None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = config.get("text_config", config)
         matrix = int(config["vocab_size"]), int(config["hidden_size"])
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-        ArithmeticError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ):
+    except _NOT_A_MODEL:
         return None
     shapes: dict[str, tuple[int, ...]] = {}
     for file in files:
@@ -49,7 +43,9 @@ def row_cost(folder: Path) -> RowCost | None:
             with safe_open(file, framework="numpy") as weights:
                 names = weights.keys()
                 shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in names}
-        except (OSError, ValueError, SafetensorError):
+        except SafetensorError as error:
+            raise InputError(f"{file} holds no weights ({error}): get the file again") from None
+        except (OSError, ValueError):
             return None
     width, total = matrix[1], sum(map(math.prod, shapes.values()))
     if matrix not in shapes.values() or total == math.prod(matrix):  # no layers are no model
@@ -57,4 +53,4 @@ def row_cost(folder: Path) -> RowCost | None:
     own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
     if config.get("tie_word_embeddings", not own_head):
         return RowCost(width, width / total)
-    return RowCost(2 * width, width / (total - math.prod(matrix)))
+    return RowCost(2 * width, width / (max(total - math.prod(matrix), 1)))

@@ -1,0 +1,187 @@
+"""Tokenizers that strangers broke: one line that names it, and a clean terminal."""
+
+import base64
+import json
+
+import pytest
+
+from tasc.data.quiet import held_stderr
+from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.errors import InputError
+from tests.pico import make_tokenizer
+
+DEEP = "[" * 100_000 + "]" * 100_000
+SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
+
+
+def changed(folder, change):
+    """A pico tokenizer whose tokenizer.json, as JSON, was changed."""
+    make_tokenizer(folder)
+    path = folder / "tokenizer.json"
+    state = json.loads(path.read_text())
+    change(state)
+    path.write_text(json.dumps(state))
+    return str(folder)
+
+
+def refused(path, capfd):
+    """The one line that is said, and nothing else on the terminal."""
+    with pytest.raises(InputError) as caught:
+        _ = load_tokenizer(path).eos_id
+    line = str(caught.value)
+    assert "\n" not in line
+    assert path in line
+    assert capfd.readouterr() == ("", "")
+    return line
+
+
+def model(**fields):
+    return lambda state: state["model"].update(fields)
+
+
+def part(name, value):
+    return lambda state: state.update({name: value})
+
+
+def added(**fields):
+    return lambda state: state["added_tokens"].append(state["added_tokens"][0] | fields)
+
+
+def replace(pattern, content=""):
+    return part("normalizer", {"type": "Replace", "pattern": pattern, "content": content})
+
+
+BROKEN = {
+    "a prefix that merges lack": (model(continuing_subword_prefix="##"), "not a tokenizer.json"),
+    "dropout": (model(dropout=0.1), "set the model's dropout to null"),
+    "a huge id": (lambda state: state["model"]["vocab"].update(x1=2**32 - 2), "must be below"),
+    "an id twice": (lambda state: state["model"]["vocab"].update(x1=7), "2 tokens have the id 7"),
+    "no vocabulary": (model(vocab={}, merges=[]), "the vocabulary is empty"),
+    "a merge of unknown tokens": (model(merges=[["x1", "x2"]]), "out of vocabulary"),
+    "an added token beyond": (added(content="<x>", id=2**32 - 1), "mend added_tokens"),
+    "an added token on another": (added(content="<x>", id=5), "mend added_tokens"),
+    "a negative added token": (added(content="<x>", id=-1), "expected u32"),
+    "backtracking without end": (
+        part("pre_tokenizer", SPLIT | {"pattern": {"Regex": "(a+)+$"}}),
+        "retry-limit",
+    ),
+    "slow backtracking": (
+        part("pre_tokenizer", SPLIT | {"pattern": {"Regex": "(?:(?:a|aa)+x|a|.)"}}),
+        "",
+    ),
+    "no regular expression": (
+        part("pre_tokenizer", SPLIT | {"pattern": {"Regex": "("}}),
+        "unmatched",
+    ),
+    "an empty pattern to replace": (replace({"Regex": ""}, "b"), "out of bounds"),
+    "a text that grows without end": (replace({"Regex": "a"}, "b" * 10**4), "it takes"),
+    "a damaged table of characters": (
+        part("normalizer", {"type": "Precompiled", "precompiled_charsmap": "BAAAAP////8="}),
+        "out of bounds",
+    ),
+    "pieces of no length": (part("pre_tokenizer", {"type": "FixedLength", "length": 0}), "zero"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_tokenizer_is_refused_in_one_line(tmp_path, capfd, kind):
+    change, why = BROKEN[kind]
+    assert why in refused(changed(tmp_path / "tokenizer", change), capfd)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [b"", b"[]", b"NaN", b"{", b"\xff\xfe", DEEP.encode(), b'{"model": ' + DEEP.encode() + b"}"],
+)
+def test_what_is_no_tokenizer_json_is_refused_in_one_line(tmp_path, capfd, contents):
+    make_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes(contents)
+    refused(str(tmp_path), capfd)
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize(
+    "contents",
+    [b"", b"[1]", b"{", b"\xff\xfe", DEEP.encode(), b'{"eos_token": "\\ud800"}', b"null"],
+)
+def test_a_broken_companion_is_refused_by_name(tmp_path, capfd, name, contents):
+    make_tokenizer(tmp_path)
+    (tmp_path / name).write_bytes(contents)
+    assert name in refused(str(tmp_path), capfd)
+
+
+def test_a_chat_template_that_is_no_text_is_refused(tmp_path, capfd):
+    make_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
+    assert "chat_template.jinja is not UTF-8" in refused(str(tmp_path), capfd)
+
+
+def test_truncation_that_the_library_cannot_do_is_taken_off(tmp_path):
+    strange = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 5}
+    loaded = load_tokenizer(changed(tmp_path, part("truncation", strange)))
+    assert len(loaded.encode(["wake me up at nine"]).tokens) > 2
+
+
+def test_a_panic_on_a_text_is_one_line(tmp_path, capfd):
+    """A check at loading cannot see everything: a letter may do what no sample does."""
+    broken = SPLIT | {"pattern": {"Regex": "(q+)+$|."}}
+    loaded = load_tokenizer(changed(tmp_path, part("pre_tokenizer", broken)))
+    assert isinstance(loaded, LoadedTokenizer)
+    with pytest.raises(InputError, match="retry-limit"):
+        loaded.encode(["q" * 60 + "!"])
+    assert capfd.readouterr().err == ""
+
+
+def test_other_words_on_stderr_are_held_back_only_for_a_while(capfd):
+    import os
+
+    with held_stderr():
+        os.write(2, b"a warning")
+        assert capfd.readouterr().err == ""
+    assert capfd.readouterr().err == "a warning"
+
+
+@pytest.mark.parametrize("where", ["tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+def test_what_is_no_plain_file_is_never_read(tmp_path, capfd, where, kind):
+    import os
+
+    make_tokenizer(tmp_path)
+    (tmp_path / where).unlink()
+    if kind == "folder":
+        (tmp_path / where).mkdir()
+    elif kind == "pipe":
+        os.mkfifo(tmp_path / where)
+    else:
+        (tmp_path / where).symlink_to("/dev/zero")
+    if where == "tokenizer.json":
+        assert "no tokenizer in this folder" in refused(str(tmp_path), capfd)
+    else:
+        assert load_tokenizer(str(tmp_path)).eos_id == 0
+
+
+def test_a_tiktoken_file_with_ranks_of_its_own_is_refused(tmp_path, capfd):
+    lines = [base64.b64encode(n.to_bytes(3)) + b" %d\n" % (n + 2**40) for n in range(50256)]
+    (tmp_path / "x.tiktoken").write_bytes(b"".join(lines))
+    assert "the ranks are not 0 to 50255" in refused(str(tmp_path / "x.tiktoken"), capfd)
+
+
+@pytest.mark.parametrize("rank", [b"9" * 5000, b"-1", b"x"])
+def test_a_tiktoken_line_that_cannot_be_read_is_named(tmp_path, capfd, rank):
+    (tmp_path / "x.tiktoken").write_bytes(b"IQ== 0\nIQ== " + rank + b"\n")
+    assert "x.tiktoken:2" in refused(str(tmp_path / "x.tiktoken"), capfd)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"\xff" * 1_000_000,  # an integer without end
+        b"\x0a\x03\x0a\x01a" * 2,  # a piece twice
+        b"\x0a\x85\x20\x0a\x82\x20" + b"a" * 4098,  # a piece of 4098 bytes
+        b"\x1a\x06\x12\x04\xff\xff\xff\xff",  # a table of characters that points outside
+        b"\x0a",
+    ],
+)
+def test_a_damaged_sentencepiece_model_is_refused(tmp_path, capfd, tail):
+    (tmp_path / "tokenizer.model").write_bytes(b"\x0a\x0a\x0a\x03abc\x15\0\0\0\0" + tail)
+    assert "not a SentencePiece model" in refused(str(tmp_path / "tokenizer.model"), capfd)

@@ -7,18 +7,18 @@ token that is found in the raw text; so new tokens are found in the normalized t
 begin with the mark of a blank.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from tasc.data.word_marks import MARK, members
 from tasc.errors import InputError
+from tasc.vocab.pattern import trie
 
 _BLANK_OFF = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 _MARK_TO_BLANK = {"type": "Replace", "pattern": {"String": MARK}, "content": " "}
 _FIRST_MARK_OFF = {"type": "Replace", "pattern": {"Regex": rf"\A{MARK}"}, "content": ""}
 _FUSE = {"type": "Fuse"}
 _PREPEND = {"type": "Prepend", "prepend": MARK}
-# As Prepend, but not where a mark is already: a new token begins with its own.
-_PREPEND_ONCE = {"type": "Replace", "pattern": {"Regex": rf"\A(?=[^{MARK}])"}, "content": MARK}
 
 
 def keep_blanks(state: dict[str, Any]) -> None:
@@ -37,15 +37,12 @@ def keep_blanks(state: dict[str, Any]) -> None:
     state["decoder"] = {"type": "Sequence", "decoders": [*bytes_, _FUSE, *first, _MARK_TO_BLANK]}
 
 
-def find_in_normalized(state: dict[str, Any], path: str) -> bool:
-    """Make a tokenizer.json fit for added tokens; True if they are to be found normalized.
+def found_in_normalized(state: dict[str, Any], path: str) -> bool:
+    """Whether the added tokens of a tokenizer.json are to be found in the normalized text.
 
     Raises InputError if text after an added token would gain a blank.
     """
-    parts = members(state["normalizer"], "normalizers")
-    if _PREPEND in parts:
-        changed = [_PREPEND_ONCE if part == _PREPEND else part for part in parts]
-        state["normalizer"] = {"type": "Sequence", "normalizers": changed}
+    if _PREPEND in members(state["normalizer"], "normalizers"):
         return True
     for part in members(state["pre_tokenizer"], "pretokenizers"):
         if part["type"] == "Metaspace" and part.get("prepend_scheme", "always") == "always":
@@ -54,3 +51,17 @@ def find_in_normalized(state: dict[str, Any], path: str) -> bool:
                 "text would not decode to itself: use --export pretoken"
             )
     return False
+
+
+def prepend_but_to(state: dict[str, Any], contents: Iterable[str]) -> None:
+    """Make a Prepend normalizer leave new tokens as they are: they begin with their own mark.
+
+    The library normalizes the tokens as it does a text, so a text that is nothing but one of them,
+    mark and all, cannot be told from it, and gains no second mark either.
+    """
+    as_they_are = trie(dict.fromkeys(["", *contents], r"\z"))
+    pattern = {"Regex": rf"\A(?!{as_they_are})"}
+    once = {"type": "Replace", "pattern": pattern, "content": MARK}
+    parts = members(state["normalizer"], "normalizers")
+    changed = [once if part == _PREPEND else part for part in parts]
+    state["normalizer"] = {"type": "Sequence", "normalizers": changed}

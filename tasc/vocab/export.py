@@ -19,7 +19,7 @@ from tasc.data.tokenizer import LoadedTokenizer
 from tasc.data.whole_files import json_object
 from tasc.data.word_marks import MARK
 from tasc.errors import InputError
-from tasc.vocab.decoding import find_in_normalized, keep_blanks
+from tasc.vocab.decoding import found_in_normalized, keep_blanks, prepend_but_to
 from tasc.vocab.entries import extend_model
 from tasc.vocab.splits import splits_of
 
@@ -51,7 +51,7 @@ class Exporter:
         self._path = base.path
         state = json.loads(base.tokenizer.to_str())
         self._splits = splits_of(state, base.path) if kind == "pretoken" else None
-        self.needs_blank = self._splits is None and find_in_normalized(state, base.path)
+        self.needs_blank = self._splits is None and found_in_normalized(state, base.path)
         keep_blanks(state)
         self._state = json.dumps(state, ensure_ascii=False)
 
@@ -67,6 +67,8 @@ class Exporter:
         if self._splits is None:
             tokens = [self._added_token(addition) for addition in additions]
             state["added_tokens"] += tokens
+            if self.needs_blank:
+                prepend_but_to(state, [entry["content"] for entry in tokens])
             wanted |= {entry["content"]: entry["id"] for entry in tokens}
         else:
             spell = self._splits.spell

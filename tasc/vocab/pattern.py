@@ -63,7 +63,7 @@ class BasePattern:
     def extended(self, ngrams: Iterable[str]) -> str:
         """The pattern with the longest admissible n-gram as its first choice."""
         words = {ngram: self.guard(ngram) for ngram in ngrams}
-        return f"{_trie(words, 0)}|{self.pattern}" if words else self.pattern
+        return f"{trie(words)}|{self.pattern}" if words else self.pattern
 
     def _probe(self, context: str) -> str:
         forbidden = [
@@ -82,7 +82,7 @@ class BasePattern:
         return pre_tokenizers.Split(Regex(self.pattern), self.behavior, self.invert)
 
 
-def _trie(words: Mapping[str, str], depth: int) -> str:
+def trie(words: Mapping[str, str], depth: int = 0) -> str:
     """A regular expression for the words (each with its look-ahead), longer ones first."""
     if depth > _MAX_DEPTH:
         flat = sorted(words, key=len, reverse=True)
@@ -92,7 +92,7 @@ def _trie(words: Mapping[str, str], depth: int) -> str:
         members = list(group)
         stem = os.path.commonprefix(members)  # noqa: RUF071 - by characters is meant
         rest = {word[len(stem) :]: words[word] for word in members}
-        branches.append(_literal(stem) + _trie(rest, depth + 1))
+        branches.append(_literal(stem) + trie(rest, depth + 1))
     if "" in words:
         branches.append(words[""])  # the last choice: a longer n-gram wins if it may stand here
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"

@@ -195,6 +195,8 @@ def _describe(folder: Path, step: Step, started: float, seed: int | None) -> dic
 
 
 def _hash_file(path: Path) -> str:
+    if path.exists() and not path.is_file():  # a pipe or a device may never end
+        raise InputError(f"{path} is no file: name a file or a folder")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

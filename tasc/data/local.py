@@ -1,29 +1,22 @@
 """Files of the user: one file, or a folder with one for each split.
 
-CSV and Parquet are read by `datasets`, whose cache goes to a temporary folder. JSON is read here:
-`datasets` reports a bad line without its number and refuses unused columns of mixed type.
+They are read here and not by `datasets`, which reports a bad line without its number, refuses
+unused columns of mixed type, and takes a minute for a table of many columns.
 """
 
-import csv
-import gzip
-import io
 import json
 import re
-import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tasc.data.foreign import one_line
-from tasc.data.quiet import quiet_datasets
+from tasc.data.lines import text_lines
 from tasc.data.source import Source
 from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
-from tasc.disk import no_room
+from tasc.data.tabular import csv_columns, parquet_columns
 from tasc.errors import InputError
-from tasc.scratch import scratch
 
 _BATCH = 4096  # rows handed on at a time
 _FORMATS = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv"}
@@ -134,7 +127,7 @@ def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[_Rows]:
             f"{path}: unknown kind of file; expected .jsonl, .json, .csv or .parquet (also .gz)"
         )
     if form in {"csv", "parquet"}:
-        yield from _by_datasets(path, form, columns, size)
+        yield from _table(path, form, columns, size)
         return
     entries = _list(path) if form == "json" and _starts_with_list(path) else _lines(path)
     while chunk := list(islice(entries, size)):
@@ -144,38 +137,19 @@ def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[_Rows]:
         yield rows
 
 
-def _bytes_lines(path: Path) -> Iterator[bytes]:
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-            yield from lines
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
-
-
-def _text_lines(path: Path) -> Iterator[str]:
-    for number, line in enumerate(_bytes_lines(path), start=1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}:{number}: invalid UTF-8 (byte 0x{line[error.start]:02x} at column "
-                f"{error.start + 1}); save the file as UTF-8"
-            ) from None
-
-
 def _lines(path: Path) -> Iterator[Entry]:
-    for number, line in enumerate(_text_lines(path), start=1):
+    for number, line in enumerate(text_lines(path), start=1):
         if line.isspace():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}:{number}: invalid JSON: {error}") from None
+            raise InputError(f"{path}:{number}: invalid JSON: {error}; mend the line") from None
         yield _object(row, f"{path}:{number}")
 
 
 def _starts_with_list(path: Path) -> bool:
-    for line in _text_lines(path):
+    for line in text_lines(path):
         if line.strip():
             return line.lstrip().startswith("[")
     return False
@@ -183,70 +157,26 @@ def _starts_with_list(path: Path) -> bool:
 
 def _list(path: Path) -> Iterator[Entry]:
     try:
-        entries = json.loads("".join(_text_lines(path)))
+        entries = json.loads("".join(text_lines(path)))
     except (ValueError, RecursionError) as error:  # the latter where lists are nested too deeply
         line, why = getattr(error, "lineno", 1), getattr(error, "msg", error)
-        raise InputError(f"{path}:{line}: invalid JSON: {why}") from None
+        raise InputError(f"{path}:{line}: invalid JSON: {why}; mend the file") from None
     for number, row in enumerate(entries, start=1):
         yield _object(row, f"{path}: row {number}")
 
 
 def _object(row: object, place: str) -> Entry:
     if not isinstance(row, dict):
-        raise InputError(f"{place}: expected a JSON object, saw a {type(row).__name__}")
+        raise InputError(
+            f"{place}: expected a JSON object, saw a {type(row).__name__}: write one row a line"
+        )
     return row, place
 
 
-def _by_datasets(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[_Rows]:
-    import datasets
-
-    with scratch() as folder, quiet_datasets():
-        plain = _unpacked(path, folder) if path.suffix == ".gz" else path
-        options: dict[str, Any] = {}
-        if form == "csv":
-            header = _csv_header(path)
-            if not header:
-                return
-            texts = datasets.Features({name: datasets.Value("string") for name in header})
-            options = {"features": texts, "keep_default_na": False}
-        try:
-            table = datasets.load_dataset(
-                form, data_files=str(plain), split="train", cache_dir=str(folder), **options
-            )
-        except Exception as error:  # datasets, pandas and pyarrow each raise their own
-            if no_room(error):
-                raise
-            raise InputError(f"{path}: invalid {form.upper()}: {one_line(error)}") from None
-        check_columns(str(path), table.column_names, columns)
-        for start in range(0, len(table), size):
-            part = table[start : start + size]
-            places = [f"{path}: row {start + i}" for i in range(1, len(part[columns[0]]) + 1)]
-            yield _Rows({name: part[name] for name in columns}, places)
-
-
-def _unpacked(path: Path, folder: Path) -> Path:
-    copy = folder / path.stem
-    with copy.open("wb") as target:
-        target.writelines(_bytes_lines(path))
-    return copy
-
-
-def _csv_header(path: Path) -> list[str]:
-    """Return the columns as pandas names them, none where no row follows; the file must be UTF-8.
-
-    Rows that are wider than the names are refused: pandas would shift them.
-    """
-    lines = (part for line in _text_lines(path) for part in io.StringIO(line, newline=""))
-    rows = csv.reader(lines)
-    try:
-        names, first = next(filter(None, rows), []), next(filter(None, rows), [])
-    except csv.Error as error:
-        raise InputError(f"{path}:{rows.line_num}: invalid CSV: {error}") from None
-    twice = [name for name in names if name and names.count(name) > 1]
-    if twice:
-        raise InputError(f"{path}:1: the column {twice[0]!r} is there twice; rename one")
-    if len(first) > len(names):
-        wide = f"{path}:{rows.line_num}: {len(first)} fields under {len(names)} names"
-        raise InputError(f"{wide}; quote a text that holds commas, or name each column")
-    deque(lines, maxlen=0)
-    return [name or f"Unnamed: {i}" for i, name in enumerate(names)] if first else []
+def _table(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[_Rows]:
+    read_columns = csv_columns if form == "csv" else parquet_columns
+    start = 0
+    for part in read_columns(path, columns, size):
+        count = len(part[columns[0]])
+        yield _Rows(part, [f"{path}: row {start + i}" for i in range(1, count + 1)])
+        start += count

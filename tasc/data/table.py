@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tasc.errors import InputError
 
 _SCALARS = (str, int, float, bool)
+_SHOWN = 20  # columns that an error names
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 
 
@@ -65,8 +66,12 @@ def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) ->
     known = list(existing)
     missing = [name for name in wanted if name not in known]
     if missing:
+        listed = ", ".join(
+            str(name) if str(name).isprintable() else repr(name) for name in known[:_SHOWN]
+        )
+        listed += f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         raise InputError(
-            f"{where}: no column {missing[0]!r}; it has {', '.join(map(str, known)) or 'none'}: "
+            f"{where}: no column {missing[0]!r}; it has {listed or 'none'}: "
             "name one with --input-column, --output-column or in the template"
         )
 

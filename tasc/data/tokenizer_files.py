@@ -70,7 +70,8 @@ def _from_folder(folder: Path, name: str) -> Read:
     seen = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
     raise InputError(
         f"{name}: no tokenizer in this folder: expected tokenizer.json, vocab.json with "
-        f"merges.txt, encoder.json with vocab.bpe, *.tiktoken or tokenizer.model; saw {seen}"
+        f"merges.txt, encoder.json with vocab.bpe, *.tiktoken or tokenizer.model; saw "
+        f"{seen}: give a folder that has one"
     )
 
 

@@ -1,0 +1,91 @@
+"""CSV and Parquet: the wanted columns of a table, some rows at a time."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tasc.data.foreign import one_line
+from tasc.data.lines import LONGEST, bytes_lines, text_lines
+from tasc.data.table import check_columns
+from tasc.errors import InputError
+
+Columns = dict[str, list[Any]]
+csv.field_size_limit(LONGEST)  # the module's own is 128 KiB; text_lines limits lines
+
+
+def csv_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
+    """Yield columns of a CSV file with names in its first line, as text, ``size`` rows at a time.
+
+    Empty lines are passed over; what is missing at the end of a row is None.
+
+    Raises:
+        InputError: a quote is not closed, a row is wider than the names, or a column is missing.
+    """
+    lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
+    reader = csv.reader(lines, strict=True)
+    rows = _csv_rows(path, reader)
+    names = next(rows, [])
+    first = next(rows, None)
+    if first is None:
+        return
+    _check_names(path, [name for name in names if name], columns)
+    where = [names.index(name) for name in columns]
+    width = len(names)
+    chunk = [first, *islice(rows, size - 1)]
+    while chunk:
+        for row in chunk:
+            row += [None] * (width - len(row))
+        yield {name: [row[i] for row in chunk] for name, i in zip(columns, where, strict=True)}
+        chunk = list(islice(rows, size))
+
+
+def parquet_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
+    """Yield columns of a Parquet file, ``size`` rows at a time; InputError as for CSV."""
+    import pyarrow.parquet as pq
+
+    source: Any = path
+    if path.suffix == ".gz":
+        source = io.BytesIO(b"".join(bytes_lines(path)))
+    try:
+        file = pq.ParquetFile(source)
+        names = file.schema_arrow.names
+        _check_names(path, names, columns)
+        for batch in file.iter_batches(size, columns=list(columns)):
+            yield {name: batch.column(name).to_pylist() for name in columns}
+    except InputError:
+        raise
+    except Exception as error:  # pyarrow raises its own, and Python's, for what a file holds
+        raise InputError(
+            f"{path}: invalid PARQUET: {one_line(error)}; write the file again"
+        ) from None
+
+
+def _csv_rows(path: Path, reader: Any) -> Iterator[list[Any]]:  # noqa: ANN401 - it has no name
+    """Rows that are not empty; none wider than the first."""
+    width = None
+    try:
+        for row in reader:
+            if not row:
+                continue
+            width = len(row) if width is None else width
+            if len(row) > width:
+                raise InputError(
+                    f"{path}:{reader.line_num}: {len(row)} fields under {width} names; quote a "
+                    "text that holds commas, or name each column"
+                )
+            yield row
+    except csv.Error as error:
+        raise InputError(
+            f"{path}:{reader.line_num}: invalid CSV: {error}; double the quotes inside a text"
+        ) from None
+
+
+def _check_names(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
+    name, times = max(Counter(names).items(), key=lambda entry: entry[1], default=("", 0))
+    if times > 1:
+        raise InputError(f"{path}:1: the column {name!r} is there twice; rename one")
+    check_columns(str(path), names, wanted)

@@ -1,0 +1,35 @@
+"""Texts are encoded some at a time: the library's own encodings take 200 times a text's bytes."""
+
+import numpy as np
+import pytest
+
+from tasc.data import tokenizer as module
+from tasc.data.tokenizer import load_tokenizer
+from tasc.errors import InputError
+from tests.pico import TEXTS, make_tokenizer
+
+
+def test_a_text_too_large_to_encode_is_refused_with_the_limit(tmp_path):
+    loaded = load_tokenizer(str(make_tokenizer(tmp_path)))
+    texts = ["a", "é" * (2 << 20), "b" * ((4 << 20) + 1)]
+    for encode in (loaded.encode, loaded.encode_with_boundaries):
+        with pytest.raises(InputError, match=r"text 3 of 3 has 4,194,305 bytes, at most 4,194,304"):
+            encode([texts[0], "", texts[2]])
+    assert len(loaded.encode(texts[1:2]).offsets) == 2
+
+
+def test_large_texts_are_handed_over_few_at_a_time(tmp_path, monkeypatch):
+    loaded = load_tokenizer(str(make_tokenizer(tmp_path)))
+    texts = [*TEXTS, "", "é" * 200, *TEXTS]
+    whole = loaded.encode(texts)
+    monkeypatch.setattr(module, "_BATCH_BYTES", 100)
+    handed: list[list[str]] = []
+    entries = type(loaded)._entries
+    monkeypatch.setattr(
+        type(loaded), "_entries", lambda *a: handed.append(a[2]) or entries(*a), raising=True
+    )
+    parts = loaded.encode(texts)
+    assert all(sum(len(t.encode()) for t in batch) <= 100 or len(batch) == 1 for batch in handed)
+    assert [text for batch in handed for text in batch] == texts
+    assert np.array_equal(parts.tokens, whole.tokens)
+    assert np.array_equal(parts.offsets, whole.offsets)

@@ -167,7 +167,9 @@ def load_tokenizer(path_or_id: str) -> LoadedTokenizer:
             vocabulary or the folder that holds one; or a Hub id.
 
     Raises:
-        InputError: there is no such file, folder or repository, or its contents are no tokenizer.
+        InputError: there is no such file, folder or repository, or its contents are no tokenizer,
+            or one that cannot be worked with (``tasc.data.tokenizer_check``), such as a BPE with
+            dropout, whose tokens would change from run to run.
         UnavailableError: a Hub id, and the Hub cannot be reached.
     """
     tokenizer, files = read_tokenizer(path_or_id)

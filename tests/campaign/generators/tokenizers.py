@@ -125,7 +125,7 @@ def _vocabulary(rng: random.Random, state: State) -> None:
     vocabulary = state["model"]["vocab"]
     for _ in range(rng.randrange(1, 4)):
         text = rng.choice([*list(vocabulary)[:50], "", "new", "Ġ", "日本"])
-        vocabulary[text] = rng.choice([0, 5, 321, 5000, 10**6, 2**31, 2**32 - 1, 2**32, -1])
+        vocabulary[text] = rng.choice([0, 5, 321, 5000, 10**5, 2**31, 2**32 - 1, 2**32, -1])
     if rng.random() < 0.3:
         state["model"]["merges"].append(rng.choice([["a", "b"], ["q", "q"], ["", ""], "a b", [1]]))
 

@@ -1,18 +1,14 @@
 """A full disk is one line that says what did not fit, whichever library was writing."""
 
 import errno
-import gzip
 import os
 import resource
 import tempfile
 from contextlib import suppress
 
-import datasets
 import pytest
 from safetensors import SafetensorError
 
-from tasc.data import local
-from tasc.data.source import Source
 from tasc.disk import no_room, refusal, replacing, writing
 from tasc.errors import InputError, StorageError
 from tests.cli import tasc
@@ -119,23 +115,6 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
     assert "MB are free there): make room, or name another" in line
     left = {p.name for p in tmp_path.iterdir()} - before
     assert left <= ({".out.work"} if "--draft-head" in command else set())  # answers are kept
-
-
-def test_data_that_does_not_fit_into_the_temporary_folder_is_not_called_invalid(
-    tmp_path, monkeypatch, limited
-):
-    def full(*_: object, **__: object) -> None:
-        raise wrapped(OSError(errno.ENOSPC, FULL))
-
-    text = b"input,output\n" + b"a,b\n" * 5_000
-    (tmp_path / "task.csv").write_bytes(text)
-    (tmp_path / "task.csv.gz").write_bytes(gzip.compress(text))
-    monkeypatch.setattr(datasets, "load_dataset", full)
-    limited(10_000)  # of the unpacked file
-    for name, why in (("task.csv", FULL), ("task.csv.gz", "File too large")):
-        source = Source(str(tmp_path / name))
-        with pytest.raises(StorageError, match=f"{why}.*name another place .* with TMPDIR"):
-            local.read(source, "train")
 
 
 def test_a_full_temporary_folder_is_one_line(capsys, tmp_path, monkeypatch):

@@ -14,7 +14,6 @@ from tasc.data.table import check_columns
 from tasc.errors import InputError
 
 Columns = dict[str, list[Any]]
-csv.field_size_limit(LONGEST)  # the module's own is 128 KiB; text_lines limits lines
 
 
 def csv_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
@@ -25,6 +24,7 @@ def csv_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Colum
     Raises:
         InputError: a quote is not closed, a row is wider than the names, or a column is missing.
     """
+    csv.field_size_limit(LONGEST)  # the module's own is 128 KiB; text_lines limits lines
     lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
     reader = csv.reader(lines, strict=True)
     rows = _csv_rows(path, reader)

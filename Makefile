@@ -12,22 +12,30 @@ STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
-.PHONY: install demo test campaign check lint style cpp bench-merge bench-analysis bench-engine bench-guard \
-  bench-batch bench-peers bench-hetero bench-heads gpu-bench round-trips dist clean
+.PHONY: install demo test test-all campaign check lint style cpp bench-merge bench-analysis \
+  bench-engine bench-guard bench-batch bench-peers bench-hetero bench-heads gpu-bench round-trips \
+  dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
 
 demo: install  ## the whole chain on a task that needs no download
 	$(BIN)/tasc run quickstart --output demo
 
-test: install
-	$(BIN)/python -m pytest
+# Each worker is a process of one thread; a file of tests stays with one worker.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+test: install  ## the quick tier
+	$(PYTEST) -m "not slow"
+
+test-all: install  ## both tiers: what takes minutes, too
+	$(PYTEST)
 
 MINUTES ?= 5
 campaign: install  ## attack every command with faults and hostile input; MINUTES=60 ARGS="--distributions"
 	$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(ARGS)
 
-check: lint cpp test  ## what must be green before a change lands
+check: lint cpp test-all  ## what must be green before a change lands
 
 lint: install
 	$(BIN)/ruff check .

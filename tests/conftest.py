@@ -1,9 +1,29 @@
-"""What tests of every layer share."""
+"""What tests of every layer share: threads, caches, and the folder of real data sets."""
 
+import fcntl
 import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tasc.data.tokenizer import LoadedTokenizer
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give every worker one thread and a cache of its own, before tests import what asks for them.
+
+    Processes that tests start inherit both.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    folder = tempfile.TemporaryDirectory(prefix="tasc-tests-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["XDG_CACHE_HOME"] = folder.name
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +39,28 @@ def data_dir() -> Path:
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory):
-    """What is found out about models is kept for these tests alone, not in the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
+@pytest.fixture(scope="session")
+def real_tokenizer(data_dir: Path) -> Callable[[str], "LoadedTokenizer"]:
+    """A function that loads a published tokenizer by its name, each once."""
+    from tasc.data.tokenizer import load_tokenizer
+
+    return cache(lambda name: load_tokenizer(str(data_dir / "tokenizers" / name)))
+
+
+@pytest.fixture(scope="session")
+def once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], AbstractContextManager[Path]]:
+    """A function from a name to a folder that all workers share, held by one worker at a time."""
+    top = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        top = top.parent
+
+    @contextmanager
+    def held(name: str) -> Iterator[Path]:
+        (top / name).mkdir(exist_ok=True)
+        with (top / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # ends when the file is closed
+            yield top / name
+
+    return held

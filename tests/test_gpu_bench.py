@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow  # each starts a process that imports torch
 ROOT = Path(__file__).parents[1]
 PARTS = {"kernels", "verify", "overhead", "decode", "4bit"}
 
@@ -28,7 +29,6 @@ def test_without_a_device_it_is_one_line(data_dir, tmp_path):
     assert not report.exists()
 
 
-@pytest.mark.slow
 def test_every_part_runs_and_a_later_run_keeps_the_others(data_dir, tmp_path):
     report = tmp_path / "gpu.json"
     common = ["--data-dir", data_dir, "--device", "cpu", "--quick", "--minutes", "0.1"]

@@ -17,6 +17,7 @@ from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 
 
+@pytest.mark.slow
 def test_a_killed_finetune_resumes_to_the_same_adapter(capsys, tmp_path, data_dir):
     base = make_base(tmp_path / "base")
     command = ["finetune", data_dir / "massive-en", "--model", base, "--limit", 700]

@@ -18,7 +18,6 @@ from tasc.analysis.tokens import (
 )
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
 
 INTENTS = ("play_music", "set_alarm", "weather", "lights_off")
@@ -167,9 +166,9 @@ def test_progress_is_told_of_each_stage(corpus, tokenizer):
     assert ("read", 60, 0) in calls
 
 
-def test_real_intents_compress_as_the_literature_says(data_dir):
+def test_real_intents_compress_as_the_literature_says(data_dir, real_tokenizer):
     corpus = load(Source(str(data_dir / "massive-en")), "train")
-    tokenizer = load_tokenizer(str(data_dir / "tokenizers" / "gpt2"))
+    tokenizer = real_tokenizer("gpt2")
     report = analyze(corpus, tokenizer, budgets=(0, 250)).report
     assert report.tokens.budgets[-1].step_ratio > 3.5
     assert report.verdict.choice == "both"

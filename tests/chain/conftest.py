@@ -1,4 +1,4 @@
-"""The links of a chain of commands on a real subset, each made once and when it is asked for."""
+"""The links of a chain of commands on a real subset, each made once, for all workers."""
 
 import contextlib
 import os
@@ -16,20 +16,24 @@ def massive(data_dir):
 
 
 @pytest.fixture(scope="session")
-def chain(tmp_path_factory, massive):
+def chain(once, massive):
     """A function that runs a command on ``massive`` into a folder of a name, and returns that."""
-    folder = tmp_path_factory.mktemp("chain")
 
     def run(name: str, command: str, *options: object) -> Path:
-        arguments = [command, massive, *options, "--output", folder / name, "--json"]
+        with once(f"chain-{name}") as folder:
+            if not (folder / name).is_dir():
+                make(folder / name, command, *options)
+        return folder / name
+
+    def make(output: Path, command: str, *options: object) -> None:
+        arguments = [command, massive, *options, "--output", output, "--json"]
         with (
             Path(os.devnull).open("w") as nowhere,
             contextlib.redirect_stdout(nowhere),
             contextlib.suppress(SystemExit),
         ):
             main([str(a) for a in arguments])
-        assert (folder / name).is_dir()
-        return folder / name
+        assert output.is_dir()
 
     return run
 

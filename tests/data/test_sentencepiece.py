@@ -86,8 +86,8 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path, data, saw):
 
 
 @pytest.mark.parametrize("name", ["llama2", "mistral-v1", "mistral-v3"])
-def test_real_models(data_dir, name):
-    loaded = load_tokenizer(str(data_dir / "tokenizers" / name))
+def test_real_models(real_tokenizer, name):
+    loaded = real_tokenizer(name)
     text = "naïve 日本語 😀 in therapy\n\n  two  12"
     ids = loaded.encode([text]).tokens.tolist()
     assert loaded.tokenizer.decode(ids) == text

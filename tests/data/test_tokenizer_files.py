@@ -137,8 +137,8 @@ def test_an_unreachable_hub_is_one_line(monkeypatch):
     ("name", "size", "end"),
     [("gpt2", 50257, 50256), ("qwen2", 151646, 151643), ("cl100k_base", 100277, 100257)],
 )
-def test_real_vocabularies_round_trip(data_dir, name, size, end):
-    loaded = load_tokenizer(str(data_dir / "tokenizers" / name))
+def test_real_vocabularies_round_trip(real_tokenizer, name, size, end):
+    loaded = real_tokenizer(name)
     assert len(loaded.vocabulary()) == size
     assert loaded.eos_id == end
     for text in SAMPLES:
@@ -149,8 +149,8 @@ def test_real_vocabularies_round_trip(data_dir, name, size, end):
 @pytest.mark.parametrize(
     ("name", "ids"), [("gpt2", [15496, 995]), ("qwen2", [9707, 1879]), ("llama3", [9906, 1917])]
 )
-def test_known_vocabularies_give_the_published_ids(data_dir, name, ids):
-    loaded = load_tokenizer(str(data_dir / "tokenizers" / name))
+def test_known_vocabularies_give_the_published_ids(real_tokenizer, name, ids):
+    loaded = real_tokenizer(name)
     assert loaded.encode(["Hello world"]).tokens.tolist() == ids
 
 
@@ -188,7 +188,6 @@ def test_merges_from_ranks_encode_as_the_ranks_do(text):
     assert tokenizer.encode(text).ids == [ranks[part] for part in parts]
 
 
-def test_llama3_and_qwen2_share_the_published_number_of_strings(data_dir):
-    folders = [data_dir / "tokenizers" / name for name in ("llama3", "qwen2")]
-    llama3, qwen2 = (set(load_tokenizer(str(folder)).vocabulary()) - {b""} for folder in folders)
+def test_llama3_and_qwen2_share_the_published_number_of_strings(real_tokenizer):
+    llama3, qwen2 = (set(real_tokenizer(n).vocabulary()) - {b""} for n in ("llama3", "qwen2"))
     assert len(llama3 & qwen2) == 109566

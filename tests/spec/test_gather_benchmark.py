@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow  # each starts a process that imports torch
 ROOT = Path(__file__).parents[2]
 
 

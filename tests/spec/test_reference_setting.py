@@ -5,7 +5,6 @@ import pytest
 
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.data.tokenizer import load_tokenizer
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.replay import replay
 
@@ -18,8 +17,8 @@ MEASURED = {"massive-en": 3.07, "eur-lex": 2.49, "medquad": 2.85}
     "task",
     ["massive-en", *(pytest.param(t, marks=pytest.mark.slow) for t in ("eur-lex", "medquad"))],
 )
-def test_the_papers_setting_and_the_best_tree(data_dir, task):
-    tokenizer = load_tokenizer(str(data_dir / "tokenizers" / "gpt2"))
+def test_the_papers_setting_and_the_best_tree(data_dir, real_tokenizer, task):
+    tokenizer = real_tokenizer("gpt2")
 
     def encode(texts):
         encoded = tokenizer.encode(texts)

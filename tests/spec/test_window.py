@@ -32,7 +32,7 @@ def test_a_worked_example():
     assert list(steps) == [{5, 7, 9}, {9, 1, 2, 3}, {1, 2, 3, 4}]
 
 
-@pytest.mark.parametrize("kind", [NativeWindow, TorchWindow])
+@pytest.mark.parametrize("kind", [NativeWindow, pytest.param(TorchWindow, marks=pytest.mark.slow)])
 def test_the_window_is_its_definition_for_10_000_random_streams(kind):
     rng = np.random.default_rng(0)
     for _ in range(10_000):

@@ -206,9 +206,9 @@ def test_merges_that_cannot_be_read_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen2"])
-def test_real_outputs_reach_what_the_search_predicts(data_dir, name):
+def test_real_outputs_reach_what_the_search_predicts(data_dir, real_tokenizer, name):
     source = Source(str(data_dir / "massive-en"))
-    base = load_tokenizer(str(data_dir / "tokenizers" / name))
+    base = real_tokenizer(name)
     train, held_out = load(source, "train", limit=4000), load(source, "validation", limit=1000)
     made = augment(train, base, AugmentOptions(budget=250), held_out.outputs)
     assert (len(made.tokens), made.dead, made.changed) == (250, 0, 0)
@@ -217,8 +217,8 @@ def test_real_outputs_reach_what_the_search_predicts(data_dir, name):
         assert abs(part.predicted / part.reached - 1) < 0.02
 
 
-def test_real_outputs_in_the_added_export(data_dir):
-    base = load_tokenizer(str(data_dir / "tokenizers" / "gpt2"))
+def test_real_outputs_in_the_added_export(data_dir, real_tokenizer):
+    base = real_tokenizer("gpt2")
     train = load(Source(str(data_dir / "eur-lex")), "train", limit=5000)
     made = augment(train, base, AugmentOptions(budget=300, export="added"))
     assert (len(made.tokens), made.dead) == (300, 0)

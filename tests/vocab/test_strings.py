@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.data.alignment import Aligned, Encoder, longest_stretch, lossy, split_incomplete
-from tasc.data.tokenizer import load_tokenizer
 from tasc.vocab.pairing import comes_back, pairing, recommend
 from tasc.vocab.strings import CONTINUE, NOTHING, Outcomes, Strings
 
@@ -92,8 +91,8 @@ def test_the_longest_stretch_is_found_by_token_and_place():
 
 
 @pytest.mark.parametrize("name", ["qwen2", "gpt2", "llama3"])
-def test_a_text_that_grows_is_encoded_as_in_one_go(data_dir, name):
-    encoder = Encoder(load_tokenizer(str(data_dir / "tokenizers" / name)))
+def test_a_text_that_grows_is_encoded_as_in_one_go(real_tokenizer, name):
+    encoder = Encoder(real_tokenizer(name))
     text = ("Once upon a time, 漢字 a é girl  named Lily.\n\nShe 😀 ran 123 times! " * 3).encode()
     rng = np.random.default_rng(0)
     aligned, at, pending = Aligned(encoder), 0, b""
@@ -105,16 +104,10 @@ def test_a_text_that_grows_is_encoded_as_in_one_go(data_dir, name):
         assert aligned.ids == encoder.encode(aligned.text)[0]
 
 
-@pytest.fixture(scope="module")
-def real(data_dir):
-    folder = data_dir / "tokenizers"
-    return lambda name: load_tokenizer(str(folder / name))
-
-
-def test_sizes_and_intersection_are_those_of_tables_4_and_5(real):
-    llama, qwen = real("llama3"), real("qwen2")
+def test_sizes_and_intersection_are_those_of_tables_4_and_5(real_tokenizer):
+    llama, qwen = real_tokenizer("llama3"), real_tokenizer("qwen2")
     assert (len(llama.vocabulary()), len(qwen.vocabulary())) == (128_256, 151_646)
-    assert len(real("mistral-v3").vocabulary()) == 32_768
+    assert len(real_tokenizer("mistral-v3").vocabulary()) == 32_768
     pair = pairing(llama, qwen, ["hello world"])
     assert pair.shared == 109_566
     assert round(pair.share, 2) == 0.85
@@ -122,13 +115,13 @@ def test_sizes_and_intersection_are_those_of_tables_4_and_5(real):
     assert recommend(pairing(qwen, qwen, ["hello"]), None)[0] == "standard"
 
 
-def test_spellings_of_qwen2_are_those_of_appendix_d(real):
+def test_spellings_of_qwen2_are_those_of_appendix_d(real_tokenizer):
     """Table 8. 310 tokens have 17 bytes and 275 of them are wanted: which ones is not said.
 
     By id the mean is 146.92 and the deviation 949.8; the paper's 144.31 and 880.98 lie between
     what other choices give.
     """
-    known = Strings(real("qwen2").vocabulary())
+    known = Strings(real_tokenizer("qwen2").vocabulary())
     assert (known.spellings(b"hello"), known.forwards(b"hello")) == (14, 16)
     shortest = sorted(known.ids, key=lambda s: (len(s), known.ids[s]))
     certain = [s for s in shortest if len(s) < 17]
@@ -146,7 +139,7 @@ def test_spellings_of_qwen2_are_those_of_appendix_d(real):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen2", "llama3", "llama2", "mistral-v1", "mistral-v3"])
-def test_tokenizers_are_injective_on_a_news_like_text(real, name):
+def test_tokenizers_are_injective_on_a_news_like_text(real_tokenizer, name):
     """Table 9, for the tokenizers at hand."""
     text = "LONDON (Reuters) -- Harry Potter star Daniel Radcliffe gains a reported £20 million."
-    assert comes_back(real(name), text)
+    assert comes_back(real_tokenizer(name), text)

@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 
 
-def write(path: Path, rows: list[dict[str, object]]) -> Path:
+def write(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 

@@ -17,7 +17,7 @@ TEXTS = st.lists(
 )
 
 
-def corpus(samples):
+def corpus(samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     tokens = np.array([t for ids, _ in samples for t in ids], np.int32)
     offsets = np.cumsum([0, *(len(ids) for ids, _ in samples)]).astype(np.int64)
     return tokens, offsets, np.array([weight for _, weight in samples], np.int64)

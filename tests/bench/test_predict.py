@@ -1,6 +1,7 @@
 """Predictions from references and costs, against decoding that writes the references."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,8 @@ def test_a_sampled_bench_is_predicted_against_the_speedup_that_it_reports():
     row = {"lossless": None, "ms_per_sample": 10.0, "tokens_per_second": 300.0}
     seen = row | {"acceptance_length": 2.0}
     first = {"lossless": None, "ms_per_sample": 40.0, "tokens_per_second": 100.0}
-    cell = SimpleNamespace(model=SimpleNamespace(label="m"), method=SimpleNamespace(label="spec"))
+    model, method = SimpleNamespace(label="m"), SimpleNamespace(label="spec")
+    cell: Any = SimpleNamespace(model=model, method=method)
     one = predict.Prediction(1, 4, 4, 1.0, 8.0)
     two = predict.Prediction(1, 4, 2, 2.0, 4.0)
     found = predict._compared(cell, two, one, seen, first)
@@ -73,9 +75,9 @@ class Words:
 
 
 def test_entropy_and_runtime_are_compared_over_the_vocabularies_of_a_bench():
-    corpus = SimpleNamespace(outputs=["0 1 2 3", "4 5 6 7"])
+    corpus: Any = SimpleNamespace(outputs=["0 1 2 3", "4 5 6 7"])
     sizes = {"a": 2, "b": 4, "c": 8}
-    cells = [
+    cells: list[Any] = [
         SimpleNamespace(
             model=SimpleNamespace(label=label, tokenizer=Words(size)),
             method=SimpleNamespace(label="ar"),

@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ class Letters:
         return " ".join(chr(97 + i) for i in ids)
 
 
-def cell(model: str, method: str, *runs: list[Generation]) -> SimpleNamespace:
+def cell(model: str, method: str, *runs: list[Generation]) -> Any:
     return SimpleNamespace(
         model=SimpleNamespace(label=model, tokenizer=Letters()),
         method=SimpleNamespace(label=method),

@@ -88,8 +88,8 @@ def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_pa
 
 
 def test_a_sampled_bench_verifies_as_it_is_asked(capsys, massive, plain, tmp_path):
-    options = ("bench", massive, "--model", plain, "--method", "standard")
-    options = (*options, "--draft", plain, "--limit", 4, "--max-new-tokens", 12)
+    command = ("bench", massive, "--model", plain, "--method", "standard")
+    options = (*command, "--draft", plain, "--limit", 4, "--max-new-tokens", 12)
     accepted = {}
     for verify in ("sampled", "rejection"):
         output = tmp_path / f"verify-{verify}"

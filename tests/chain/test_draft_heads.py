@@ -10,8 +10,8 @@ from tests.cli import done, tasc
 @pytest.fixture(scope="module")
 def heads(chain, base):
     """An EAGLE head and two Medusa heads, trained for a moment."""
-    learn = ("--model", base, "--draft-head", "--limit", 24, "--max-new-tokens", 12)
-    learn = ("finetune", *learn, "--validation", "test")
+    options = ("--model", base, "--draft-head", "--limit", 24, "--max-new-tokens", 12)
+    learn = ("finetune", *options, "--validation", "test")
     return (
         chain("eagle", *learn, "--epochs", 2),
         chain("medusa", *learn, "--epochs", 1, "--head", "medusa", "--heads", 2),

@@ -2,10 +2,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
-from tasc.finetune import checkpoint, loop
+from tasc.finetune import checkpoint
 from tasc.finetune.batch import example_sequences
 from tasc.finetune.loop import Run
 from tasc.finetune.schedule import Schedule
@@ -123,8 +124,7 @@ def test_a_checkpoint_killed_while_it_is_written_is_not_seen(data, tmp_path, mon
 
     with monkeypatch.context() as patch:
         run = start(data, tmp_path)
-        written = checkpoint.save_file
-        calls = iter([written, killed])
+        calls = iter([save_file, killed])
         patch.setattr(checkpoint, "save_file", lambda *a, **k: next(calls)(*a, **k))
         with pytest.raises(KeyboardInterrupt):
             run.train()
@@ -182,7 +182,7 @@ def test_checkpoints_hold_safetensors_and_json_only(data, tmp_path):
 
 def test_a_run_out_of_time_stops_and_lowers_its_learning_rate(data, tmp_path, monkeypatch):
     now = iter(range(0, 10_000, 10))  # each look at the clock is ten seconds later
-    monkeypatch.setattr(loop.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr("tasc.finetune.loop.time.monotonic", lambda: float(next(now)))
     run = start(data, tmp_path, replace(SCHEDULE, epochs=1000.0, minutes=1.0))
     report = run.train()
     assert 1 < report.steps < 6

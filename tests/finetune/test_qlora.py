@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -123,7 +125,8 @@ def test_trainable_parameters_are_float32_on_a_bfloat16_base(tmp_path):
 
 def test_new_rows_have_their_own_learning_rate(tmp_path):
     model = adapted(pico.make_model(tmp_path, tied=False))
-    adapters, rows = qlora.parameter_groups(model, 1e-4, 1e-3)
+    groups: list[dict[str, Any]] = qlora.parameter_groups(model, 1e-4, 1e-3)
+    adapters, rows = groups
     assert (adapters["lr"], rows["lr"]) == (1e-4, 1e-3)
     assert len(rows["params"]) == 2
     trainable = sum(p.requires_grad for p in model.parameters())

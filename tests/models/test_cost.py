@@ -76,7 +76,7 @@ def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, tmp_
     assert len(calls) == 2
     cost_curve(target, context=256, folder=tmp_path)
     cost_curve(Target(build_model("qwen2", layers=1)), folder=tmp_path)
-    monkeypatch.setattr(cost.torch, "get_num_threads", lambda: 77)
+    monkeypatch.setattr("tasc.models.cost.torch.get_num_threads", lambda: 77)
     cost_curve(target, folder=tmp_path)
     assert calls == [128, 128, 256, 128, 128]
     assert sorted({p.suffix for p in tmp_path.iterdir()}) == [".json"], "a temporary file was left"

@@ -2,6 +2,8 @@
 
 import gc
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +74,7 @@ def test_rows_equal_those_of_dynamic_steps(model):
             path = a_path(parents, rng)
             rows = [t.score(5, tokens, parents) for t in (static, dynamic)]
             assert rows[0].shape == rows[1].shape
-            assert torch.allclose(*rows, atol=2e-4)
+            assert torch.allclose(rows[0], rows[1], atol=2e-4)
             for target in (static, dynamic):
                 target.keep(path)
             assert static.storage.length == dynamic.storage.length
@@ -90,7 +92,7 @@ def test_a_cache_that_grew_is_found_again():
         for target in (static, dynamic):
             target.prefill(prompt, 8)
             rows.append(target.score(5, np.zeros(0, np.int32), np.zeros(0, np.int32)))
-        assert torch.allclose(*rows, atol=1e-4)
+        assert torch.allclose(rows[0], rows[1], atol=1e-4)
 
 
 def test_a_cache_that_moved_is_let_go():
@@ -148,7 +150,7 @@ def test_a_compiled_step_gives_the_same():
     for n in (2, 1, 2):
         tokens, parents = random_tree(rng, n)
         rows = [t.score(5, tokens, parents) for t in (compiled, dynamic)]
-        assert torch.allclose(*rows, atol=1e-4)
+        assert torch.allclose(rows[0], rows[1], atol=1e-4)
         for target in (compiled, dynamic):
             target.keep([0])
     assert counters["stats"]["unique_graphs"] == 1
@@ -159,6 +161,8 @@ class FakeGraph:
     """Stands in for a CUDA graph: a replay does the captured work again, in the same memory."""
 
     captured = 0
+    work: Callable[[], torch.Tensor]
+    result: torch.Tensor
 
     def replay(self):
         with torch.inference_mode():
@@ -188,6 +192,7 @@ def fake_cuda(monkeypatch):
     own = static.Step._capture
 
     def captured(step):
+        graph: Any
         graph, graph_result = own(step)
         graph.work, graph.result = step.forward, graph_result
         return graph, graph_result
@@ -215,7 +220,7 @@ def test_a_shape_is_captured_once_and_replayed_after(fake_cuda):
         for n in (2, 1, 0, 2, 0):
             tokens, parents = random_tree(rng, n)
             rows = [t.score(5, tokens, parents) for t in (replayed, dynamic)]
-            assert torch.allclose(*rows, atol=1e-4)
+            assert torch.allclose(rows[0], rows[1], atol=1e-4)
             for target in (replayed, dynamic):
                 target.keep([0] if n else [])
     assert FakeGraph.captured - before == len(replayed.steps) == 2

@@ -103,7 +103,7 @@ def exact_law(target: TableTarget, law: Callable[[torch.Tensor], torch.Tensor]) 
     """Return the probability of every sequence of LENGTH tokens after PROMPT, in product order."""
     result = []
     for sequence in itertools.product(range(VOCABULARY), repeat=LENGTH):
-        a, b, probability = *PROMPT.tolist(), 1.0
+        (a, b), probability = PROMPT.tolist(), 1.0
         for token in sequence:
             probability *= float(law(target.logits[a, b])[token])
             a, b = b, token
@@ -118,7 +118,7 @@ def sample(
     counts: Counter[tuple[int, ...]] = Counter()
     for _ in range(sequences):
         done = generate(
-            target,
+            target,  # type: ignore[arg-type]  # a stand-in
             drafter,
             PROMPT,
             max_new_tokens=32,

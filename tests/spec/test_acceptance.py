@@ -47,7 +47,9 @@ def test_native_counts_equal_the_slow_definition(sequence):
         assert all(parents[i] < 0 or parents[i] in kept for i in kept), "a parent is missing"
         assert nodes.tolist() == sorted(kept)
         gain = 0.5 * found[nodes].sum() - EXTRA[len(nodes)]
-        assert gain == pytest.approx(most_worthwhile(parents.tolist(), expected, EXTRA, 0.5))
+        assert gain == pytest.approx(
+            most_worthwhile(parents.tolist(), expected, EXTRA.tolist(), 0.5)
+        )
         native.learn(tokens, parents, given_, settled)
         slow.learn(tokens.tolist(), parents.tolist(), claims, settled.tolist())
 
@@ -101,4 +103,4 @@ def test_a_malformed_draft_is_refused():
     with pytest.raises(ValueError, match="earlier node"):
         acceptance.estimate(ints(1, 2), ints(-1, 1), None)
     with pytest.raises(TypeError):
-        acceptance.estimate(ints(1), ints(-1), np.zeros(1))
+        acceptance.estimate(ints(1), ints(-1), np.zeros(1))  # type: ignore[arg-type]

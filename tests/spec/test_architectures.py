@@ -1,5 +1,7 @@
 """Models that a tree can be decoded with in part only, or not at all."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -31,7 +33,7 @@ def build(kind, **options):
         return AutoModelForCausalLM.from_config(config).eval()
 
 
-REFUSED = {
+REFUSED: dict[str, dict[str, Any]] = {
     "mamba": {},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "gptj": {**GPT2, "rotary_dim": 8},  # its attention is its own

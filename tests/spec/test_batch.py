@@ -1,5 +1,7 @@
 """Batched output is single-sequence output, whatever the rows' lengths, drafts and company."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -56,7 +58,11 @@ def test_batched_output_equals_generate_and_the_single_loop(case, text, size):
     noise = [rng.permutation(o).astype(np.int32) for o in outputs]
     method = parse(text)
     factory = method.prepare(Resources([*outputs, *outputs, *noise], end))
-    options = {"max_new_tokens": NEW_TOKENS, "end_ids": (end,), "budget": method.budget}
+    options: dict[str, Any] = {
+        "max_new_tokens": NEW_TOKENS,
+        "end_ids": (end,),
+        "budget": method.budget,
+    }
     results = generate_batch(
         BatchTarget(target, size), [factory() for _ in prompts], prompts, **options
     )

@@ -28,7 +28,7 @@ def floats(*values: float) -> np.ndarray:
 def clock(monkeypatch):
     """A clock that stands still unless a test moves it: drafting takes no time."""
     now = [0.0]
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("tasc.spec.budget.time.perf_counter", lambda: now[0])
     return now
 
 

@@ -1,5 +1,7 @@
 """Drafters against their slow definitions and worked examples."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -66,7 +68,7 @@ class SlowTrie:
     """Algorithm 1: nested dictionaries from token to [count, children]."""
 
     def __init__(self, context, n, prefix):
-        self.root = [0, {}]
+        self.root: list[Any] = [0, {}]
         for i in range(len(context) - 1):
             window = context[i : i + n]
             for j in range(min(prefix, len(window) - 1)):

@@ -1,5 +1,7 @@
 """Draft heads: trees as defined, caches of what was accepted, output that is the target's."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -155,7 +157,7 @@ def test_hidden_states_are_those_the_lm_head_reads(architecture):
 def test_batches_draft_as_single_sequences_do(model, outputs, head):
     prompts, _ = outputs
     target = Target(model)
-    options = {"max_new_tokens": 30, "budget": 9}
+    options: dict[str, Any] = {"max_new_tokens": 30, "budget": 9}
     # One that reads nothing of the target is among them.
     single, batched = (
         [Autoregressive(), *(eagle(model, head) for _ in prompts[1:])] for _ in range(2)

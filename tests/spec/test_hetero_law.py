@@ -4,6 +4,7 @@ Timor et al.: theorem 3.2 (ψ, and that SLRS is lossless), 3.1 and table 2 (α o
 4.1 (TLI and union).
 """
 
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -150,7 +151,8 @@ def asked_for(draft, p) -> tuple[float, np.ndarray]:
     vain = [t for t in range(len(p)) if p[t] > 1e-6 and keep[t] == 0][: accepted < 1 - 1e-6]
     begin = [1 - 1e-16] * len(draft) + [number for t in vain for number in propose(t)]
     for token in np.flatnonzero(residual > 1e-6).tolist():
-        path, bonus = asked.asked_walk(draft, draft.q, law, Script(*begin, *propose(token)))
+        script: Any = Script(*begin, *propose(token))
+        path, bonus = asked.asked_walk(draft, draft.q, law, script)
         assert bonus == token or len(path)
     rest = residual.sum()
     return accepted, residual / rest if rest > 1e-12 else p

@@ -3,6 +3,8 @@
 Sequences are compared with exact enumeration as in test_sampling.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -134,7 +136,7 @@ def forwards(monkeypatch, look_at_all: bool) -> int:
         monkeypatch.setattr(asked, "below", lambda bounds, limit: list(bounds)[-1][0] < limit)
     sampling = Sampling(0.8, seed=4)
     pair = toy_pair([b"a", b"b", b"abab"], [b"a", b"b", b"ab", b"ba"], 3, sampling, 1.5)
-    speakers = []
+    speakers: list[Any] = []
     make = pair.speaker
     pair.speaker = lambda: speakers.append(make()) or speakers[-1]
     slrs = Slrs(pair, SlrsOptions(confidence=0.0, floor=0.0))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,14 +102,15 @@ def test_batches_obey_the_rules_of_each_prompt(model, tokenizer, drafter):
     stop = next(
         plain[0].text[i : i + 2] for i in range(6, 20) if plain[0].text[i : i + 2].isascii()
     )
-    cases = (
+    cases: tuple[dict[str, Any], ...] = (
         {"stop": [stop]},
         {"sampling": tasc.Sampling(1.5, top_k=50, seed=3)},
         {"sampling": tasc.Sampling(0.7, seed=3), "stop": [stop]},
         {"processors": [RepetitionPenaltyLogitsProcessor(1.5)]},
     )
     for case in cases:
-        options = {"corpus": [c.tokens.tolist() for c in plain], "max_new_tokens": 24} | case
+        corpus = [c.tokens.tolist() for c in plain]
+        options: dict[str, Any] = {"corpus": corpus, "max_new_tokens": 24, **case}
         alone = tasc.generate(model, tokenizer, PROMPTS, drafter, **options)
         streams = [[] for _ in PROMPTS]
         listeners = [lambda t, s=s: s.extend(t.tolist()) for s in streams]

@@ -1,6 +1,7 @@
 """What ends, streams and changes an output, with drafts that run ahead of it."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,11 +41,12 @@ def prompt(length: int = 9) -> np.ndarray:
     return np.random.default_rng(length).integers(1, 320, length).astype(np.int32)
 
 
-def run(target, text, outputs, **options):
+def run(target, text, outputs, **options: Any):
     """Decode with a method whose corpus is ``outputs``, so that runs are accepted."""
     method = parse(text)
     factory = method.prepare(Resources(outputs, 0))
-    options = {"max_new_tokens": NEW_TOKENS, "end_ids": (0,), "budget": method.budget} | options
+    usual: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (0,), "budget": method.budget}
+    options = usual | options
     return generate(target, factory(), options.pop("prompt", prompt()), **options)
 
 

@@ -20,7 +20,7 @@ from tasc.spec.drafters import Resources, parse
 from tasc.spec.drafters.heads.eagle import EagleOptions
 from tasc.spec.drafters.heads.medusa import Medusa
 from tasc.spec.drafters.heads.tree import product
-from tasc.spec.drafters.heads.vocabulary import Full
+from tasc.spec.drafters.heads.vocabulary import Full, Unchanging
 from tests.pico import build_model
 
 PROMPT = np.array([5, 6, 7, 8], np.int32)
@@ -40,12 +40,12 @@ def heads(model):
     return heads
 
 
-class Rows:
+class Rows(Unchanging):
     """A vocabulary whose logits are given."""
 
-    ids = None
+    ids: torch.Tensor | None = None
 
-    def __init__(self, rows):
+    def __init__(self, rows: list[list[float]]) -> None:
         self.rows = torch.tensor(rows)
 
     def logits(self, hidden):

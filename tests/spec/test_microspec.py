@@ -189,7 +189,10 @@ def without(sequence, options, some):
     kept = [t for t in sequence.prompt.tolist() if t not in some]
     before = [t for t in top(sequence.lm_head(sequence.hidden), options.k_pre) if t not in some]
     steps = [
-        tuple([t for t in part if t not in some] for part in (d.tolist(), top(r, options.k_ver)))
+        (
+            [t for t in d.tolist() if t not in some],
+            [t for t in top(r, options.k_ver) if t not in some],
+        )
         for d, r, _ in sequence.steps
     ]
     return vocabularies(kept, before, steps, options.window)
@@ -209,7 +212,7 @@ def test_the_second_stream_keeps_what_it_works_on(monkeypatch):
     for make in (NativeWindow, TorchWindow):
         monkeypatch.setattr(vocabulary, "window", make)
         found = MicroSpec(sequence.lm_head, WindowOptions(window=64))
-        found._stream = Stream()
+        found._stream = Stream()  # type: ignore[assignment]
         found.start(sequence.prompt, sequence.hidden)
         window = found._window
         written = [window.ids, window.held, found._buffer, found._mask, found._ids]

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -11,7 +13,7 @@ END = 9
 token = st.integers(0, 4)
 samples = st.lists(st.lists(token, min_size=1, max_size=12), min_size=1, max_size=8)
 # An index holds probabilities in 12 bits: this close to the definition. What is cut weighs 1/16.
-CLOSE = {"rel": 0.01, "abs": 0.01}
+CLOSE: dict[str, Any] = {"rel": 0.01, "abs": 0.01}
 CUT = 1 / 16
 
 
@@ -176,7 +178,7 @@ def test_outputs_of_the_job_are_remembered_until_the_memory_is_emptied():
 
 def test_arrays_and_options_that_do_not_fit_are_refused():
     with pytest.raises(TypeError, match="int32"):
-        NgramIndex(np.zeros(3), np.array([0, 3]), 9, 2, 0.5, 0.0, 1, True)
+        NgramIndex(np.zeros(3), np.array([0, 3]), 9, 2, 0.5, 0.0, 1, True)  # type: ignore[arg-type]
     for changed, word in (
         ({"n_max": 0}, "n_max"),
         ({"discount": 1.0}, "discount"),

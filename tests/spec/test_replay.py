@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -67,7 +69,7 @@ def test_replay_counts_what_a_target_that_writes_the_references_accepts(text):
         at, steps = 1, []
         for accepted in lived.accepted[:-3]:
             rest = output[at:]
-            replayed = replay(lambda d=drafter: _Started(d), [prompt], [rest], 0, method.budget)
+            replayed = replay(partial(_Started, drafter), [prompt], [rest], 0, method.budget)
             steps.append(int(replayed.accepted[0]))
             drafter.observe(output[at : at + accepted + 1])
             at += accepted + 1

@@ -6,7 +6,7 @@ import torch
 from hypothesis import assume, given, settings
 
 from tasc.errors import InputError
-from tasc.spec.draft import Draft
+from tasc.spec.draft import Draft, Laws
 from tasc.spec.verify import greedy, ops, walks
 from tasc.spec.verify.argmax import greedy_reference
 from tests.spec.drafts import NEAR, Case, cases, nudged
@@ -21,6 +21,7 @@ def laws(case: Case) -> tuple[torch.Tensor, torch.Tensor, bool]:
     if q is None:
         none = torch.full((len(case.draft) + 1,), -1, dtype=torch.int32)
         return torch.empty(0, case.rows.shape[1]), none, True
+    assert isinstance(q, Laws)
     return q.rows, torch.tensor(q.of), q.replacement
 
 

@@ -1,5 +1,7 @@
 """The sliding window of MicroSpec: its definition, the torch twin and the kernels."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -55,7 +57,7 @@ pushes = st.lists(st.tuples(st.lists(st.integers(-2, 22), max_size=40), st.boole
 @settings(max_examples=200, deadline=None)
 def test_kernels_equal_the_torch_twin_slot_by_slot(steps, size, dtype):
     weight = torch.arange(20 * 3).view(20, 3).to(dtype)
-    twins = TorchWindow(20, size), NativeWindow(20, size)
+    twins: tuple[Any, Any] = TorchWindow(20, size), NativeWindow(20, size)
     buffers = torch.zeros(size, 3, dtype=dtype), torch.zeros(size, 3, dtype=dtype)
     for tokens, unique in steps:
         for one, buffer in zip(twins, buffers, strict=True):

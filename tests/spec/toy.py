@@ -1,6 +1,6 @@
 """Two toy vocabularies over a, b and c, a draft model that is a table, and all it can draw."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class TableSpeaker:
         self.table, self.forwards = table, 0
         self.children: dict[tuple[int, int], int] = {}
 
-    def follow(self, ids: list[int]) -> int:
+    def follow(self, ids: Sequence[int]) -> int:
         self.paths = [tuple(ids)]
         self.children = {}
         return 0
@@ -45,7 +45,7 @@ class TableSpeaker:
     def known(self, parent: int, token: int) -> int | None:
         return self.children.get((parent, token))
 
-    def extend(self, parents: list[int], tokens: list[int]) -> list[int]:
+    def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
         self.forwards += 1
         for key in zip(parents, tokens, strict=True):
             if key not in self.children:

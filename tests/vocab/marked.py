@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
@@ -67,7 +68,7 @@ def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
             pre_tokenizers.Split(Regex(PIECE), "isolated"),
         ]
     )
-    options = {"vocab_size": 260, "show_progress": False}
+    options: dict[str, Any] = {"vocab_size": 260, "show_progress": False}
     trainer = (
         UnigramTrainer(**options, unk_token="<unk>", special_tokens=["<unk>"])
         if algorithm == "unigram"
@@ -81,7 +82,8 @@ def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
         scored = json.loads(letters.to_str())["model"]["vocab"]
         entries = [*map(tuple, scored), *((piece, 0.0) for piece in pieces)]
         return Tokenizer(models.Unigram(entries, unk_id=0, byte_fallback=fallback))
-    names = sorted(letters.get_vocab(), key=letters.get_vocab().get)
+    ids = letters.get_vocab()
+    names = sorted(ids, key=ids.__getitem__)
     scores = {name: -float(place) for place, name in enumerate(names) if place}
     return _bpe([*names, *pieces], scores, fallback=fallback)
 

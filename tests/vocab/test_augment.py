@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
 from tasc.vocab.augment import AugmentOptions, augment
+from tasc.vocab.export import Export
 from tasc.vocab.merges import read_merges
 from tests.vocab.tiny import TEXTS, corpus, tokenizer
 
-EXPORTS = ["pretoken", "added"]
+EXPORTS: list[Export] = ["pretoken", "added"]
 WORDS = ["red", "green", "blue", "old", "new", "tall"]
 LABELS = ["kind: late parcel", "kind: lost parcel"]
 OUTPUTS = [
@@ -139,7 +141,7 @@ def test_few_outputs_stay_in_pieces_that_others_are_made_of():
 def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
     base = tokenizer("gpt2", size=256)
     texts = ["naïve", "naïve", "日本", "日本", "日x本"]
-    options = {"budget": 1, "pcs": 2.0, "n_max": 8}
+    options: dict[str, Any] = {"budget": 1, "pcs": 2.0, "n_max": 8}
     added = augment(corpus(texts), base, AugmentOptions(**options, export="added"))
     assert added.excluded["byte_alphabet"] > 0
     assert "naïve" not in {token.string for token in added.tokens}

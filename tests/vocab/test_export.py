@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.vocab.check import changed_outputs
-from tasc.vocab.export import Addition, Exporter, companions, save
+from tasc.vocab.export import Addition, Export, Exporter, companions, save
 from tasc.vocab.splits import splits_of
 from tests.vocab.tiny import END, TEXTS, TOOL, tokenizer
 
@@ -36,7 +36,7 @@ def additions(base: LoadedTokenizer, strings=tuple(STRINGS)) -> list[Addition]:
     return [Addition(size + k, string) for k, string in enumerate(strings)]
 
 
-def exported(kind: str, export: str) -> tuple[LoadedTokenizer, LoadedTokenizer]:
+def exported(kind: str, export: Export) -> tuple[LoadedTokenizer, LoadedTokenizer]:
     base = tokenizer(kind)
     made = Exporter(base, export).tokenizer(additions(base))
     return base, LoadedTokenizer(made, kind)

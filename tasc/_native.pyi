@@ -72,6 +72,7 @@ class NgramIndex:
     tokens: int
     contexts: int
     entries: int
+    vocabulary: int
     block: UInt64
     @overload
     def __init__(

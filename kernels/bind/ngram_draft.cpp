@@ -50,6 +50,7 @@ void bind_index(nb::module_& m) {
       .def_prop_ro("tokens", &tasc::NgramIndex::tokens)
       .def_prop_ro("contexts", &tasc::NgramIndex::contexts)
       .def_prop_ro("entries", &tasc::NgramIndex::entries)
+      .def_prop_ro("vocabulary", &tasc::NgramIndex::vocabulary)
       .def_prop_ro(
           "block",
           [](const tasc::NgramIndex& self) {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tasc/ngram_index.h"
+
 namespace tasc {
 
 static_assert(std::endian::native == std::endian::little, "the index format is little-endian");
@@ -32,5 +34,8 @@ struct NgramLayout {
   }
   size_t entries, nodes, text, bytes;
 };
+
+// Throws std::invalid_argument for a value outside its range, asked for or read.
+void check_options(const NgramOptions& options);
 
 }  // namespace tasc

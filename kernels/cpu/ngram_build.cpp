@@ -46,22 +46,13 @@ constexpr uint32_t kAhead = 32;
 constexpr size_t kBatch = 256;
 
 void check(std::span<const int32_t> tokens, std::span<const int64_t> offsets, const NgramOptions& o) {
-  if (o.n_max < 1 || o.n_max > 15)
-    throw std::invalid_argument("n_max must be in 1..15, got " + std::to_string(o.n_max));
-  if (!(o.discount >= 0 && o.discount < 1))
-    throw std::invalid_argument("discount must be in [0, 1), got " + std::to_string(o.discount));
-  if (!(o.strength >= 0)) throw std::invalid_argument("strength must be at least 0, got " + std::to_string(o.strength));
-  if (o.min_count < 1)
-    throw std::invalid_argument("min_count must be at least 1, got " + std::to_string(o.min_count));
+  check_options(o);
   if (offsets.empty() || offsets.front() != 0 || offsets.back() != static_cast<int64_t>(tokens.size()) ||
       !std::is_sorted(offsets.begin(), offsets.end()))
     throw std::invalid_argument("offsets must rise from 0 to the number of tokens (" +
                                 std::to_string(tokens.size()) + ")");
   if (tokens.size() + 2 * offsets.size() >= NgramIndex::kSingle)
     throw std::invalid_argument("a corpus may have 2^31 tokens at most: split it into several indexes");
-  if (o.end < 0 || o.end >= NgramIndex::kMark)
-    throw std::invalid_argument("the end token must be in 0.." + std::to_string(NgramIndex::kMark - 1) + ", got " +
-                                std::to_string(o.end));
   for (const int32_t t : tokens)
     if (t < 0 || t >= NgramIndex::kMark)
       throw std::invalid_argument("token ids must be in 0.." + std::to_string(NgramIndex::kMark - 1) + ", got " +

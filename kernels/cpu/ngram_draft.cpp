@@ -27,7 +27,8 @@ NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTa
       now_{}, weights_{}, seen_(kSlots, Seen{-1, 0, 0, 0, 0}) {
   if (corpora_.size() > 8)
     throw std::invalid_argument("a drafter reads 8 corpora at most, got " + std::to_string(corpora_.size()));
-  if (n_max > 15) throw std::invalid_argument("n_max must be in 1..15, got " + std::to_string(n_max));
+  for (const int longest : {n_max, memory ? memory->n_max() : n_max})
+    if (longest > 15) throw std::invalid_argument("n_max must be in 1..15, got " + std::to_string(longest));
   for (int length = 0; length <= 16; ++length) gains_.push_back(std::exp(options.gain * length));
 }
 

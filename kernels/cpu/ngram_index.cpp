@@ -15,13 +15,17 @@ namespace {
 constexpr uint64_t kMost = uint64_t{1} << 31;
 constexpr uint64_t kContexts = uint64_t{1} << 26;
 
+NgramOptions options_of(const NgramHeader& h) {
+  return {h.n_max, h.discount, h.strength, h.min_count, h.end, h.mark != 0};
+}
+
 NgramHeader read_header(std::span<const uint64_t> block) {
   NgramHeader h;
   if (block.size_bytes() < sizeof h) throw std::invalid_argument("the index is shorter than its header");
   std::memcpy(&h, block.data(), sizeof h);
-  if (h.contexts == 0 || h.contexts >= kContexts || h.entries >= 2 * kMost || h.text_tokens >= kMost ||
-      h.n_max < 1 || h.n_max > 15)
+  if (h.contexts == 0 || h.contexts >= kContexts || h.entries >= 2 * kMost || h.text_tokens >= kMost)
     throw std::invalid_argument("the index has an impossible header");
+  check_options(options_of(h));
   const NgramLayout layout(h);
   if (layout.bytes != block.size_bytes())
     throw std::invalid_argument("the index should have " + std::to_string(layout.bytes) + " bytes, it has " +
@@ -31,6 +35,20 @@ NgramHeader read_header(std::span<const uint64_t> block) {
 
 }  // namespace
 
+void check_options(const NgramOptions& o) {
+  if (o.n_max < 1 || o.n_max > 15)
+    throw std::invalid_argument("n_max must be in 1..15, got " + std::to_string(o.n_max));
+  if (!(o.discount >= 0 && o.discount < 1))
+    throw std::invalid_argument("discount must be in [0, 1), got " + std::to_string(o.discount));
+  if (!(o.strength >= 0 && std::isfinite(o.strength)))
+    throw std::invalid_argument("strength must be at least 0 and finite, got " + std::to_string(o.strength));
+  if (o.min_count < 1)
+    throw std::invalid_argument("min_count must be at least 1, got " + std::to_string(o.min_count));
+  if (o.end < 0 || o.end >= NgramIndex::kMark)
+    throw std::invalid_argument("the end token must be in 0.." + std::to_string(NgramIndex::kMark - 1) + ", got " +
+                                std::to_string(o.end));
+}
+
 NgramIndex::NgramIndex(std::span<const uint64_t> block) : block_(block) {
   attach();
   if (const char* broken = check_integrity()) throw std::invalid_argument(std::string("the index is damaged: ") + broken);
@@ -39,7 +57,7 @@ NgramIndex::NgramIndex(std::span<const uint64_t> block) : block_(block) {
 void NgramIndex::attach() {
   const NgramHeader h = read_header(block_);
   const NgramLayout at(h);
-  options_ = {h.n_max, h.discount, h.strength, h.min_count, h.end, h.mark != 0};
+  options_ = options_of(h);
   text_tokens_ = h.text_tokens;
   const auto* bytes = reinterpret_cast<const uint8_t*>(block_.data());
   entries_ = {reinterpret_cast<const Entry*>(bytes + at.entries), h.entries};
@@ -125,24 +143,63 @@ int NgramIndex::order(const IndexState& state) const {
   return depth;
 }
 
+int32_t NgramIndex::vocabulary() const {
+  int32_t largest = options_.end;
+  for (const Entry& entry : entries_)
+    if (entry.token() != kMark) largest = std::max(largest, entry.token());
+  for (uint32_t i = 0; i < text_tokens_; ++i)
+    if (text(i) != kMark) largest = std::max(largest, text(i));
+  return largest + 1;
+}
+
+// What comes later reads by what was checked before.
 const char* NgramIndex::check_integrity() const {
-  std::vector<uint8_t> depth(nodes_.size());  // drafting follows shorter contexts as far as n_max
+  const char* broken = check_lists();
+  if (!broken) broken = check_text();
+  if (!broken) broken = check_contexts();
+  return broken ? broken : check_entries();
+}
+
+const char* NgramIndex::check_lists() const {
   if (nodes_.front().first != 0 || nodes_.back().first != entries_.size()) return "the lists fill the entries";
+  const auto earlier = [](const Node& a, const Node& b) { return a.first < b.first; };
+  if (!std::is_sorted(nodes_.begin(), nodes_.end(), earlier)) return "the lists of contexts follow each other";
+  return nullptr;
+}
+
+// So a place behind a token that ends no sample has a token of the same sample.
+const char* NgramIndex::check_text() const {
+  bool ended = true;
+  for (uint32_t i = 0; i < text_tokens_; ++i) {
+    const int32_t token = text(i);
+    if (token > kMark) return "tokens have 20 bits";
+    if (token == kMark && !ended) return "a mark stands before a sample";
+    ended = token == options_.end;
+  }
+  return ended ? nullptr : "the text's last sample ends";
+}
+
+const char* NgramIndex::check_contexts() const {
+  std::vector<uint8_t> depth(nodes_.size());  // drafting follows shorter contexts as far as n_max
   for (uint32_t i = 0; i + 1 < nodes_.size(); ++i) {
-    if (nodes_[i].first > nodes_[i + 1].first) return "the lists of contexts follow each other";
     if (i ? nodes_[i].shorter() >= i : nodes_[i].shorter() != 0) return "a shorter context precedes a longer one";
     if (i) depth[i] = static_cast<uint8_t>(depth[nodes_[i].shorter()] + 1);
     if (depth[i] > options_.n_max) return "no context is longer than n_max";
     const auto best = ranked(i);
     for (size_t k = 1; k < best.size(); ++k)
       if (best[k - 1].quantum() > best[k].quantum()) return "the best continuations come first";
-    for (uint32_t k = nodes_[i].first + kRanked + 1; k < nodes_[i + 1].first; ++k)
+    for (uint64_t k = uint64_t{nodes_[i].first} + kRanked + 1; k < nodes_[i + 1].first; ++k)
       if (entries_[k - 1].token() >= entries_[k].token()) return "a long list's tokens rise";
   }
+  return nullptr;
+}
+
+const char* NgramIndex::check_entries() const {
   for (const Entry& entry : entries_) {
     const uint32_t child = entry.child();
     if (child == kNone) continue;
-    if ((child & kSingle) ? (child & ~kSingle) >= text_tokens_ : child + uint64_t{1} >= nodes_.size())
+    const uint32_t place = child & ~kSingle;
+    if ((child & kSingle) ? place >= text_tokens_ || text(place) == kMark : child + uint64_t{1} >= nodes_.size())
       return "a continuation leads to a context or a place in the text";
   }
   return nullptr;

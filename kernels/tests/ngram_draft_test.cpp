@@ -1,5 +1,6 @@
 #include "tasc/ngram_draft.h"
 
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <random>
@@ -91,6 +92,26 @@ int main() {
       });
     }
   }
+
+  // A forged block: where two lists lie is asked before either is read.
+  const auto forged = [&](size_t word, uint64_t value) {
+    std::vector<uint64_t> block(plain.block().begin(), plain.block().end());
+    block[word] = value;
+    return refusal([&] { NgramIndex index(block); });
+  };
+  constexpr size_t kHeader = 8, kDiscount = 4, kStrength = 5, kLengthAndEnd = 6;
+  const size_t second = kHeader + plain.entries() + 1, text = second + plain.contexts();
+  assert(forged(second, 0xFFFFFFFF).find("follow each other") != std::string::npos);
+  assert(forged(second, 0x00FFFFFF).find("follow each other") != std::string::npos);
+  for (const size_t weight : {kDiscount, kStrength})
+    for (const double value : std::vector<double>{NAN, INFINITY, -1})
+      assert(!forged(weight, std::bit_cast<uint64_t>(value)).empty());
+  assert(forged(kLengthAndEnd, 0xFFFFFFFF00000003).starts_with("the end token"));
+  assert(forged(text, ~uint64_t{0}).find("20 bits") != std::string::npos);
+  assert(forged(text, 0xFFFFF0FFFFF).find("a mark stands") != std::string::npos);
+  assert(plain.vocabulary() == kEnd + 1);
+  const NgramTable deep(16);
+  assert(refusal([&] { NgramDrafter({&plain}, &deep, true, 3, options); }).starts_with("n_max"));
 
   const std::vector<int64_t> falling = {0, 5, 3, 12};
   assert(!refusal([&] { NgramIndex(tokens, falling, {}); }).empty());

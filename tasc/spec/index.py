@@ -78,6 +78,11 @@ def _checksum(block: np.ndarray) -> bytes:
 def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
     """Map the index in ``folder``; processes that map the same file share its memory.
 
+    The checksum finds accidents. Anybody can write one that fits, and nothing here asks the
+    manifest beside the file: it is the native index that checks every reference in the block, so
+    that drafting from a forged one stays inside it and names tokens of the vocabulary only. A file
+    that changes while it is mapped is not checked again: artefacts are replaced, never rewritten.
+
     Raises:
         InputError: there is none, or it was made with another tokenizer or version.
         IntegrityError: the file is truncated or damaged.
@@ -113,9 +118,12 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
     if _checksum(block) != checksum:
         raise IntegrityError(f"{path} is damaged (wrong checksum): make it again with tasc index")
     try:
-        return NgramIndex(np.asarray(block))
+        index = NgramIndex(np.asarray(block))
+        if index.vocabulary > len(tokenizer.vocabulary()):
+            raise ValueError("the index names tokens that its tokenizer does not have")
     except ValueError as error:  # only a file with a forged checksum comes here
-        raise IntegrityError(f"{path}: {error}") from error
+        raise IntegrityError(f"{path}: {error}: make it again with tasc index") from error
+    return index
 
 
 def make_index(

@@ -1,5 +1,6 @@
 """Saved indexes: read back, shared, and refused in one line where they do not fit."""
 
+import hashlib
 import struct
 
 import numpy as np
@@ -9,6 +10,7 @@ from tasc._native import NgramIndex
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
 from tasc.spec.drafters import Resources, parse
+from tasc.spec.drafters.tasc_spec import TascSpec, TascSpecOptions
 from tasc.spec.index import FILE, HEADER, IndexOptions, build_index, load_index, save_index
 from tests.pico import make_tokenizer
 
@@ -103,6 +105,54 @@ def test_foreign_truncated_and_damaged_files_are_refused(tmp_path, saved, tokeni
         with pytest.raises(error, match=word) as caught:
             load_index(saved, tokenizer)
         assert "\n" not in str(caught.value)
+
+
+def forge(path, word, value):
+    """Set one word of the block and give the file the checksum that fits."""
+    head, block = path.read_bytes()[: HEADER.size], np.fromfile(path, np.uint64, offset=HEADER.size)
+    block[word] = value
+    magic, version, zero, words, _, owner = HEADER.unpack(head)
+    checksum = hashlib.sha256(block.tobytes()).digest()
+    head = HEADER.pack(magic, version, zero, words, checksum, owner)
+    path.write_bytes(head + block.tobytes())
+
+
+def test_an_index_forged_to_read_elsewhere_is_refused_in_a_line_that_says_what_to_do(
+    saved, tokenizer, outputs
+):
+    index = build_index(outputs, tokenizer.eos_id, IndexOptions())
+    second_context = 8 + index.entries + 1
+    text = second_context + index.contexts
+    for word, value, said in (
+        (second_context, 0xFFFFFFFF, "the lists of contexts follow each other"),
+        (5, 0x7FF8000000000000, "strength must be"),
+        (8, 0xFFFFFFFF_0004FFFF, "tokens that its tokenizer does not have"),
+        (text, 0x12345_FFFFF, "the index"),
+    ):
+        save_index(index, tokenizer, saved)
+        forge(saved / FILE, word, value)
+        with pytest.raises(IntegrityError, match=said) as caught:
+            load_index(saved, tokenizer)
+        assert str(caught.value).endswith("make it again with tasc index")
+
+
+def test_whatever_a_forged_index_says_drafts_name_tokens_of_the_vocabulary(saved, tokenizer):
+    random = np.random.default_rng(1)
+    size = len(tokenizer.vocabulary())
+    whole = (saved / FILE).read_bytes()
+    block = np.frombuffer(whole, np.uint64, offset=HEADER.size)
+    for _ in range(200):
+        (saved / FILE).write_bytes(whole)
+        word = int(random.integers(len(block)))
+        forge(saved / FILE, word, block[word] ^ np.uint64(1 << int(random.integers(64))))
+        try:
+            index = load_index(saved, tokenizer)
+        except IntegrityError:
+            continue
+        options = TascSpecOptions(min_probability=0, n_max=index.n_max)
+        drafter = TascSpec([index], tokenizer.eos_id, options)
+        drafter.start(tokenizer.encode(["play some"]).tokens)
+        assert all(0 <= token < size for token in drafter.draft(30).tokens)
 
 
 @pytest.mark.parametrize("contexts", [7, 8, 40])

@@ -54,8 +54,9 @@ class NgramIndex {
   // Sample s is tokens[offsets[s] .. offsets[s + 1]).
   NgramIndex(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
              const NgramOptions& options);
-  // A view of a block written by another index; the block must outlive it. Throws
-  // std::invalid_argument where sizes or references do not fit.
+  // A view of a block written by another index; the block must outlive it and stay as it is. Throws
+  // std::invalid_argument where sizes or references do not fit: whoever wrote the block, what reads
+  // it then stays inside it, and ends.
   explicit NgramIndex(std::span<const uint64_t> block);
 
   NgramIndex(const NgramIndex&) = delete;
@@ -93,11 +94,16 @@ class NgramIndex {
   size_t contexts() const { return nodes_.size() - 1; }
   size_t entries() const { return entries_.size(); }
   std::span<const uint64_t> block() const { return block_; }
+  int32_t vocabulary() const;  // every token that can be proposed is below it: O(tokens)
   const char* check_integrity() const;  // nullptr, or the condition that does not hold
 
  private:
   friend class NgramBuilder;
   void attach();
+  const char* check_lists() const;
+  const char* check_text() const;
+  const char* check_contexts() const;
+  const char* check_entries() const;
 
   std::vector<uint64_t> owned_;
   std::span<const uint64_t> block_;

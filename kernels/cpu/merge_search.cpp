@@ -14,8 +14,7 @@
 namespace tasc {
 namespace {
 
-constexpr int64_t kMaxWeight = (int64_t{1} << 31) - 1;
-constexpr int64_t kMaxTotal = int64_t{1} << 53;  // counts are exact as doubles below it
+constexpr int64_t kMaxIds = (int64_t{1} << 31) - 1;
 
 void require(bool holds, const std::string& message) {
   if (!holds) throw std::invalid_argument(message);
@@ -23,7 +22,7 @@ void require(bool holds, const std::string& message) {
 
 void check(const MergeInput& in, const MergeOptions& options) {
   check_offsets(in.offsets, in.tokens.size());
-  require(in.weights.size() + 1 == in.offsets.size(), "weights must have one entry a sample");
+  check_weights(in.weights, in.offsets);
   require(in.boundaries.empty() || in.boundaries.size() == in.tokens.size(),
           "boundaries must have one entry a token");
   require(!in.string_ends.empty() && in.string_ends.front() == 0 &&
@@ -37,17 +36,9 @@ void check(const MergeInput& in, const MergeOptions& options) {
                                         " is outside of the vocabulary of " + std::to_string(size));
     }
   }
-  int64_t total = 0;
-  for (size_t s = 0; s < in.weights.size(); ++s) {
-    const int64_t weight = in.weights[s], length = in.offsets[s + 1] - in.offsets[s];
-    require(weight >= 1 && weight <= kMaxWeight,
-            "weights must lie in 1 .. 2^31 - 1, got " + std::to_string(weight));
-    require(length == 0 || weight <= (kMaxTotal - total) / length, "more than 2^53 weighted tokens");
-    total += weight * length;
-  }
   require(options.n_max >= 2 && options.n_max <= 16,
           "n_max must lie in 2 .. 16, got " + std::to_string(options.n_max));
-  require(options.budget >= 0 && size + options.budget < kMaxWeight,
+  require(options.budget >= 0 && options.budget < kMaxIds - size,
           "budget must lie in 0 .. 2^31 - 1 - vocabulary, got " + std::to_string(options.budget));
   require(options.min_frequency >= 1, "min_frequency must be at least 1");
   require(options.min_reward >= 0, "min_reward must be 0 or more");

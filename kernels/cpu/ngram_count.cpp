@@ -145,6 +145,18 @@ void check_offsets(std::span<const int64_t> offsets, size_t size) {
   }
 }
 
+void check_weights(std::span<const int64_t> weights, std::span<const int64_t> offsets) {
+  if (weights.size() + 1 != offsets.size()) throw std::invalid_argument("weights must have one entry a sample");
+  int64_t left = kMostCounted;
+  for (size_t s = 0; s < weights.size(); ++s) {
+    const int64_t weight = weights[s], length = offsets[s + 1] - offsets[s];
+    if (weight < 1 || weight >= int64_t{1} << 31)
+      throw std::invalid_argument("weights must lie in 1 .. 2^31 - 1, got " + std::to_string(weight));
+    if (length > 0 && weight > left / length) throw std::invalid_argument("more than 2^53 weighted tokens");
+    left -= weight * length;
+  }
+}
+
 void write_stream(std::span<const int32_t> tokens, size_t positions, const std::string& path) {
   Ranks ranks;
   const std::array<int64_t, 2> whole{0, static_cast<int64_t>(tokens.size())};
@@ -158,9 +170,7 @@ void write_stream(std::span<const int32_t> tokens, size_t positions, const std::
 void write_counts(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
                   std::span<const int64_t> weights, const std::string& path) {
   check_offsets(offsets, tokens.size());
-  if (weights.size() + 1 != offsets.size()) {
-    throw std::invalid_argument("weights must have one entry a sample");
-  }
+  check_weights(weights, offsets);
   const auto outside = std::find_if(tokens.begin(), tokens.end(),
                                     [](int32_t t) { return t < 0 || t > kLargestId; });
   if (outside != tokens.end()) {

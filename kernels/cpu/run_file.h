@@ -17,9 +17,13 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
+// Counts are exact as doubles below it, and no sum of them overflows.
+constexpr int64_t kMostCounted = int64_t{1} << 53;
+
 // A record in a file is its tail, and then its head and its count where they are not those of the
 // record before and 1. Ids + 1 stay below 2^31, so the tail has two bits to spare, which say so.
 constexpr uint64_t kNewHead = uint64_t{1} << 63, kCounted = uint64_t{1} << 31;
+constexpr uint64_t kFlags = kNewHead | kCounted;
 constexpr size_t kWords = 3;       // of a record, at most
 constexpr size_t kBlock = 8192;    // words read or written at a time
 
@@ -75,25 +79,36 @@ class RunReader {
       record_.count = 0;
       return;
     }
+    const RunRecord last = record_;
     const uint64_t word = block_[at_++];
-    record_.tail = word & ~(kNewHead | kCounted);
+    record_.tail = word & ~kFlags;
     if (word & kNewHead) record_.head = block_[at_++];
     record_.count = word & kCounted ? static_cast<int64_t>(block_[at_++]) : 1;
-    if (at_ > end_) fail();  // the file ends within a record
+    if (at_ > end_ || !follows(last)) fail();  // the file ends within a record, or is no run
     // Of hundreds of streams no processor foresees what is read next.
     __builtin_prefetch(block_.data() + std::min(at_ + 2 * kWords, kBlock - 1));
   }
 
  private:
+  // What the merge relies on, whatever the file holds.
+  bool follows(const RunRecord& last) const {
+    const RunRecord& now = record_;
+    const bool rises = now.head > last.head || (now.head == last.head && now.tail > last.tail);
+    const bool ends_once = now.tail == 0 || (static_cast<uint32_t>(now.head) && now.tail >> 32);
+    return rises && ends_once && now.head >> 32 && (now.head & kFlags) == 0 && now.count > 0;
+  }
+
   void refill() {
     std::copy(block_.begin() + static_cast<std::ptrdiff_t>(at_),
               block_.begin() + static_cast<std::ptrdiff_t>(end_), block_.begin());
     end_ -= std::exchange(at_, 0);
-    end_ += std::fread(block_.data() + end_, sizeof(uint64_t), kBlock - end_, file_.get());
-    if (std::ferror(file_.get())) fail();
+    constexpr size_t word = sizeof(uint64_t);
+    const size_t bytes = std::fread(block_.data() + end_, 1, (kBlock - end_) * word, file_.get());
+    end_ += bytes / word;
+    if (std::ferror(file_.get()) || bytes % word) fail();
   }
 
-  [[noreturn]] void fail() const { throw std::runtime_error(path_ + ": cannot be read"); }
+  [[noreturn]] void fail() const { throw std::runtime_error(path_ + ": cannot be read, or is not what was written"); }
 
   std::string path_;
   File file_;
@@ -143,6 +158,9 @@ class MergedRuns {
 
   void look(size_t i) {
     const bool ended = readers_[i]->done();
+    const int64_t count = readers_[i]->record().count;  // 0 at the end
+    if (count > kMostCounted - total_) throw std::runtime_error("runs count more than 2^53 n-grams");
+    total_ += count;
     heads_[i] = ended ? Head{kEnded, kEnded} : Head{readers_[i]->record().head, readers_[i]->record().tail};
   }
 
@@ -162,6 +180,7 @@ class MergedRuns {
   std::vector<size_t> losers_;  // [1, runs)
   std::vector<Head> heads_;
   size_t winner_ = 0;
+  int64_t total_ = 0;  // counted by the records seen
 };
 
 }  // namespace tasc

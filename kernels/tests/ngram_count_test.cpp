@@ -84,6 +84,8 @@ void refuses_arrays_that_do_not_fit() {
   assert(count({1, 2, 3}, {1, 3}, {1}));
   assert(count({1, 2, 3}, {0, 4, 3}, {1, 1}));
   assert(count({1, 2, 3}, {0, 3}, {}));
+  assert(count({1, 2, 3}, {0, 3}, {0}) && count({1, 2, 3}, {0, 3}, {-1}));
+  assert(count({1, 1, 1}, {0, 2, 3}, {INT32_MAX, int64_t{1} << 62}));
   assert(count({1, -2, 3}, {0, 3}, {1}));
   assert(refused<std::runtime_error>([] {
     const Ids ids{1};
@@ -93,9 +95,40 @@ void refuses_arrays_that_do_not_fit() {
   assert(refused<std::runtime_error>([] { tasc::merge_runs({"/none/run"}, 0); }));
 }
 
+void write_words(const std::vector<uint64_t>& words, size_t left_out = 0) {
+  std::FILE* const file = std::fopen(scratch(0).c_str(), "wb");
+  assert(file && std::fwrite(words.data(), 1, 8 * words.size() - left_out, file) == 8 * words.size() - left_out);
+  std::fclose(file);
+}
+
+void files_that_are_no_runs_are_refused() {
+  constexpr uint64_t head = uint64_t{1} << 63, counted = uint64_t{1} << 31, one = uint64_t{1} << 32, most = uint64_t{1} << 53;
+  const auto no_run = [](const std::vector<uint64_t>& words, size_t left_out = 0, size_t times = 1) {
+    write_words(words, left_out);
+    const std::vector<std::string> paths(times, scratch(0));
+    const bool merged = !refused<std::runtime_error>([&] { tasc::merge_runs(paths, 1); });
+    assert(merged != refused<std::runtime_error>([&] { tasc::join_runs(paths, scratch(1)); }));
+    return !merged;
+  };
+  const uint64_t two = one | 1;  // two ids, of which more may follow
+  assert(!no_run({head, one, head, two, counted | one, 5, two, head, 2 * one}));
+  assert(!no_run({head | counted, one, most}));
+  assert(no_run({head | counted, one, most}, 0, 2));
+  assert(no_run({head | counted, one, most + 1}));
+  assert(no_run({head | counted, one, ~uint64_t{0}}));  // -1
+  assert(no_run({head | counted, one, 0}));
+  assert(no_run({head | counted, one}));                                  // cut within a record
+  assert(no_run({head, one, head, two}, 3));                              // cut within a word
+  assert(no_run({head, two, 0}) && no_run({head | two, two, one}));       // does not rise
+  assert(no_run({head, 1}) && no_run({head | one, one}) && no_run({head | 1, two}));  // goes on behind its end
+  assert(no_run({head, ~uint64_t{0}}) && no_run({0}));
+  for (const int i : {0, 1}) std::filesystem::remove(scratch(i));
+}
+
 }  // namespace
 
 int main() {
+  files_that_are_no_runs_are_refused();
   agrees_with_a_map_on_random_corpora_in_parts();
   refuses_arrays_that_do_not_fit();
 }

@@ -48,7 +48,8 @@ struct Counted {
 };
 
 // Merges runs and describes each length, keeping the `top` most frequent n-grams.
-// Throws std::runtime_error when a file cannot be read.
+// Throws std::runtime_error when a file cannot be read or is no run: out of order, cut within a
+// record, without counts. Nothing else is relied on, so no file leads outside of memory.
 Counted merge_runs(const std::vector<std::string>& paths, size_t top);
 
 // Merges runs into one, so that no merge has too many files open.
@@ -56,5 +57,9 @@ void join_runs(const std::vector<std::string>& paths, const std::string& path);
 
 // Throws std::invalid_argument unless offsets begin at 0, never fall, and end at size < 2^31.
 void check_offsets(std::span<const int64_t> offsets, size_t size);
+
+// Throws std::invalid_argument unless each sample has a weight (S) of 1 to 2^31 - 1, and weighted
+// tokens are 2^53 at most.
+void check_weights(std::span<const int64_t> weights, std::span<const int64_t> offsets);
 
 }  // namespace tasc

@@ -71,8 +71,8 @@ void check_uniforms(const Input<double>& uniforms, const tasc::Tree& tree, float
     throw std::invalid_argument("a draft of " + std::to_string(tree.n) + " nodes needs " +
                                 std::to_string(tree.n + 1) + " uniform numbers, got " +
                                 std::to_string(uniforms.size()));
-  if (!(temperature > 0))
-    throw std::invalid_argument("the temperature must be above 0, got " +
+  if (!tasc::divides(temperature))
+    throw std::invalid_argument("the temperature and its inverse must be finite and above 0, got " +
                                 std::to_string(temperature));
 }
 

@@ -14,7 +14,8 @@ int Acceptance::bin_of(double claim) {
 double Acceptance::given_parent(const DraftView& draft, size_t node) {
   const int parent = draft.parents[node];
   const double before = parent < 0 ? 1.0 : draft.probabilities[parent];
-  return std::clamp(draft.probabilities[node] / std::max(before, 1e-9), 0.0, 1.0);
+  const double claim = draft.probabilities[node] / std::max(before, 1e-9);
+  return claim > 0 ? std::min(claim, 1.0) : 0.0;  // what is not a number claims nothing
 }
 
 std::vector<double> Acceptance::estimate(const DraftView& draft) const {

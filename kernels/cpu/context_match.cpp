@@ -18,7 +18,7 @@ std::pair<size_t, size_t> prompt_lookup(std::span<const int32_t> sequence, int n
     const auto hit = std::search(sequence.begin(), sequence.end() - 1, tail.begin(), tail.end());
     if (hit == sequence.end() - 1) continue;
     const size_t begin = static_cast<size_t>(hit - sequence.begin()) + n;
-    return {begin, std::min(begin + wanted, length)};
+    return {begin, begin + std::min(wanted, length - begin)};
   }
   return {0, 0};
 }

@@ -10,6 +10,7 @@ namespace tasc {
 namespace {
 
 constexpr uint32_t kSampled = 1024;
+constexpr uint32_t kSign = 0x80000000;  // flipped, ids rise as unsigned numbers do
 
 struct Candidate {
   double probability;
@@ -36,7 +37,7 @@ SuffixArray::SuffixArray(std::span<const int32_t> tokens, std::span<const int64_
   const auto n = static_cast<uint32_t>(text_.size());
   order_.resize(n);
   ranks_.resize(n);
-  for (uint32_t i = 0; i < n; ++i) order_[i] = i, ranks_[i] = static_cast<uint32_t>(text_[i]);
+  for (uint32_t i = 0; i < n; ++i) order_[i] = i, ranks_[i] = static_cast<uint32_t>(text_[i]) ^ kSign;
   std::vector<Interval> groups = {{0, n, 0}};
   refine(0, groups);
   for (uint32_t step = 1; step < kDepth && !groups.empty(); step *= 2) refine(step, groups);
@@ -50,7 +51,8 @@ void SuffixArray::refine(uint32_t step, std::vector<Interval>& groups) {
     keys.clear();
     for (uint32_t i = group.begin; i < group.end; ++i) {
       const size_t at = size_t{order_[i]} + step;
-      keys.push_back(uint64_t{at < ranks_.size() ? ranks_[at] + 1 : 0} << 32 | order_[i]);
+      const uint32_t rank = at < ranks_.size() ? ranks_[at] + (step > 0) : 0;  // 0 is the text's end
+      keys.push_back(uint64_t{rank} << 32 | order_[i]);
     }
     std::sort(keys.begin(), keys.end());
     for (uint32_t i = group.begin; i < group.end; ++i) order_[i] = static_cast<uint32_t>(keys[i - group.begin]);

@@ -157,7 +157,7 @@ extern "C" int tasc_verify_sampled(const void* logits, int32_t dtype, int64_t vo
                                    const int32_t* tokens, const int32_t* parents, int32_t n,
                                    float temperature, const double* uniforms, int32_t* result,
                                    void* stream) {
-  if (!valid(vocabulary, n) || !(temperature > 0)) return cudaErrorInvalidValue;
+  if (!valid(vocabulary, n) || !tasc::divides(temperature)) return cudaErrorInvalidValue;
   return with_dtype(logits, dtype, [&](auto* pointer) {
     TASC_LAUNCH(walk_sampled, 1, tasc::kSlices, stream, pointer, vocabulary,
                 tasc::Tree{tokens, parents, n}, 1 / temperature, uniforms, result);
@@ -170,7 +170,7 @@ extern "C" int tasc_verify_rejection(const void* logits, int32_t dtype, int64_t 
                                      int32_t replacement, float temperature,
                                      const double* uniforms, float* scratch, int32_t* result,
                                      void* stream) {
-  if (!valid(vocabulary, n) || !(temperature > 0) || law_rows < 0) return cudaErrorInvalidValue;
+  if (!valid(vocabulary, n) || !tasc::divides(temperature) || law_rows < 0) return cudaErrorInvalidValue;
   const tasc::Proposals proposals{laws, law_rows, law_of, replacement != 0};
   return with_dtype(logits, dtype, [&](auto* pointer) {
     TASC_LAUNCH(walk_rejection, 1, tasc::kSlices, stream, pointer, vocabulary,

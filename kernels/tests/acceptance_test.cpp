@@ -19,6 +19,12 @@ int main() {
     assert(std::abs(after[1] - 0.5 * after[0]) < 1e-6);
     assert(acceptance.worthwhile({}, {extra, 1, 0, 1}).empty());
   }
+  {  // what is not a number claims nothing
+    const int32_t tokens[] = {5, 6}, parents[] = {-1, 0};
+    const float claimed[] = {NAN, NAN};
+    tasc::Acceptance acceptance;
+    for (const double p : acceptance.estimate({tokens, parents, claimed})) assert(p >= 0 && p <= 1);
+  }
   std::mt19937 random(1);
   tasc::Acceptance acceptance;
   for (int turn = 0; turn < 3000; ++turn) {  // any tree: what is chosen holds its parents

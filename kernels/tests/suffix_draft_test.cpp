@@ -22,6 +22,8 @@ int main() {
   drafter.start(std::vector<int32_t>{7, 8, 9, 7, 8});  // only the sequence itself knows
   assert(drafter.draft(2).tokens == (std::vector<int32_t>{9, 7}));
 
+  assert(!SuffixArray(std::vector<int32_t>{-1, 4, INT32_MAX, -2}, std::vector<int64_t>{0, 4}, 50).check_integrity());
+
   std::mt19937 random(3);
   for (int round = 0; round < 60; ++round) {
     std::vector<int32_t> text;

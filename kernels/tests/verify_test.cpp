@@ -139,6 +139,11 @@ void a_residual_of_nothing_keeps_the_law() {
   assert(result[0] == 0 && result[1] == 1);
 }
 
+void a_temperature_without_an_inverse_is_refused() {
+  assert(tasc::divides(1) && tasc::divides(1e-30f) && tasc::divides(3e38f));
+  for (const float bad : {0.0f, -1.0f, 1e-42f, INFINITY, NAN}) assert(!tasc::divides(bad));
+}
+
 void sixteen_bit_floats_mean_what_they_say() {
   assert(tasc::to_float(tasc::BFloat16{0x3f80}) == 1 && tasc::to_float(tasc::BFloat16{0xc000}) == -2);
   assert(tasc::to_float(tasc::Float16{0x3c00}) == 1 && tasc::to_float(tasc::Float16{0xc000}) == -2);
@@ -182,6 +187,7 @@ int main() {
   what_cannot_be_verified_is_refused();
   a_residual_of_nothing_keeps_the_law();
   sixteen_bit_floats_mean_what_they_say();
+  a_temperature_without_an_inverse_is_refused();
   compaction_moves_rows_in_place();
   lanes_change_nothing();
 }

@@ -87,6 +87,12 @@ TASC_HD int32_t draw(const Lanes& lanes, int64_t size, const Mass& mass, double 
   return shared.token;
 }
 
+// Whether logits can be divided by it: its inverse, too, is a number above 0.
+TASC_HD inline bool divides(float temperature) {
+  const float inverse = 1 / temperature;
+  return inverse > 0 && inverse < INFINITY;
+}
+
 // exp((logit - max) / temperature): the law of a row before it is divided by its total. An entry
 // that is not a number has no mass.
 template <class T>

@@ -31,6 +31,8 @@ def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") ->
         tokenizer: whose ids are meant.
         side: of which texts.
 
+    Nothing is relied on but what is read here: not the manifest beside the file.
+
     Raises:
         InputError: there is no such file, or it is of another tokenizer.
         IntegrityError: the file is damaged.
@@ -47,6 +49,9 @@ def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") ->
                     "run tasc analyze with that one"
                 )
             counts: Int64 = held.get_tensor(side)
-    except SafetensorError as error:
+        size = len(tokenizer.vocabulary())
+        if counts.dtype != np.int64 or counts.shape != (size,) or counts.min(initial=0) < 0:
+            raise ValueError(f"counts of {counts.dtype} {counts.shape}, wanted int64 ({size},)")
+    except (SafetensorError, ValueError, OSError) as error:
         raise IntegrityError(f"{file} is damaged ({error}): run tasc analyze again") from None
     return counts

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from tasc.analysis.token_counts import save_counts
+from tasc.analysis.token_counts import load_counts, save_counts
 from tasc.data.tokenizer import load_tokenizer
-from tasc.errors import InputError
+from tasc.errors import InputError, IntegrityError
 from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import Resources, parse
@@ -36,6 +36,19 @@ def counts(tokenizer, tmp_path_factory):
     found[FREQUENT] = np.arange(len(FREQUENT), 0, -1)
     save_counts(folder, tokenizer, np.ones_like(found), found)
     return folder
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [np.zeros(9, np.int64), np.zeros((2, 320), np.int64), np.zeros(320), np.full(320, -1)],
+    ids=["few", "wide", "float", "negative"],
+)
+def test_counts_that_count_no_tokens_are_refused(tokenizer, tmp_path, wrong):
+    size = len(tokenizer.vocabulary())
+    wrong = np.resize(wrong, (*wrong.shape[:-1], size)) if wrong.shape[-1] > 9 else wrong
+    save_counts(tmp_path, tokenizer, wrong, wrong)
+    with pytest.raises(IntegrityError, match="run tasc analyze again"):
+        load_counts(tmp_path, tokenizer)
 
 
 def test_a_draft_head_drafts_frequent_tokens_only(model, tokenizer, counts, tmp_path):

@@ -12,7 +12,7 @@ STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 
-.PHONY: install demo test test-all campaign check lint style cpp bench-merge bench-analysis \
+.PHONY: install demo test test-all campaign check lint style cpp fuzz bench-merge bench-analysis \
   bench-engine bench-guard bench-batch bench-peers bench-hetero bench-heads gpu-bench round-trips \
   dist clean
 
@@ -52,6 +52,20 @@ cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behavi
 	  -DTASC_TESTS=ON -DTASC_CUDA=OFF
 	cmake --build build/cpp
 	ctest --test-dir build/cpp --output-on-failure
+
+# Executions of each fuzzer; FUZZ_ARGS="--only index" runs some of them.
+RUNS ?= 1000000
+fuzz:  ## native readers and routines on mutated input, with clang's libFuzzer; RUNS=20000 for a short look
+	@if ! command -v clang++ cmake ninja >/dev/null; then \
+	  echo "no clang++, cmake or ninja: the fuzzers are skipped"; \
+	elif ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, long) { return 0; }' | \
+	    clang++ -x c++ -fsanitize=fuzzer,address,undefined -o /dev/null - 2>/dev/null; then \
+	  echo "clang++ has no libFuzzer: the fuzzers are skipped"; \
+	else \
+	  cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	    -DTASC_FUZZ=ON -DTASC_CUDA=OFF >/dev/null && cmake --build build/fuzz && \
+	  $(PYTHON) kernels/fuzz/run.py build/fuzz --runs $(RUNS) $(FUZZ_ARGS); \
+	fi
 
 bench-merge: install  ## time the merge search beside BpeTrainer; DATA is a folder with eur-lex, medquad, tokenizers
 	$(BIN)/python -m benchmarks.merge_search --trainer --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)

@@ -174,6 +174,14 @@ def test_a_tokenizer_that_is_read_as_it_is_keeps_its_configuration(base, tmp_pat
     assert kept == json.loads(loaded.files["tokenizer_config.json"])
 
 
+@pytest.mark.parametrize("stated", [[], 3, {"a": 1}])
+def test_a_tokenizer_class_that_is_no_name_is_replaced_by_one(base, tmp_path, stated):
+    loaded = load_tokenizer(str(base))
+    files = {"tokenizer_config.json": json.dumps({"tokenizer_class": stated}).encode()}
+    save_tokenizer(LoadedTokenizer(loaded.tokenizer, loaded.path, files), tmp_path)
+    assert isinstance(AutoTokenizer.from_pretrained(tmp_path).eos_token_id, int | None)
+
+
 def test_end_tokens_the_model_had_are_kept(base, tmp_path):
     model = pico.build_model()
     model.generation_config.eos_token_id = [7, 8]

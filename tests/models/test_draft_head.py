@@ -151,6 +151,22 @@ def test_missing_and_damaged_folders_are_told_apart(model, tmp_path):
         load_head(tmp_path, model)
 
 
+@pytest.mark.parametrize(
+    "config",
+    ["[]", "null", '{"num_attention_heads": []}', '{"hidden_act": "x"}', '{"rope_parameters": 3}'],
+)
+def test_a_configuration_that_describes_no_head_is_refused_in_one_line(model, tmp_path, config):
+    publish(tmp_path, EAGLE_NAMES)
+    path = tmp_path / "config.json"
+    changed = json.loads(config)
+    if isinstance(changed, dict):
+        changed = json.loads(path.read_text()) | changed
+    path.write_text(json.dumps(changed))
+    with pytest.raises(IntegrityError, match="copy it or train it again") as caught:
+        load_head(tmp_path, model)
+    assert "\n" not in str(caught.value)
+
+
 def test_an_unknown_weight_is_named(model, tmp_path):
     publish(tmp_path, EAGLE_NAMES | {"midlayer.norm.weight": (D,)})  # EAGLE-3 has such ones
     with pytest.raises(InputError, match=r"midlayer\.norm\.weight"):

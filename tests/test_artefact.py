@@ -253,3 +253,10 @@ def test_a_kill_at_any_moment_leaves_a_whole_artefact(tmp_path):
         assert len(parts) == 1, "files of two runs are mixed"
     make(output, "last", force=True)
     assert [p.name for p in tmp_path.iterdir()] == ["out"], "leftovers of killed runs stay"
+
+
+@pytest.mark.parametrize("content", ["3", "[]", "null", "{", "\x00"])
+def test_a_manifest_that_is_no_object_is_refused(tmp_path, content):
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(IntegrityError, match="run again"):
+        fingerprint(tmp_path)

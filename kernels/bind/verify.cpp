@@ -72,7 +72,7 @@ void check_uniforms(const Input<double>& uniforms, const tasc::Tree& tree, float
                                 std::to_string(tree.n + 1) + " uniform numbers, got " +
                                 std::to_string(uniforms.size()));
   if (!tasc::divides(temperature))
-    throw std::invalid_argument("the temperature and its inverse must be finite and above 0, got " +
+    throw std::invalid_argument("the temperature must be above 0, and finite as its inverse is, got " +
                                 std::to_string(temperature));
 }
 

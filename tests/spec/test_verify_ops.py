@@ -123,8 +123,9 @@ def test_arguments_that_do_not_fit_are_refused():
     sampled, rejection = torch.ops.tasc.verify_sampled, torch.ops.tasc.verify_rejection
     with pytest.raises(InputError, match="needs 3 uniform numbers, got 2"):
         sampled(ROWS, *TREE, 1.0, HALVES[:2])
-    with pytest.raises(InputError, match="temperature must be above 0"):
-        sampled(ROWS, *TREE, 0.0, HALVES)
+    for temperature in (0.0, 1e-42, float("inf"), float("nan")):
+        with pytest.raises(InputError, match="temperature must be above 0"):
+            sampled(ROWS, *TREE, temperature, HALVES)
     with pytest.raises(InputError, match="as wide as the logits, 3"):
         rejection(ROWS, *TREE, torch.ones(1, 2), ints(0, 0, 0), True, 1.0, HALVES)
     with pytest.raises(InputError, match="children of node 0 name a law that is not there"):

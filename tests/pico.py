@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -12,7 +13,7 @@ END = "<|endoftext|>"
 ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
 WINDOW = {"sliding_window": 8}
 # What each of these has of its own: windows, capped scores, sinks, experts, learned positions, …
-OTHERS: dict[str, dict[str, object]] = {
+OTHERS: dict[str, dict[str, Any]] = {
     "qwen3": {"head_dim": 16},
     "gemma2": {"head_dim": 16, **WINDOW},
     "gemma3_text": {"head_dim": 16, **WINDOW},
@@ -105,7 +106,9 @@ def build_model(
     seed: int = 0,
 ) -> PreTrainedModel:
     """Return a random model, in evaluation mode: 4 heads, 2 of keys and values."""
-    sizes = {"head_dim": hidden // 4} if architecture in ("gemma", "mistral") else {}
+    sizes: dict[str, Any] = (
+        {"head_dim": hidden // 4} if architecture in ("gemma", "mistral") else {}
+    )
     sizes |= OTHERS.get(architecture, {})
     config = AutoConfig.for_model(
         architecture,

@@ -4,6 +4,7 @@ import json
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,7 +197,7 @@ def test_a_step_that_cannot_be_written_stops_the_first_one(capsys, tmp_path):
 def test_a_number_may_be_written_as_text(tmp_path):
     path = tmp_path / "r.yaml"
     path.write_text(HEAD + "  a: {command: base, limit: '3', learning_rate: 1e-3}\n")
-    step = read(path, Overrides()).steps["a"]
+    step: Any = read(path, Overrides()).steps["a"]
     assert (step.limit, step.learning_rate) == (3, 1e-3)
 
 

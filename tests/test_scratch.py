@@ -1,5 +1,6 @@
 """Temporary folders of killed runs are swept, those of living ones and of others stay."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -62,7 +63,7 @@ def test_folders_and_links_of_others_are_not_swept(base, monkeypatch):
     assert (base / "home" / ".tasc-scratch").exists()
     assert (base / "tasc-scratch-notes" / "thesis.txt").read_text() == "mine"
     (base / "tasc-scratch-notes" / ".tasc-scratch").touch()
-    monkeypatch.setattr(module.os, "geteuid", lambda: -1)
+    monkeypatch.setattr(os, "geteuid", lambda: -1)
     with scratch():
         assert (base / "tasc-scratch-notes" / "thesis.txt").exists()
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def loaded(tmp_path):
 
 
 def cells_of(loaded, limits):
-    split = SimpleNamespace(prompts=TEXT, outputs=["x"], examples=[None] * len(TEXT))
+    split: Any = SimpleNamespace(prompts=TEXT, outputs=["x"], examples=[None] * len(TEXT))
     return run([loaded], [parse("ar"), parse("tasc-spec:p_min=1")], split, split, limits)
 
 

@@ -11,6 +11,7 @@ from random import Random
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 
 from tests.campaign.process import Faults, fork, prepare, wait
 
@@ -63,7 +64,7 @@ _NEED_MORE = {"slem", "slrs", "tli", "union", "standard"} | {
 }
 
 
-def _greedy(model: torch.nn.Module, prompt: list[int]) -> list[int]:
+def _greedy(model: PreTrainedModel, prompt: list[int]) -> list[int]:
     ids = torch.tensor([prompt])
     out = model.generate(ids, max_new_tokens=_NEW_TOKENS, do_sample=False, pad_token_id=0)
     tokens: list[int] = out[0, len(prompt) :].tolist()

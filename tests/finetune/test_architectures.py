@@ -93,7 +93,7 @@ def test_a_draft_head_is_not_trained_beyond_the_models_positions(tmp_path):
     folder = pico.make_base(tmp_path / "model")  # of 512 positions
     options = HeadOptions(max_length=513, max_new_tokens=8)
     with pytest.raises(InputError, match="513 exceeds the model's 512 positions"):
-        train_head(str(folder), None, None, options, work=tmp_path)  # type: ignore[arg-type]
+        train_head(str(folder), None, None, options, work=tmp_path)
 
 
 def test_what_generation_config_cannot_save_loses_no_training(tmp_path):

@@ -5,6 +5,7 @@ That is not the text: a base tokenizer reads a mark as the blank that it stands 
 
 import re
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,7 @@ PIECES = [MARK, " ", "\n", "é", "日本語", *(word for text in TEXTS for word 
 
 
 @cache
-def both(kind: str, export: str) -> tuple[LoadedTokenizer, LoadedTokenizer]:
+def both(kind: str, export: Any) -> tuple[LoadedTokenizer, LoadedTokenizer]:
     base = marked(kind)
     options = AugmentOptions(budget=40, pcs=2.0, export=export, min_gain=1e-9)
     made = augment(corpus(TEXTS * 3 + [f"so {text}" for text in TEXTS]), base, options)

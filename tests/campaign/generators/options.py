@@ -1,6 +1,7 @@
 """Commands whose numbers, paths, choices and texts are hostile, read from what commands declare."""
 
 import random
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -151,7 +152,7 @@ def _bench(rng: random.Random, seeds: "Seeds", task: str) -> dict[str, str]:
 def _method(rng: random.Random) -> str:
     """Spell a method, most of them with a hostile value of one of its own options."""
     name = rng.choice(sorted(DRAFTERS))
-    options = [key.rstrip("_") for key in DRAFTERS[name].options().__dataclass_fields__]
+    options = [field.name.rstrip("_") for field in fields(DRAFTERS[name].options())]
     chosen = rng.sample([*options, "budget"], rng.randint(0, min(2, len(options))))
     return name + ":" * bool(chosen) + ",".join(f"{key}={rng.choice(NUMBERS)}" for key in chosen)
 

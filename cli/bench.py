@@ -109,8 +109,8 @@ def bench(
     """Measure models and methods side by side; writes results.json and report.html."""
     data = o.data(source, input_column, output_column, template, config)
     if not (model or (tune and tokenizer)):
-        needed = "--tune needs --tokenizer or" if tune else "there is nothing to measure: give"
-        raise InputError(f"tasc bench: {needed} --model")
+        what = "tune: give --tokenizer or --model" if tune else "measure: give --model"
+        raise InputError(f"tasc bench: there is nothing to {what}")
     if tune:
         tuning = {"tokenizer": tokenizer or (model[0] if model else None), "budget": budget}
         common = {"corpus_split": corpus_split, "split": split, "limit": limit, "seed": seed}

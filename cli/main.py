@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
         if refused is None:
             raise
         what = f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)
-        _refuse(f"the system refused: {what}; is there room and permission?")
+        _refuse(f"the system refused: {what}; check room and permissions, then run again")
     if code == _INTERRUPTED:  # typer takes the interrupt itself and says nothing
         note("interrupted: no half-written folder was left; run again")
     sys.exit(code)

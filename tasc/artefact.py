@@ -63,7 +63,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        raise InputError(f"{folder} has no {MANIFEST}: it is not a folder that tasc wrote")
+        raise InputError(
+            f"{folder} has no {MANIFEST}: it is not a folder that tasc wrote, name one"
+        )
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(manifest, dict):
@@ -109,7 +111,10 @@ def check_output(output: Path, *, force: bool) -> None:
         _check_replaced(output, output, force=force)
         folders.owner(next(p for p in output.absolute().parents if p.exists()) / output.name)
     except OSError as error:
-        raise InputError(f"output {output} cannot be written: {error.strerror}") from error
+        raise InputError(
+            f"output {output} cannot be written: {error.strerror}: make room, or name "
+            "another folder"
+        ) from error
 
 
 def _check_replaced(output: Path, place: Path, *, force: bool) -> None:

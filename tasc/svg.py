@@ -1,6 +1,7 @@
 """Figures as inline SVG: no script, no file beside the page."""
 
 import io
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +12,8 @@ COLOURS = ("#2f6690", "#d1495b", "#66a182", "#edae49", "#5c5470", "#8d96a3")
 
 def new_figure(height: float) -> "tuple[Figure, Any]":
     """Return a figure as wide as a page, and its axes."""
+    # It tells on stderr that its own cache of fonts cannot be written, which concerns nobody here.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.2, height), layout="constrained")

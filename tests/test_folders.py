@@ -163,7 +163,7 @@ def test_names_that_cannot_be_outputs_are_refused_in_one_line(capsys, tmp_path, 
     for name, word in (
         ("n" * 256, "too long"),
         ("task.jsonl/\n", "cannot be written"),
-        ("", "the folder you are in"),
+        ("", "--output is empty"),
         ("/", "the folder you are in"),
         ("empty/below/..", "the folder you are in"),
         ("volume", "is where a disk begins: name a folder below it"),

@@ -90,7 +90,7 @@ BOMB = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise(
         ("name: \x1b[31m\n", "not a readable YAML file"),
         ("1: 2\nnull: 3\n", "eys should be strings"),
         ("name: on\n", "name: true and false (on, yes, no) are for switches"),
-        ("", "must hold the keys"),
+        ("", "does not hold the keys"),
     ],
     ids=range(17),
 )

@@ -44,7 +44,7 @@ def replay(corpus: Encoded, held_out: Encoded, n_max: int = 4, draft: int = 8) -
         InputError: one of them has no sample.
     """
     if len(corpus.offsets) < 2 or len(held_out.offsets) < 2:
-        raise InputError("a replay needs outputs on both sides: the corpus and the held-out ones")
+        raise InputError("nothing to replay: give outputs of the corpus and held-out ones")
     end = 1 + max(int(part.tokens.max(initial=0)) for part in (corpus, held_out))
     known, asked = _with_ends(corpus, end), _with_ends(held_out, end)
     stream = np.concatenate([known, asked])

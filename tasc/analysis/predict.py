@@ -51,7 +51,9 @@ def agreement(sequence: Sequence[Measured]) -> Agreement:
     if len(points) < 2:
         raise InputError(f"a rank correlation needs two budgets or more, saw {len(points)}")
     if any(low.budget == high.budget for low, high in pairwise(points)):
-        raise InputError("the budgets of a sequence must differ: average repeated runs first")
+        raise InputError(
+            "the budgets of a sequence must differ: take the mean of repeated runs first"
+        )
     tau, p_value = _kendall([point.h2 for point in points], [point.runtime for point in points])
     rises = [(low, high) for low, high in pairwise(points) if high.h2 > low.h2]
     falls = sum(high.runtime < low.runtime for low, high in rises)

@@ -39,7 +39,7 @@ def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") ->
     """
     file = path / FILE if path.is_dir() else path
     if not file.is_file():
-        raise InputError(f"{file}: no token counts; tasc analyze --tokenizer writes them")
+        raise InputError(f"{file}: no token counts; write them with tasc analyze --tokenizer")
     try:
         with safe_open(file, framework="numpy") as held:
             owner = (held.metadata() or {}).get("tokenizer")

@@ -130,7 +130,7 @@ def check_samples(tokens: Int32, offsets: Int64) -> None:
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens):
         raise InputError(f"offsets must run from 0 to the number of tokens, {len(tokens)}")
     if np.any(np.diff(offsets) < 0):
-        raise InputError("offsets must not decrease")
+        raise InputError("offsets must not decrease: give the bounds of the samples in order")
     if len(tokens) and tokens.min() < 0:
         raise InputError(f"token ids must not be negative, got {tokens.min()}")
     if len(tokens) and tokens.max() > LARGEST_ID:
@@ -143,8 +143,7 @@ def check_weighted(tokens: Int32, offsets: Int64, weights: Int64) -> None:
     _check_array("weights", weights, np.int64)
     if len(weights) + 1 != len(offsets):
         raise InputError(
-            f"weights must have one entry a sample, got {len(weights)} "
-            f"for {len(offsets) - 1} samples"
+            f"{len(weights)} weights for {len(offsets) - 1} samples: give one entry a sample"
         )
     if len(weights) and weights.min() < 1:
         raise InputError(f"weights must be at least 1, got {weights.min()}")
@@ -156,7 +155,7 @@ def check_request(request: MergeRequest) -> None:
     if request.boundaries is not None:
         _check_array("boundaries", request.boundaries, np.uint8)
         if len(request.boundaries) != len(request.tokens):
-            raise InputError("boundaries must have one entry a token")
+            raise InputError("boundaries of another length than the tokens: give one entry a token")
     _check_ids(request)
     _check_options(request)
 
@@ -165,7 +164,10 @@ def _check_ids(request: MergeRequest) -> None:
     size = len(request.vocabulary)
     highest = max([*request.special, int(request.tokens.max()) if len(request.tokens) else -1, -1])
     if highest >= size or min(request.special, default=0) < 0:
-        raise InputError(f"token id {highest} is outside of the vocabulary of {size} tokens")
+        raise InputError(
+            f"token id {highest} is outside of the vocabulary of {size} tokens: "
+            "encode with the same tokenizer"
+        )
 
 
 def _check_options(request: MergeRequest) -> None:

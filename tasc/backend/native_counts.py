@@ -80,5 +80,5 @@ def _scratch() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise InputError(
-            f"{error}: is the disk full? TMPDIR names another scratch folder"
+            f"{error}: make room, or name another scratch folder with TMPDIR"
         ) from None

@@ -64,8 +64,8 @@ def match(
     """
     if not prompts or not len(prompts) == len(expected) == len(found):
         raise InputError(
-            f"a match needs as many outputs as prompts, at least one: got {len(prompts)} prompts, "
-            f"{len(expected)} expected outputs and {len(found)} found ones"
+            f"{len(prompts)} prompts, {len(expected)} expected outputs and {len(found)} found "
+            "ones: give as many of each, at least one"
         )
     differences = []
     for i, (prompt, a, b) in enumerate(zip(prompts, expected, found, strict=True)):

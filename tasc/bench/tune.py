@@ -110,7 +110,7 @@ def encode(tokenizer: LoadedTokenizer, *sides: Sequence[str]) -> Iterator[list[n
     for texts in sides:
         if not texts:
             raise InputError(
-                "tuning needs outputs on both sides: the corpus and the held-out split"
+                "nothing to tune on: give outputs on both sides, corpus and held-out split"
             )
         encoded = tokenizer.encode(texts)
         yield np.split(encoded.tokens, encoded.offsets[1:-1])

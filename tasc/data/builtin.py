@@ -65,7 +65,7 @@ def check(source: Source, split: str) -> tuple[Callable[[], Rows], str]:
     task = _TASKS.get(source.path.removeprefix(BUILTIN))
     if task is None:
         known = ", ".join(BUILTIN + name for name in _TASKS)
-        raise InputError(f"{source.path}: no such built-in task; there are {known}")
+        raise InputError(f"{source.path}: no such built-in task; choose one of {known}")
     check_columns(source.path, ("input", "output"), source.columns())
     return task, choose_split(source.path, SPLITS, split)
 

@@ -65,7 +65,7 @@ def find_splits(path: str) -> dict[str, list[Path]]:
     if place.is_file():
         return {"train": [place]}
     if not place.is_dir():
-        raise InputError(f"{path}: no such file or folder")
+        raise InputError(f"{path}: no such file or folder: name one, a Hub id, or builtin:NAME")
     names = sorted(entry.name for entry in place.iterdir() if entry.is_file())
     found: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for name in names:
@@ -124,7 +124,7 @@ def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[_Rows]:
     form = _format(path)
     if form is None:
         raise InputError(
-            f"{path}: unknown kind of file; expected .jsonl, .json, .csv or .parquet (also .gz)"
+            f"{path}: unknown kind of file; give .jsonl, .json, .csv or .parquet (also .gz)"
         )
     if form in {"csv", "parquet"}:
         yield from _table(path, form, columns, size)

@@ -45,7 +45,7 @@ class Source:
         if self.output_column in names and self.output_column != INPUT_FIELD:
             raise InputError(
                 f"the template {self.template!r} shows the output column "
-                f"{self.output_column!r}: the model would be given the answer"
+                f"{self.output_column!r}: the model would be given the answer: take it out"
             )
 
     def columns(self) -> tuple[str, ...]:

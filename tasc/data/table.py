@@ -47,7 +47,7 @@ class Table:
             return ""
         if not isinstance(value, _SCALARS):
             raise InputError(
-                f"{self.where(place)}: column {name!r} holds a {_kind(value)}; expected text, "
+                f"{self.where(place)}: column {name!r} holds a {_kind(value)}; give text, "
                 "a number or a list of words"
             )
         text = str(value)

@@ -13,9 +13,7 @@ from tokenizers import Tokenizer
 from tasc.data.foreign import is_panic, told
 from tasc.errors import InputError
 
-LARGEST_ID = (
-    1 << 22
-)  # the largest vocabularies have a million tokens; tables have a row for each id
+LARGEST_ID = 1 << 20  # the largest vocabularies have a million tokens; tables a row for each id
 _SECONDS = 0.25  # for one text of up to _LONGEST characters: a good tokenizer takes a millisecond
 _LONGEST = 256
 _SAMPLES = ("a", " ", "1", "-", "\n", "é", "日", "😀", "a ", "▁a", "Ab1, ")
@@ -85,6 +83,6 @@ def _try(tokenizer: Tokenizer, sample: str) -> None:
         seconds = time.thread_time() - begin
         if seconds > _SECONDS:
             raise InputError(
-                f"it takes {seconds:.1f} s to encode {len(sample) * length} characters"
+                f"it takes {seconds:.1f} s to encode {len(sample) * length} characters: {_ADVICE}"
             )
         length *= 2

@@ -47,7 +47,10 @@ def _read(path_or_id: str) -> Read:
     if path.is_file():
         return _from_file(path, path_or_id)
     if _looks_local(path_or_id):
-        raise InputError(f"{path_or_id}: no such tokenizer file or folder")
+        raise InputError(
+            f"{path_or_id}: no such tokenizer: give a tokenizer.json, a folder that holds one, "
+            "or a Hub id"
+        )
     return _from_hub(path_or_id)
 
 
@@ -140,7 +143,10 @@ def _from_hub(name: str) -> Read:
             "give the path of a tokenizer.json"
         ) from None
     except (OSError, HFValidationError) as error:
-        raise InputError(f"{name}: not a tokenizer on the Hub: {one_line(error)}") from None
+        raise InputError(
+            f"{name}: not a tokenizer on the Hub: {one_line(error)}; give a folder, a file or "
+            "another id"
+        ) from None
     return _from_folder(Path(folder), name)
 
 

@@ -13,7 +13,7 @@ def read_whole(path: Path, most: int) -> bytes:
     with path.open("rb") as file:
         contents = file.read(most + 1)
     if len(contents) > most:
-        raise InputError(f"{path}: larger than {most:,} bytes; is it the right file?")
+        raise InputError(f"{path}: larger than {most:,} bytes; give the right file")
     return contents
 
 

@@ -74,9 +74,7 @@ class Run:
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
         self.accelerator = Accelerator(cpu=self.device.type == "cpu")
         if self.accelerator.num_processes > 1:
-            raise UnavailableError(
-                "training on several processes is not supported: start one process"
-            )
+            raise UnavailableError("training runs in one process only: leave out the launcher")
         optimizer = torch.optim.AdamW([dict(group) for group in groups], fused=True)
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
 

@@ -135,7 +135,7 @@ def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, lis
     if getattr(head, "bias", None) is not None:
         raise InputError(
             f"{type(model).__name__} has an LM head with a bias, which cannot learn new tokens: "
-            "fine-tune it without --augmented"
+            "leave out --augmented"
         )
     rows = {_last(names[model.get_input_embeddings()]): list(ids)}
     if not is_tied(model):

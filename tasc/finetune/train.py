@@ -237,5 +237,5 @@ def _check_vocabulary(
     if beyond:
         raise InputError(
             f"tokenizer {tokenizer.path} has {size} tokens and no id {beyond[0]}: "
-            "the new tokens are of another tokenizer"
+            "make the new tokens for this one with tasc augment"
         )

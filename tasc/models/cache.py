@@ -39,8 +39,8 @@ class Storage:
             held[1, :, :, self.length :] = values
         except RuntimeError as error:
             raise UnavailableError(
-                f"layer {layer} has keys of shape {tuple(keys.shape[1:])} unlike layer 0: models "
-                "with layers of different shapes are not supported"
+                f"layer {layer} has keys of shape {tuple(keys.shape[1:])} unlike layer 0: decode "
+                "this model with transformers"
             ) from error
         return held[0], held[1]
 

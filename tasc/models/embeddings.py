@@ -49,7 +49,9 @@ def output_head(model: PreTrainedModel) -> torch.nn.Module:
     """
     head = model.get_output_embeddings()
     if not isinstance(head, torch.nn.Module):
-        raise InputError(f"{type(model).__name__} has no LM head: it cannot learn new tokens")
+        raise InputError(
+            f"{type(model).__name__} has no LM head for new tokens: give a causal model"
+        )
     return head
 
 
@@ -67,7 +69,7 @@ def _check(rows: Sequence[NewRow], base_size: int) -> None:
         if wrong or not row.base_ids:
             raise InputError(
                 f"new token {row.new_id} is made of {list(row.base_ids)}, which are not all among "
-                f"the model's {base_size} tokens: the tokenizer was made for another model"
+                f"the model's {base_size} tokens: make them for its tokenizer with tasc augment"
             )
 
 

@@ -116,7 +116,7 @@ def check_usable(path: str, model: PreTrainedModel, in_4_bits: bool) -> None:
     given = getattr(model.generation_config, "eos_token_id", None)
     if not all(type(i) is int for i in (given if isinstance(given, list) else [given]) if given):
         raise InputError(
-            f"model {path}: the end token {_short(given)} is no token id: correct eos_token_id in "
+            f"model {path}: the end token {_short(given)} is no token id: set eos_token_id in "
             "generation_config.json"
         )
     ids = torch.zeros((1, 2), dtype=torch.int64, device=model.device)

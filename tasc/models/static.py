@@ -180,7 +180,7 @@ class Step:
             reason = str(error).strip().splitlines()[0]
             raise UnavailableError(
                 f"this model's forward cannot be captured in a CUDA graph ({reason}): "
-                "turn graphs off"
+                "set graphs='off'"
             ) from error
         return graph, logits
 

@@ -89,7 +89,7 @@ class Target:
     def hidden(self) -> torch.Tensor:
         """The hidden states of the latest forward of a single sequence."""
         if self.states is None:
-            raise InputError("no hidden states were kept: prefill with hidden=True")
+            raise InputError("no hidden states were kept: pass hidden=True to prefill")
         return self.states[0]
 
     @torch.inference_mode()

@@ -64,7 +64,9 @@ def read(path: Path, overrides: Overrides) -> Plan:
     raw, twice = read_yaml(path)
     problems = [f"the key {name!r} is there twice: rename or remove one" for name in twice]
     if not isinstance(raw, dict):
-        raise RecipeError(f"{path} must hold the keys name, description, data and steps")
+        raise RecipeError(
+            f"{path} does not hold the keys name, description, data and steps: write them"
+        )
     recipe = None
     try:
         recipe = RecipeConfig.model_validate(raw)
@@ -80,7 +82,7 @@ def read(path: Path, overrides: Overrides) -> Plan:
         told = list(dict.fromkeys(problems))
         if len(told) > _MOST_PROBLEMS:
             told[_MOST_PROBLEMS:] = [f"and {len(told) - _MOST_PROBLEMS} more"]
-        raise RecipeError(f"{path}: {'; '.join(told)}")
+        raise RecipeError(f"{path}: {'; '.join(told)}: mend the recipe")
     return Plan(recipe.name, steps)
 
 

@@ -30,7 +30,7 @@ def read_yaml(path: Path) -> tuple[Any, list[str]]:
         return yaml.safe_load(text), _repeated(node)
     except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: dates and long numbers
         why = " ".join(str(error).split())
-        raise RecipeError(f"{path} is not a readable YAML file: {why}") from None
+        raise RecipeError(f"{path} is not a readable YAML file: {why}: mend it") from None
 
 
 def _check_size(path: Path, text: str) -> None:

@@ -181,7 +181,7 @@ def _check(config: GenerationConfig, model: PreTrainedModel, inputs: dict[str, A
     if config.num_beams > 1:
         raise InputError(f"custom_generate does not search beams, got num_beams={config.num_beams}")
     if model.config.is_encoder_decoder or inputs.get("inputs_embeds") is not None:
-        raise InputError("custom_generate continues input_ids with a decoder-only model")
+        raise InputError("custom_generate continues input_ids: give them, and a decoder-only model")
     cache = inputs.get("past_key_values")
     if cache is not None and cache.get_seq_length() > 0:
         raise InputError("custom_generate starts from the prompt: leave out past_key_values")

@@ -99,7 +99,7 @@ class Draft:
         if bad.any():
             i = int(bad.argmax())
             raise InputError(
-                f"draft node {i} has parent {self.parents[i]}: a parent is -1 or an earlier node"
+                f"draft node {i} has parent {self.parents[i]}: name -1 or an earlier node"
             )
         if isinstance(self.q, AskedLaws):
             if len(self.q.laws) not in (n, n + 1):

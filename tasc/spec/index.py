@@ -50,7 +50,7 @@ def build_index(outputs: Sequence[np.ndarray], end: int, options: IndexOptions) 
         InputError: there are no outputs, or a token id does not fit the index.
     """
     if not len(outputs):
-        raise InputError("the corpus has no outputs to count n-grams in")
+        raise InputError("the corpus has no outputs to count n-grams in: give some")
     tokens = np.concatenate(outputs).astype(np.int32, copy=False)
     largest = max(int(tokens.max(initial=0)), end)
     if largest >= TOKEN_LIMIT:

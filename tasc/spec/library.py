@@ -95,7 +95,7 @@ def generate(
     Returns one completion a prompt. Raises InputError.
     """
     if isinstance(prompts, str):
-        raise InputError("prompts must be a list of texts or of token ids, got one text")
+        raise InputError("got one text as prompts: give a list of texts or of token ids")
     method = parse(drafter)
     if method.adaptive and batch_size > 1:
         raise InputError(
@@ -161,7 +161,9 @@ def _listeners(
 ) -> Sequence[OnTokens | None]:
     if given is None or callable(given):
         if given is not None and batch_size > 1 and prompts > 1:
-            raise InputError("a batch needs one on_tokens for each prompt, got one for all")
+            raise InputError(
+                "got one on_tokens for a whole batch: give a list of one for each prompt"
+            )
         return [given] * prompts
     if len(given) != prompts:
         raise InputError(f"{prompts} prompts need as many on_tokens, got {len(given)}")
@@ -191,7 +193,7 @@ def prepare(
 ) -> Factory:
     """Build what the drafters of a call share."""
     if isinstance(corpus, str):
-        raise InputError("the corpus must be a list of texts or of token ids, got one text")
+        raise InputError("got one text as corpus: give a list of texts or of token ids")
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
     outputs = [np.empty(0, np.int32)] if corpus is None else [ids_of(c, tokenizer) for c in corpus]
     known = None

@@ -42,7 +42,7 @@ class Processors:
             scores = processor(ids, scores)
         if scores.shape != (1, len(row)):
             raise InputError(
-                f"logits processors returned shape {tuple(scores.shape)}, expected (1, {len(row)})"
+                f"logits processors returned shape {tuple(scores.shape)}: return (1, {len(row)})"
             )
         return scores[0]
 

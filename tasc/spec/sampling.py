@@ -34,7 +34,7 @@ class Sampling:
         if not COLDEST <= self.temperature <= HOTTEST:
             raise InputError(
                 f"temperature must be above 0 and finite, {COLDEST:g} to {HOTTEST:g}, got "
-                f"{self.temperature}: for the most likely token at every step decode greedily"
+                f"{self.temperature}: decode greedily for the most likely token at every step"
             )
         if self.top_k < 0:
             raise InputError(f"top_k must be 0 (all tokens) or more, got {self.top_k}")

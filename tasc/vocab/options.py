@@ -36,4 +36,4 @@ class AugmentOptions:
         if not self.risk_price >= 0:
             raise InputError(f"--risk-price must be 0 or more, got {self.risk_price}")
         if "" in self.protect:
-            raise InputError("--protect must not be empty")
+            raise InputError("--protect is empty: give a text, or leave it out")

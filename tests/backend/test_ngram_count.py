@@ -141,7 +141,7 @@ def test_words_of_zeros_and_of_eight_bytes_are_told_apart(tmp_path):
 
 def test_a_scratch_file_that_cannot_be_used_is_named(tmp_path):
     native = BACKENDS[0]
-    with pytest.raises(InputError, match="cannot be written: is the disk full"):
+    with pytest.raises(InputError, match="cannot be written: make room, or name another"):
         native.write_counts(*corpus([([1], 1)]), tmp_path / "none" / "run")
     with pytest.raises(InputError, match="cannot be read"):
         native.merge_counts([tmp_path / "none"])

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from tests.campaign.process import Ended
 
-# An error line says what to do, with one of these.
-_ACTION = re.compile(
-    r"\b(add|ask|call|check|choose|convert|copy|cut|decode|delete|fetch|fill|fix|free|give|go|"
-    r"install|join|keep|leave|lower|make|mend|move|name|pass|put|raise|read|rebuild|reinstall|"
-    r"remove|rename|replace|repair|run|save|say|see|set|shorten|split|take|train|try|unset|use|"
-    r"wait|write)\b"
+# An error line ends in what to do: one of its last clauses begins with one of these.
+_ACTIONS = re.compile(
+    r"(add|ask|break|call|check|choose|convert|copy|cut|decode|delete|double|encode|fetch|fill|fix|"
+    r"free|get|give|go|install|join|keep|leave|lower|make|mend|move|name|pass|project|put|quote|"
+    r"raise|read|rebuild|reinstall|remove|rename|repair|replace|return|run|save|say|see|set|"
+    r"shorten|split|take|tell|train|try|type|unpack|unset|use|wait|write)\b"
 )
+_CLAUSE = re.compile(r"(?:[;:,(?]|\b(?:or|and|then|first)\b)\s*")
+_STEP = re.compile(r".+: (done|up to date) \(")  # what a recipe says before the step that fails
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -48,14 +50,20 @@ def _ending(ended: Ended) -> list[str]:
 
 def _refusal(ended: Ended) -> list[str]:
     lines = [line for line in ended.err.splitlines() if line.strip()]
+    steps = [line for line in lines if _STEP.match(line)]
     found = []
-    if ended.out:
+    if ended.out and not steps:
         found.append("stdout of a refusal")
-    if len(lines) != 1 or not lines[-1].startswith("error: "):
-        found.append("not one line")
-    elif not _ACTION.search(lines[0]):
-        found.append("no action")
+    if len(lines) != len(steps) + 1 or not lines[-1].startswith("error: "):
+        found.append(f"not one line: {ended.err[-400:]!r}")
+    elif not says_what_to_do(lines[-1]):
+        found.append(f"no action: {lines[-1]}")
     return found
+
+
+def says_what_to_do(line: str) -> bool:
+    """Say whether one of the last clauses of an error's line is an order."""
+    return any(_ACTIONS.match(clause) for clause in _CLAUSE.split(line)[-6:])
 
 
 def leftovers(sandbox: Path, *, resumable: bool) -> list[str]:

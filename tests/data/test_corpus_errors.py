@@ -154,7 +154,10 @@ def test_a_limit_below_one_is_refused(tmp_path):
 
 def test_places_that_hold_no_data_are_refused(tmp_path):
     gone = str(tmp_path / "gone.jsonl")
-    assert message(Source(gone)) == f"{gone}: no such file or folder"
+    assert (
+        message(Source(gone))
+        == f"{gone}: no such file or folder: name one, a Hub id, or builtin:NAME"
+    )
     assert message(Source(str(tmp_path))).endswith("it has no files: name one of them")
     notes = write(tmp_path / "notes.txt", b"hello")
     assert message(Source(notes)).startswith(f"{notes}: unknown kind of file")

@@ -101,7 +101,7 @@ def test_merges_come_back_from_ranks():
 @pytest.mark.parametrize(
     ("path", "saw"),
     [
-        ("gone/tokenizer.json", "no such tokenizer file or folder"),
+        ("gone/tokenizer.json", "no such tokenizer"),
         ("empty", "saw nothing"),
         ("notes.json", "not a tokenizer.json"),
         ("notes.txt", "no tokenizer.json, tiktoken file or SentencePiece model"),

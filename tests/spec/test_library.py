@@ -133,7 +133,7 @@ def test_an_adaptive_budget_is_obeyed_for_one_sequence_at_a_time(
     assert list((tmp_path / "tasc").glob("cost-*.json"))
     with pytest.raises(InputError, match="give a number with batch_size"):
         tasc.generate(model, tokenizer, PROMPTS, auto, batch_size=2)
-    for listeners, message in ((print, "one for all"), ([print], "as many on_tokens, got 1")):
+    for listeners, message in ((print, "for a whole batch"), ([print], "as many on_tokens, got 1")):
         with pytest.raises(InputError, match=message):
             tasc.generate(model, tokenizer, PROMPTS, batch_size=2, on_tokens=listeners)
 
@@ -242,7 +242,7 @@ def test_custom_generate_refuses_what_it_would_do_differently(model, tokenizer):
 def test_wrong_arguments_are_refused(model, tokenizer):
     with pytest.raises(InputError, match="got one text"):
         tasc.generate(model, tokenizer, PROMPTS[0])
-    with pytest.raises(InputError, match="corpus must be a list of texts"):
+    with pytest.raises(InputError, match="got one text as corpus"):
         tasc.generate(model, tokenizer, PROMPTS, corpus=PROMPTS[0])
     with pytest.raises(InputError, match="one row of integers"):
         tasc.generate(model, tokenizer, [np.zeros((2, 2))])

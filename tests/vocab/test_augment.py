@@ -189,7 +189,7 @@ def test_the_search_ends_where_a_token_gains_too_little():
         ({"pcs": 0.0}, "--pcs must be above 0, got 0.0"),
         ({"pcs": float("nan")}, "--pcs must be above 0, got nan"),
         ({"min_gain": 1.0}, "--min-gain must lie in 0..1, got 1.0"),
-        ({"protect": ("",)}, "--protect must not be empty"),
+        ({"protect": ("",)}, "--protect is empty"),
         ({"export": "other"}, "--export must be pretoken or added, got other"),
     ],
 )

@@ -29,7 +29,7 @@ class SuffixOptions(Bounded):
 def suffix_array(outputs: Sequence[np.ndarray], end: int) -> SuffixArray:
     """Sort the suffixes of ``outputs``, each (T_i,) int32 with ``end`` behind it."""
     if not len(outputs):
-        raise InputError("the corpus has no outputs to match in")
+        raise InputError("the corpus has no outputs to match in: give some")
     tokens = np.concatenate(outputs).astype(np.int32, copy=False)
     return SuffixArray(tokens, np.cumsum([0, *map(len, outputs)], dtype=np.int64), end)
 

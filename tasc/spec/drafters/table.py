@@ -96,7 +96,7 @@ def _ngrammys(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
     from tasc.spec.drafters.ngrammys import Ngrammys, bigram_table
 
     if resources.target is None:
-        raise InputError("ngrammys asks the model for its bigrams: it cannot run without one")
+        raise InputError("ngrammys asks the model for its bigrams: give a model")
     model = resources.target.model
     table = bigram_table(model, options.k, resources.cache, resources.progress)
     return lambda: Ngrammys(table, resources.end, options)

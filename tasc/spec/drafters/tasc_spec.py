@@ -61,7 +61,7 @@ class TascSpecOptions(IndexOptions):
         """Refuse values outside their range."""
         super().__post_init__()
         if not (self.corpus or self.prompt):
-            raise InputError("corpus and prompt cannot both be off: nothing is left to draft from")
+            raise InputError("nothing is left to draft from: leave corpus or prompt on")
 
 
 class Memory:

@@ -46,7 +46,7 @@ class WindowOptions(Bounded):
         """Refuse a vocabulary that would stay empty."""
         super().__post_init__()
         if not self.frequent and not self.context and not (self.extension and self.k_ver):
-            raise InputError("without context, drafts come from k_ver=1 or more candidates a step")
+            raise InputError("without context, nothing enters the window: set k_ver=1 or more")
 
 
 class MicroSpec:

@@ -111,5 +111,5 @@ def _folder(resources: "Resources", *, medusa: bool) -> Path:
 
 def _target(resources: "Resources") -> "Target":
     if resources.target is None:
-        raise InputError("a draft head reads the model's hidden states: it cannot run without one")
+        raise InputError("a draft head reads the model's hidden states: give a model")
     return resources.target

@@ -46,7 +46,7 @@ class HeadDrafter(ABC):
         """See Drafter.observe. Raises InputError where the target's states were not handed over."""
         if self.seen is None:
             raise InputError(
-                "a draft head reads the target's hidden states: it needs a model to decode with"
+                "a draft head reads the target's hidden states: give a model to decode with"
             )
         hidden, rows, path = self.seen
         self.seen = None

@@ -184,7 +184,7 @@ def _enter(sandbox: Path) -> None:
         TMPDIR=str(sandbox / "tmp"),
         HF_HUB_OFFLINE="1",
     )
-    tempfile.tempdir = None
+    tempfile.tempdir = str(sandbox / "tmp")  # unsaid, Python would try the folder with a file
     used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

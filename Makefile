@@ -32,8 +32,10 @@ test-all: install  ## both tiers: what takes minutes, too
 	$(PYTEST)
 
 MINUTES ?= 5
-campaign: install  ## attack every command with faults and hostile input; MINUTES=60 ARGS="--distributions"
+campaign: install fuzz  ## attack every command, and the native readers; MINUTES=60 ARGS="--distributions"
 	$(BIN)/python -m tests.campaign --minutes $(MINUTES) $(ARGS)
+
+campaign: RUNS = 20000
 
 check: lint cpp test-all  ## what must be green before a change lands
 

@@ -40,7 +40,8 @@ def main() -> int:
     _show(summary)
     if given.json:
         given.json.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    return int(any(codes) or bool(summary["failures"]) or not outcomes)
+    broken = any(fuzzer["failures"] for fuzzer in summary["fuzzers"])
+    return int(any(codes) or bool(summary["failures"]) or broken or not outcomes)
 
 
 def _arguments() -> argparse.Namespace:
@@ -54,6 +55,12 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", help="one case again, as models:17")
     parser.add_argument("--json", type=Path, help="where to write the summary")
+    parser.add_argument(
+        "--fuzzers",
+        type=Path,
+        default=Path("build/fuzz/summary.json"),
+        help="what `make fuzz` found, for the summary",
+    )
     parser.add_argument("--keep", type=Path, default=Path("build/campaign"), help="failed cases")
     return parser.parse_args()
 
@@ -106,6 +113,7 @@ def _summary(
         "failed": len(failed),
         "kinds": {k: {"tried": tried[k], "failed": wrong[k]} for k in sorted(tried)},
         "failures": failed,
+        "fuzzers": json.loads(given.fuzzers.read_text()) if given.fuzzers.is_file() else [],
         "distributions": [o["command"] for o in outcomes if _family(o) == "sampling"],
         "environment": environment(),
     }
@@ -122,6 +130,8 @@ def _show(summary: dict[str, Any]) -> None:
     for failure in summary["failures"][:40]:
         write(f"{failure['kind']}:{failure['seed']} {failure['command'][:160]}\n")
         write("".join(f"    {problem[:300]}\n" for problem in failure["problems"]))
+    for fuzzer in summary["fuzzers"]:
+        write(f"{fuzzer['target']}: {fuzzer['executions']:,} executions, {fuzzer['failures']}\n")
     write(f"{summary['tried']} tried, {summary['failed']} failed in {summary['seconds']} s\n")
 
 

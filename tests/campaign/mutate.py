@@ -1,7 +1,9 @@
-"""Random damage: to JSON values with regard to their structure, and to bytes without."""
+"""Random damage: to JSON values with regard to their structure, to bytes and files without."""
 
 import copy
+import os
 import random
+from pathlib import Path
 from typing import Any
 
 ODD: tuple[Any, ...] = (
@@ -11,6 +13,7 @@ ODD: tuple[Any, ...] = (
     *("weights.bin", "/dev/zero", "float16", "auto", "é\u202e🙂", [], {}, [[]], {"": None}),
 )
 _DEEP = 3000
+_MOST = 8  # entries looked at from each end of a container: vocabularies are not all there is
 
 
 def mutate_json(rng: random.Random, value: Any) -> Any:
@@ -20,7 +23,7 @@ def mutate_json(rng: random.Random, value: Any) -> Any:
     what it has, moves, or is nested. Strings may hold lone surrogates and floats be infinite.
     """
     held = [copy.deepcopy(value)]
-    container, key = rng.choice(_places(held))
+    container, key = rng.choice(positions(held))
     old = container[key]
     container[key] = rng.choice((_odd, _near, _nested, _thinned, _doubled))(rng, old)
     return held[0]
@@ -47,14 +50,26 @@ def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
     return data[:begin] + part + data[end:]
 
 
-def _places(held: list[Any]) -> list[tuple[Any, Any]]:
-    """Return (container, key) of every value, the whole one as (held, 0) first."""
+def no_file(rng: random.Random, path: Path) -> None:
+    """Let ``path`` be a folder, a pipe, a device without end, or nothing."""
+    path.unlink(missing_ok=True)
+    kind = rng.randrange(4)
+    if kind == 0:
+        path.mkdir()
+    elif kind == 1:
+        os.mkfifo(path)
+    elif kind == 2:
+        path.symlink_to("/dev/zero")
+
+
+def positions(value: Any) -> list[tuple[Any, Any]]:
+    """Return (container, key) of what stands in a JSON value, of long containers only the ends."""
     found: list[tuple[Any, Any]] = []
-    waiting: list[Any] = [held]
+    waiting = [value] if isinstance(value, dict | list) else []
     while waiting:
         container = waiting.pop()
-        keys = list(container) if isinstance(container, dict) else range(len(container))
-        for key in keys:
+        keys = list(container) if isinstance(container, dict) else list(range(len(container)))
+        for key in keys if len(keys) <= 2 * _MOST else keys[:_MOST] + keys[-_MOST:]:
             found.append((container, key))
             if isinstance(container[key], dict | list):
                 waiting.append(container[key])

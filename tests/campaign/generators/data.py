@@ -6,12 +6,13 @@ import csv
 import gzip
 import io
 import json
-import os
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.campaign.mutate import no_file
 
 if TYPE_CHECKING:
     from tests.campaign.seeds import Seeds
@@ -127,16 +128,6 @@ def _packed(rng: random.Random, data: bytes) -> bytes:
     return [packed, data, packed + b"\0tail"][kind - 2]
 
 
-def _no_file(rng: random.Random, path: Path) -> None:
-    kind = rng.randrange(4)
-    if kind == 0:
-        path.mkdir()
-    elif kind == 1:
-        os.mkfifo(path)
-    elif kind == 2:
-        path.symlink_to("/dev/zero")
-
-
 def _broken(rng: random.Random, seeds: Seeds, sandbox: Path) -> Path:
     """Write a broken copy of the task, alone or as a split of a folder; returns what to give."""
     rows = [json.loads(line) for line in seeds.task.read_text().splitlines()]
@@ -159,7 +150,7 @@ def _broken(rng: random.Random, seeds: Seeds, sandbox: Path) -> Path:
         (given / "train.jsonl").unlink()
         path = given / f"train{suffix}"
     if rng.random() < 0.08:
-        _no_file(rng, path)
+        no_file(rng, path)
     else:
         path.write_bytes(data)
     return given

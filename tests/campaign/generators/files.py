@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasc.spec.index import FILE, HEADER
+from tests.campaign.mutate import positions
 
 if TYPE_CHECKING:
     from tests.campaign.seeds import Seeds
@@ -112,28 +113,18 @@ def _forge(rng: random.Random, path: Path) -> None:
 def _replace(rng: random.Random, path: Path) -> None:
     """Put an odd value in place of one of the JSON's, or of all of it."""
     whole = {"": json.loads(path.read_text(encoding="utf-8"))}
-    holder, key = rng.choice(_spots(whole))
+    holder, key = rng.choice(positions(whole))
     holder[key] = rng.choice(ODD)
     path.write_text(json.dumps(whole[""]))
 
 
 def _drop(rng: random.Random, path: Path) -> None:
     value = json.loads(path.read_text(encoding="utf-8"))
-    spots = _spots(value)
+    spots = positions(value)
     if spots:
         holder, key = rng.choice(spots)
         del holder[key]
     path.write_text(json.dumps(value))
-
-
-def _spots(value: Any) -> list[tuple[Any, Any]]:
-    """Return every (container, key) below ``value``."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    found = [(value, key) for key, _ in items]
-    for holder, key in tuple(found):
-        if isinstance(holder[key], dict | list):
-            found += _spots(holder[key])
-    return found
 
 
 def _header(rng: random.Random, path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.campaign.mutate import no_file, positions
 
 if TYPE_CHECKING:
     from tests.campaign.seeds import Seeds
@@ -81,18 +82,8 @@ PARTS: dict[str, list[dict[str, Any]]] = {
 State = dict[str, Any]
 
 
-def _nodes(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a JSON value, but only a few of a long container."""
-    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
-    for key in keys[:8] + keys[-8:] if len(keys) > 16 else keys:
-        found.append((value, key))
-        if isinstance(value[key], dict | list):
-            _nodes(value[key], found)
-    return found
-
-
 def _any(rng: random.Random, state: State) -> None:
-    container, key = rng.choice(_nodes(state, []))
+    container, key = rng.choice(positions(state))
     if rng.random() < 0.3:
         del container[key]
     else:
@@ -168,17 +159,6 @@ def _bytes(rng: random.Random, path: Path) -> None:
     path.write_bytes(data)
 
 
-def _no_file(rng: random.Random, path: Path) -> None:
-    path.unlink()
-    kind = rng.randrange(4)
-    if kind == 0:
-        path.mkdir()
-    elif kind == 1:
-        os.mkfifo(path)
-    elif kind == 2:
-        path.symlink_to("/dev/zero")
-
-
 def _tiktoken(rng: random.Random, folder: Path) -> str:
     path = folder / "x.tiktoken"
     lines = [base64.b64encode(bytes([n])) + b" %d\n" % n for n in range(256)]
@@ -216,7 +196,7 @@ def _broken(rng: random.Random, folder: Path) -> str:
     if kind > 0.95:
         path = folder / rng.choice(["special_tokens_map.json", "chat_template.jinja"])
         path.write_text('{"eos_token": {"content": "<|endoftext|>", "lstrip": false}}')
-    how = rng.choices([_json_file, _bytes, _no_file], [8, 2, 1])[0]
+    how = rng.choices([_json_file, _bytes, no_file], [8, 2, 1])[0]
     how(rng, path)
     return str(folder)
 

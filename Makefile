@@ -11,8 +11,10 @@ MODEL ?= build/bench-base
 STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
+DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
+  print(*p['dependency-groups']['docs'], sep='\n')"
 
-.PHONY: install demo test test-all campaign check lint style cpp fuzz bench-merge bench-analysis \
+.PHONY: install demo test test-all campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis \
   bench-engine bench-guard bench-batch bench-peers bench-hetero bench-heads gpu-bench round-trips \
   dist clean
 
@@ -38,6 +40,12 @@ campaign: install fuzz  ## attack every command, and the native readers; MINUTES
 campaign: RUNS = 20000
 
 check: lint cpp test-all  ## what must be green before a change lands
+
+docs: install $(VENV)/.docs  ## the site, in build/site; a broken link or anchor is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+docs-serve: install $(VENV)/.docs  ## the site at http://127.0.0.1:8000, built anew with each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --watch tasc --watch cli --watch benchmarks/results
 
 lint: install
 	$(BIN)/ruff check .
@@ -148,6 +156,11 @@ $(VENV)/.dependencies: pyproject.toml constraints.txt
 	@echo "installing dependencies into $(VENV)"
 	@$(BIN)/python -c $(DEPENDENCIES) > $(VENV)/requirements.txt
 	@$(PIP) install -c constraints.txt -r $(VENV)/requirements.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dependencies
+	@$(BIN)/python -c $(DOCS) > $(VENV)/docs.txt
+	@$(PIP) install -c constraints.txt -r $(VENV)/docs.txt
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.dependencies $(KERNELS)

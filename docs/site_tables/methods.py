@@ -1,0 +1,83 @@
+"""Tables of methods, verifiers and metrics, from the registries that the program itself uses."""
+
+import inspect
+from dataclasses import fields
+from typing import Any
+
+from site_tables import markdown
+from tasc.bench.quality import METRICS
+from tasc.spec.drafters import DRAFTERS, Entry
+from tasc.spec.verify import VERIFIERS
+
+
+def drafters(_block: str) -> str:
+    """Return a table of all methods, then each with its options."""
+    overview = markdown.table(
+        ["method", "needs", "tree size", "source"],
+        [
+            [f"[`{name}`](#{name})", _needs(entry), str(_size(entry)), entry.paper]
+            for name, entry in DRAFTERS.items()
+        ],
+    )
+    return "\n\n".join([overview, *(_drafter(name, entry) for name, entry in DRAFTERS.items())])
+
+
+def _needs(entry: Entry) -> str:
+    if entry.head:
+        return "a trained draft head: `--draft-head`"
+    return "`--draft`, a small model; else n-grams" if entry.translates else ""
+
+
+def _size(entry: Entry) -> int:
+    return entry.budget if entry.drafts else 0
+
+
+def _drafter(name: str, entry: Entry) -> str:
+    kind = entry.options()
+    preset = dict(entry.preset())
+    lines = [["`budget`", "integer or `auto`", f"`{entry.budget}`", ""]] if entry.drafts else []
+    for option in fields(kind):
+        default = preset.get(option.name, option.default)
+        bounds = option.metadata.get("bounds", "")
+        lines.append(
+            [
+                markdown.code(option.name.rstrip("_")),
+                markdown.VALUES[type(option.default)],
+                markdown.code(_written(default)),
+                str(bounds).removeprefix("lie ").removeprefix("be "),
+            ]
+        )
+    if not lines:
+        return f"## {name}\n\n{entry.paper}"
+    shown = markdown.table(["option", "type", "default", "bounds"], lines)
+    return "\n\n".join([f"## {name}", f"{entry.paper}.", inspect.getdoc(kind) or "", shown])
+
+
+def _written(value: object) -> object:
+    """Return a value as ``--method`` takes it."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def verifiers(_block: str) -> str:
+    """Return a table of the rules that decide what is accepted."""
+    return markdown.table(
+        ["rule", "what it is"],
+        [[f"`{name}`", _first_sentence(_made(rule))] for name, rule in VERIFIERS.items()],
+    )
+
+
+def _made(rule: Any) -> Any:  # noqa: ANN401
+    """Return what a maker makes where it is no class: a function that has the docstring."""
+    return rule if inspect.isclass(rule) else rule(None)
+
+
+def metrics(_block: str) -> str:
+    """Return a table of the quality metrics."""
+    return markdown.table(
+        ["metric", "what it is"],
+        [[f"`{name}`", _first_sentence(metric)] for name, metric in METRICS.items()],
+    )
+
+
+def _first_sentence(documented: object) -> str:
+    return (inspect.getdoc(documented) or "").partition("\n\n")[0]

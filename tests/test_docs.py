@@ -1,0 +1,243 @@
+"""The site: every page is in the field's words, every link leads somewhere, nothing is left out."""
+
+import itertools
+import json
+import re
+import shlex
+from pathlib import Path
+
+import hooks
+import pytest
+import yaml
+from site_tables import results
+from tasc_cli.main import app
+from typer.main import get_command
+
+from tasc.bench.quality import METRICS
+from tasc.recipe.configs import CONFIGS
+from tasc.recipe.plan import Overrides, read
+from tasc.spec.drafters import DRAFTERS, parse
+from tasc.spec.verify import VERIFIERS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+# The diary stays as it was written; the architecture page names what the code names.
+AS_WRITTEN = {"lab/diary.md", "architecture.md"}
+PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+
+# Words of an earlier, private language; the glossary has those of the field. Words that everybody
+# uses in another sense, as "see" or "output", are left out.
+PRIVATE = re.compile(
+    r"\b(laws?|walk(s|ed|ing)?|settl(e|es|ed|ing)|hand(s|ed)? over|speakers?|partners?|spoken|said"
+    r"|outcomes?|spell(s|ed|ings?)|fore(tell|told|see|seen|casts?)|lived|replay(s|ed)?|climb(s|ed)?"
+    r"|budgets?|knees?|risk price|scaffolds?|dead|standing|screens?|comes? back|blanks?|marks?"
+    r"|borrow(s|ed)?|given_back|watched|storage|written out|places?|at home|labelled|carry out"
+    r"|spent|own outputs|spectrum|valuable|rows?|reader|rules|jobs?)\b",
+    re.IGNORECASE,
+)
+
+
+def prose(markdown: str) -> str:
+    """Return a page without its code, which has the names that the program has today."""
+    return re.sub(r"````.*?````|```.*?```|`[^`\n]*`", "", markdown, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [*sorted(PAGES.keys() - AS_WRITTEN), "README.md"])
+def test_pages_speak_the_words_of_the_field(page):
+    text = PAGES.get(page) or (ROOT / page).read_text()
+    assert not [found[0] for found in PRIVATE.finditer(prose(text))]
+
+
+def rendered() -> dict[str, str]:
+    """Return every page of the site as it is built, those of the root included."""
+    made = {page: hooks.render(text, page) for page, text in PAGES.items()}
+    return made | {page: (ROOT / name).read_text() for name, page in hooks.FROM_ROOT.items()}
+
+
+@pytest.fixture(scope="module")
+def site() -> dict[str, str]:
+    return rendered()
+
+
+def anchors(markdown: str) -> set[str]:
+    """Return what headings can be linked by."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", markdown, flags=re.S), re.M):
+        named = re.search(r"\{ *#([\w-]+) *\}", heading)
+        text = re.sub(r"[^\w\s-]", "", heading).strip().lower()
+        found.add(named[1] if named else re.sub(r"[\s-]+", "-", text))
+    return found
+
+
+def test_links_inside_the_site_lead_to_a_page_and_a_heading(site):
+    files = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*") if path.is_file()}
+    files |= {f"results/data/{path.name}" for path in results.FOLDER.glob("*.json")}
+    checked = 0
+    for page, text in site.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.S)):
+            if "://" in link:
+                continue
+            name, _, anchor = link.partition("#")
+            target = (DOCS / page).parent.joinpath(name).resolve() if name else DOCS / page
+            there = str(target.relative_to(DOCS))
+            assert there in files | site.keys(), f"{page} links to {link}"
+            assert not anchor or anchor in anchors(site[there]), f"{page} links to {link}"
+            checked += 1
+    assert checked > 100
+
+
+def test_links_of_the_readme_lead_to_a_file_and_a_heading(site):
+    for link in re.findall(r"(?:\]\(|src=\")([^)\"\s]+)", (ROOT / "README.md").read_text()):
+        if "://" not in link:
+            name, _, anchor = link.partition("#")
+            assert (ROOT / name).is_file(), link
+            assert not anchor or anchor in anchors(site[name.removeprefix("docs/")]), link
+
+
+def test_every_command_has_a_page_of_the_guide_and_its_options(site):
+    options = site["reference/options.md"]
+    for name, command in COMMANDS.items():
+        assert f"options.md#tasc-{name}" in site[f"guide/tasc-{name}.md"]
+        assert f"tasc-{name}.md" in site["guide/index.md"]
+        mine = options[options.index(f"#tasc-{name} }}") :].partition("\n## ")[0]
+        shared = options[options.index("#shared }") :].partition("\n## ")[0]
+        for flag in command.params:
+            shown = flag.opts[0] if flag.param_type_name == "option" else flag.name.upper()
+            assert f"`{shown}`" in mine + shared
+    for name, kind in CONFIGS.items():
+        mine = options[options.index(f"#tasc-{name} }}") :].partition("\n## ")[0]
+        for field in kind.model_fields.keys() - {"source"}:
+            shown = (f"`{field}`", f"`--{field.replace('_', '-')}`", f"`{field.upper()}`")
+            assert any(text in mine + shared for text in shown), f"{name}: {field}"
+
+
+def test_every_method_metric_verifier_and_recipe_has_its_entry(site):
+    methods, others = site["reference/methods.md"], site["reference/metrics.md"]
+    for name in DRAFTERS:
+        assert f"\n## {name}\n" in methods
+    for name in [*METRICS, *VERIFIERS]:
+        assert f"| `{name}` |" in others
+    for path in (ROOT / "recipes").glob("*.yaml"):
+        assert f"| `{path.stem}` |" in site["reference/recipes.md"]
+
+
+def shown(fence: str) -> list[str]:
+    """Return the blocks of a kind of code in all pages and in the README."""
+    texts = [*PAGES.values(), (ROOT / "README.md").read_text()]
+    return [block for text in texts for block in re.findall(fence, text, re.DOTALL | re.MULTILINE)]
+
+
+def test_a_command_that_a_page_shows_has_only_options_that_there_are():
+    lines = [line for block in shown(r"^```\n(.*?)^```$") for line in block.splitlines()]
+    lines += shown(r"`(tasc [a-z]+ --[^`\n]*)`")
+    checked = set()
+    for line in (line for line in lines if line.startswith("tasc ")):
+        name, *words = shlex.split(line.partition("#")[0])[1:]
+        known = {opt for flag in COMMANDS[name].params for opt in getattr(flag, "opts", ())}
+        asked = {word for word in words if word.startswith("--")}
+        assert asked <= known, line
+        for before, word in itertools.pairwise(words):
+            if before == "--method":
+                parse(word)
+        checked.add(name)
+    assert checked == COMMANDS.keys()
+
+
+def test_a_recipe_that_a_page_shows_is_one(tmp_path):
+    (tmp_path / "my-task").mkdir()
+    for split in ("train", "validation", "test"):
+        (tmp_path / "my-task" / f"{split}.jsonl").write_text('{"input": "a", "output": "b"}\n')
+    blocks = shown(r"^```yaml\n(.*?)^```$")
+    assert blocks
+    for number, block in enumerate(blocks):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(block)
+        assert read(path, Overrides(tmp_path)).steps
+
+
+def test_every_page_is_in_the_menu(site):
+    def leaves(entry):
+        if isinstance(entry, str):
+            return {entry}
+        parts = entry.values() if isinstance(entry, dict) else entry
+        return set().union(*map(leaves, parts))
+
+    menu = re.search(r"^nav:.*", (ROOT / "mkdocs.yml").read_text(), re.DOTALL | re.MULTILINE)
+    assert leaves(yaml.safe_load(menu[0])["nav"]) == site.keys()
+
+
+def test_a_description_of_a_field_wins_over_the_help_of_its_flag():
+    from pydantic import Field, create_model
+    from site_tables import commands
+
+    kind = create_model("K", jobs=(int, Field(1, ge=1, le=8, description="How many at once.")))
+    flag = next(p for p in COMMANDS["analyze"].params if p.name == "jobs")
+    line = commands._line("jobs", kind.model_fields["jobs"], flag)
+    assert line == ["`--jobs`", "integer, ≥ 1, ≤ 8", "`1`", "How many at once."]
+
+
+HELD = {
+    "environment": {
+        "tasc": "1",
+        "git": "abc+",
+        "python": "3",
+        "packages": {"torch": "2", "transformers": "5"},
+        "machine": {"processor": "P", "cores": 2, "system": "Linux"},
+    },
+    "command": ["bench.py", "--text", "two words"],
+    "threads": 1,
+    "runs": {"quick": [{"s": 1.25, "all": [3, 1]}], "slow": [{"s": 2.5, "all": [2]}]},
+}
+
+
+@pytest.fixture
+def held(tmp_path, monkeypatch):
+    (tmp_path / "r.json").write_text(json.dumps(HELD))
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+
+
+def test_a_table_of_results_is_what_its_file_holds_and_says_what_made_it(held):
+    block = """
+    file: r.json
+    each: runs.*.*
+    columns: {way: "*1", seconds: s .1f, all: all range .0f, none: "nothing?", threads: threads}
+    """
+    drawn = results.table(block)
+    assert "| quick | 1.2 | 1 – 3 | – | 1 |\n| slow | 2.5 | 2 – 2 | – | 1 |" in drawn
+    assert "2 cores of P, Linux · Python 3, torch 2, transformers 5" in drawn
+    assert "at commit abc with changes · CPU threads: 1" in drawn
+    assert '`bench.py --text "two words"`' in drawn
+
+
+def test_a_line_can_be_asked_for_by_what_its_cell_shows(held):
+    block = 'file: r.json\neach: runs.*.*\ncolumns: {way: "*1", s: s}\nwhere: {way: slow}\n'
+    assert "| slow | 2.5 |" in results.table(block)
+    assert "quick" not in results.table(block)
+
+
+def test_a_path_takes_the_item_it_numbers_and_no_other(held):
+    runs = {"many": [{"s": 1.0}, {"s": 2.0}, {"s": 3.0}]}
+    (results.FOLDER / "r.json").write_text(json.dumps(HELD | {"runs": runs}))
+    drawn = results.table(
+        "file: r.json\neach: runs.many.1\ncolumns: {s: s, first: runs.many.0.s}\n"
+    )
+    assert drawn.splitlines()[2:3] == ["| 2.0 | 1.0 |"]
+    assert drawn.count("\n| ") == 2
+
+
+def test_a_path_to_what_is_not_in_the_file_is_an_error(held):
+    with pytest.raises(KeyError, match="absent"):
+        results.table("file: r.json\neach: runs.absent.*\ncolumns: {s: s}\n")
+
+
+@pytest.mark.parametrize("column", ["missing", "s.deeper?x", "*.s sum"])
+def test_a_figure_that_is_not_in_the_file_is_an_error_and_never_an_empty_cell(held, column):
+    block = f'file: r.json\neach: runs.*.*\ncolumns: {{a: "{column}"}}\n'
+    with pytest.raises((KeyError, TypeError)):
+        results.table(block)
+
+
+def test_a_table_that_would_be_empty_is_an_error(held):
+    with pytest.raises(KeyError, match="no line"):
+        results.table('file: r.json\neach: runs.*.*\ncolumns: {way: "*1"}\nwhere: {way: none}\n')

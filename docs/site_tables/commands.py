@@ -160,4 +160,9 @@ def _recipe(path: Path) -> list[str]:
     comment = " ".join(line[1:] for line in text.partition("\nname:")[0].splitlines())
     takes = " ".join(comment.partition("Takes:")[2].partition("Run:")[0].split())
     steps = ", ".join(markdown.code(step) for step in held["steps"])
-    return [markdown.code(held["name"]), held["description"], takes.partition(". ")[0], steps]
+    return [
+        markdown.code(held["name"]),
+        held["description"],
+        takes.partition(". ")[0].rstrip("."),
+        steps,
+    ]

@@ -42,7 +42,7 @@ campaign: RUNS = 20000
 check: lint cpp test-all  ## what must be green before a change lands
 
 docs: install $(VENV)/.docs  ## the site, in build/site; a broken link or anchor is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 docs-serve: install $(VENV)/.docs  ## the site at http://127.0.0.1:8000, built anew with each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --watch tasc --watch cli --watch benchmarks/results

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
@@ -77,8 +75,7 @@ def _acceptance(
     most = model.max_positions or 2048
     texts = []
     for example in corpus.examples:
-        parts = tokenizer.encode([example.prompt, example.output])
-        prompt, output = np.split(parts.tokens, parts.offsets[1:-1])
+        prompt, output = tokenizer.encode([example.prompt, example.output]).split()
         if not len(prompt):  # something must stand in front of the first place
             prompt, output = output[:1], output[1:]
         if len(output) and len(prompt) < most:

@@ -44,6 +44,10 @@ class Encoded:
     tokens: np.ndarray
     offsets: np.ndarray
 
+    def split(self) -> list[np.ndarray]:
+        """Return the ids (T_i,) int32 of each text."""
+        return np.split(self.tokens, self.offsets[1:-1]) if len(self.offsets) > 1 else []
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedTokenizer:

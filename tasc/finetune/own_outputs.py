@@ -37,8 +37,7 @@ def own_outputs(
     like length share a batch. Parts that are whole are read again with ``resume``, if they answer
     the same prompts.
     """
-    encoded = tokenizer.encode(prompts)
-    ids = np.split(encoded.tokens, encoded.offsets[1:-1])
+    ids = tokenizer.encode(prompts).split()
     ids = [p[-(max_length - config.max_new_tokens) :] for p in ids if len(p)]
     ids.sort(key=len, reverse=True)  # the slowest first: what is left is never more than it seems
     work.mkdir(parents=True, exist_ok=True)

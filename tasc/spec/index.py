@@ -131,7 +131,7 @@ def make_index(
 ) -> dict[str, Any]:
     """Index the outputs of ``corpus`` into ``folder``; return what was made and how fast."""
     encoded = tokenizer.encode(corpus.outputs)
-    outputs = np.split(encoded.tokens, encoded.offsets[1:-1])
+    outputs = encoded.split()
     begin = time.perf_counter()
     index = build_index(outputs, tokenizer.eos_id, options)
     seconds = time.perf_counter() - begin

@@ -1,15 +1,17 @@
 """What drafters and verifiers are. One object serves one sequence."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 
 from tasc.spec.draft import Draft
 
+if TYPE_CHECKING:
+    import torch
+
 # (tokens this step accepted so far, a row of logits (V,) after them) -> the row (V,) to decide on
-Adjust = Callable[[Sequence[int], torch.Tensor], torch.Tensor]
+Adjust = Callable[[Sequence[int], "torch.Tensor"], "torch.Tensor"]
 
 
 class Drafter(Protocol):
@@ -35,7 +37,7 @@ class Reader(Protocol):
     ``read`` is called before each ``observe``; the first time, after ``start``, for the prompt.
     """
 
-    def read(self, hidden: torch.Tensor, rows: torch.Tensor, path: np.ndarray) -> None:
+    def read(self, hidden: "torch.Tensor", rows: "torch.Tensor", path: np.ndarray) -> None:
         """Take what the target made of the tokens that it read.
 
         ``hidden`` (n + 1, d): its last hidden states of the last token and the tree; of the whole
@@ -62,6 +64,6 @@ class Verifier(Protocol):
     """
 
     def __call__(
-        self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None = None
+        self, draft: Draft, rows: "torch.Tensor", adjust: Adjust | None = None
     ) -> tuple[np.ndarray, int]:
         """Verify one step."""

@@ -1,13 +1,16 @@
-"""The outputs that predictions are made from: all different ones, or a sample by their hashes."""
+"""What predictions are made from: different outputs, and some rows, each chosen by a hash."""
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tasc.analysis.tokens import Distinct
+from tasc.data.stream import Rows
 
 SAMPLE = 24_000_000  # characters of different outputs that are kept
+ROWS = 400  # rows that are kept with their prompts
 
 
 class Sample:
@@ -59,6 +62,46 @@ class Sample:
         """Return those that were kept."""
         weights = np.array([count for _, count in self.kept.values()], np.int64)
         return Distinct(list(self.kept), weights)
+
+
+@dataclass(frozen=True)
+class SomeRows:
+    """Prompts and outputs of rows in random order: the first k are a sample for any k."""
+
+    prompts: list[str]
+    outputs: list[str]
+
+
+class RowSample:
+    """Keeps the ROWS rows whose numbers have the smallest hashes; only they need their prompts."""
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self.kept: list[tuple[int, str, str]] = []
+        self.seen, self.below = 0, np.uint64(2**64 - 1)
+
+    def add(self, rows: Rows) -> None:
+        """Take the next rows of the split."""
+        numbers = np.arange(self.seen, self.seen + len(rows.outputs), dtype=np.uint64)
+        self.seen += len(numbers)
+        hashes = _mix(numbers)
+        for i in np.flatnonzero(hashes <= self.below).tolist():
+            self.kept.append((int(hashes[i]), rows.prompt(i), rows.outputs[i]))
+        self.kept = sorted(self.kept)[:ROWS]
+        if len(self.kept) == ROWS:
+            self.below = np.uint64(self.kept[-1][0])
+
+    def finish(self) -> SomeRows:
+        """Return those that were kept."""
+        return SomeRows([row[1] for row in self.kept], [row[2] for row in self.kept])
+
+
+def _mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return a permutation of the 64-bit numbers that looks random (SplitMix64)."""
+    z = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 def _hash(text: str) -> int:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tasc.analysis.count import BATCH, Part, Pool, finish, pool
 from tasc.analysis.ngrams import WordStats, describe
-from tasc.analysis.sample import Sample
+from tasc.analysis.sample import RowSample, Sample, SomeRows
 from tasc.analysis.tokens import Distinct, TokenStats
 from tasc.backend import Counts, WordCounter, get_backend
 from tasc.data.stream import Stream
@@ -51,6 +51,7 @@ class Scan:
         output: of the outputs.
         sample: different outputs with their multiplicities, in order of first appearance: all of
             them, or those whose hash is smallest where all are too many.
+        rows: some rows with their prompts.
     """
 
     samples: int
@@ -59,6 +60,7 @@ class Scan:
     input: Side
     output: Side
     sample: Distinct
+    rows: SomeRows
 
 
 def scan(
@@ -87,12 +89,13 @@ def scan(
         pool(tokenizer, jobs) if tokenizer else nullcontext() as counting,
     ):
         inputs, outputs = (_Reading(folder / name, counting) for name in ("in", "out"))
-        sample = Sample()
+        sample, some = Sample(), RowSample()
         samples = dropped = 0
         for rows in stream.rows():
             samples, dropped = samples + len(rows.outputs), dropped + rows.dropped
             inputs.add(rows.inputs, rows.input_words)
             sample.add(outputs.add(rows.outputs, rows.output_words))
+            some.add(rows)
             progress("read", samples, 0)
         inputs.flush()
         sample.add(outputs.flush())
@@ -108,7 +111,7 @@ def scan(
             ]
             after, before = (Side(words.result(), *tokens.result()) for words, tokens in calls)
         progress("merge counts", 2, 2)
-    return Scan(samples, dropped, sample.distinct, before, after, sample.finish())
+    return Scan(samples, dropped, sample.distinct, before, after, sample.finish(), some.finish())
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """A split read in passing, for corpora larger than memory."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,7 @@ class Rows:
     Attributes:
         inputs: as text.
         outputs: as text.
+        prompt: writes the prompt of row i; few are asked for.
         input_words: words of the inputs when that column holds lists, else None.
         output_words: likewise for the outputs.
         dropped: rows left out.
@@ -29,6 +31,7 @@ class Rows:
 
     inputs: Sequence[str]
     outputs: Sequence[str]
+    prompt: Callable[[int], str]
     input_words: Sequence[Words] | None = None
     output_words: Sequence[Words] | None = None
     dropped: int = 0
@@ -79,9 +82,12 @@ class Held:
         c = self.corpus
         for start in range(0, len(c.examples), ROWS):
             part = slice(start, start + ROWS)
+            examples = c.examples[part]
+            prompts = [example.prompt for example in examples]
             yield Rows(
-                [example.input for example in c.examples[part]],
-                [example.output for example in c.examples[part]],
+                [example.input for example in examples],
+                [example.output for example in examples],
+                prompts.__getitem__,
                 None if c.listed_inputs is None else c.listed_inputs[part],
                 None if c.listed_outputs is None else c.listed_outputs[part],
                 0 if start else c.dropped,
@@ -130,12 +136,19 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
 
 
 def _rows(source: Source, table: Table) -> Rows:
-    inputs, outputs = table.texts(source.input_column), table.texts(source.output_column)
+    texts = cache(table.texts)
+    inputs, outputs = texts(source.input_column), texts(source.output_column)
     listed = table.words(source.input_column), table.words(source.output_column)
     kept = [place for place, text in enumerate(outputs) if text.strip()]
+
+    def prompt(row: int) -> str:
+        columns = {name: texts(name)[kept[row]] for name in source.columns()}
+        return source.prompt(columns[source.input_column], columns)
+
     return Rows(
         [inputs[i] for i in kept],
         [outputs[i] for i in kept],
+        prompt,
         None if listed[0] is None else [listed[0][i] for i in kept],
         None if listed[1] is None else [listed[1][i] for i in kept],
         len(outputs) - len(kept),

@@ -37,6 +37,7 @@ def same(one, other):
     assert one.sample.texts == other.sample.texts
     assert np.array_equal(one.sample.weights, other.sample.weights)
     assert one.distinct_outputs == other.distinct_outputs
+    assert one.rows == other.rows
 
 
 def test_the_pass_counts_every_token_of_every_row(task, tokenizer):
@@ -88,6 +89,19 @@ def test_a_sample_keeps_the_multiplicity_of_what_it_keeps(task, tokenizer, monke
     for text, weight in zip(found.sample.texts, found.sample.weights.tolist(), strict=True):
         assert counts[text] == weight
     assert found.distinct_outputs == 33
+
+
+def test_some_rows_are_kept_with_their_prompts_each_as_likely_as_any_other(task, monkeypatch):
+    every = scan(open_stream(Source(str(task), template="<{input}>"), "train")).rows
+    assert len(every.prompts) == len(every.outputs) == tasc.analysis.sample.ROWS
+    assert set(every.prompts) == {f"<{text}>" for text, _ in ROWS}
+    monkeypatch.setattr(tasc.analysis.sample, "ROWS", 3000)
+    rows = scan(open_stream(Source(str(task), template="<{input}>"), "train")).rows
+    pairs = list(zip(rows.prompts, rows.outputs, strict=True))
+    assert Counter(pairs) == Counter((f"<{text}>", output) for text, output in ROWS)
+    assert pairs[:400] == list(zip(every.prompts, every.outputs, strict=True))
+    numbers = [ROWS.index((prompt[1:-1], output)) for prompt, output in pairs]
+    assert numbers != sorted(numbers)
 
 
 def test_a_faulty_row_is_named_and_empty_splits_are_refused(task, tokenizer):

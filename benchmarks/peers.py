@@ -1,7 +1,7 @@
 """Our drafters beside transformers' prompt lookup and Arctic's suffix decoding, without a model.
 
-Reference outputs of the test split are replayed, teacher-forced: a step settles the drafted tokens
-that agree with the output and one more, the end token counts, the first token costs a step too.
+Reference outputs of the test split are simulated, teacher-forced: the prompt's forward commits
+the first token, a step the drafted tokens that agree with the output and one more, the end too.
 Same tokenizer, split and rows for all. Usage: python -m benchmarks.peers --data-dir DIR [--json F]
 """
 
@@ -21,10 +21,11 @@ from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
 from tasc.spec.draft import Draft, chain
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.replay import replay
+from tasc.spec.simulate import References, simulate
 
 TASKS = {"massive-en": "input", "ud-ewt-pos": "tokens", "medquad": "input"}
 BUDGETS = (8, 12, 32, 60)
+UNCUT = 1 << 20  # more tokens than any output has
 OURS = (
     "tasc-spec:min_probability=0",
     "tasc-spec",
@@ -157,18 +158,16 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
-    """Replay the first rows of a task's test split through every drafter and budget."""
+    """Simulate every drafter and budget on the first rows of a task's test split."""
     tokenizer = load_tokenizer(str(options.data_dir / "tokenizers" / options.tokenizer))
     source = Source(str(options.data_dir / task), input_column=TASKS[task])
     train, test = load(source, "train"), load(source, "test")
     end = tokenizer.eos_id
 
-    def encode(texts: Sequence[str]) -> list[np.ndarray]:
-        encoded = tokenizer.encode(texts)
-        return np.split(encoded.tokens, encoded.offsets[1:-1])
-
-    known = encode(train.outputs)
-    prompts, outputs = encode(test.prompts[: options.rows]), encode(test.outputs[: options.rows])
+    known = tokenizer.encode(train.outputs).split()
+    sides = [side[: options.rows] for side in (test.prompts, test.outputs)]
+    prompts, outputs = (tokenizer.encode(side).split() for side in sides)
+    references = References(prompts, outputs, end, max_new_tokens=UNCUT)
     factories: dict[str, tuple[Callable[[], object], float]] = {}
     for text in OURS:
         begin = time.perf_counter()
@@ -185,8 +184,8 @@ def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
         last = {}
         for _ in range(options.repeats):  # in turn, so that drift hits all alike
             for name, (factory, _) in factories.items():
-                last[name] = result = replay(factory, prompts, outputs, end, budget)
-                micros[name].append(1e6 * result.draft_seconds / result.steps)
+                last[name] = result = simulate(factory, references, budget)
+                micros[name].append(1e6 * result.draft_seconds / len(result.drafted))
         for name, result in last.items():
             rows.append(
                 {
@@ -194,8 +193,8 @@ def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
                     "drafter": name,
                     "budget": budget,
                     "tokens_per_step": round(result.tokens_per_step, 4),
-                    "accepted_by_position": [round(p, 4) for p in result.by_position(8)],
-                    "drafted_per_step": round(result.drafted / result.steps, 2),
+                    "accepted_by_position": [round(p, 4) for p in result.accepted_by_position[:8]],
+                    "drafted_per_step": round(float(result.drafted.mean()), 2),
                     "draft_us": round(statistics.median(micros[name]), 2),
                     "draft_us_all": [round(x, 2) for x in micros[name]],
                     "prepare_seconds": round(factories[name][1], 3),

@@ -19,7 +19,7 @@ def analyze(
     ] = None,
     grid: Annotated[
         bool,
-        typer.Option("--grid", help="Replay settings of TASC-spec; --model implies it."),
+        typer.Option("--grid", help="Simulate settings of TASC-spec; --model implies it."),
     ] = False,
     budget: Annotated[
         list[int] | None, typer.Option(help="Budgets of added tokens to predict; repeatable.")
@@ -147,12 +147,7 @@ def _show_tokens(tokens: dict[str, Any]) -> None:
             for point in tokens["budgets"]
         ],
     )
-    if tokens["replay"]:
-        replay = tokens["replay"]
-        say(
-            f"TASC-spec: {replay['tokens_per_step']:.2f} tokens a step on {replay['samples']:,} "
-            "held-out outputs, replayed through the corpus' n-grams"
-        )
+    say("Fewer steps: those of an output with its end token, without added tokens by with them.")
 
 
 def _show_drafting(drafting: dict[str, Any]) -> None:
@@ -163,22 +158,28 @@ def _show_drafting(drafting: dict[str, Any]) -> None:
         sizes = [(k, t) for k, t in zip(cost["sizes"], cost["seconds"], strict=True) if k > 1]
         figures = ", ".join(f"{t / cost['seconds'][0]:.2f} for {k}" for k, t in sizes[::2])
         say(f"A forward here, by its tokens, against one: {figures}")
-        key, title = "speedup", "by predicted speed-up"
+        key, title = "speedup", "best settings by predicted speed-up"
     else:
-        key, title = "steps_per_output", "by steps; what they cost, --model measures"
-    rows = sorted(drafting["rows"], key=lambda row: row[key], reverse=bool(cost))
+        key, title = "tokens_per_step", "by tokens a step; what they cost, --model measures"
+        title = f"best settings {title}" if len(drafting["trials"]) > 1 else "default"
+    trials = sorted(drafting["trials"], key=lambda trial: trial[key], reverse=True)
     table(
-        f"TASC-spec: {drafting['samples']:,} held-out outputs replayed, best settings {title}",
-        ["", "tokens/step", "steps/output", "speed-up"],
+        f"TASC-spec: simulated on {drafting['samples']:,} held-out outputs, {title}",
+        ["", "tokens/step", "95 %", "steps/output", "speed-up"],
         [
             [
-                row["method"].partition(":")[2],
-                f"{row['acceptance_length']:.2f}",
-                f"{row['steps_per_output']:.2f}",
-                f"{row['speedup']:.2f}×" if row["speedup"] else "-",
+                trial["method"],
+                f"{trial['tokens_per_step']:.2f}",
+                "{:.2f}–{:.2f}".format(*trial["tokens_per_step_interval"]),
+                f"{trial['steps_per_output']:.2f}",
+                f"{trial['speedup']:.2f}×" if trial["speedup"] else "-",
             ]
-            for row in rows[:4]
+            for trial in trials[:4]
         ],
     )
-    say("Tokens a step: those of steps with a draft, the bonus token included.")
-    say(f"Best: --method {drafting['best']['method']}")
+    say(
+        "Tokens a step: what a step after the prompt's forward commits; steps count that forward "
+        "and the end token."
+    )
+    if len(trials) > 1:
+        say(f"Best: --method {drafting['best']['method']}")

@@ -161,8 +161,13 @@ def _finish(done: "Outcome", json: bool) -> None:
 
 def show_tuning(result: dict[str, Any]) -> None:
     """Print what was chosen and what it brings."""
-    for name, row in (("default", result["default"]), ("chosen", result)):
-        say(f"{name}: {row['tokens_per_step']:.3f} tokens per step, {row['method']}")
+    for name in ("default", "best"):
+        trial = result[name]
+        low, high = trial["tokens_per_step_interval"]
+        say(
+            f"{name}: {trial['tokens_per_step']:.2f} tokens a step (95 % interval {low:.2f} to "
+            f"{high:.2f}), {trial['method']}"
+        )
 
 
 SHORT = {"exact_match": "exact", "token_accuracy": "tok.acc", "micro_f1": "F1"}
@@ -179,7 +184,7 @@ def show(result: dict[str, Any]) -> None:
 
     rows, settings = result["cells"], result["settings"]
     metrics, sampling = list(rows[0]["quality"]), settings["sampling"]
-    columns = ["model", "method", "ms", "speed", "tokens", "steps", "accept", "lossless"]
+    columns = ["model", "method", "ms", "speed", "tokens", "steps", "tokens/step", "lossless"]
     table(
         f"{result['task']['source']}: {result['task']['samples']} samples, "
         f"batch {settings['batch_size']}, {settings['dtype']} on {settings['device']}"
@@ -193,7 +198,7 @@ def show(result: dict[str, Any]) -> None:
                 f"{speedup(r, rows[0]):.2f}×",
                 f"{r['tokens_per_output']:.2f}",
                 f"{r['decoding_steps_per_output']:.2f}",
-                f"{r['acceptance_length']:.2f}",
+                f"{r['tokens_per_step']:.2f}",
                 _lossless(r["lossless"]),
                 *(f"{r['quality'][m]:.3f}" for m in metrics),
             ]

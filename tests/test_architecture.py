@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pico import make_tokenizer
+
 ROOT = Path(__file__).parents[1]
 FLOOR = {
     "tasc.errors",
@@ -109,6 +111,21 @@ def test_help_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_analyze_without_a_model_needs_no_torch(tmp_path):
+    task = tmp_path / "train.jsonl"
+    task.write_text('{"input": "say it", "output": "set the alarm"}\n' * 30)
+    arguments = ["analyze", task, "--tokenizer", make_tokenizer(tmp_path / "tokenizer"), "--grid"]
+    code = (
+        "import sys; from tasc_cli.main import app; "
+        f"app({[*map(str, arguments)]}, standalone_mode=False); "
+        "sys.exit('loaded torch' if 'torch' in sys.modules else 0)"
+    )
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Verdict" in done.stdout
 
 
 def test_nothing_called_cli_or_kernels_is_installed():

@@ -253,7 +253,7 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     config = AugmentConfig(source=source, tokenizer=tokens, budget=3, split="dev")
     assert carry_out(config, tmp_path / "tokens").result["held_out"] is None
     analysis = AnalyzeConfig(source=source, tokenizer=tokens, budgets=(0,), split="valid")
-    assert carry_out(analysis, tmp_path / "analysis").result["tokens"]["replay"]["samples"] == 3
+    assert carry_out(analysis, tmp_path / "analysis").result["drafting"]["samples"] == 10
 
 
 def test_a_limit_makes_no_step_larger(tmp_path):

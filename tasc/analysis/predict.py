@@ -1,4 +1,4 @@
-"""Does H_2 foretell the runtime? Tsur et al., appendix E: rank correlation and direction."""
+"""Does H_2 predict the runtime? Tsur et al., appendix E: rank correlation and direction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

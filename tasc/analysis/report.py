@@ -1,4 +1,4 @@
-"""The analysis of a task: words, tokens, budgets, and a verdict."""
+"""The analysis of a task: words, tokens and budgets."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -6,34 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from tasc.analysis.continuation import Replay, replay
 from tasc.analysis.entropy import curve
 from tasc.analysis.ngrams import WordStats
+from tasc.analysis.sample import SomeRows
 from tasc.analysis.scan import Int64, scan
 from tasc.analysis.tokens import (
     BudgetPoint,
-    Distinct,
     EncodedOutputs,
     SearchOptions,
     TokenStats,
     budget_grid,
     encode_outputs,
-    expand,
     merged_counts,
     search,
 )
 from tasc.analysis.valuable import Valuable, most_valuable
-from tasc.analysis.verdict import BUDGET, Evidence, Verdict, decide
 from tasc.backend import MergeResult
 from tasc.data.corpus import Corpus
 from tasc.data.stream import Held, Stream
-from tasc.data.tokenizer import Encoded, LoadedTokenizer
+from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 
 BUDGETS = (0, 50, 100, 250, 500, 1000, 2000)
-HELD_OUT_EVERY = 10  # one output in so many is replayed when no other split is given
-_FEWEST_TO_SPLIT = 20
 
 
 @dataclass(frozen=True)
@@ -46,13 +41,12 @@ class TokenReport:
         export: which export the merges are for.
         input: statistics of the inputs.
         output: statistics of the outputs.
-        sampled: distinct outputs that budgets and replay are predicted from: all, or as many as
-            memory should hold.
+        sampled: distinct outputs that budgets are predicted from: all, or as many as memory should
+            hold.
         budgets: the grid; its numbers are the search's own predictions.
         frequency: distribution of output tokens without and with the largest budget of the grid,
             each (rank, cumulative share).
         valuable: the n-grams that shorten the outputs most, with examples.
-        replay: held-out outputs through an n-gram table, None with too few outputs.
     """
 
     tokenizer: str
@@ -64,7 +58,6 @@ class TokenReport:
     budgets: tuple[BudgetPoint, ...]
     frequency: tuple[tuple[tuple[int, float], ...], ...]
     valuable: tuple[Valuable, ...]
-    replay: Replay | None
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,6 @@ class TaskReport:
             the inputs have none.
         coverage_ratio: input n80 / output n80, Table 1's last column.
         tokens: token statistics, None without a tokenizer.
-        verdict: what to use.
     """
 
     path: str
@@ -98,7 +90,6 @@ class TaskReport:
     entropy_change: float
     coverage_ratio: float
     tokens: TokenReport | None
-    verdict: Verdict
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain dicts, lists, numbers and strings."""
@@ -107,16 +98,18 @@ class TaskReport:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The report, and what is no part of it; all but the report None without a tokenizer.
+    """The report, and what is no part of it; what needs a tokenizer is None without one.
 
     Attributes:
         report: for readers.
+        rows: some rows of the split, in random order.
         input_counts, output_counts: (V,) by id.
         searched: the outputs that merges were searched in.
         merges: that search.
     """
 
     report: TaskReport
+    rows: SomeRows
     input_counts: Int64 | None
     output_counts: Int64 | None
     searched: EncodedOutputs | None = None
@@ -131,7 +124,6 @@ def analyze(
     n_max: int = 4,
     alpha_pcs: float = 0.05,
     export: str = "pretoken",
-    held_out: Corpus | None = None,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Analysis:
@@ -144,7 +136,6 @@ def analyze(
         n_max: longest n-gram of the merges; statistics end at 4.
         alpha_pcs: threshold of the prefix collision score.
         export: "pretoken" merges within or along pre-token boundaries, "added" anywhere.
-        held_out: outputs to replay; None takes every tenth of the corpus out of the table.
         jobs: processes that tokenise and count; the result does not depend on it.
         progress: told of each stage and of the merges.
     """
@@ -159,7 +150,7 @@ def analyze(
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
         once = encode_outputs(found.sample, tokenizer, export)
         result = search(once, tokenizer, max(budgets), options, progress)
-        predicted = _predict(once, result, tokenizer, budgets, held_out, n_max, progress)
+        predicted = _predict(once, result, tokenizer, budgets)
         tokens = TokenReport(
             tokenizer=tokenizer.path,
             vocabulary=len(tokenizer.vocabulary()),
@@ -182,9 +173,8 @@ def analyze(
         entropy_change=change,
         coverage_ratio=before.n80 / max(after.n80, 1),
         tokens=tokens,
-        verdict=decide(_evidence(outputs, change, tokens)),
     )
-    return Analysis(report, found.input.counts, found.output.counts, once, result)
+    return Analysis(report, found.rows, found.input.counts, found.output.counts, once, result)
 
 
 def _predict(
@@ -192,23 +182,15 @@ def _predict(
     result: MergeResult,
     tokenizer: LoadedTokenizer,
     budgets: Sequence[int],
-    held_out: Corpus | None,
-    n_max: int,
-    progress: Progress,
 ) -> dict[str, Any]:
     """Return the fields of a TokenReport that come from the sample of outputs."""
     sample, size = once.outputs, len(tokenizer.vocabulary())
     before = _counts(once, size)
-    progress("replay", 0, 1)
-    later = None if held_out is None else tokenizer.encode(held_out.outputs)
-    replayed = _replay(once.encoded, sample, later, n_max)
-    progress("replay", 1, 1)
     return {
         "sampled": len(sample.texts),
         "budgets": budget_grid(result, sample, size, budgets),
         "frequency": (curve(before), curve(merged_counts(before, result, max(budgets)))),
         "valuable": most_valuable(result, sample),
-        "replay": replayed,
     }
 
 
@@ -217,34 +199,3 @@ def _counts(once: EncodedOutputs, size: int) -> Int64:
     weights = np.repeat(once.outputs.weights, np.diff(once.encoded.offsets))
     counts = np.bincount(once.encoded.tokens, weights=weights, minlength=size)
     return counts.astype(np.int64)  # exact: doubles are up to 2^53
-
-
-def _replay(
-    encoded: Encoded, outputs: Distinct, held_out: Encoded | None, n_max: int
-) -> Replay | None:
-    """Replay other outputs, or every tenth of these in an order that repetitions do not govern."""
-    places = np.repeat(np.arange(len(outputs.texts)), outputs.weights)
-    if held_out is not None:
-        return replay(expand(encoded, places), held_out, n_max)
-    if len(places) < _FEWEST_TO_SPLIT:
-        return None
-    places = np.random.default_rng(0).permutation(places)
-    out = np.arange(len(places)) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
-    return replay(expand(encoded, places[~out]), expand(encoded, places[out]), n_max)
-
-
-def _evidence(outputs: WordStats, change: float, tokens: TokenReport | None) -> Evidence:
-    words = Evidence(outputs.words_per_sample, outputs.bigrams.n80, change)
-    if tokens is None:
-        return words
-    affordable = [point for point in tokens.budgets if point.budget <= BUDGET]
-    point = max(affordable or tokens.budgets[:1], key=lambda point: point.budget)
-    return Evidence(
-        words.words_per_output,
-        words.output_n80,
-        change,
-        steps_per_output=tokens.output.tokens_per_sample + 1,
-        step_ratio=point.step_ratio,
-        budget=point.added,
-        tokens_per_step=tokens.replay.tokens_per_step if tokens.replay else None,
-    )

@@ -37,7 +37,7 @@ def latency(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def acceptance(rows: Sequence[dict[str, Any]]) -> tuple[str, list[dict[str, str]]]:
-    """Plot the share of drafting steps in which at least k draft tokens were accepted, against k.
+    """Plot the share of steps in which at least k draft tokens were accepted, against k.
 
     Returns the figure, empty where nothing drafted, and the name and colour of each line.
     """

@@ -11,6 +11,7 @@ from tasc.bench.matrix import Cell, firsts
 from tasc.bench.quality import score
 from tasc.bench.reference import Reference
 from tasc.spec.decode import Generation
+from tasc.spec.steps import StepStats
 
 
 def records(
@@ -66,7 +67,7 @@ def _record(
             1000 * sum(g.timeline.total for g in run) / len(run) for run in cell.runs
         ],
         "tokens_per_second": 1000 * tokens / sum(ms),
-        **_acceptance(first),
+        **_acceptance(StepStats.of(first)),
         "seconds": _seconds(cell.runs),
         "quality": score(metrics, predictions, references, delimiter),
         "sample_ms": [round(x, 4) for x in ms],
@@ -83,19 +84,13 @@ def _spread(ms: Sequence[float]) -> dict[str, float]:
     return dict(zip(names, np.percentile(ms, [10, 50, 90]).tolist(), strict=True))
 
 
-def _acceptance(run: Sequence[Generation]) -> dict[str, Any]:
-    """Acceptance over steps that drafted: the mean length counts the bonus token."""
-    accepted = [a for g in run for a, d in zip(g.accepted, g.drafted, strict=True) if d]
-    drafted = sum(d for g in run for d in g.drafted)
-    if not accepted:
-        return {"acceptance_length": 1.0, "accepted_by_position": [], "drafted": 0, "accepted": 0}
-    lengths = np.array(accepted)
-    by_position = [float((lengths >= k).mean()) for k in range(1, int(lengths.max()) + 1)]
+def _acceptance(steps: StepStats) -> dict[str, Any]:
     return {
-        "acceptance_length": float(lengths.mean() + 1),
-        "accepted_by_position": by_position,
-        "drafted": drafted,
-        "accepted": int(lengths.sum()),
+        "tokens_per_step": steps.tokens_per_step,
+        "tokens_per_step_interval": list(steps.interval),
+        "accepted_by_position": steps.accepted_by_position,
+        "drafted": int(steps.drafted.sum()),
+        "accepted": int(steps.accepted.sum()),
     }
 
 

@@ -103,7 +103,7 @@ def bench(
         "cells": rows,
         "reference": record.reference_records(own),
         "comparisons": record.comparisons(rows),
-        "prediction": predict.foresee(cells, corpus, test, options.limits, rows),
+        "prediction": predict.predict(cells, corpus, test, options.limits, rows),
         "started": started,
         "command_line": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "environment": environment(),

@@ -1,24 +1,33 @@
-"""Choose how TASC-spec counts, mixes and grows by replaying held-out outputs: no model needed."""
+"""Search how TASC-spec should count, mix and grow, by simulations on held-out outputs.
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+With a cost curve T(k) of the model every setting has a predicted speed-up, and the highest is
+searched for; without one the most tokens a step, for which a larger tree is never worse.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
-from tasc.errors import InputError
 from tasc.progress import Progress, silent
+from tasc.spec.drafters import DEFAULT_BUDGET
+from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.drafters.tasc_spec import TascSpec, TascSpecOptions
 from tasc.spec.index import IndexOptions, build_index
-from tasc.spec.replay import replay
+from tasc.spec.simulate import References, simulate
+from tasc.spec.steps import StepStats
 
 if TYPE_CHECKING:
     from tasc._native import NgramIndex
+    from tasc.models.cost import CostCurve
+
+Grid = Mapping[str, Sequence[Any]]
 
 # Values tried, one option at a time, in this order; the best is kept before the next option.
-GRID: dict[str, tuple[Any, ...]] = {
+GRID: Grid = {
     "n_max": (3, 4, 5, 6, 7, 8),
     "lambda_": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     "p_min": (1, 2, 5),
@@ -26,102 +35,153 @@ GRID: dict[str, tuple[Any, ...]] = {
     "strength": (0.0, 0.5, 1.0, 2.0, 4.0),
     "gain": (0.0, 0.25, 0.5, 1.0),
     "width": (0, 1, 2, 4),
+    "tree_size": (4, 8, 12, 16, 24, 32),
 }
+COUNTS = tuple(option.name for option in fields(IndexOptions))
 Options = TypeVar("Options", bound=TascSpecOptions)
-COUNTS = ("n_max", "p_min", "discount", "strength", "mark")
+
+
+@dataclass(frozen=True)
+class Setting(TascSpecOptions):
+    """How TASC-spec drafts, with at most how many nodes; by default as ``tasc bench`` does."""
+
+    tree_size: int = DEFAULT_BUDGET
+
+    @property
+    def method(self) -> str:
+        """The setting as ``--method`` takes it: what differs from the default."""
+        changed = [
+            f"{option.name.rstrip('_').replace('tree_size', 'budget')}={value:g}"
+            for option in fields(self)
+            if (value := getattr(self, option.name)) != option.default
+        ]
+        return ":".join(filter(None, ("tasc-spec", ",".join(changed))))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting simulated: its steps and, where T(k) is known, its time and speed-up."""
+
+    setting: Setting
+    steps: StepStats
+    ms_per_sample: float | None = None
+    speedup: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the method, its options, and the figures."""
+        return {
+            "method": self.setting.method,
+            **{name: getattr(self.setting, name) for name in GRID},
+            **self.steps.to_dict(),
+            "ms_per_sample": self.ms_per_sample,
+            "speedup": self.speedup,
+        }
+
+
+@dataclass(frozen=True)
+class Search:
+    """Every setting that was simulated, the first one the default, and the best of them."""
+
+    corpus_outputs: int
+    trials: tuple[Trial, ...]
+    best: Trial
+    cost: "CostCurve | None"
+
+    @property
+    def default(self) -> Trial:
+        """The setting that the search began with."""
+        return self.trials[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "samples": self.best.steps.samples,
+            "corpus_outputs": self.corpus_outputs,
+            "cost": None if self.cost is None else asdict(self.cost),
+            "default": self.default.to_dict(),
+            "best": self.best.to_dict(),
+            "trials": [trial.to_dict() for trial in self.trials],
+        }
 
 
 def tune(
     corpus: Corpus,
     held_out: Corpus,
     tokenizer: LoadedTokenizer,
-    budget: int,
+    tree_size: int,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Search GRID by coordinates for the most tokens per step at ``budget`` nodes.
-
-    Returns the chosen method as ``--method`` takes it, and every trial.
-    """
-    known, prompts, outputs = encode(tokenizer, corpus.outputs, held_out.prompts, held_out.outputs)
-    end = tokenizer.eos_id
-    counts = Counted(known, end)
-    trials: dict[TascSpecOptions, float] = {}
-
-    def measure(options: TascSpecOptions) -> float:
-        if options not in trials:
-            index = counts.index(options)
-            result = replay(lambda: TascSpec([index], end, options), prompts, outputs, end, budget)
-            trials[options] = result.tokens_per_step
-            progress("replay", len(trials), total)
-        return trials[options]
-
-    total = 1 + sum(len(values) - 1 for values in GRID.values())
-    start = TascSpecOptions(min_probability=0.0)
-    best = climb(start, GRID, measure)
-    return {
-        "task": {
-            "source": held_out.source.path,
-            "split": held_out.split,
-            "samples": len(outputs),
-            "corpus_split": corpus.split,
-            "corpus_outputs": len(known),
-        },
-        "budget": budget,
-        "method": _method(best, budget),
-        "tokens_per_step": trials[best],
-        "default": {"method": _method(start, budget), "tokens_per_step": trials[start]},
-        "trials": [
-            {"method": _method(options, budget), "tokens_per_step": reached}
-            for options, reached in trials.items()
-        ],
+    """Search for the most tokens a step on ``held_out`` with drafts of ``tree_size`` nodes."""
+    references = References.of(tokenizer, held_out.prompts, held_out.outputs)
+    known = tokenizer.encode(corpus.outputs).split()
+    grid = {name: values for name, values in GRID.items() if name != "tree_size"}
+    found = search(known, references, Setting(tree_size=tree_size), grid, progress=progress)
+    task = {
+        "source": held_out.source.path,
+        "split": held_out.split,
+        "corpus_split": corpus.split,
     }
+    return {"task": task, **found.to_dict()}
 
 
-class Counted:
-    """Indexes of the same outputs under different options; the last one is kept."""
+def search(
+    known: Sequence[np.ndarray],
+    references: References,
+    start: Setting,
+    grid: Grid,
+    *,
+    cost: "CostCurve | None" = None,
+    progress: Progress = silent,
+) -> Search:
+    """Simulate settings of TASC-spec on ``references``, from ``start`` along ``grid``.
 
-    def __init__(self, outputs: Sequence[np.ndarray], end: int) -> None:
-        """``outputs`` (T_i,) int32 each, followed by ``end``."""
-        self.outputs, self.end = outputs, end
-        self._held: tuple[IndexOptions, NgramIndex] | None = None
+    ``known`` are the outputs (T_i,) int32 that drafts are made from. ``progress`` is told of every
+    setting.
+    """
+    indexes = _Indexes(known, references.end)
+    trials: dict[Setting, Trial] = {}
+    total = 1 + sum(len(set(values) - {getattr(start, name)}) for name, values in grid.items())
+    plain = 0.0
+    if cost is not None:
+        undrafted = simulate(Autoregressive, references, 0)
+        plain = undrafted.ms_per_sample(references.prompts, cost)
 
-    def index(self, options: IndexOptions) -> "NgramIndex":
-        """Count as ``options`` say, or return what was counted last if that was alike."""
-        asked = IndexOptions(**{name: getattr(options, name) for name in COUNTS})
-        if self._held is None or self._held[0] != asked:
-            self._held = None  # room for the next before it is built
-            self._held = asked, build_index(self.outputs, self.end, asked)
-        return self._held[1]
+    def score(setting: Setting) -> float:
+        if setting not in trials:
+            index = indexes.get(setting)
+            drafter = lambda: TascSpec([index], references.end, setting)  # noqa: E731
+            steps = simulate(drafter, references, setting.tree_size)
+            ms = None if cost is None else steps.ms_per_sample(references.prompts, cost)
+            trials[setting] = Trial(setting, steps, ms, None if ms is None else plain / ms)
+            progress("simulate drafts", len(trials), total)
+        found = trials[setting]
+        return found.steps.tokens_per_step if found.speedup is None else found.speedup
+
+    best = coordinate_search(start, grid, score)
+    return Search(len(known), tuple(trials.values()), trials[best], cost)
 
 
-def climb(
-    start: Options, grid: dict[str, tuple[Any, ...]], score: Callable[[Options], float]
-) -> Options:
-    """Search by coordinates: try the values of a field, keep the best, go on with the next."""
+def coordinate_search(start: Options, grid: Grid, score: Callable[[Options], float]) -> Options:
+    """Try the values of one field after the other; the best so far stays where none is better."""
     best = start
     score(best)
     for name, values in grid.items():
-        best = max((replace(best, **{name: value}) for value in values), key=score)
+        tried = [replace(best, **{name: value}) for value in values]
+        best = max([best, *tried], key=score)
     return best
 
 
-def encode(tokenizer: LoadedTokenizer, *sides: Sequence[str]) -> Iterator[list[np.ndarray]]:
-    """Yield the tokens (T_i,) int32 of each side's texts; a side without any is refused."""
-    for texts in sides:
-        if not texts:
-            raise InputError(
-                "nothing to tune on: give outputs on both sides, corpus and held-out split"
-            )
-        encoded = tokenizer.encode(texts)
-        yield np.split(encoded.tokens, encoded.offsets[1:-1])
+class _Indexes:
+    """Indexes of the same outputs under different options; the last one is kept."""
 
+    def __init__(self, outputs: Sequence[np.ndarray], end: int) -> None:
+        self.outputs, self.end = outputs, end
+        self._last: tuple[IndexOptions, NgramIndex] | None = None
 
-def spelled(values: dict[str, Any]) -> str:
-    """Spell options of TASC-spec as ``--method`` takes them."""
-    return "tasc-spec:" + ",".join(
-        f"{name.rstrip('_')}={value:g}" for name, value in values.items()
-    )
-
-
-def _method(options: TascSpecOptions, budget: int) -> str:
-    return spelled({name: getattr(options, name) for name in GRID} | {"budget": budget})
+    def get(self, options: IndexOptions) -> "NgramIndex":
+        """Count as ``options`` say, or return what was counted last if that was alike."""
+        asked = IndexOptions(**{name: getattr(options, name) for name in COUNTS})
+        if self._last is None or self._last[0] != asked:
+            self._last = None  # room for the next before it is built
+            self._last = asked, build_index(self.outputs, self.end, asked)
+        return self._last[1]

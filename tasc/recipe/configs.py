@@ -30,7 +30,7 @@ class AnalyzeConfig(ModelConfig):
 
     tokenizer: str | None = None
     model: str | None = None
-    grid: bool = False  # replay held-out outputs over settings of TASC-spec; always with a model
+    grid: bool = False  # simulate settings of TASC-spec on held-out outputs; always with a model
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     jobs: int = Field(1, ge=1, le=512)
@@ -47,13 +47,13 @@ class AnalyzeConfig(ModelConfig):
 
     @property
     def replays(self) -> bool:
-        """Whether drafts are replayed, for which the outputs are read into memory."""
+        """Whether settings of TASC-spec are searched."""
         return self.grid or self.model is not None
 
     @model_validator(mode="after")
     def _tokens_to_replay(self) -> Self:
         if self.grid and not (self.tokenizer or self.model):
-            raise ValueError("the grid replays tokens: give a tokenizer or a model")
+            raise ValueError("the grid drafts tokens: give a tokenizer or a model")
         return self
 
 

@@ -94,7 +94,7 @@ def _threads(config: StepConfig) -> Iterator[None]:
 def _corpora(config: StepConfig) -> dict[str, Corpus]:
     """Load every split the step needs in memory. Only the main one is cut to --limit."""
     source, corpora = config.source.source(), {}
-    if not isinstance(config, AnalyzeConfig) or config.replays:
+    if not isinstance(config, AnalyzeConfig):  # reads it in passing
         corpora["main"] = load(source, config.split, limit=config.limit, seed=config.seed)
     for role in ("validation", "held_out", "corpus_split"):
         split = getattr(config, role, None)

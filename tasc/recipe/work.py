@@ -21,13 +21,15 @@ def _analyze(job: Job) -> Result:
     from tasc.analysis.page import render
     from tasc.analysis.report import analyze
     from tasc.analysis.token_counts import save_counts
+    from tasc.bench.advise import advise, simulate_drafts
+    from tasc.bench.tune import GRID
     from tasc.data.tokenizer import load_tokenizer
     from tasc.vocab.knee import knee
 
     c: AnalyzeConfig = job.config
     cost, name = None, c.tokenizer
     if c.model:
-        from tasc.bench.foretell import cost_of
+        from tasc.bench.predict import cost_of
 
         cost, folder = cost_of(c.model, c.dtype, c.device)
         name = name or folder
@@ -39,20 +41,25 @@ def _analyze(job: Job) -> Result:
         n_max=c.n_max,
         alpha_pcs=c.pcs,
         export=c.export,
-        held_out=job.optional("held_out"),
         jobs=c.jobs,
         progress=job.progress,
     )
-    if tokenizer and analysis.input_counts is not None and analysis.output_counts is not None:
-        save_counts(job.workspace.folder, tokenizer, analysis.input_counts, analysis.output_counts)
-    others = job.optional("held_out")
-    best = knee(analysis, tokenizer, c.export, others) if tokenizer else None
-    result = analysis.report.to_dict() | {"knee": asdict(best) if best else None, "drafting": None}
-    if c.replays and tokenizer:
-        from tasc.bench.foretell import foretell
-
-        found = foretell(job.corpus, others, tokenizer, cost, progress=job.progress)
-        result["drafting"] = {"model": c.model, **found}
+    best = drafts = None
+    if tokenizer:
+        if analysis.input_counts is not None and analysis.output_counts is not None:
+            save_counts(
+                job.workspace.folder, tokenizer, analysis.input_counts, analysis.output_counts
+            )
+        others, grid = job.optional("held_out"), GRID if c.replays else {}
+        best = knee(analysis, tokenizer, c.export, others)
+        drafts = simulate_drafts(
+            analysis, others, tokenizer, grid, cost=cost, progress=job.progress
+        )
+    result = analysis.report.to_dict() | {
+        "knee": asdict(best) if best else None,
+        "drafting": drafts and {"model": c.model, **drafts.to_dict()},
+        "verdict": asdict(advise(analysis.report, drafts)),
+    }
     (job.workspace.folder / "analysis.html").write_text(render(result), encoding="utf-8")
     return result
 

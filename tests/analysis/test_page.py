@@ -25,12 +25,13 @@ class Tags(HTMLParser):
 def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer, with_tokens):
     rows = [(f"<script>alert({n})</script>", f"<b2>intent {n % 5}</b2> & more") for n in range(40)]
     report = analyze(make_corpus(rows), tokenizer if with_tokens else None, budgets=(0, 10)).report
-    page = render(report.to_dict())
+    verdict = {"choice": "<b2>both</b2>", "reasons": ["because"]}
+    page = render(report.to_dict() | {"verdict": verdict, "drafting": None, "knee": None})
     found = Tags()
     found.feed(page)
     assert found.tags.count("figure") == (4 if with_tokens else 2)
-    assert report.verdict.choice in page
-    assert ("&lt;b2&gt;" in page) or not with_tokens
+    assert "&lt;b2&gt;both&lt;/b2&gt;" in page
+    assert ("&lt;b2&gt;intent" in page) or not with_tokens
     assert "http" not in page
 
 

@@ -131,27 +131,11 @@ def test_options_that_mean_nothing_are_refused(corpus, tokenizer, options, words
         analyze(corpus, tokenizer, **options)
 
 
-def test_another_split_is_replayed_when_given(corpus, tokenizer, make_corpus):
-    own = analyze(corpus, tokenizer, budgets=(0,)).report
-    assert own.tokens.replay.samples == 6
-    strange = make_corpus([("x", "ZZZZ YYYY")])
-    other = analyze(corpus, tokenizer, budgets=(0,), held_out=strange).report
-    assert other.tokens.replay.samples == 1
-    assert other.tokens.replay.tokens_per_step < own.tokens.replay.tokens_per_step
-
-
-def test_few_outputs_are_not_replayed(make_corpus, tokenizer):
-    report = analyze(make_corpus([("a", "b c d e f")] * 3), tokenizer, budgets=(0,)).report
-    assert report.tokens.replay is None
-    assert "Too few outputs" in " ".join(report.verdict.reasons)
-
-
 def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
     report = analyze(corpus, tokenizer, budgets=(0, 5)).report
     assert isinstance(report, TaskReport)
     plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert plain["samples"] == 60
-    assert plain["verdict"]["choice"] == report.verdict.choice
     sides = [plain["input"], plain["output"], plain["tokens"]["input"], plain["tokens"]["output"]]
     for side in sides:
         assert [row["n"] for row in side["ngrams"]] == [1, 2, 3, 4]
@@ -162,7 +146,7 @@ def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
 def test_progress_is_told_of_each_stage(corpus, tokenizer):
     calls = []
     analyze(corpus, tokenizer, budgets=(0, 5), progress=lambda *call: calls.append(call))
-    assert {"read", "merge counts", "merge search", "replay"} <= {name for name, _, _ in calls}
+    assert {"read", "merge counts", "merge search"} <= {name for name, _, _ in calls}
     assert ("read", 60, 0) in calls
 
 
@@ -171,4 +155,3 @@ def test_real_intents_compress_as_the_literature_says(data_dir, real_tokenizer):
     tokenizer = real_tokenizer("gpt2")
     report = analyze(corpus, tokenizer, budgets=(0, 250)).report
     assert report.tokens.budgets[-1].step_ratio > 3.5
-    assert report.verdict.choice == "both"

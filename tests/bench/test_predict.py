@@ -1,4 +1,4 @@
-"""Predictions from references and costs, against decoding that writes the references."""
+"""What a bench predicts of itself, beside what it measured."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,56 +8,27 @@ import pytest
 
 from tasc.bench import predict
 from tasc.bench.record import speedup
-from tasc.models.cost import CostCurve
-from tasc.models.target import Target
-from tasc.spec.decode import generate
-from tasc.spec.drafters import Resources, parse
-from tests.pico import build_model
-
-COST = CostCurve((1, 4, 16), (1.0, 1.5, 3.0))
-
-
-@pytest.mark.parametrize("text", ["tasc-spec", "tasc-spec:budget=4", "tasc-spec-paper", "suffix"])
-def test_acceptance_is_foretold_where_the_outputs_are_the_references(text):
-    target, rng = Target(build_model("qwen2")), np.random.default_rng(1)
-    prompts = [rng.integers(1, 320, 6).astype(np.int32) for _ in range(12)]
-    method = parse(text)
-
-    def decode(factory, prompt, budget):
-        return generate(target, factory(), prompt, max_new_tokens=60, end_ids=(0,), budget=budget)
-
-    plain = parse("ar").prepare(Resources([], 0))
-    references = [decode(plain, prompt, 0).tokens for prompt in prompts]
-    known = [np.concatenate([r[:20], rng.permutation(r[20:])]) for r in references] * 5
-    factory = method.prepare(Resources(known, 0))
-    lived = [decode(factory, prompt, method.budget) for prompt in prompts]
-    settled = [a + 1 for g in lived for a, d in zip(g.accepted, g.drafted, strict=True) if d]
-    found = predict.predict(
-        factory, prompts, [r[r != 0] for r in references], 0, method.budget, COST
-    )
-    assert np.mean(settled) > 1.2
-    assert found.acceptance_length == pytest.approx(np.mean(settled), rel=0.05)
-
-
-def test_time_is_the_prompt_the_steps_and_the_drafts():
-    outputs = [np.array([3, 4, 5], np.int32)] * 2
-    prompts = [np.array([1, 1, 1, 1], np.int32)] * 2
-    found = predict.predict(parse("ar").prepare(Resources([], 0)), prompts, outputs, 0, 0, COST)
-    assert (found.tokens_per_output, found.steps_per_output) == (4, 4)
-    assert found.acceptance_length == 1
-    assert found.ms_per_sample == pytest.approx(1000 * (1.5 + 3 * 1.0), rel=0.01)
+from tasc.spec.drafters import DRAFTERS
 
 
 def test_a_sampled_bench_is_predicted_against_the_speedup_that_it_reports():
     row = {"lossless": None, "ms_per_sample": 10.0, "tokens_per_second": 300.0}
-    seen = row | {"acceptance_length": 2.0}
+    seen = row | {"tokens_per_step": 2.5}
     first = {"lossless": None, "ms_per_sample": 40.0, "tokens_per_second": 100.0}
     model, method = SimpleNamespace(label="m"), SimpleNamespace(label="spec")
     cell: Any = SimpleNamespace(model=model, method=method)
-    one = predict.Prediction(1, 4, 4, 1.0, 8.0)
-    two = predict.Prediction(1, 4, 2, 2.0, 4.0)
+    one = {"ms_per_sample": 8.0, "tokens_per_step": 1.0}
+    two = {"ms_per_sample": 4.0, "tokens_per_step": 2.0}
     found = predict._compared(cell, two, one, seen, first)
     assert found["measured_speedup"] == speedup(seen, first) == pytest.approx(3)
+    assert (found["speedup"], found["measured_tokens_per_step"]) == (2, 2.5)
+    assert found["tokens_per_step_error"] == pytest.approx(-0.2)
+
+
+def test_whatever_drafts_from_tokens_alone_is_predicted():
+    simulated = {name for name, entry in DRAFTERS.items() if entry.simulates}
+    own = {"ar", "tasc-spec", "tasc-spec-paper", "corpus", "prompt"}
+    assert simulated == own | {"prompt-lookup", "ngram-trie", "suffix", "ngrammys"}
 
 
 class Words:

@@ -54,12 +54,14 @@ def test_times_are_medians_over_repeats_and_means_over_samples(rows):
     assert rows[1]["tokens_per_second"] == pytest.approx(6000 / 38)
 
 
-def test_steps_and_acceptance_are_counted_over_steps_that_drafted(rows):
+def test_tokens_a_step_are_counted_over_all_steps(rows):
     assert rows[0]["decoding_steps"] == 6
-    assert rows[0]["acceptance_length"] == 1.0
+    assert rows[0]["tokens_per_step"] == 1.0
+    assert rows[0]["accepted_by_position"] == []
     assert (rows[0]["drafted"], rows[0]["accepted"]) == (0, 0)
     assert rows[1]["decoding_steps"] == 4
-    assert rows[1]["acceptance_length"] == pytest.approx(2.0)
+    assert rows[1]["tokens_per_step"] == pytest.approx(2.0)
+    assert rows[1]["tokens_per_step_interval"] == [1, 3]
     assert rows[1]["accepted_by_position"] == pytest.approx([0.5, 0.5])
     assert (rows[1]["drafted"], rows[1]["accepted"]) == (6, 2)
 

@@ -17,7 +17,7 @@ def small_report(cell=(), reference=(), **settings):
         "tokens_per_second": 1.0,
         "tokens_per_output": 1.0,
         "decoding_steps_per_output": 1.0,
-        "acceptance_length": 1.0,
+        "tokens_per_step": 1.0,
         "accepted_by_position": [],
         "seconds": dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1),
         "lossless": {"against": "ar", "identical": 1, "of": 1},

@@ -19,7 +19,7 @@ from tasc.spec.drafters import Resources, parse
 from tasc.spec.drafters.heads.eagle import EagleOptions
 from tasc.spec.drafters.heads.vocabulary import Frequent, Full
 from tasc.spec.drafters.none import Autoregressive
-from tasc.spec.replay import replay
+from tasc.spec.simulate import References, simulate
 from tests.pico import ARCHITECTURES, build_model
 from tests.spec.heads import EAGLE_OPTIONS as OPTIONS
 from tests.spec.heads import eagle, save_head, teach
@@ -227,7 +227,7 @@ def test_a_head_must_be_named_and_a_model_be_there(model, outputs, head):
     with pytest.raises(InputError, match="cannot run without one"):
         parse("fr-spec").prepare(Resources([], 0))
     with pytest.raises(InputError, match="needs a model to decode with"):
-        replay(lambda: eagle(model, head), outputs[0][:1], outputs[1][:1], 0, 8)
+        simulate(lambda: eagle(model, head), References(outputs[0][:1], outputs[1][:1], 0), 8)
     with pytest.raises(InputError, match="depth must lie between 1 and 64, got 0"):
         parse("eagle:depth=0")
 

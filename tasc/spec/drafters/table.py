@@ -169,6 +169,11 @@ class Entry:
     translates: bool = False
     head: bool = False
 
+    @property
+    def simulates(self) -> bool:
+        """Whether it drafts from the target's tokens alone, so that references can stand for it."""
+        return not (self.translates or self.head)
+
 
 def _hetero(name: str, options: str, paper: str) -> Entry:
     def prepare(resources: Resources, given: Any) -> Factory:  # noqa: ANN401

@@ -81,7 +81,7 @@ def show(result: dict[str, Any]) -> None:
     sides = [("train", result["train"]), ("held out", result["held_out"])]
     table(
         f"{result['added']:,} new tokens ({result['export']}), vocabulary {result['size']:,}",
-        ["outputs", "tokens before", "predicted", "reached", "shorter", "bytes/token"],
+        ["outputs", "tokens before", "predicted", "reached", "fewer tokens", "bytes/token"],
         [
             [
                 name,
@@ -95,6 +95,7 @@ def show(result: dict[str, Any]) -> None:
             if side
         ],
     )
+    say("Fewer tokens: the end token left out; every one is a decoding step, and so is the end.")
     excluded = ", ".join(f"{n} {why}" for why, n in result["excluded"].items() if n) or "none"
     say(
         f"H2 {result['h2']['before']:.2f} → {result['h2']['after']:.2f} bits; rejected by PCS: "

@@ -46,12 +46,12 @@ class AnalyzeConfig(ModelConfig):
         return frozenset({"token counts"} if self.tokenizer or self.model else ())
 
     @property
-    def replays(self) -> bool:
+    def searches(self) -> bool:
         """Whether settings of TASC-spec are searched."""
         return self.grid or self.model is not None
 
     @model_validator(mode="after")
-    def _tokens_to_replay(self) -> Self:
+    def _tokens_to_draft(self) -> Self:
         if self.grid and not (self.tokenizer or self.model):
             raise ValueError("the grid drafts tokens: give a tokenizer or a model")
         return self

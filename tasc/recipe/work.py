@@ -50,7 +50,7 @@ def _analyze(job: Job) -> Result:
             save_counts(
                 job.workspace.folder, tokenizer, analysis.input_counts, analysis.output_counts
             )
-        others, grid = job.optional("held_out"), GRID if c.replays else {}
+        others, grid = job.optional("held_out"), GRID if c.searches else {}
         best = knee(analysis, tokenizer, c.export, others)
         drafts = simulate_drafts(
             analysis, others, tokenizer, grid, cost=cost, progress=job.progress

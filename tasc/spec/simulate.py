@@ -44,7 +44,7 @@ class References:
         """
         count = len(outputs)
         if not count:
-            raise InputError("a simulation needs outputs to replay: give a split that has some")
+            raise InputError("a simulation needs outputs: give a split that has some")
         rows = np.linspace(0, count - 1, min(count, MOST_SAMPLES)).astype(int).tolist()
         some, wanted = (
             tokenizer.encode([texts[i] for i in rows]).split() for texts in (prompts, outputs)

@@ -40,7 +40,7 @@ PAPER = {
 
 @dataclass(frozen=True)
 class TascSpecOptions(IndexOptions):
-    """How to count (see IndexOptions) and mix; defaults are chosen by replays of validation data.
+    """How to count (see IndexOptions) and mix; defaults were chosen on validation data, simulated.
 
     ``corpus`` and ``prompt`` switch the two sides on. A node is left out when its path is less
     likely than ``min_probability``: on a CPU it costs a few percent of a forward, more than such a

@@ -53,7 +53,7 @@ def test_a_bench_says_which_head_or_counts_it_lacks(capsys, base, heads, bench):
         ("--draft-head", medusa): "decode with the method medusa",
         (): "tasc finetune --draft-head",
         ("--draft-head", eagle, "--method", "fr-spec:size=64", "--token-counts", base): (
-            "no token counts; tasc analyze --tokenizer writes them"
+            "no token counts; write them with tasc analyze --tokenizer"
         ),
     }.items():
         code, _, err = tasc(capsys, *bench, *options)

@@ -38,6 +38,9 @@ def read(source: Source, split: str) -> Table:
     return Table(split, columns, lambda place: f"{source.path} ({split}): row {place + 1}")
 
 
+_ADVICE = "give a file, a folder, or another data set"
+
+
 def _check_reachable(path: str) -> None:
     """Ask the Hub once: `datasets` itself retries for some 20 s before it gives up.
 
@@ -73,6 +76,6 @@ def _call(source: Source, action: Callable[[], _Result]) -> _Result:
         with quiet_datasets():
             return action()
     except ConnectionError as error:
-        raise UnavailableError(f"{source.path}: {one_line(error)}") from None
+        raise UnavailableError(f"{source.path}: {one_line(error)}; {_ADVICE}") from None
     except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{source.path}: {one_line(error)}") from None
+        raise InputError(f"{source.path}: {one_line(error)}; {_ADVICE}") from None

@@ -121,8 +121,7 @@ def wait(started: Started, limit_s: float = LIMIT_S) -> Ended:
         os.kill(started.pid, signal.SIGKILL)
     _, status = os.waitpid(started.pid, 0)
     seconds = time.monotonic() - started.began
-    with suppress(ProcessLookupError):
-        os.killpg(started.pid, signal.SIGKILL)  # what it started and did not end
+    _end_group(started.pid)
     killed = os.WIFSIGNALED(status)
     calls, written = _SHARED.unpack(started.shared[: _SHARED.size])
     return Ended(
@@ -136,6 +135,15 @@ def wait(started: Started, limit_s: float = LIMIT_S) -> Ended:
         bytes=written,
         stray=started.shared[_SHARED.size :].rstrip(b"\0").decode(errors="replace"),
     )
+
+
+def _end_group(leader: int) -> None:
+    """Kill what a run started and did not end, and wait: it may hold the run's locks till then."""
+    limit = time.monotonic() + LIMIT_S
+    with suppress(ProcessLookupError):
+        while time.monotonic() < limit:
+            os.killpg(leader, signal.SIGKILL)
+            time.sleep(0.01)
 
 
 def _text(file: IO[bytes]) -> str:

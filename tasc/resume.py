@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from tasc.folders import empty, is_at, lock, open_folder, owner, sibling
 
 _KEY = "key"  # the file that says which step's checkpoints these are
 _HASH = re.compile(r"[0-9a-f]{64}")
+_PATIENCE_S = 1.0  # a program that a killed run was about to start holds its lock until it runs
 
 
 def work_of(output: Path) -> Path:
@@ -48,6 +50,7 @@ def resumable(output: Path, key: str) -> Iterator[Path]:
 
 
 def _locked(work: Path, output: Path) -> int:
+    patience = time.monotonic() + _PATIENCE_S
     while True:  # once more where the run before, ending just now, took the folder away
         with suppress(FileExistsError):
             work.mkdir()
@@ -61,10 +64,12 @@ def _locked(work: Path, output: Path) -> int:
         if held is not False and is_at(work, handle):
             return handle
         os.close(handle)
-        if held is False:
+        if held is False and time.monotonic() > patience:
             raise InputError(
                 f"output {output} is being written by another run: wait for it, or name another"
             )
+        if held is False:
+            time.sleep(_PATIENCE_S / 20)
 
 
 def _checked_key(handle: int, work: Path, user: int) -> str:

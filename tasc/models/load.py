@@ -68,6 +68,9 @@ def load_model(
             model.to(place)
         model_config.check_usable(path, model.eval(), quantize)
     model.config._name_or_path = model.name_or_path = path
+    for held in filter(None, (model.config, model.generation_config)):
+        # What is returned beside logits is for who calls the model to say, and no file's.
+        held.output_hidden_states = held.output_attentions = False
     return model
 
 

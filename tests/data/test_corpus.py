@@ -175,7 +175,7 @@ def test_an_error_of_the_hub_is_one_line(hub, monkeypatch):
 
     monkeypatch.setattr(datasets, "get_dataset_split_names", refuse)
     line = "someone/some-task: Config name is missing. Please pick one among: ['a', 'b']"
-    assert message(hub) == line
+    assert message(hub) == f"{line}; give a file, a folder, or another data set"
 
 
 def test_an_unreachable_hub_is_one_line(monkeypatch):

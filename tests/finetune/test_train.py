@@ -131,7 +131,7 @@ def test_a_tokenizer_of_another_model_is_refused(base, augmented, tmp_path):
 
 
 def test_new_tokens_of_another_tokenizer_are_refused(base, tmp_path):
-    with pytest.raises(InputError, match="of another tokenizer"):
+    with pytest.raises(InputError, match="make the new tokens for this one"):
         finetune(str(base), str(base), [Row(400, (1, 2))], corpus(), None, OPTIONS, work=tmp_path)
 
 

@@ -168,3 +168,15 @@ def test_what_a_stranger_calls_the_path_stays_the_models_name(base):
 def test_a_refusal_is_an_input_error_where_the_config_is_wrong(base, tmp_path):
     with pytest.raises(InputError, match="num_hidden_layers 10000000"):
         load_model(str(copied(base, tmp_path / "model", num_hidden_layers=10**7)))
+
+
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+def test_a_file_does_not_say_what_is_returned_beside_logits(tmp_path, file):
+    folder = pico.make_model(tmp_path / "model")
+    said = json.loads((folder / file).read_text()) | {"output_hidden_states": "False"}
+    (folder / file).write_text(json.dumps(said))
+    try:
+        model = load_model(str(folder))
+    except InputError:
+        return  # transformers refuses it by itself in config.json
+    model.generate(torch.tensor([[1, 2]]), max_new_tokens=2, do_sample=False)

@@ -224,7 +224,7 @@ def test_a_method_goes_on_with_another_model_as_if_it_were_the_first(outputs, tm
 def test_a_head_must_be_named_and_a_model_be_there(model, outputs, head):
     with pytest.raises(InputError, match="--draft-head"):
         parse("eagle").prepare(Resources([], 0, target=Target(model)))
-    with pytest.raises(InputError, match="cannot run without one"):
+    with pytest.raises(InputError, match="give a model"):
         parse("fr-spec").prepare(Resources([], 0))
     with pytest.raises(InputError, match="needs a model to decode with"):
         simulate(lambda: eagle(model, head), References(outputs[0][:1], outputs[1][:1], 0), 8)

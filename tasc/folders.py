@@ -7,7 +7,7 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,8 +31,11 @@ def fresh(output: Path, kind: str) -> Path:
 def owner(output: Path) -> int:
     """Return the user whom new folders beside ``output`` belong to; not all systems take our own.
 
-    Raises OSError where none can be made.
+    A folder is made to see; those of killed runs go. Raises OSError where none can be made.
     """
+    for left in _left(output, "probe"):
+        with suppress(OSError):
+            left.rmdir()
     probe = fresh(output, "probe")
     probe.mkdir()
     try:
@@ -141,18 +144,23 @@ def share(folder: Path, like: Path) -> None:
 def sweep(output: Path) -> None:
     """Remove what killed runs left: temporary siblings of ours whose process is gone."""
     ours = owner(output)
-    for kind in ("new", "old", "probe"):
-        pattern = glob.escape(sibling(output, kind).name) + "-*"
-        for left in output.parent.glob(pattern):
-            pid = left.name.rpartition("-")[2]
-            gone = pid.isdecimal() and (int(pid) == os.getpid() or not _alive(int(pid)))
-            if not gone or not is_folder_of(ours, left):
+    for kind in ("new", "old"):
+        for left in _left(output, kind):
+            if not is_folder_of(ours, left):
                 continue
             if kind == "old" and not os.path.lexists(output):
                 left.rename(output)
             else:
                 with suppress(OSError):
                     remove(left)
+
+
+def _left(output: Path, kind: str) -> Iterator[Path]:
+    """Yield what ``fresh`` named for processes that are gone."""
+    for left in output.parent.glob(glob.escape(sibling(output, kind).name) + "-*"):
+        pid = left.name.rpartition("-")[2]
+        if pid.isdecimal() and (int(pid) == os.getpid() or not _alive(int(pid))):
+            yield left
 
 
 def _alive(pid: int) -> bool:

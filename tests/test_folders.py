@@ -254,3 +254,10 @@ def test_a_folder_is_read_whatever_lies_in_it(tmp_path):
 def test_a_check_needs_no_name_that_is_free(tmp_path):
     (tmp_path / f".out.probe-{os.getpid()}").mkdir()  # of a killed run, whose number came again
     check_output(tmp_path / "out", force=False)
+
+
+def test_a_probe_of_a_killed_run_goes_also_where_the_folder_above_was_not_there_yet(tmp_path):
+    left = tmp_path / f".look.probe-0-{2**22 + 1}"  # beyond the largest process id
+    left.mkdir()
+    check_output(tmp_path / "out" / "look", force=False)
+    assert not left.exists()

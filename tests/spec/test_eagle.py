@@ -226,7 +226,7 @@ def test_a_head_must_be_named_and_a_model_be_there(model, outputs, head):
         parse("eagle").prepare(Resources([], 0, target=Target(model)))
     with pytest.raises(InputError, match="give a model"):
         parse("fr-spec").prepare(Resources([], 0))
-    with pytest.raises(InputError, match="needs a model to decode with"):
+    with pytest.raises(InputError, match="give a model to decode with"):
         simulate(lambda: eagle(model, head), References(outputs[0][:1], outputs[1][:1], 0), 8)
     with pytest.raises(InputError, match="depth must lie between 1 and 64, got 0"):
         parse("eagle:depth=0")

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from benchmarks.figures import add_json, publish
 from tasc.analysis.count import BATCH
+from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.report import analyze
 from tasc.analysis.scan import scan
 from tasc.data.corpus import load
@@ -117,7 +118,9 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         found = scan(stream, tokenizer, jobs=options.jobs)
         tokens = sum(s.tokens.tokens for s in (found.input, found.output) if s.tokens)
     else:
-        report = analyze(stream, tokenizer, jobs=options.jobs).report
+        report = analyze(
+            stream, tokenizer, AnalyzeOptions(source=stream.source.path, jobs=options.jobs)
+        ).report
         tokens = report.tokens.input.tokens + report.tokens.output.tokens if report.tokens else 0
     return {
         "way": options.only,

@@ -13,7 +13,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +26,10 @@ from tasc.data.source import Source
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import collate, example_sequences, packed_blocks
-from tasc.finetune.draft_head import HeadOptions, Kind, train_head
+from tasc.finetune.draft_head import train_head
 from tasc.finetune.folder import save_model
 from tasc.finetune.loss import summed_loss
+from tasc.finetune.options import FinetuneOptions
 from tasc.models.borrow import borrowed
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
@@ -118,12 +119,20 @@ def draft_heads(
     """Train a head of each kind on the model's answers to some prompts; return their folders."""
     save_model(model, tokenizer, folder / "model")
     some = replace(train, examples=train.examples[:200])
-    for kind in get_args(Kind):
-        options = HeadOptions(kind, epochs=2, max_new_tokens=48)
+    made, model_path = [], str(folder / "model")
+    for kind in ("eagle", "medusa"):
+        options = FinetuneOptions(
+            source=train.source.path,
+            model=model_path,
+            draft_head=True,
+            head=kind,
+            epochs=2,
+            max_new_tokens=48,
+        )
         work = folder / f"{kind}.work"
-        head = train_head(str(folder / "model"), some, None, options, work=work)
-        head.save(folder / kind)
-    return [folder / kind for kind in get_args(Kind)]
+        train_head(model_path, some, None, options, work=work).save(folder / kind)
+        made.append(folder / kind / "head")
+    return made
 
 
 def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) -> PreTrainedModel:

@@ -21,10 +21,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pro
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tasc.data.tokenizer import load_tokenizer
-from tasc.finetune.base import BaseOptions, Preset, _groups, build
+from tasc.finetune.base import Preset, _groups, build
 from tasc.finetune.batch import example_sequences, packed_blocks
 from tasc.finetune.folder import save_model
 from tasc.finetune.loop import Run
+from tasc.finetune.schedule import Schedule
 from tasc.models.load import device_has_bfloat16, load_model
 
 UNKNOWN, BEGIN, END, FIRST_PIECE = 0, 1, 2, 259
@@ -249,12 +250,21 @@ def train(options: argparse.Namespace) -> None:
     model = build(preset, len(used) + 1, 1024, 0)
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(used) + 1), requires_grad=False)
     model.lm_head.bias[-1] = np.log(size - len(used))
-    base = BaseOptions(epochs=options.epochs, minutes=options.minutes, batch_blocks=3)
+    schedule = Schedule(
+        options.epochs,
+        micro_batch=3,
+        effective_batch=3,
+        minutes=options.minutes,
+        shape="cosine",
+        warmup_steps=30,
+        floor=0.05,
+        bfloat16=device_has_bfloat16(model.device),
+    )
     run = Run(
         model,
         _groups(model, options.learning_rate),
         rows,
-        base.schedule(bfloat16=device_has_bfloat16(model.device)),
+        schedule,
         work=options.output.with_suffix(".work"),
         name=f"tinystories {options.tokenizer} {options.hidden} {options.layers}",
     )

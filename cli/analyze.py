@@ -1,77 +1,13 @@
 """``tasc analyze``: how predictable a task's outputs are, and what each method would bring."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from . import _options as o
-from ._console import say
-
-
-def analyze(
-    source: o.Source,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="Tokenizer or model folder, file, or Hub id.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Model folder or Hub id: predict TASC-spec's speed-up for it, here."),
-    ] = None,
-    grid: Annotated[
-        bool,
-        typer.Option("--grid", help="Simulate settings of TASC-spec; --model implies it."),
-    ] = False,
-    budget: Annotated[
-        list[int] | None, typer.Option(help="Budgets of added tokens to predict; repeatable.")
-    ] = None,
-    n_max: Annotated[int, typer.Option(help="Longest n-gram.")] = 4,
-    pcs: Annotated[float, typer.Option(help="Threshold of the prefix collision score.")] = 0.05,
-    export: Annotated[str, typer.Option(help="pretoken (boundary-safe) or added.")] = "pretoken",
-    jobs: Annotated[
-        int, typer.Option(help="Processes that tokenise and count; 1 uses threads instead.")
-    ] = 1,
-    threads: o.Threads = None,
-    input_column: o.InputColumn = "input",
-    output_column: o.OutputColumn = "output",
-    template: o.Template = "{input}\\n",
-    config: o.HubConfig = None,
-    split: o.Split = "train",
-    limit: o.Limit = None,
-    seed: o.Seed = 0,
-    output: o.Output = None,
-    force: o.Force = False,
-    json: o.Json = False,
-) -> None:
-    """Measure entropy and coverage of inputs and outputs, predict every budget, and advise."""
-    options = {
-        "tokenizer": tokenizer,
-        "model": model,
-        "grid": grid,
-        "threads": threads,
-        "budgets": budget or None,
-        "n_max": n_max,
-        "pcs": pcs,
-        "export": export,
-        "jobs": jobs,
-        "split": split,
-        "limit": limit,
-        "seed": seed,
-    }
-    data = o.data(source, input_column, output_column, template, config)
-    done = o.step("analyze", data, options, output=output, force=force)
-    if json:
-        from ._console import print_json
-
-        print_json(done.result)
-        return
-    show(done.result)
-    say(f"report: {done.output / 'analysis.html'}")
+from ._command import Command
+from ._console import say, table
 
 
 def show(result: dict[str, Any]) -> None:
     """Print Table 1's row, the token statistics, the budget grid, and the verdict."""
-    from ._console import table
-
     sides = [("input", result["input"]), ("output", result["output"])]
     bigrams = {name: side["ngrams"][1] for name, side in sides}
     dropped = f"; {result['dropped']:,} without an output left out" if result["dropped"] else ""
@@ -114,8 +50,6 @@ def show(result: dict[str, Any]) -> None:
 
 
 def _show_tokens(tokens: dict[str, Any]) -> None:
-    from ._console import table
-
     table(
         f"Tokens of {tokens['tokenizer']} ({tokens['vocabulary']:,} in the vocabulary)",
         ["", "tokens/sample", "bytes/token", "entropy H", "H / log2|V|", "Rényi H2", "typical set"],
@@ -151,8 +85,6 @@ def _show_tokens(tokens: dict[str, Any]) -> None:
 
 
 def _show_drafting(drafting: dict[str, Any]) -> None:
-    from ._console import table
-
     cost = drafting["cost"]
     if cost:
         sizes = [(k, t) for k, t in zip(cost["sizes"], cost["seconds"], strict=True) if k > 1]
@@ -183,3 +115,11 @@ def _show_drafting(drafting: dict[str, Any]) -> None:
     )
     if len(trials) > 1:
         say(f"Best: --method {drafting['best']['method']}")
+
+
+COMMAND = Command(
+    "analyze",
+    help="Measure entropy and coverage of inputs and outputs, predict every budget, and advise.",
+    show=show,
+    leaves=(("report", "analysis.html"),),
+)

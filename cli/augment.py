@@ -1,83 +1,13 @@
 """``tasc augment``: add the task's n-grams to a tokenizer."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from . import _options as o
-from ._console import say
-
-
-def augment(
-    source: o.Source,
-    tokenizer: Annotated[str, typer.Option(help="Tokenizer or model folder, file, or Hub id.")],
-    budget: Annotated[str, typer.Option(help="New tokens, or auto: as many as pay.")] = "500",
-    risk_price: Annotated[
-        float,
-        typer.Option(
-            help="For auto: per cent of time that one per cent of outputs spoilt is worth."
-        ),
-    ] = 10.0,
-    n_max: Annotated[int, typer.Option(help="Longest n-gram merged at once.")] = 4,
-    pcs: Annotated[float, typer.Option(help="Threshold of the prefix collision score.")] = 0.05,
-    conditional: Annotated[
-        bool, typer.Option("--conditional", help="Prefix collisions given the preceding tokens.")
-    ] = False,
-    export: Annotated[
-        str, typer.Option(help="pretoken (boundary-safe) or added (the paper's way).")
-    ] = "pretoken",
-    min_gain: Annotated[
-        float, typer.Option(help="Stop before a token that saves less than this share of tokens.")
-    ] = 0.0,
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(help="No new token may hold this text, as { or \\n; repeatable."),
-    ] = None,
-    held_out: Annotated[
-        str, typer.Option(help="Split to measure the compression on, where the source has it.")
-    ] = "validation",
-    input_column: o.InputColumn = "input",
-    output_column: o.OutputColumn = "output",
-    template: o.Template = "{input}\\n",
-    config: o.HubConfig = None,
-    split: o.Split = "train",
-    limit: o.Limit = None,
-    seed: o.Seed = 0,
-    output: o.Output = None,
-    force: o.Force = False,
-    json: o.Json = False,
-) -> None:
-    """Choose n-grams by merge reward, drop colliding ones, save a plain tokenizer folder."""
-    options = {
-        "tokenizer": tokenizer,
-        "budget": budget,
-        "risk_price": risk_price,
-        "n_max": n_max,
-        "pcs": pcs,
-        "conditional": conditional,
-        "export": export,
-        "min_gain": min_gain,
-        "protect": [text.replace("\\n", "\n") for text in protect] if protect else None,
-        "held_out": None if held_out == "validation" else held_out,
-        "split": split,
-        "limit": limit,
-        "seed": seed,
-    }
-    data = o.data(source, input_column, output_column, template, config)
-    done = o.step("augment", data, options, output=output, force=force)
-    if json:
-        from ._console import print_json
-
-        print_json(done.result)
-        return
-    show(done.result)
-    say(f"tokenizer: {done.output}")
+from ._command import Command
+from ._console import say, table
 
 
 def show(result: dict[str, Any]) -> None:
     """Print what the saved tokenizer reaches beside what the search predicted."""
-    from ._console import table
-
     sides = [("train", result["train"]), ("held out", result["held_out"])]
     table(
         f"{result['added']:,} new tokens ({result['export']}), vocabulary {result['size']:,}",
@@ -129,8 +59,6 @@ def show_use(result: dict[str, Any]) -> None:
 
 def show_knee(curve: dict[str, Any]) -> None:
     """Print the budget that was chosen beside its neighbours."""
-    from ._console import table
-
     knee = curve["knee"]
     around = [p for p in curve["points"] if p["budget"] in _around(curve)]
     table(
@@ -162,3 +90,11 @@ def _around(curve: dict[str, Any]) -> set[int]:
     knee = curve["knee"]["budget"]
     wanted = (0, knee / 4, knee / 2, knee, knee * 2, knee * 4)
     return {min(budgets, key=lambda budget: abs(budget - want)) for want in wanted}
+
+
+COMMAND = Command(
+    "augment",
+    help="Choose n-grams by merge reward, drop colliding ones, save a plain tokenizer folder.",
+    show=show,
+    leaves=(("tokenizer", ""),),
+)

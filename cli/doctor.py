@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from . import _options as o
+from ._derive import Json
 
 
-def doctor(json: o.Json = False) -> None:
+def doctor(json: Json = False) -> None:
     """Show versions, devices, kernels, and memory."""
     from tasc.recipe.doctor import examine
 

@@ -1,5 +1,6 @@
 """Assemble the sub-commands; turn errors a user can meet into one line and exit code 2."""
 
+import re
 import signal
 import sys
 from typing import Annotated, NoReturn, cast
@@ -10,7 +11,8 @@ from tasc import __version__
 from tasc.disk import refusal
 from tasc.errors import InputError, TascError
 
-from . import analyze, augment, base, bench, doctor, finetune, index, run, vocab
+from . import doctor, run
+from ._commands import COMMANDS
 from ._console import note, say
 
 app = typer.Typer(
@@ -19,18 +21,14 @@ app = typer.Typer(
     help="Make a small language model fast on a narrow task: analyze the task, augment the "
     "tokenizer, finetune, and bench lossless speculative decoding.",
 )
-app.command("analyze")(analyze.analyze)
-app.command("augment")(augment.augment)
-app.command("finetune")(finetune.finetune)
-app.command("bench")(bench.bench)
-app.command("index")(index.index)
-app.command("vocab")(vocab.vocab)
-app.command("run")(run.run)
-app.command("base")(base.base)
+for command in COMMANDS:
+    command.register(app)
+run.register(app)
 app.command("doctor")(doctor.doctor)
 
 
 _INTERRUPTED = 130  # 128 + SIGINT
+_MISSING = re.compile("^Missing (?:option|argument) '(.+)'")
 _LONGEST = 300  # characters of what is repeated of a command line
 # What the parser raises; typer exports the one below it alone.
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__base__)
@@ -81,7 +79,8 @@ def _refuse(why: str) -> NoReturn:
 def _usage(error: typer.BadParameter) -> str:
     """Tell in one line what the parser of the command line could not read, and where to look."""
     command = error.ctx.command_path if error.ctx else "tasc"
-    what = " ".join(error.format_message().split()).rstrip(".")[:_LONGEST]
+    what = _MISSING.sub(r"give \1", " ".join(error.format_message().split()))
+    what = what.rstrip(".")[:_LONGEST]
     return f"{command}: {what[:1].lower()}{what[1:]}: see {command} --help"
 
 

@@ -1,64 +1,13 @@
 """``tasc vocab``: can this model draft for that one, and by which algorithm?"""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from . import _options as o
-from ._console import say
-
-
-def vocab(
-    target: Annotated[str, typer.Argument(help="Target: model or tokenizer folder, or Hub id.")],
-    draft: Annotated[str, typer.Argument(help="Drafter: the same; any vocabulary.")],
-    data: Annotated[
-        str, typer.Option(help="Texts to measure on: a source as other commands take it.")
-    ] = "builtin:stdlib-docs",
-    prompts: Annotated[int, typer.Option(help="Examples that acceptance is measured on.")] = 20,
-    places: Annotated[int, typer.Option(help="Places in the output of each.")] = 8,
-    temperature: Annotated[float, typer.Option(help="Of both models' laws.")] = 1.0,
-    input_column: o.InputColumn = "input",
-    output_column: o.OutputColumn = "output",
-    template: o.Template = "{input}\\n",
-    config: o.HubConfig = None,
-    threads: o.Threads = None,
-    split: o.Split = "train",
-    limit: Annotated[int, typer.Option(help="Examples to tokenize, drawn by the seed.")] = 1000,
-    seed: o.Seed = 0,
-    output: o.Output = None,
-    force: o.Force = False,
-    json: o.Json = False,
-) -> None:
-    """Compare two vocabularies and recommend how the one model drafts for the other.
-
-    Where both folders hold a model, expected acceptance is measured, too.
-    """
-    options = {
-        "target": target,
-        "draft": draft,
-        "prompts": prompts,
-        "places": places,
-        "temperature": temperature,
-        "threads": threads,
-        "split": split,
-        "limit": limit,
-        "seed": seed,
-    }
-    described = o.data(data, input_column, output_column, template, config)
-    done = o.step("vocab", described, options, output=output, force=force)
-    if json:
-        from ._console import print_json
-
-        print_json(done.result)
-        return
-    show(done.result)
-    say(f"comparison: {done.output / 'vocabularies.json'}")
+from ._command import Command
+from ._console import say, table
 
 
 def show(result: dict[str, Any]) -> None:
     """Print both sides, what they share, and the recommendation."""
-    from ._console import table
-
     sides = [("target", result["target"]), ("drafter", result["draft"])]
     table(
         f"{result['task']['texts']} texts of {result['task']['source']}",
@@ -97,3 +46,12 @@ def show(result: dict[str, Any]) -> None:
         say(f"expected acceptance at temperature {r['temperature']:g}: {figures}")
     best = r["recommended"]
     say(f"recommended: {best['algorithm']} ({best['reason']})")
+
+
+COMMAND = Command(
+    "vocab",
+    help="Compare two vocabularies and recommend how the one model drafts for the other.\n\n"
+    "Where both folders hold a model, expected acceptance is measured, too.",
+    show=show,
+    leaves=(("comparison", "vocabularies.json"),),
+)

@@ -1,22 +1,71 @@
-"""TASC: task-adaptive compression pipelines for small language models."""
+"""TASC: task-adaptive compression pipelines for small language models.
+
+Each command is a call: ``tasc.augment(tasc.AugmentOptions(...))`` does what ``tasc augment`` does,
+and returns its result in memory.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tasc.analysis.options import AnalyzeOptions
+    from tasc.bench.options import BenchOptions, TuneOptions, VocabularyOptions
+    from tasc.finetune.options import BaseOptions, FinetuneOptions
+    from tasc.options import Data
+    from tasc.recipe.calls import (
+        analyze,
+        augment,
+        base,
+        benchmark,
+        compare_vocabularies,
+        fine_tune,
+        index,
+        tune,
+    )
     from tasc.spec.custom_generate import custom_generate
     from tasc.spec.library import Completion, generate
+    from tasc.spec.options import IndexOptions
     from tasc.spec.sampling import Sampling
+    from tasc.vocab.options import AugmentOptions
 
 __version__ = "0.1.0"
 
-__all__ = ["Completion", "Sampling", "custom_generate", "generate"]
+__all__ = [
+    "AnalyzeOptions",
+    "AugmentOptions",
+    "BaseOptions",
+    "BenchOptions",
+    "Completion",
+    "Data",
+    "FinetuneOptions",
+    "IndexOptions",
+    "Sampling",
+    "TuneOptions",
+    "VocabularyOptions",
+    "analyze",
+    "augment",
+    "base",
+    "benchmark",
+    "compare_vocabularies",
+    "custom_generate",
+    "fine_tune",
+    "generate",
+    "index",
+    "tune",
+]
 
-# name -> where it is; torch and transformers are imported when one of them is first asked for
+# module -> names in it; torch and transformers are imported when one of them is first asked for.
+# A call is not named as a room is: importing tasc.bench would put the room in its place.
 _PUBLIC = {
-    "Completion": "tasc.spec.library",
-    "Sampling": "tasc.spec.sampling",
-    "custom_generate": "tasc.spec.custom_generate",
-    "generate": "tasc.spec.library",
+    "tasc.analysis.options": "AnalyzeOptions",
+    "tasc.bench.options": "BenchOptions TuneOptions VocabularyOptions",
+    "tasc.finetune.options": "BaseOptions FinetuneOptions",
+    "tasc.options": "Data",
+    "tasc.recipe.calls": "analyze augment base benchmark compare_vocabularies fine_tune index tune",
+    "tasc.spec.custom_generate": "custom_generate",
+    "tasc.spec.library": "Completion generate",
+    "tasc.spec.options": "IndexOptions",
+    "tasc.spec.sampling": "Sampling",
+    "tasc.vocab.options": "AugmentOptions",
 }
 
 
@@ -25,8 +74,9 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'tasc' has no attribute {name!r}")
-    import importlib
+    for module, names in _PUBLIC.items():
+        if name in names.split():
+            import importlib
 
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'tasc' has no attribute {name!r}")

@@ -20,13 +20,26 @@ FLOOR = {
     "tasc.folders",
     "tasc.scratch",
     "tasc.visible",
+    "tasc.bounds",
+    "tasc.explain",
     "tasc.__version__",
 }
 BACKEND = {"tasc.backend", "tasc._native"}
 DATA = BACKEND | {"tasc.data"}
-BENCH = DATA | {
+OPTIONS = DATA | {"tasc.options"}
+BENCH = OPTIONS | {
     f"tasc.{name}"
-    for name in ("analysis", "vocab", "models", "finetune", "spec", "artefact", "resume", "places")
+    for name in (
+        "texts",
+        "analysis",
+        "vocab",
+        "models",
+        "finetune",
+        "spec",
+        "artefact",
+        "resume",
+        "places",
+    )
 }
 # layer -> what it may import of tasc besides itself and the floor
 MAY_IMPORT = {
@@ -37,6 +50,8 @@ MAY_IMPORT = {
     "tasc/html.py": set(),
     "tasc/disk.py": set(),
     "tasc/visible.py": set(),
+    "tasc/bounds.py": set(),
+    "tasc/explain.py": set(),
     "tasc/folders.py": set(),
     "tasc/scratch.py": set(),
     "tasc/resume.py": set(),
@@ -44,11 +59,13 @@ MAY_IMPORT = {
     "tasc/places.py": {"tasc.artefact"},
     "tasc/backend": {"tasc._native"},
     "tasc/data": BACKEND,
-    "tasc/analysis": DATA,
-    "tasc/vocab": DATA | {"tasc.analysis"},
+    "tasc/options.py": {"tasc.data", "tasc.places"},
+    "tasc/texts.py": OPTIONS,
+    "tasc/analysis": OPTIONS,
+    "tasc/vocab": OPTIONS | {"tasc.analysis"},
     "tasc/models": DATA,
-    "tasc/finetune": DATA | {"tasc.models", "tasc.vocab", "tasc.analysis"},
-    "tasc/spec": DATA | {"tasc.models", "tasc.vocab", "tasc.analysis"},
+    "tasc/finetune": OPTIONS | {"tasc.models", "tasc.vocab", "tasc.analysis"},
+    "tasc/spec": OPTIONS | {"tasc.models", "tasc.vocab", "tasc.analysis"},
     "tasc/bench": BENCH,
     "tasc/recipe": BENCH | {"tasc.bench"},
     "cli": BENCH | {"tasc.bench", "tasc.recipe"},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasc import artefact
-from tasc.recipe.work import WORK
+from tasc.recipe.calls import CALLS
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 
@@ -203,10 +203,10 @@ def test_numbers_that_cannot_be_worked_with_are_refused(capsys, task, tmp_path, 
 
 
 def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
-    def interrupt(job: object) -> None:
+    def interrupt(options: object, job: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(WORK, "analyze", interrupt)
+    monkeypatch.setitem(CALLS, "analyze", interrupt)
     code, out, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
     assert (code, out) == (130, "")
     assert err.startswith("interrupted: no half-written folder was left")
@@ -216,7 +216,7 @@ def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
 def test_bench_says_which_option_is_missing(capsys, task, tmp_path):
     out = ("--output", tmp_path / "out")
     assert "give --model" in refused(capsys, "bench", task, *out)
-    assert "give --tokenizer or --model" in refused(capsys, "bench", task, "--tune", *out)
+    assert "give --tokenizer" in refused(capsys, "tune", task, *out)
     line = refused(capsys, "bench", task, "--model", "x", "--delimiter", "", *out)
     assert "delimiter" in line
 

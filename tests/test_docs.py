@@ -14,7 +14,7 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 from tasc.bench.quality import METRICS
-from tasc.recipe.configs import CONFIGS
+from tasc.recipe.commands import COMMANDS as KINDS
 from tasc.recipe.plan import Overrides, read
 from tasc.spec.drafters import DRAFTERS, parse
 from tasc.spec.verify import VERIFIERS
@@ -105,7 +105,7 @@ def test_every_command_has_a_page_of_the_guide_and_its_options(site):
         for flag in command.params:
             shown = flag.opts[0] if flag.param_type_name == "option" else flag.name.upper()
             assert f"`{shown}`" in mine + shared
-    for name, kind in CONFIGS.items():
+    for name, kind in KINDS.items():
         mine = options[options.index(f"#tasc-{name} }}") :].partition("\n## ")[0]
         for field in kind.model_fields.keys() - {"source"}:
             shown = (f"`{field}`", f"`--{field.replace('_', '-')}`", f"`{field.upper()}`")
@@ -153,7 +153,7 @@ def test_a_recipe_that_a_page_shows_is_one(tmp_path):
     for number, block in enumerate(blocks):
         path = tmp_path / f"{number}.yaml"
         path.write_text(block)
-        assert read(path, Overrides(tmp_path)).steps
+        assert read(path, Overrides(data_dir=tmp_path)).steps
 
 
 def test_every_page_is_in_the_menu(site):

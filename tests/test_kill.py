@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tasc.recipe.job import Job, Result
-from tasc.recipe.work import WORK
+from tasc.recipe.calls import CALLS
+from tasc.recipe.job import Job
+from tasc.spec.options import IndexOptions
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 
@@ -64,13 +65,12 @@ def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, mo
     task.write_text('{"input": "a", "output": "b"}\n')
     command = ["index", task, "--tokenizer", make_tokenizer(tmp_path / "tok")]
 
-    def interrupted(job: Job) -> Result:
-        if job.config.n_max == 3:
-            (job.workspace.work / "checkpoint").touch()
+    def interrupted(options: IndexOptions, job: Job) -> None:
+        if options.n_max == 3:
+            (job.work / "checkpoint").touch()
         os.kill(os.getpid(), number)
-        return {}
 
-    monkeypatch.setitem(WORK, "index", interrupted)
+    monkeypatch.setitem(CALLS, "index", interrupted)
     before = {p.name for p in tmp_path.iterdir()}
     code, _, err = tasc(capsys, *command, "--output", tmp_path / "out")
     assert (code, "--resume" in err) == (130, False)

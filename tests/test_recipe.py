@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from tasc.analysis.options import AnalyzeOptions
 from tasc.errors import InputError, RecipeError
-from tasc.recipe.configs import AnalyzeConfig, AugmentConfig, IndexConfig
+from tasc.options import Data
 from tasc.recipe.plan import Overrides, read
-from tasc.recipe.step_config import DataConfig
 from tasc.recipe.steps import carry_out
+from tasc.spec.options import IndexOptions
+from tasc.vocab.options import AugmentOptions
 from tests.cli import tasc
 from tests.pico import make_tokenizer
 
@@ -223,8 +225,8 @@ def test_a_tokenizer_that_changed_where_it_lies_is_read_again(tmp_path, monkeypa
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = make_tokenizer(tmp_path / place)
     path = {"home": "~/home", "file": str(folder / "tokenizer.json")}.get(place, str(folder))
-    source = DataConfig(path=str(write(tmp_path / "task.jsonl", ROWS)))
-    config = IndexConfig(source=source, tokenizer=path)
+    source = Data(path=str(write(tmp_path / "task.jsonl", ROWS)))
+    config = IndexOptions(source=source, tokenizer=path)
 
     def reused() -> bool:
         return carry_out(config, tmp_path / "out", reuse=True).reused
@@ -241,7 +243,7 @@ def test_a_broken_validation_split_is_not_passed_over(tmp_path):
     broken = tmp_path / "task" / "validation.jsonl"
     broken.write_text('{"input": "a"\n')
     tokens = str(make_tokenizer(tmp_path / "tok"))
-    config = AugmentConfig(source=DataConfig(path=str(broken.parent)), tokenizer=tokens, budget=3)
+    config = AugmentOptions(source=Data(path=str(broken.parent)), tokenizer=tokens, budget=3)
     with pytest.raises(InputError, match=r"validation\.jsonl:1: invalid JSON"):
         carry_out(config, tmp_path / "out")
 
@@ -249,10 +251,10 @@ def test_a_broken_validation_split_is_not_passed_over(tmp_path):
 def test_a_split_is_not_held_out_from_itself(tmp_path):
     write(tmp_path / "task" / "train.jsonl", ROWS)
     write(tmp_path / "task" / "dev.jsonl", ROWS)
-    source, tokens = DataConfig(path=str(tmp_path / "task")), str(make_tokenizer(tmp_path / "tok"))
-    config = AugmentConfig(source=source, tokenizer=tokens, budget=3, split="dev")
+    source, tokens = Data(path=str(tmp_path / "task")), str(make_tokenizer(tmp_path / "tok"))
+    config = AugmentOptions(source=source, tokenizer=tokens, budget=3, split="dev")
     assert carry_out(config, tmp_path / "tokens").result["held_out"] is None
-    analysis = AnalyzeConfig(source=source, tokenizer=tokens, budgets=(0,), split="valid")
+    analysis = AnalyzeOptions(source=source, tokenizer=tokens, budgets=(0,), split="valid")
     assert carry_out(analysis, tmp_path / "analysis").result["drafting"]["samples"] == 10
 
 
@@ -304,12 +306,12 @@ def test_an_empty_reference_is_not_taken_for_none(capsys, tmp_path):
 @pytest.mark.parametrize("kind", ["reference", "link", "below", "source"])
 def test_an_output_never_replaces_what_is_read(tmp_path, kind):
     task, tokens = write(tmp_path / "task.jsonl", ROWS), make_tokenizer(tmp_path / "tok")
-    index = {"n_max": 2, "source": DataConfig(path=str(task))}
+    index = {"n_max": 2, "source": Data(path=str(task))}
     out = tmp_path / "out"
-    carry_out(IndexConfig(tokenizer=str(tokens), **index), out)  # so out is an artefact
+    carry_out(IndexOptions(tokenizer=str(tokens), **index), out)  # so out is an artefact
     match kind:
         case "source":
-            index["source"] = DataConfig(path=str(write(out / "task.jsonl", ROWS)))
+            index["source"] = Data(path=str(write(out / "task.jsonl", ROWS)))
         case "link":
             (tmp_path / "link").symlink_to(out)
             tokens = tmp_path / "link"
@@ -318,5 +320,5 @@ def test_an_output_never_replaces_what_is_read(tmp_path, kind):
             make_tokenizer(tokens)
     before = sorted(out.rglob("*"))
     with pytest.raises(InputError, match=r"output .* would replace .*name another folder"):
-        carry_out(IndexConfig(tokenizer=str(tokens), **index), out, force=True)
+        carry_out(IndexOptions(tokenizer=str(tokens), **index), out, force=True)
     assert sorted(out.rglob("*")) == before

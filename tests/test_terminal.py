@@ -148,7 +148,7 @@ def test_nonsense_is_refused_in_one_line_that_says_what_to_type(capsys, tmp_path
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c != "doctor"])
 def test_an_empty_output_is_no_folder(capsys, command):
-    needed = {"augment": ["--tokenizer", "x"], "index": ["--tokenizer", "x"]}
+    needed = {name: ["--tokenizer", "x"] for name in ("augment", "index", "tune")}
     given = ["x", "y"] if command == "vocab" else ["quickstart" if command == "run" else "x"]
     more = needed.get(command, ["--model", "x"] if command in ("finetune", "bench") else [])
     code, out, err = tasc(capsys, command, *given, *more, "--output", " ")

@@ -12,7 +12,8 @@ from benchmarks.lossless import ids
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.finetune.base import BaseOptions, train_base
+from tasc.finetune.base import train_base
+from tasc.finetune.options import BaseOptions
 from tasc.models.load import load_model
 from tasc.models.target import Target
 from tasc.spec.drafters import Resources
@@ -38,6 +39,7 @@ def trained(setup: Setup, **options: Any) -> Trained:  # noqa: ANN401
     if not folder.is_dir():
         some = 400 if setup.quick else None
         shape = BaseOptions(
+            source=source.path,
             preset=setup.shape,
             minutes=setup.minutes,
             epochs=12,

@@ -12,11 +12,10 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 from site_tables import markdown
-from tasc.recipe.configs import CONFIGS
+from tasc.recipe.commands import COMMANDS as KINDS
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
-PART_OF = {"tune": "bench"}  # classes of options that are a mode of another command
 
 
 def overview(_block: str) -> str:
@@ -38,7 +37,7 @@ def options(_block: str) -> str:
     shared = _shared()
     first = [flag for flag in COMMANDS["analyze"].params if flag.name in shared]
     parts = ["## Most commands { #shared }", _table([_flag_line(flag) for flag in first])]
-    return "\n\n".join([*parts, *(_command(name, shared) for name in [*COMMANDS, *PART_OF])])
+    return "\n\n".join([*parts, *(_command(name, shared) for name in COMMANDS)])
 
 
 def _shared() -> set[str]:
@@ -48,20 +47,20 @@ def _shared() -> set[str]:
 
 
 def _command(name: str, shared: set[str]) -> str:
-    typed, kind = COMMANDS[PART_OF.get(name, name)], CONFIGS.get(name)
-    title = f"tasc {PART_OF[name]} --{name}" if name in PART_OF else f"tasc {name}"
+    typed, kind = COMMANDS[name], KINDS.get(name)
     flags = {flag.name: flag for flag in typed.params}
-    lines, used = [], set(flags if name in PART_OF else ())
+    lines, used = [], set()
     for field, info in kind.model_fields.items() if kind else ():
         flag = flags.get(_flag_of(field, list(flags)))
         used.add(flag.name if flag else "")
         if field not in shared and field != "source":
             lines.append(_line(field, info, flag))
     lines += [_flag_line(p) for key, p in flags.items() if key not in used | shared]
-    about = "" if name in PART_OF else typed.help or ""
     also = "[Shared options](#shared)." if shared & set(flags) else ""
     table = _table(lines) if lines else ""
-    return "\n\n".join(filter(None, [f"## {title} {{ #tasc-{name} }}", about, table, also]))
+    return "\n\n".join(
+        filter(None, [f"## tasc {name} {{ #tasc-{name} }}", typed.help or "", table, also])
+    )
 
 
 def _table(lines: list[list[str]]) -> str:

@@ -8,12 +8,12 @@ import numpy as np
 
 from tasc.analysis.entropy import curve
 from tasc.analysis.ngrams import WordStats
+from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.sample import SomeRows
 from tasc.analysis.scan import Int64, scan
 from tasc.analysis.tokens import (
     BudgetPoint,
     EncodedOutputs,
-    SearchOptions,
     TokenStats,
     budget_grid,
     encode_outputs,
@@ -25,10 +25,7 @@ from tasc.backend import MergeResult
 from tasc.data.corpus import Corpus
 from tasc.data.stream import Held, Stream
 from tasc.data.tokenizer import LoadedTokenizer
-from tasc.errors import InputError
 from tasc.progress import Progress, silent
-
-BUDGETS = (0, 50, 100, 250, 500, 1000, 2000)
 
 
 @dataclass(frozen=True)
@@ -118,13 +115,9 @@ class Analysis:
 
 def analyze(
     data: Stream | Corpus,
-    tokenizer: LoadedTokenizer | None = None,
+    tokenizer: LoadedTokenizer | None,
+    options: AnalyzeOptions,
     *,
-    budgets: Sequence[int] = BUDGETS,
-    n_max: int = 4,
-    alpha_pcs: float = 0.05,
-    export: str = "pretoken",
-    jobs: int = 1,
     progress: Progress = silent,
 ) -> Analysis:
     """Analyse a split in one pass (Tsur et al., section 3, appendices D and E).
@@ -132,29 +125,23 @@ def analyze(
     Args:
         data: the split, usually "train"; read in passing, it may be larger than memory.
         tokenizer: the model's; without one only words are looked at.
-        budgets: grid of added tokens to predict, 0 for none.
-        n_max: longest n-gram of the merges; statistics end at 4.
-        alpha_pcs: threshold of the prefix collision score.
-        export: "pretoken" merges within or along pre-token boundaries, "added" anywhere.
-        jobs: processes that tokenise and count; the result does not depend on it.
+        options: of the search and its budgets; statistics of n-grams end at 4, whatever
+            ``n_max`` is.
         progress: told of each stage and of the merges.
     """
-    options = SearchOptions(n_max, alpha_pcs, export)
-    if not budgets or min(budgets) < 0:
-        raise InputError(f"budgets must be 0 or more, saw {list(budgets) or 'none'}")
     stream = Held(data) if isinstance(data, Corpus) else data
-    found = scan(stream, tokenizer, jobs=jobs, n_max=n_max, progress=progress)
+    found = scan(stream, tokenizer, jobs=options.jobs, n_max=options.n_max, progress=progress)
     inputs, outputs = found.input.words, found.output.words
     tokens, once, result = None, None, None
     sides = found.input.tokens, found.output.tokens
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
-        once = encode_outputs(found.sample, tokenizer, export)
-        result = search(once, tokenizer, max(budgets), options, progress)
-        predicted = _predict(once, result, tokenizer, budgets)
+        once = encode_outputs(found.sample, tokenizer, options.export)
+        result = search(once, tokenizer, max(options.budgets), options, progress)
+        predicted = _predict(once, result, tokenizer, options.budgets)
         tokens = TokenReport(
             tokenizer=tokenizer.path,
             vocabulary=len(tokenizer.vocabulary()),
-            export=export,
+            export=options.export,
             input=sides[0],
             output=sides[1],
             **predicted,

@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from tasc.analysis.entropy import normalised
 from tasc.analysis.ngrams import NgramStats
+from tasc.analysis.options import MergeSearchOptions
 from tasc.backend import MergeRequest, MergeResult, get_backend
 from tasc.data.tokenizer import Encoded, LoadedTokenizer
-from tasc.errors import InputError
 from tasc.progress import Progress, silent
 
 Int64 = npt.NDArray[np.int64]
@@ -88,20 +88,6 @@ class EncodedOutputs:
     starts: UInt8 | None
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """Rules of the merge search (Tsur et al., Algorithm 1); ``export`` as in ``analyze``."""
-
-    n_max: int = 4
-    alpha_pcs: float = 0.05
-    export: str = "pretoken"
-
-    def __post_init__(self) -> None:
-        """Check the export, which the backend does not know."""
-        if self.export not in {"pretoken", "added"}:
-            raise InputError(f"no export {self.export!r}: use pretoken or added")
-
-
 def encode_outputs(outputs: Distinct, tokenizer: LoadedTokenizer, export: str) -> EncodedOutputs:
     """Encode each distinct output once, with pre-token boundaries for the export "pretoken"."""
     if export != "pretoken":
@@ -121,7 +107,7 @@ def search(
     once: EncodedOutputs,
     tokenizer: LoadedTokenizer,
     budget: int,
-    options: SearchOptions,
+    options: MergeSearchOptions,
     progress: Progress = silent,
 ) -> MergeResult:
     """Search up to ``budget`` merges; they are nested, so one search serves every budget."""
@@ -133,7 +119,7 @@ def search(
         special=tokenizer.special_ids,
         budget=budget,
         n_max=options.n_max,
-        alpha_pcs=options.alpha_pcs,
+        alpha_pcs=options.pcs,
         boundaries=once.starts,
     )
     return get_backend().merge_search(request, progress)

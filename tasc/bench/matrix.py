@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tasc.bench.options import BenchOptions
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.models.batch import BatchTarget
@@ -18,12 +19,11 @@ from tasc.progress import Progress, silent
 from tasc.spec.batch import Rules, generate_batch
 from tasc.spec.budget import Adaptive, Budgeted, Policy
 from tasc.spec.decode import Generation, generate
-from tasc.spec.drafters import Factory, Method, Resources, check
+from tasc.spec.drafters import Factory, Method, Resources, parse
 from tasc.spec.drafters.hetero.source import DraftSource
 from tasc.spec.index import load_index
 from tasc.spec.library import chosen
 from tasc.spec.protocols import Drafter
-from tasc.spec.sampling import Sampling
 
 
 @dataclass(frozen=True)
@@ -62,55 +62,33 @@ class Cell:
             self.factory = self.method.prepare(self.resources)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How much to run: tokens a sample, repeats of the whole set, samples that warm up first.
-
-    ``batch_size`` samples are decoded at a time.
-    """
-
-    max_new_tokens: int = 256
-    repeats: int = 1
-    warmup: int = 3
-    batch_size: int = 1
-    sampling: Sampling | None = None  # None: greedy
-    verify: str = "sampled"  # the verifier when sampling
-
-
 def run(
     models: Sequence[Loaded],
-    methods: Sequence[Method],
     corpus: Corpus,
     test: Corpus,
-    limits: Limits,
+    options: BenchOptions,
     progress: Progress = silent,
-    *,
-    indexes: Sequence[str] = (),
-    draft_heads: Sequence[Path] = (),
-    token_counts: Path | None = None,
     draft: DraftSource | None = None,
 ) -> list[Cell]:
     """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
 
-    ``indexes`` are folders of saved indexes, each optionally ``name=folder``; they stand for the
-    corpus where a method counts n-grams. ``draft_heads`` and ``token_counts`` are as in Resources,
-    ``draft`` is what methods with a vocabulary of their own draft with.
+    Indexes stand for the corpus where a method counts n-grams; ``draft`` is what methods with a
+    vocabulary of their own draft with.
     """
-    check(methods, limits.batch_size)
-    cells = []
+    methods, cells = [parse(text) for text in options.methods], list[Cell]()
     for model in models:
         resources = Resources(
             model.encode(corpus.outputs),
             model.end_ids[0],
-            indexes=[load_index(Path(labelled(i)[1]), model.tokenizer) for i in indexes],
+            indexes=[load_index(Path(labelled(i)[1]), model.tokenizer) for i in options.indexes],
             target=model.target,
             cache=Path(os.environ.get("TASC_CACHE") or Path.home() / ".cache" / "tasc"),
             progress=progress,
-            draft_heads=draft_heads,
-            token_counts=token_counts,
+            draft_heads=[Path(head) for head in options.draft_heads],
+            token_counts=Path(options.token_counts) if options.token_counts else None,
             tokenizer=model.tokenizer,
             draft=draft,
-            sampling=limits.sampling,
+            sampling=options.sampling,
         )
         policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
         cells += [
@@ -119,17 +97,17 @@ def run(
         ]
     prompts = {model.label: model.encode(test.prompts) for model in models}
     samples = len(test.examples)
-    for turn in _turns(min(limits.warmup, samples), limits.batch_size):
+    for turn in _turns(min(options.warmup, samples), options.batch_size):
         for cell in cells:
-            decode(cell, prompts[cell.model.label], turn, limits)
-    for repeat in range(limits.repeats):
+            decode(cell, prompts[cell.model.label], turn, options)
+    for repeat in range(options.repeats):
         for cell in cells:
             cell.forget()
             cell.runs.append([])
-        for turn in _turns(samples, limits.batch_size):
+        for turn in _turns(samples, options.batch_size):
             for cell in cells:
-                cell.runs[-1] += decode(cell, prompts[cell.model.label], turn, limits)
-            progress("decode", repeat * samples + turn.stop, limits.repeats * samples)
+                cell.runs[-1] += decode(cell, prompts[cell.model.label], turn, options)
+            progress("decode", repeat * samples + turn.stop, options.repeats * samples)
     return cells
 
 
@@ -151,22 +129,23 @@ def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:
 
 
 def decode(
-    cell: Cell, prompts: Sequence[np.ndarray], turn: slice, limits: Limits
+    cell: Cell, prompts: Sequence[np.ndarray], turn: slice, options: BenchOptions
 ) -> list[Generation]:
     """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
     target, mine = cell.model.target, prompts[turn]
     drafters = [cell.drafter() for _ in mine]
     samples = range(turn.start, turn.start + len(mine))
-    rules = [Rules(chosen(limits.verify, limits.sampling, i)) for i in samples]
-    options: dict[str, Any] = {
-        "max_new_tokens": limits.max_new_tokens,
+    sampling = options.sampling
+    rules = [Rules(chosen(options.verify, sampling, i)) for i in samples]
+    given: dict[str, Any] = {
+        "max_new_tokens": options.max_new_tokens,
         "end_ids": cell.model.end_ids,
         "budget": cell.method.budget,
     }
-    if limits.batch_size == 1:
+    if options.batch_size == 1:
         return [
-            generate(target, d, p, verify=r.verify, **options)
+            generate(target, d, p, verify=r.verify, **given)
             for d, p, r in zip(drafters, mine, rules, strict=True)
         ]
-    batch = BatchTarget(target, limits.batch_size)
-    return generate_batch(batch, drafters, mine, rules=rules, **options)
+    batch = BatchTarget(target, options.batch_size)
+    return generate_batch(batch, drafters, mine, rules=rules, **given)

@@ -14,7 +14,8 @@ import numpy as np
 from tasc.analysis.entropy import renyi_bits
 from tasc.analysis.predict import Measured, agreement
 from tasc.bench import record
-from tasc.bench.matrix import Cell, Limits
+from tasc.bench.matrix import Cell
+from tasc.bench.options import BenchOptions
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.models.cost import CostCurve, cost_curve
@@ -32,7 +33,7 @@ def predict(
     cells: Sequence[Cell],
     corpus: Corpus,
     test: Corpus,
-    limits: Limits,
+    options: BenchOptions,
     measured: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """Predict a bench from its references alone and say how far off that was.
@@ -41,7 +42,7 @@ def predict(
         cells: what ran; the first one is what speed-ups are against.
         corpus: the outputs that drafters know.
         test: prompts and references.
-        limits: of the run. In batches nothing is predicted: T(k) is of one sequence.
+        options: of the run. In batches nothing is predicted: T(k) is of one sequence.
         measured: the records of the cells.
 
     Returns:
@@ -49,10 +50,10 @@ def predict(
         the errors (predicted - measured) / measured; "entropy": see ``entropy_and_runtime``.
     """
     predicted: dict[str, dict[str, Figures]] = {}
-    if limits.batch_size == 1 and _simulates(cells[0]):
+    if options.batch_size == 1 and _simulates(cells[0]):
         for label in dict.fromkeys(cell.model.label for cell in cells):
             own = [cell for cell in cells if cell.model.label == label]
-            predicted[label] = _predict_model(own, test, limits.max_new_tokens)
+            predicted[label] = _predict_model(own, test, options.max_new_tokens)
     rows = []
     for cell, seen in zip(cells, measured, strict=True):
         found = predicted.get(cell.model.label, {}).get(cell.method.label)

@@ -13,7 +13,8 @@ import torch
 from transformers import GenerationConfig
 
 from tasc.bench.lossless import Match, match
-from tasc.bench.matrix import Cell, Limits, Loaded, decode, firsts
+from tasc.bench.matrix import Cell, Loaded, decode, firsts
+from tasc.bench.options import BenchOptions
 from tasc.models.quiet import quiet
 from tasc.progress import Progress, silent
 
@@ -30,7 +31,7 @@ class Reference:
 def references(
     cells: Sequence[Cell],
     prompts: Mapping[str, Sequence[np.ndarray]],
-    limits: Limits,
+    options: BenchOptions,
     progress: Progress = silent,
 ) -> list[Reference]:
     """Compare each model's first cell, as it was run, with ``generate``: at most three outputs.
@@ -42,18 +43,18 @@ def references(
     found = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))
-        found.append(_reference(cell, prompts[cell.model.label], limits))
+        found.append(_reference(cell, prompts[cell.model.label], options))
     return found
 
 
-def _reference(cell: Cell, prompts: Sequence[np.ndarray], limits: Limits) -> Reference:
+def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> Reference:
     samples = _samples(prompts)
     some = [prompts[i] for i in samples]
-    expected = [own_output(cell.model, prompt, limits.max_new_tokens) for prompt in some]
-    if limits.sampling is None:
+    expected = [own_output(cell.model, prompt, options.max_new_tokens) for prompt in some]
+    if options.sampling is None:
         made = [cell.runs[0][i] for i in samples]
     else:
-        made = decode(cell, some, slice(0, len(some)), replace(limits, sampling=None))
+        made = decode(cell, some, slice(0, len(some)), options.greedy())
     result = match(cell.model.target, some, expected, [g.tokens for g in made])
     differences = (replace(d, sample=samples[d.sample]) for d in result.differences)
     return Reference(cell, samples, replace(result, differences=tuple(differences)))

@@ -6,17 +6,20 @@ searched for; without one the most tokens a step, for which a larger tree is nev
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tasc.bench.options import TuneOptions
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.progress import Progress, silent
 from tasc.spec.drafters import DEFAULT_BUDGET
 from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.drafters.tasc_spec import TascSpec, TascSpecOptions
-from tasc.spec.index import IndexOptions, build_index
+from tasc.spec.index import build_index
+from tasc.spec.options import Counts
 from tasc.spec.simulate import References, simulate
 from tasc.spec.steps import StepStats
 
@@ -37,7 +40,7 @@ GRID: Grid = {
     "width": (0, 1, 2, 4),
     "tree_size": (4, 8, 12, 16, 24, 32),
 }
-COUNTS = tuple(option.name for option in fields(IndexOptions))
+COUNTS = tuple(option.name for option in fields(Counts))
 Options = TypeVar("Options", bound=TascSpecOptions)
 
 
@@ -104,24 +107,39 @@ class Search:
         }
 
 
+@dataclass(frozen=True)
+class Tuning:
+    """The search for the most tokens a step, and the ``task`` whose outputs it was simulated on."""
+
+    task: dict[str, Any]
+    search: Search
+
+    def save(self, folder: Path) -> None:
+        """Write nothing: all there is stands in ``to_dict``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"task": self.task, **self.search.to_dict()}
+
+
 def tune(
     corpus: Corpus,
     held_out: Corpus,
     tokenizer: LoadedTokenizer,
-    tree_size: int,
+    options: TuneOptions,
     progress: Progress = silent,
-) -> dict[str, Any]:
-    """Search for the most tokens a step on ``held_out`` with drafts of ``tree_size`` nodes."""
+) -> Tuning:
+    """Search for the most tokens a step with drafts of ``options.budget`` nodes."""
     references = References.of(tokenizer, held_out.prompts, held_out.outputs)
     known = tokenizer.encode(corpus.outputs).split()
     grid = {name: values for name, values in GRID.items() if name != "tree_size"}
-    found = search(known, references, Setting(tree_size=tree_size), grid, progress=progress)
+    start = Setting(tree_size=options.budget)
     task = {
         "source": held_out.source.path,
         "split": held_out.split,
         "corpus_split": corpus.split,
     }
-    return {"task": task, **found.to_dict()}
+    return Tuning(task, search(known, references, start, grid, progress=progress))
 
 
 def search(
@@ -176,11 +194,11 @@ class _Indexes:
 
     def __init__(self, outputs: Sequence[np.ndarray], end: int) -> None:
         self.outputs, self.end = outputs, end
-        self._last: tuple[IndexOptions, NgramIndex] | None = None
+        self._last: tuple[Counts, NgramIndex] | None = None
 
-    def get(self, options: IndexOptions) -> "NgramIndex":
+    def get(self, options: Counts) -> "NgramIndex":
         """Count as ``options`` say, or return what was counted last if that was alike."""
-        asked = IndexOptions(**{name: getattr(options, name) for name in COUNTS})
+        asked = Counts(**{name: getattr(options, name) for name in COUNTS})
         if self._last is None or self._last[0] != asked:
             self._last = None  # room for the next before it is built
             self._last = asked, build_index(self.outputs, self.end, asked)

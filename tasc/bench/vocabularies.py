@@ -1,8 +1,10 @@
 """Two models' vocabularies side by side, and how much of a draft would be accepted."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasc.bench.options import VocabularyOptions
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
@@ -14,42 +16,59 @@ from tasc.spec.drafters import Resources
 from tasc.spec.drafters.hetero.expected import expected_acceptance
 from tasc.spec.drafters.hetero.source import load_draft, pair_of
 from tasc.spec.sampling import Sampling
-from tasc.vocab.pairing import pairing, recommend
+from tasc.vocab.pairing import Pairing, pairing, recommend
 
 
-def compare(
-    corpus: Corpus,
-    target: str,
-    draft: str,
-    *,
-    prompts: int = 20,
-    places: int = 8,
-    temperature: float = 1.0,
-    progress: Progress = silent,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Comparison:
+    """Two vocabularies on a corpus.
+
+    Attributes:
+        task: the source, its split, and how many texts were looked at.
+        pairing: what the vocabularies share.
+        acceptance: expected acceptance of each algorithm, None where a side is no model.
+        temperature: at which that is.
+        algorithm: the one to draft by.
+        reason: why.
+    """
+
+    task: dict[str, Any]
+    pairing: Pairing
+    acceptance: dict[str, float] | None
+    temperature: float
+    algorithm: str
+    reason: str
+
+    def save(self, folder: Path) -> None:
+        """Write nothing: all there is stands in ``to_dict``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "task": self.task,
+            **self.pairing.to_dict(),
+            "expected_acceptance": self.acceptance,
+            "temperature": self.temperature,
+            "recommended": {"algorithm": self.algorithm, "reason": self.reason},
+        }
+
+
+def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = silent) -> Comparison:
     """Compare the tokenizers of two folders or Hub ids on a corpus.
 
-    Where both are models, the expected acceptance of each algorithm is measured at ``places``
-    places in the outputs of ``prompts`` examples.
+    Where both are models, the expected acceptance of each algorithm is measured at
+    ``options.places`` positions in the outputs of ``options.prompts`` examples.
     """
-    paths = [resolve_model(name)[1] for name in (target, draft)]
+    paths = [resolve_model(name)[1] for name in (options.target, options.draft)]
     ours, theirs = (load_tokenizer(path) for path in paths)
     texts = [e.prompt + e.output for e in corpus.examples]
     progress("tokenizing", 0, 0)
     pair = pairing(ours, theirs, texts)
     acceptance = None
     if all(is_model(path) for path in paths):
-        acceptance = _acceptance(
-            paths[0], paths[1], ours, corpus, (prompts, places), Sampling(temperature), progress
-        )
-    algorithm, reason = recommend(pair, acceptance)
-    return {
-        "task": {"source": corpus.source.path, "split": corpus.split, "texts": len(texts)},
-        **pair.to_dict(),
-        "expected_acceptance": acceptance,
-        "temperature": temperature,
-        "recommended": {"algorithm": algorithm, "reason": reason},
-    }
+        acceptance = _acceptance(paths[0], paths[1], ours, corpus, options, progress)
+    task = {"source": corpus.source.path, "split": corpus.split, "texts": len(texts)}
+    return Comparison(task, pair, acceptance, options.temperature, *recommend(pair, acceptance))
 
 
 def is_model(path: str) -> bool:
@@ -63,14 +82,18 @@ def _acceptance(
     draft: str,
     tokenizer: LoadedTokenizer,
     corpus: Corpus,
-    extent: tuple[int, int],
-    sampling: Sampling,
+    options: VocabularyOptions,
     progress: Progress,
 ) -> dict[str, float]:
     model = target_for(load_model(target, dtype="float32"), graphs="off")
     source = load_draft(draft)
     resources = Resources(
-        [], tokenizer.eos_id, target=model, tokenizer=tokenizer, draft=source, sampling=sampling
+        [],
+        tokenizer.eos_id,
+        target=model,
+        tokenizer=tokenizer,
+        draft=source,
+        sampling=Sampling(options.temperature),
     )
     most = model.max_positions or 2048
     texts = []
@@ -80,11 +103,11 @@ def _acceptance(
             prompt, output = output[:1], output[1:]
         if len(output) and len(prompt) < most:
             texts.append((prompt, output[: most - len(prompt)]))
-        if len(texts) == extent[0]:
+        if len(texts) == options.prompts:
             break
     if not texts:
         raise InputError(
             f"{corpus.source.path}: no example of {corpus.split} has an output to measure on and a "
             f"prompt below the model's {most:,} positions: shorten it with --template"
         )
-    return expected_acceptance(pair_of(resources, 6), model, texts, extent[1], progress)
+    return expected_acceptance(pair_of(resources, 6), model, texts, options.places, progress)

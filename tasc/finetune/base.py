@@ -3,22 +3,22 @@
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
-from tasc.errors import InputError
 from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import Sequences, example_sequences, packed_blocks
 from tasc.finetune.folder import save_model
 from tasc.finetune.loop import Run
 from tasc.finetune.loss import summed_loss
+from tasc.finetune.options import BaseOptions
 from tasc.finetune.sampled import SAMPLED_FROM, sampled_loss
-from tasc.finetune.schedule import Schedule, TrainReport
-from tasc.models.load import Device, device_has_bfloat16, resolve_device
+from tasc.finetune.schedule import TrainReport
+from tasc.models.load import device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
 
 
@@ -46,72 +46,6 @@ PRESETS = {
 }
 
 
-@dataclass(frozen=True)
-class BaseOptions:
-    """Options of training a base model.
-
-    Attributes:
-        preset: a row of ``PRESETS``.
-        tokenizer: file, folder or Hub id of a tokenizer to take instead of training one.
-        vocabulary: tokens of the tokenizer, the preset's where None.
-        tokenizer_text: what the tokenizer is trained on. A published model's tokenizer has not
-            seen the outputs of the task at hand, and with "prompts" neither has this one; "all"
-            gives one that is fitted to the outputs from the start.
-        epochs: passes over the corpus.
-        minutes: stop by then; see ``Schedule``.
-        learning_rate: peak of the cosine schedule, the preset's where None.
-        block: tokens of a row; documents are packed into rows and do not see each other.
-        batch_blocks: rows per optimiser step.
-        positions: longest sequence the model is declared to read.
-        checkpoint_steps: optimiser steps between checkpoints, 0 for none.
-        device: where to train.
-        seed: of weights and order.
-    """
-
-    preset: str = "small"
-    tokenizer: str | None = None
-    vocabulary: int | None = None
-    tokenizer_text: Literal["prompts", "all"] = "prompts"
-    epochs: float = 3.0
-    minutes: float | None = None
-    learning_rate: float | None = None
-    block: int = 256
-    batch_blocks: int = 9
-    positions: int = 4096
-    checkpoint_steps: int = 100
-    device: Device = "auto"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        if self.preset not in PRESETS:
-            raise InputError(f"no preset {self.preset!r}: choose one of {', '.join(PRESETS)}")
-        if self.vocabulary is not None and self.vocabulary < _LEAST_TOKENS:
-            raise InputError(f"vocabulary must be {_LEAST_TOKENS} or more, got {self.vocabulary}")
-        if self.learning_rate is not None and self.learning_rate <= 0:
-            raise InputError(f"learning_rate must be above 0, got {self.learning_rate}")
-        if self.block < 2:
-            raise InputError(f"block must be 2 or more, got {self.block}")
-        self.schedule()
-
-    def schedule(self, *, bfloat16: bool = True) -> Schedule:
-        """Return the part of the options that the training loop reads."""
-        return Schedule(
-            epochs=self.epochs,
-            micro_batch=self.batch_blocks,
-            effective_batch=self.batch_blocks,
-            minutes=self.minutes,
-            shape="cosine",
-            warmup_steps=_WARMUP_STEPS,
-            floor=0.05,
-            bfloat16=bfloat16,
-            checkpoint_steps=self.checkpoint_steps,
-            seed=self.seed,
-        )
-
-
-_LEAST_TOKENS = 257  # 256 bytes and the end token
-_WARMUP_STEPS = 30
 _WEIGHT_DECAY = 0.1  # on matrices only
 
 
@@ -126,6 +60,10 @@ class BaseResult:
     def save(self, folder: Path) -> None:
         """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
         save_model(self.model, self.tokenizer, folder)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return how the training went, as JSON values."""
+        return self.report.to_dict()
 
 
 def train_base(
@@ -161,7 +99,7 @@ def train_base(
         packed_blocks(documents, options.block, options.seed),
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
-        name=f"base {asdict(options)} {asdict(preset)}",
+        name=f"base {options.training} {asdict(preset)}",
         loss=sampled_loss if rows >= SAMPLED_FROM else summed_loss,
     )
     report = run.train(held_out, resume=resume, progress=progress)

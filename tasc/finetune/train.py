@@ -1,8 +1,9 @@
 """Fine-tuning a model to a task, with or without new tokens: section 4.2 and App. B.2."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -15,79 +16,12 @@ from tasc.finetune import qlora
 from tasc.finetune.batch import Sequences, example_sequences
 from tasc.finetune.folder import save_model, save_tokenizer
 from tasc.finetune.loop import Run
-from tasc.finetune.schedule import Schedule, TrainReport
+from tasc.finetune.options import FinetuneOptions
+from tasc.finetune.schedule import TrainReport
 from tasc.models.embeddings import NewRow, extend_embeddings
-from tasc.models.load import Device, Dtype, device_has_bfloat16, load_model
+from tasc.models.load import Dtype, device_has_bfloat16, load_model
 from tasc.models.quiet import quiet
 from tasc.progress import Progress, silent
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """Options of a fine-tuning; the defaults are those of App. B.2.
-
-    Attributes:
-        epochs: passes over the examples.
-        learning_rate: peak of the linear schedule.
-        row_learning_rate: peak for the rows of new tokens, ``learning_rate`` where None. These
-            rows start as a mean and have further to go than the adapters, above all in a small
-            model: 10 to 50 times the adapters' rate.
-        batch_size: examples per forward. Larger is faster where memory allows; the result is the
-            same up to the order of examples.
-        effective_batch: examples per optimiser step.
-        max_length: tokens of an example; what is longer loses the beginning of its prompt.
-        rank: of the adapters.
-        alpha: adapters are scaled by alpha / rank.
-        dropout: before the adapters.
-        quantize: hold the base model's linear layers in 4 bits (NF4).
-        dtype: of what is not quantised; "float32" also computes in float32.
-        device: where to train.
-        gradient_checkpointing: recompute activations instead of keeping them; less memory.
-        checkpoint_steps: optimiser steps between checkpoints, 0 for none.
-        seed: of adapters, order and dropout.
-    """
-
-    epochs: float = 3.0
-    learning_rate: float = 2e-4
-    row_learning_rate: float | None = None
-    batch_size: int = 8
-    effective_batch: int = 64
-    warmup_steps: int = 0
-    max_length: int = 512
-    rank: int = 16
-    alpha: int = 16
-    dropout: float = 0.2
-    quantize: bool = True
-    dtype: Dtype = "auto"
-    device: Device = "auto"
-    gradient_checkpointing: bool = False
-    checkpoint_steps: int = 50
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        for name in ("learning_rate", "rank", "alpha"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
-        if self.row_learning_rate is not None and self.row_learning_rate <= 0:
-            raise InputError(f"row_learning_rate must be above 0, got {self.row_learning_rate}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be at least 0 and below 1, got {self.dropout}")
-        if self.max_length < 2:
-            raise InputError(f"max_length must be 2 or more, got {self.max_length}")
-        self.schedule()
-
-    def schedule(self, *, bfloat16: bool = True) -> Schedule:
-        """Return the part of the options that the training loop reads."""
-        return Schedule(
-            epochs=self.epochs,
-            micro_batch=min(self.batch_size, self.effective_batch),
-            effective_batch=self.effective_batch,
-            warmup_steps=self.warmup_steps,
-            bfloat16=bfloat16,
-            checkpoint_steps=self.checkpoint_steps,
-            seed=self.seed,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +38,17 @@ class FinetuneResult:
     tokenizer: LoadedTokenizer
     added: tuple[NewRow, ...]
     base: str
+    merge: bool
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter into ``adapter``, and into ``model`` a plain model if that is asked."""
+        self.save_adapter(folder / "adapter")
+        if self.merge:
+            self.save_merged(folder / "model")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return how the training went, as JSON values."""
+        return self.report.to_dict()
 
     def save_adapter(self, folder: Path) -> None:
         """Write the adapter as PEFT does (safetensors), and the tokenizer beside it.
@@ -139,7 +84,7 @@ def finetune(
     added: Sequence[NewRow],
     train: Corpus,
     validation: Corpus | None,
-    options: TrainOptions,
+    options: FinetuneOptions,
     *,
     work: Path,
     resume: bool = False,
@@ -182,18 +127,18 @@ def finetune(
             alpha=options.alpha,
             dropout=options.dropout,
         )
-    rate = options.learning_rate
+    rate = options.peak
     run = Run(
         adapted,
         qlora.parameter_groups(adapted, rate, options.row_learning_rate or rate),
         rows,
         options.schedule(bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)),
         work=work,
-        name=f"{model_path} {asdict(options)}",
+        name=f"{model_path} {options.training}",
     )
     with quiet():
         report = run.train(held_out, resume=resume, progress=progress)
-    return FinetuneResult(adapted, report, tokenizer, tuple(added), model_path)
+    return FinetuneResult(adapted, report, tokenizer, tuple(added), model_path, options.merge)
 
 
 def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:

@@ -1,37 +1,73 @@
-"""A step in flight: its options, its texts, and the folder it writes."""
+"""A command in flight: what it works on besides its options, and what it gives back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from tasc.artefact import Workspace
-from tasc.data.corpus import Corpus
-from tasc.data.stream import Stream
-from tasc.progress import Progress
+from tasc.options import ModelOptions, StepOptions
+from tasc.progress import Progress, silent
+from tasc.scratch import scratch
+from tasc.texts import Texts, read_texts
 
-Result = dict[str, Any]
+
+class Result(Protocol):
+    """What a command gives back."""
+
+    def save(self, folder: Path) -> None:
+        """Write the files of an artefact into an existing folder."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report, as JSON values."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A step in flight."""
+    """A command in flight.
 
-    config: Any  # the config class that belongs to the command
-    corpora: dict[str, Corpus]
-    workspace: Workspace
-    resume: bool
-    progress: Progress
-    stream: Stream | None = None  # the main split, where it is read in passing
+    Attributes:
+        texts: the splits that its options name.
+        work: folder for checkpoints.
+        resume: whether to go on from those there.
+        progress: told how far it is.
+    """
 
-    @property
-    def corpus(self) -> Corpus:
-        """The split the command works on."""
-        return self.corpora["main"]
-
-    def optional(self, name: str) -> Corpus | None:
-        """Another split, if the command was given one and the source has it."""
-        return self.corpora.get(name)
+    texts: Texts
+    work: Path
+    resume: bool = False
+    progress: Progress = silent
 
     @property
     def training(self) -> dict[str, Any]:
-        """Keywords of what trains: where checkpoints lie, whether to go on from them, the bar."""
-        return {"work": self.workspace.work, "resume": self.resume, "progress": self.progress}
+        """Keywords of what trains."""
+        return {"work": self.work, "resume": self.resume, "progress": self.progress}
+
+
+@contextmanager
+def at_work(options: StepOptions, job: Job | None) -> Iterator[Job]:
+    """Let torch use the command's number of CPU threads meanwhile, its own choice where None.
+
+    Where there is no ``job`` yet, the texts are read, and checkpoints do not outlive the call.
+    """
+    with _threads(options):
+        if job is not None:
+            yield job
+            return
+        with scratch() as folder:
+            yield Job(read_texts(options), folder)
+
+
+@contextmanager
+def _threads(options: StepOptions) -> Iterator[None]:
+    if not isinstance(options, ModelOptions) or options.threads is None:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(options.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -5,46 +5,85 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from tasc.data.local import is_local
 from tasc.data.precheck import precheck
 from tasc.data.source import BUILTIN
 from tasc.errors import InputError, RecipeError
-from tasc.places import labelled
-from tasc.recipe.configs import CONFIGS
-from tasc.recipe.explain import explain
-from tasc.recipe.step_config import LARGEST_SEED, Config, DataConfig, StepConfig
+from tasc.explain import explain
+from tasc.options import (
+    LARGEST_SEED,
+    MOST_EXAMPLES,
+    CommandOptions,
+    Data,
+    Options,
+    OptionsError,
+    Shell,
+    StepOptions,
+    as_value_error,
+)
+from tasc.places import expanded, labelled
+from tasc.recipe.commands import COMMANDS
 from tasc.recipe.yaml_file import read_yaml
 
 _MOST_PROBLEMS = 20  # told of one file
 _LONGEST_NAME = 100  # bytes of a step's, which names folders
-_SPLITS = ("split", "corpus_split", "validation", "held_out")
 
 
-class RecipeConfig(Config):
+class RecipeFile(Options):
     """The top level of a recipe file."""
 
     name: str
     description: str
-    data: DataConfig
+    data: Data
     seed: int = Field(0, ge=0, le=LARGEST_SEED)
     steps: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
-@dataclass(frozen=True)
-class Overrides:
+class Overrides(CommandOptions):
     """What the command line changes in every step of a recipe; None leaves the recipe's value.
 
     ``limit`` never makes a step larger than the recipe has it.
     """
 
-    data_dir: Path | None = None
-    seed: int | None = None
-    limit: int | None = None
-    split: str | None = None
+    command = "run"
+
+    data_dir: Annotated[Path | None, Shell(default="$TASC_DATA")] = Field(
+        None, description="Folder with local data sets."
+    )
+    split: str | None = Field(
+        None, description="Split for analyze and bench, instead of the recipe's."
+    )
+    limit: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_EXAMPLES,
+        description="Use at most so many examples in each step, or fewer as the recipe has it.",
+    )
+    seed: int | None = Field(
+        None, ge=0, le=LARGEST_SEED, description="Seed instead of the recipe's."
+    )
+
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _folder(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if not value.strip():
+            raise ValueError("--data-dir is empty: name a folder, or leave --data-dir out")
+        with as_value_error():
+            return expanded(Path(value))
+
+
+class RunOptions(Overrides):
+    """Options of ``tasc run``."""
+
+    recipe: Annotated[str, Shell(argument=True)] = Field(
+        description="YAML file, or the name of one that comes along."
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +91,7 @@ class Plan:
     """A checked recipe: its name and its steps in order, references still by step name."""
 
     name: str
-    steps: dict[str, StepConfig]
+    steps: dict[str, StepOptions]
 
 
 def read(path: Path, overrides: Overrides) -> Plan:
@@ -69,10 +108,10 @@ def read(path: Path, overrides: Overrides) -> Plan:
         )
     recipe = None
     try:
-        recipe = RecipeConfig.model_validate(raw)
+        recipe = RecipeFile.model_validate(raw)
     except ValidationError as error:
         problems += explain(error.errors())
-    steps: dict[str, StepConfig] = {}
+    steps: dict[str, StepOptions] = {}
     listed = raw.get("steps")
     named = {} if not isinstance(listed, dict) else listed
     for name, options in named.items():
@@ -89,22 +128,22 @@ def read(path: Path, overrides: Overrides) -> Plan:
 def _add(
     name: str,
     options: dict[str, Any],
-    recipe: RecipeConfig | None,
+    recipe: RecipeFile | None,
     overrides: Overrides,
     names: list[str],
-    steps: dict[str, StepConfig],
+    steps: dict[str, StepOptions],
 ) -> list[str]:
     """Check one step and add it to ``steps``; return what is wrong with it."""
     try:
         config = _step(name, options, recipe, overrides)
-    except ValidationError as error:
-        return [f"step {name}: {problem}" for problem in explain(error.errors())]
+    except OptionsError as error:
+        return [f"step {name}: {problem}" for problem in error.problems]
     except InputError as error:
         return [str(error)]
     problems = [
         f"step {name}: {problem}"
         for field, kind in config.references.items()
-        for other in _named(config, field)
+        for other in (labelled(text)[1] for text in config.named(field))
         if (problem := _misplaced(f"{field}: {other}", other, kind, names, name, steps))
     ]
     steps[name] = config
@@ -112,25 +151,27 @@ def _add(
 
 
 def _step(
-    name: str, options: dict[str, Any], recipe: RecipeConfig | None, overrides: Overrides
-) -> StepConfig:
+    name: str, options: dict[str, Any], recipe: RecipeFile | None, overrides: Overrides
+) -> StepOptions:
     _check_name(name)
     options = dict(options)
     command = options.pop("command", None)
-    if not isinstance(command, str) or command not in CONFIGS:
+    if not isinstance(command, str) or command not in COMMANDS:
         raise InputError(
-            f"step {name}: command must be one of {', '.join(CONFIGS)}, got {command!r:.60}"
+            f"step {name}: command must be one of {', '.join(COMMANDS)}, got {command!r:.60}"
         )
+    if strange := [key for key in options if not isinstance(key, str)]:
+        raise InputError(f"step {name}: {strange[0]!r}: keys should be strings: quote it")
     changed: dict[str, Any] = {"seed": overrides.seed}
     if overrides.limit is not None and _larger(options.get("limit"), overrides.limit):
         changed["limit"] = overrides.limit
     if command in ("analyze", "bench"):
         changed["split"] = overrides.split
     # Where the top level is wrong the steps are checked all the same, with some data.
-    data = recipe.data if recipe else DataConfig(path=f"{BUILTIN}stdlib-tokens")
-    values: dict[Any, Any] = {"source": data, "seed": recipe.seed if recipe else 0} | options
+    data = recipe.data if recipe else Data(path=f"{BUILTIN}stdlib-tokens")
+    values: dict[str, Any] = {"source": data, "seed": recipe.seed if recipe else 0} | options
     values |= {key: value for key, value in changed.items() if value is not None}
-    config = CONFIGS[command].model_validate(values)
+    config = COMMANDS[command](**values)
     path = _locate(config.source.path, overrides.data_dir)
     return config.model_copy(update={"source": config.source.model_copy(update={"path": path})})
 
@@ -154,20 +195,8 @@ def _check_name(name: str) -> None:
         )
 
 
-def _named(config: StepConfig, field: str) -> Iterator[str]:
-    value = getattr(config, field)
-    for text in value if isinstance(value, tuple) else (value,):
-        if text is not None:
-            yield labelled(text)[1]
-
-
 def _misplaced(
-    what: str,
-    other: str,
-    kind: str,
-    names: list[str],
-    name: str,
-    steps: Mapping[str, StepConfig],
+    what: str, other: str, kind: str, names: list[str], name: str, steps: Mapping[str, StepOptions]
 ) -> str | None:
     """Say why a reference cannot be used: what an older run left of a later step is stale."""
     if other in names[names.index(name) :]:
@@ -187,12 +216,11 @@ def _misplaced(
     )
 
 
-def _data_problems(config: StepConfig) -> Iterator[str]:
+def _data_problems(config: StepOptions) -> Iterator[str]:
     """What is known to be missing of a step's data: files, splits that are asked for, columns."""
-    for field in _SPLITS:
-        split = getattr(config, field, None)
-        asked = field in ("split", "corpus_split") or field in config.model_fields_set
-        if split is not None and asked:
+    for field in ("split", *config.other_splits):
+        split = getattr(config, field)
+        if split is not None and config.must_exist(field):
             try:
                 precheck(config.source.source(), split)
             except InputError as error:

@@ -7,10 +7,10 @@ from typing import Any
 
 from tasc.artefact import check_output
 from tasc.errors import InputError
+from tasc.options import StepOptions
 from tasc.places import join, labelled
 from tasc.progress import Progress, silent
 from tasc.recipe.plan import Plan
-from tasc.recipe.step_config import StepConfig
 from tasc.recipe.steps import Outcome, carry_out
 
 
@@ -31,7 +31,7 @@ def find(recipe: str) -> Path:
 
 def run(
     plan: Plan, output: Path, *, force: bool = False, progress: Progress = silent
-) -> Iterator[tuple[str, StepConfig, Outcome]]:
+) -> Iterator[tuple[str, StepOptions, Outcome]]:
     """Carry out the steps of ``plan`` into ``output``/step, yielding each as it is done.
 
     A step whose inputs and options have not changed since it was done is not done again, unless
@@ -46,7 +46,7 @@ def run(
         yield name, ready, outcome
 
 
-def _resolved(config: StepConfig, plan: Plan, output: Path) -> dict[str, Any]:
+def _resolved(config: StepOptions, plan: Plan, output: Path) -> dict[str, Any]:
     """Replace the names of steps by their folders in every field that refers to something."""
 
     def place(text: str | None) -> str | None:

@@ -19,7 +19,7 @@ from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.disk import writing
 from tasc.errors import InputError, IntegrityError
-from tasc.spec.bounds import MOST, Bounded, within
+from tasc.spec.options import Counts, IndexOptions
 
 FILE = "index.tasc"
 MAGIC, VERSION = b"TASCNGRM", 1
@@ -28,22 +28,7 @@ HEADER = struct.Struct("<8sIIQ32s32s40x")  # magic, version, 0, words of the blo
 TOKEN_LIMIT = 0xFFFFF  # ids are kept in 20 bits, the largest of which is the mark
 
 
-@dataclass(frozen=True)
-class IndexOptions(Bounded):
-    """How to count: contexts up to ``n_max`` tokens, continuations seen ``p_min`` times or more.
-
-    p(t | c) = max(n(c, t) - discount, 0) / (n(c) + strength) + the rest to the context without its
-    first token. ``mark``: an output's beginning is a context of its own.
-    """
-
-    n_max: int = within(6, 1, 15)
-    p_min: int = within(1, 1, MOST)
-    discount: float = within(0.8, 0, 1, below=True)
-    strength: float = within(1.0, 0, MOST)
-    mark: bool = True
-
-
-def build_index(outputs: Sequence[np.ndarray], end: int, options: IndexOptions) -> NgramIndex:
+def build_index(outputs: Sequence[np.ndarray], end: int, options: Counts) -> NgramIndex:
     """Count the n-grams of ``outputs``, each (T_i,) int32, the ``end`` token after each.
 
     Raises:
@@ -126,36 +111,54 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
     return index
 
 
-def make_index(
-    corpus: Corpus, tokenizer: LoadedTokenizer, options: IndexOptions, folder: Path
-) -> dict[str, Any]:
-    """Index the outputs of ``corpus`` into ``folder``; return what was made and how fast."""
+@dataclass(frozen=True, eq=False)
+class Indexed:
+    """A corpus counted, still in memory, and how fast that went."""
+
+    index: NgramIndex
+    tokenizer: LoadedTokenizer
+    options: IndexOptions
+    split: str
+    outputs: int
+    tokens: int
+    seconds: float
+
+    def save(self, folder: Path) -> None:
+        """Write the file that ``tasc bench --index`` maps."""
+        save_index(self.index, self.tokenizer, folder)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was counted, as JSON values."""
+        size = HEADER.size + self.index.block.nbytes
+        return {
+            "source": self.options.source.path,
+            "split": self.split,
+            "outputs": self.outputs,
+            "tokens": self.tokens,
+            "contexts": self.index.contexts,
+            "continuations": self.index.entries,
+            "bytes": size,
+            "bytes_per_token": size / max(self.tokens, 1),
+            "build_seconds": self.seconds,
+            "counts": asdict(self.options.counts),
+        }
+
+
+def make_index(corpus: Corpus, tokenizer: LoadedTokenizer, options: IndexOptions) -> Indexed:
+    """Index the outputs of ``corpus``."""
     encoded = tokenizer.encode(corpus.outputs)
     outputs = encoded.split()
     begin = time.perf_counter()
-    index = build_index(outputs, tokenizer.eos_id, options)
+    index = build_index(outputs, tokenizer.eos_id, options.counts)
     seconds = time.perf_counter() - begin
-    size = save_index(index, tokenizer, folder).stat().st_size
-    return {
-        "source": corpus.source.path,
-        "split": corpus.split,
-        "outputs": len(outputs),
-        "tokens": len(encoded.tokens),
-        "contexts": index.contexts,
-        "continuations": index.entries,
-        "bytes": size,
-        "bytes_per_token": size / max(len(encoded.tokens), 1),
-        "build_seconds": seconds,
-        "counts": asdict(options),
-    }
+    sizes = len(outputs), len(encoded.tokens)
+    return Indexed(index, tokenizer, options, corpus.split, *sizes, seconds)
 
 
-def check_counts(index: NgramIndex, options: IndexOptions) -> None:
+def check_counts(index: NgramIndex, options: Counts) -> None:
     """Refuse a saved index that was counted otherwise than a method asks."""
-    made = IndexOptions(index.n_max, index.min_count, index.discount, index.strength, index.mark)
-    asked = IndexOptions(
-        options.n_max, options.p_min, options.discount, options.strength, options.mark
-    )
+    made = Counts(index.n_max, index.min_count, index.discount, index.strength, index.mark)
+    asked = Counts(options.n_max, options.p_min, options.discount, options.strength, options.mark)
     if made != asked:
         raise InputError(
             f"the index was counted with {_counts(made)}, the method asks for {_counts(asked)}: "
@@ -163,7 +166,7 @@ def check_counts(index: NgramIndex, options: IndexOptions) -> None:
         )
 
 
-def _counts(o: IndexOptions) -> str:
+def _counts(o: Counts) -> str:
     return (
         f"n_max={o.n_max},p_min={o.p_min},discount={o.discount:g},strength={o.strength:g},"
         f"mark={str(o.mark).lower()}"

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from tasc.bounds import COLDEST, HOTTEST
 from tasc.errors import InputError
-from tasc.spec.bounds import COLDEST, HOTTEST
 
 NO_TOKEN = (
     "a row of logits has no finite maximum: the model or a logits processor leaves no token to "

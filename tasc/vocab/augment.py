@@ -26,12 +26,11 @@ from tasc.vocab.merges import NewToken, write_merges
 from tasc.vocab.optimum import Optimum, optimum
 from tasc.vocab.options import AugmentOptions
 from tasc.vocab.outputs import Outputs
+from tasc.vocab.page import render
 from tasc.vocab.refine import Refined, Refiner
 from tasc.vocab.rows import RowCost
 from tasc.vocab.selection import steps
 from tasc.vocab.usage import Usage, usage
-
-__all__ = ["AugmentOptions", "Augmentation", "augment"]
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,11 @@ class Augmentation:
         return self.measured.changed + (others.changed if others else 0)
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json, its companions and merges.json into an existing folder."""
+        """Write tokenizer.json, its companions, merges.json and budget.html into ``folder``."""
         export.save(self.tokenizer, self.files, folder)
         write_merges(folder, self.tokens)
+        page = render(self.to_dict(), self.options.source.path)
+        (folder / "budget.html").write_text(page, encoding="utf-8")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report, as JSON values."""

@@ -9,7 +9,7 @@ from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.vocab.budget import Point, budget_curve
 from tasc.vocab.export import Export
-from tasc.vocab.options import AugmentOptions
+from tasc.vocab.options import RISK_PRICE
 from tasc.vocab.outputs import Outputs
 from tasc.vocab.rows import row_cost
 
@@ -30,4 +30,4 @@ def knee(
     others = Outputs.of(held_out.outputs, tokenizer, export) if held_out else None
     size = len(tokenizer.vocabulary())
     rows = row_cost(Path(tokenizer.path))
-    return budget_curve(result, size, outputs, others, rows, AugmentOptions.risk_price).knee
+    return budget_curve(result, size, outputs, others, rows, RISK_PRICE).knee

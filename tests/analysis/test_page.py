@@ -6,6 +6,7 @@ import pytest
 
 from tasc.analysis.page import chart, render
 from tasc.analysis.report import analyze
+from tests.options import AnalyzeOptions
 
 
 class Tags(HTMLParser):
@@ -24,7 +25,8 @@ class Tags(HTMLParser):
 @pytest.mark.parametrize("with_tokens", [True, False])
 def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer, with_tokens):
     rows = [(f"<script>alert({n})</script>", f"<b2>intent {n % 5}</b2> & more") for n in range(40)]
-    report = analyze(make_corpus(rows), tokenizer if with_tokens else None, budgets=(0, 10)).report
+    options = AnalyzeOptions(budgets=(0, 10))
+    report = analyze(make_corpus(rows), tokenizer if with_tokens else None, options).report
     verdict = {"choice": "<b2>both</b2>", "reasons": ["because"]}
     page = render(report.to_dict() | {"verdict": verdict, "drafting": None, "knee": None})
     found = Tags()

@@ -10,7 +10,6 @@ from tasc.analysis.entropy import renyi_bits
 from tasc.analysis.report import TaskReport, analyze
 from tasc.analysis.tokens import (
     Distinct,
-    SearchOptions,
     encode_outputs,
     expand,
     merged_counts,
@@ -19,6 +18,7 @@ from tasc.analysis.tokens import (
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
+from tests.options import AnalyzeOptions
 
 INTENTS = ("play_music", "set_alarm", "weather", "lights_off")
 
@@ -42,7 +42,7 @@ def test_expanding_gives_what_encoding_everything_gives(tokenizer):
 
 
 def test_a_report_without_a_tokenizer_looks_at_words_only(corpus):
-    report = analyze(corpus).report
+    report = analyze(corpus, None, AnalyzeOptions()).report
     assert report.tokens is None
     assert report.distinct_outputs == 20
     assert report.output.words == 240
@@ -52,13 +52,13 @@ def test_a_report_without_a_tokenizer_looks_at_words_only(corpus):
 
 
 def test_inputs_without_entropy_do_not_divide_by_it(make_corpus):
-    report = analyze(make_corpus([("", "a b c"), ("", "d e f")])).report
+    report = analyze(make_corpus([("", "a b c"), ("", "d e f")]), None, AnalyzeOptions()).report
     assert report.entropy_change == 0
     assert report.coverage_ratio == 0
 
 
 def test_every_budget_saves_more_and_the_first_nothing(corpus, tokenizer):
-    report = analyze(corpus, tokenizer, budgets=(0, 5, 10, 20)).report
+    report = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(0, 5, 10, 20))).report
     points = report.tokens.budgets
     assert [point.budget for point in points] == [0, 5, 10, 20]
     assert points[0].step_ratio == 1
@@ -78,7 +78,7 @@ def test_token_counts_after_merging_add_up_to_the_search_s_own(corpus, tokenizer
     once = encode_outputs(Distinct(texts.tolist(), weights), tokenizer, "added")
     spread = np.repeat(weights, np.diff(once.encoded.offsets))
     before = np.bincount(once.encoded.tokens, spread, 280).astype(np.int64)
-    result = search(once, tokenizer, 30, SearchOptions(export="added"))
+    result = search(once, tokenizer, 30, AnalyzeOptions(export="added"))
     assert len(result.merges) > 10
     for budget in range(len(result.merges) + 1):
         after = merged_counts(before, result, budget)
@@ -89,7 +89,7 @@ def test_token_counts_after_merging_add_up_to_the_search_s_own(corpus, tokenizer
 
 
 def test_valuable_ngrams_come_with_what_stands_around_them(corpus, tokenizer):
-    valuable = analyze(corpus, tokenizer, budgets=(10,)).report.tokens.valuable
+    valuable = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(10,))).report.tokens.valuable
     assert valuable[0].saved >= valuable[1].saved
     for entry in valuable:
         assert entry.example[1] == entry.text
@@ -97,11 +97,15 @@ def test_valuable_ngrams_come_with_what_stands_around_them(corpus, tokenizer):
 
 
 def test_one_grid_point_tells_where_the_candidates_end(corpus, tokenizer):
-    points = analyze(corpus, tokenizer, budgets=(0, 5000, 9000)).report.tokens.budgets
+    points = analyze(
+        corpus, tokenizer, AnalyzeOptions(budgets=(0, 5000, 9000))
+    ).report.tokens.budgets
     assert [point.budget for point in points] == [0, 5000]
     found = points[1].added
     assert 0 < found < 5000
-    points = analyze(corpus, tokenizer, budgets=(0, found, 9000)).report.tokens.budgets
+    points = analyze(
+        corpus, tokenizer, AnalyzeOptions(budgets=(0, found, 9000))
+    ).report.tokens.budgets
     assert [point.added for point in points] == [0, found]
 
 
@@ -111,7 +115,7 @@ def test_the_boundaries_are_for_the_pretoken_export_only(corpus, tokenizer):
     once = encode_outputs(repeated, tokenizer, "pretoken")
     assert len(once.starts) == len(once.encoded.tokens)
     reports = {
-        export: analyze(corpus, tokenizer, budgets=(3,), export=export).report
+        export: analyze(corpus, tokenizer, AnalyzeOptions(budgets=(3,), export=export)).report
         for export in ("added", "pretoken")
     }
     ratios = {export: report.tokens.budgets[0].step_ratio for export, report in reports.items()}
@@ -121,18 +125,18 @@ def test_the_boundaries_are_for_the_pretoken_export_only(corpus, tokenizer):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"export": "other"}, "use pretoken or added"),
-        ({"budgets": ()}, "saw none"),
-        ({"budgets": (-1,)}, "0 or more"),
+        ({"export": "other"}, "should be 'pretoken' or 'added'"),
+        ({"budgets": ()}, "at least 1 item"),
+        ({"budgets": (-1,)}, "budgets.0: input should be greater than or equal to 0"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(corpus, tokenizer, options, words):
     with pytest.raises(InputError, match=words):
-        analyze(corpus, tokenizer, **options)
+        analyze(corpus, tokenizer, AnalyzeOptions(**options))
 
 
 def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
-    report = analyze(corpus, tokenizer, budgets=(0, 5)).report
+    report = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(0, 5))).report
     assert isinstance(report, TaskReport)
     plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert plain["samples"] == 60
@@ -145,7 +149,8 @@ def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
 
 def test_progress_is_told_of_each_stage(corpus, tokenizer):
     calls = []
-    analyze(corpus, tokenizer, budgets=(0, 5), progress=lambda *call: calls.append(call))
+    options = AnalyzeOptions(budgets=(0, 5))
+    analyze(corpus, tokenizer, options, progress=lambda *call: calls.append(call))
     assert {"read", "merge counts", "merge search"} <= {name for name, _, _ in calls}
     assert ("read", 60, 0) in calls
 
@@ -153,5 +158,5 @@ def test_progress_is_told_of_each_stage(corpus, tokenizer):
 def test_real_intents_compress_as_the_literature_says(data_dir, real_tokenizer):
     corpus = load(Source(str(data_dir / "massive-en")), "train")
     tokenizer = real_tokenizer("gpt2")
-    report = analyze(corpus, tokenizer, budgets=(0, 250)).report
+    report = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(0, 250))).report
     assert report.tokens.budgets[-1].step_ratio > 3.5

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasc.bench.matrix import Limits, Loaded, run
+from tasc.bench.matrix import Loaded, run
 from tasc.data.tokenizer import load_tokenizer
 from tasc.models.target import Target
 from tasc.spec.decode import generate
-from tasc.spec.drafters import parse
 from tasc.spec.drafters.none import Autoregressive
+from tests.options import BenchOptions
 from tests.pico import build_model, make_tokenizer
 
 
@@ -29,7 +29,10 @@ def test_an_adapting_method_begins_each_repeat_without_the_outputs_that_it_decod
 
     def accepted(**limits):
         (cell,) = run(
-            [model], [parse("prompt:adapt=true,p_min=1")], split, split, Limits(30, **limits)
+            [model],
+            split,
+            split,
+            BenchOptions(methods=("prompt:adapt=true,p_min=1",), max_new_tokens=30, **limits),
         )
         return [done[0].accepted for done in cell.runs]
 

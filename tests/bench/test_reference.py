@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from tasc_cli.bench import reference_line
 
-from tasc.bench.matrix import Limits, Loaded, run
+from tasc.bench.matrix import Loaded, run
 from tasc.bench.record import reference_records
 from tasc.bench.reference import own_output, references
 from tasc.data.tokenizer import load_tokenizer
 from tasc.models.target import Target
-from tasc.spec.drafters import parse
-from tasc.spec.sampling import Sampling
 from tests.bench.test_report import small_report
+from tests.options import BenchOptions
 from tests.pico import TEXTS, build_model, make_tokenizer
 
-LIMITS = Limits(12, warmup=0)
+OPTIONS = BenchOptions(methods=("ar", "tasc-spec:p_min=1"), max_new_tokens=12, warmup=0)
 TEXT = [text.split("\n")[0] for text in TEXTS]
 
 
@@ -28,17 +27,17 @@ def loaded(tmp_path):
     return Loaded("m", Target(build_model()), tokenizer, (0,))
 
 
-def cells_of(loaded, limits):
+def cells_of(loaded, options):
     split: Any = SimpleNamespace(prompts=TEXT, outputs=["x"], examples=[None] * len(TEXT))
-    return run([loaded], [parse("ar"), parse("tasc-spec:p_min=1")], split, split, limits)
+    return run([loaded], split, split, options)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
-@pytest.mark.parametrize("sampling", [None, Sampling(0.9, seed=1)], ids=["greedy", "sampled"])
-def test_outputs_are_compared_alone_in_batches_and_sampled(loaded, batch_size, sampling):
-    limits = replace(LIMITS, batch_size=batch_size, sampling=sampling)
+@pytest.mark.parametrize("temperature", [None, 0.9], ids=["greedy", "sampled"])
+def test_outputs_are_compared_alone_in_batches_and_sampled(loaded, batch_size, temperature):
+    options = OPTIONS.but(batch_size=batch_size, temperature=temperature, seed=1)
     prompts = loaded.encode(TEXT)
-    (found,) = references(cells_of(loaded, limits), {"m": prompts}, limits)
+    (found,) = references(cells_of(loaded, options), {"m": prompts}, options)
     lengths = [len(p) for p in prompts]
     assert found.cell.method.label == "ar"
     assert {lengths[i] for i in found.samples} >= {min(lengths), max(lengths), lengths[0]}
@@ -47,13 +46,13 @@ def test_outputs_are_compared_alone_in_batches_and_sampled(loaded, batch_size, s
 
 
 def test_a_loop_that_is_wrong_by_itself_is_found_out(loaded):
-    cells, prompts = cells_of(loaded, LIMITS), loaded.encode(TEXT)
-    (found,) = references(cells, {"m": prompts}, LIMITS)
+    cells, prompts = cells_of(loaded, OPTIONS), loaded.encode(TEXT)
+    (found,) = references(cells, {"m": prompts}, OPTIONS)
     wrong = found.samples[-1]
     for cell in cells:  # all methods agree with each other
         tokens = cell.runs[0][wrong].tokens
         tokens[2] = (tokens[2] + 1) % 320
-    (found,) = references(cells, {"m": prompts}, LIMITS)
+    (found,) = references(cells, {"m": prompts}, OPTIONS)
     (record,) = reference_records([found])
     assert (record["identical"], record["of"]) == (len(found.samples) - 1, len(found.samples))
     assert (record["first_difference"]["sample"], record["first_difference"]["token"]) == (wrong, 2)

@@ -28,9 +28,7 @@ COMMANDS: dict[str, Callable[[Seeds], Sequence[object]]] = {
     "bench head": lambda s: (
         *("bench", s.task, "--model", s.base, "--draft-head", s.head, "--method", "eagle", *PROOF),
     ),
-    "tune": lambda s: (
-        *("bench", s.folder, "--tune", "--tokenizer", s.tokenizer, "--split", "validation"),
-    ),
+    "tune": lambda s: (*("tune", s.folder, "--tokenizer", s.tokenizer, "--split", "validation"),),
     "vocab": lambda s: (
         *("vocab", s.base, s.base, "--data", s.task, "--prompts", "2", "--places", "2"),
     ),

@@ -152,7 +152,7 @@ def test_tuning_needs_no_model_and_never_chooses_worse_than_the_default(
 ):
     result = done(
         capsys,
-        *("bench", massive, "--tune", "--tokenizer", plain / "model", "--limit", 20),
+        *("tune", massive, "--tokenizer", plain / "model", "--limit", 20),
         *("--output", tmp_path / "tuned"),
     )
     best = result["best"]

@@ -9,11 +9,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, TascError
 from tasc.finetune import qlora
-from tasc.finetune.draft_head import HeadOptions, train_head
+from tasc.finetune.draft_head import train_head
 from tasc.finetune.folder import save_model
 from tasc.models.load import load_model
 from tests import pico
 from tests.cli import tasc
+from tests.options import HeadOptions
 
 IDS = torch.tensor([[1, 2, 3, 30, 21, 5, 9, 32]])
 SIZES = {

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -10,13 +8,14 @@ from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
 from tasc.finetune import own_outputs, sampled
 from tasc.finetune.batch import collate, example_sequences
-from tasc.finetune.draft_head import HeadOptions, train_head
+from tasc.finetune.draft_head import train_head
 from tasc.finetune.head_loss import EagleLoss, MedusaLoss
 from tasc.finetune.loss import summed_loss
 from tasc.models.draft_head import load_head, new_head
 from tasc.models.medusa import load_medusa, new_medusa
 from tests import pico
 from tests.finetune.samples import corpus
+from tests.options import HeadOptions, replace
 
 OPTIONS = HeadOptions(
     epochs=30.0,
@@ -55,7 +54,7 @@ def test_a_saved_head_loads_for_its_target(result, tmp_path):
 
 
 def test_medusas_heads_are_trained_alike(base, tmp_path):
-    options = replace(OPTIONS, kind="medusa", heads=2)
+    options = replace(OPTIONS, head="medusa", heads=2)
     result = train_head(str(base), corpus(), corpus(first=12), options, work=tmp_path)
     evaluations = result.report.evaluations
     assert evaluations[-1].loss < 0.6 * evaluations[0].loss
@@ -223,7 +222,7 @@ def test_columns_weigh_what_was_drawn_for_all_that_was_not(monkeypatch):
 
 
 def test_options_out_of_range_are_refused():
-    with pytest.raises(InputError, match="learning_rate must be above 0"):
+    with pytest.raises(InputError, match="learning_rate: input should be greater than 0, got 0"):
         HeadOptions(learning_rate=0)
     with pytest.raises(InputError, match="max_new_tokens must be from 1 to below max_length 64"):
         HeadOptions(max_length=64, max_new_tokens=64)

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 import torch
@@ -9,11 +8,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.finetune.folder import save_model, save_tokenizer
-from tasc.finetune.train import TrainOptions, finetune
+from tasc.finetune.train import finetune
 from tests import pico
 from tests.finetune.samples import ROWS, Row, corpus
+from tests.options import FinetuneOptions, replace
 
-OPTIONS = TrainOptions(
+OPTIONS = FinetuneOptions(
     epochs=2.0,
     learning_rate=2e-3,
     batch_size=4,
@@ -138,7 +138,7 @@ def test_new_tokens_of_another_tokenizer_are_refused(base, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ({"learning_rate": 0.0}, "learning_rate: input should be greater than 0"),
         ({"row_learning_rate": -1.0}, "row_learning_rate"),
         ({"dropout": 1.0}, "dropout"),
         ({"max_length": 1}, "max_length"),

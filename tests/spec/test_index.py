@@ -11,7 +11,8 @@ from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.drafters.tasc_spec import TascSpec, TascSpecOptions
-from tasc.spec.index import FILE, HEADER, IndexOptions, build_index, load_index, save_index
+from tasc.spec.index import FILE, HEADER, build_index, load_index, save_index
+from tasc.spec.options import Counts
 from tests.pico import make_tokenizer
 
 TEXTS = ["play some jazz", "play some rock", "wake me up at nine"]
@@ -31,7 +32,7 @@ def outputs(tokenizer):
 def saved(tmp_path, tokenizer, outputs):
     folder = tmp_path / "index"
     folder.mkdir()
-    save_index(build_index(outputs, tokenizer.eos_id, IndexOptions()), tokenizer, folder)
+    save_index(build_index(outputs, tokenizer.eos_id, Counts()), tokenizer, folder)
     return folder
 
 
@@ -57,7 +58,7 @@ def test_several_corpora_are_drafted_from_together(tmp_path, saved, tokenizer):
     other = tmp_path / "other"
     other.mkdir()
     words = tokenizer.encode(["turn the lights off"]).tokens
-    save_index(build_index([words], tokenizer.eos_id, IndexOptions()), tokenizer, other)
+    save_index(build_index([words], tokenizer.eos_id, Counts()), tokenizer, other)
     indexes = [load_index(folder, tokenizer) for folder in (saved, other)]
     drafter = parse("corpus:min_probability=0").prepare(
         Resources([], tokenizer.eos_id, indexes=indexes)
@@ -119,7 +120,7 @@ def forge(path, word, value):
 def test_an_index_forged_to_read_elsewhere_is_refused_in_a_line_that_says_what_to_do(
     saved, tokenizer, outputs
 ):
-    index = build_index(outputs, tokenizer.eos_id, IndexOptions())
+    index = build_index(outputs, tokenizer.eos_id, Counts())
     second_context = 8 + index.entries + 1
     text = second_context + index.contexts
     for word, value, said in (
@@ -168,12 +169,12 @@ def test_a_forged_index_of_contexts_longer_than_n_max_is_refused(contexts):
 
 def test_token_ids_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="token ids below"):
-        build_index([np.array([1 << 20], np.int32)], 0, IndexOptions())
+        build_index([np.array([1 << 20], np.int32)], 0, Counts())
     with pytest.raises(InputError, match="no outputs"):
-        build_index([], 0, IndexOptions())
+        build_index([], 0, Counts())
 
 
 @pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
 def test_a_strength_that_gives_no_law_is_refused(strength):
     with pytest.raises(InputError, match="lie between 0 and"):
-        IndexOptions(strength=strength)
+        Counts(strength=strength)

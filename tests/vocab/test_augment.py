@@ -1,6 +1,5 @@
 """From outputs to an augmented tokenizer."""
 
-import dataclasses
 import json
 import re
 from typing import Any
@@ -11,9 +10,10 @@ from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
-from tasc.vocab.augment import AugmentOptions, augment
+from tasc.vocab.augment import augment
 from tasc.vocab.export import Export
 from tasc.vocab.merges import read_merges
+from tests.options import AugmentOptions, replace
 from tests.vocab.tiny import TEXTS, corpus, tokenizer
 
 EXPORTS: list[Export] = ["pretoken", "added"]
@@ -160,7 +160,7 @@ def test_no_ngram_holds_an_added_token():
 @pytest.mark.parametrize("export", EXPORTS)
 def test_no_new_token_holds_a_protected_text(export):
     options = AugmentOptions(budget=500, pcs=2.0, export=export, min_gain=1e-9)
-    protected = dataclasses.replace(options, protect=("{", "s:"))
+    protected = replace(options, protect=("{", "s:"))
     free, made = (augment(corpus(OUTPUTS), tokenizer(), o) for o in (options, protected))
     assert any("{" in token.string for token in free.tokens)
     assert any("s:" in token.string for token in free.tokens)
@@ -184,13 +184,13 @@ def test_the_search_ends_where_a_token_gains_too_little():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 0}, "--budget must be at least 1, or auto, got 0"),
-        ({"n_max": 1}, "--n-max must lie in 2..16, got 1"),
-        ({"pcs": 0.0}, "--pcs must be above 0, got 0.0"),
-        ({"pcs": float("nan")}, "--pcs must be above 0, got nan"),
-        ({"min_gain": 1.0}, "--min-gain must lie in 0..1, got 1.0"),
-        ({"protect": ("",)}, "--protect is empty"),
-        ({"export": "other"}, "--export must be pretoken or added, got other"),
+        ({"budget": 0}, "budget: a number from 1 to 1,000,000,000 or auto, got 0"),
+        ({"n_max": 1}, "n_max: input should be greater than or equal to 2, got 1"),
+        ({"pcs": 0.0}, "pcs: input should be greater than 0, got 0.0"),
+        ({"pcs": float("nan")}, "pcs: input should be a finite number, got nan"),
+        ({"min_gain": 1.0}, "min_gain: input should be less than 1, got 1.0"),
+        ({"protect": ("",)}, "protect.0: string should have at least 1 character, got ''"),
+        ({"export": "other"}, "export: input should be 'pretoken' or 'added', got 'other'"),
     ],
 )
 def test_options_are_checked_where_they_are_made(options, message):

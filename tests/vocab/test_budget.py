@@ -7,13 +7,14 @@ import pytest
 from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, get_backend
 from tasc.errors import InputError
-from tasc.vocab.augment import AugmentOptions, augment
+from tasc.vocab.augment import augment
 from tasc.vocab.budget import Sightings, budget_curve
 from tasc.vocab.knee import knee
 from tasc.vocab.outputs import Outputs
 from tasc.vocab.page import render
 from tasc.vocab.rows import RowCost, row_cost
 from tasc.vocab.selection import select
+from tests.options import AnalyzeOptions, AugmentOptions
 from tests.pico import build_model
 from tests.vocab.tiny import corpus, tokenizer
 
@@ -125,7 +126,7 @@ def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows
 @pytest.mark.parametrize("held_out", [None, OUTPUTS[::3]])
 def test_an_analysis_has_the_knee_of_the_same_rule(held_out):
     base, _, curve = searched(held_out=held_out)
-    found = analyze(corpus(OUTPUTS), base, budgets=(0, 200))
+    found = analyze(corpus(OUTPUTS), base, AnalyzeOptions(budgets=(0, 200)))
     others = corpus(held_out) if held_out else None
     assert knee(found, base, "pretoken", others) == curve.knee
-    assert knee(analyze(corpus(OUTPUTS)), base, "pretoken", others) is None
+    assert knee(analyze(corpus(OUTPUTS), None, AnalyzeOptions()), base, "pretoken", others) is None

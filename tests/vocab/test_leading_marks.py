@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.data.tokenizer import LoadedTokenizer
-from tasc.vocab.augment import AugmentOptions, augment
+from tasc.vocab.augment import augment
+from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, MARK, marked
 from tests.vocab.tiny import TEXTS, corpus
 

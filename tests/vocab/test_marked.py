@@ -11,8 +11,9 @@ from transformers import AutoTokenizer
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.data.word_marks import splitting
 from tasc.errors import InputError
-from tasc.vocab.augment import Augmentation, AugmentOptions, augment
+from tasc.vocab.augment import Augmentation, augment
 from tasc.vocab.check import changed_outputs
+from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, REAL, marked, real
 from tests.vocab.tiny import END, TEXTS, TOOL, corpus
 

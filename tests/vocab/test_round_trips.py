@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tasc.errors import InputError
-from tasc.vocab.augment import AugmentOptions, augment
+from tasc.vocab.augment import augment
+from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, marked
 from tests.vocab.tiny import PATTERNS, TEXTS, corpus, tokenizer
 

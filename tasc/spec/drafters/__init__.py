@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tasc.bounds import MOST_NODES, Bounds
 from tasc.errors import InputError
-from tasc.spec.bounds import MOST_NODES, Bounds
 from tasc.spec.drafters.table import DEFAULT_BUDGET, DRAFTERS, NO_HEAD, Entry, Factory, Resources
 
 __all__ = [

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc._native import NgramTrie as NativeTrie
+from tasc.bounds import MOST_NODES, Bounded, within
 from tasc.errors import InputError
-from tasc.spec.bounds import MOST_NODES, Bounded, within
 from tasc.spec.draft import Draft
 
 

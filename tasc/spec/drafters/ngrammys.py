@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from tasc.bounds import LONGEST, MOST_NODES, Bounded, within
 from tasc.disk import replacing
 from tasc.errors import IntegrityError
 from tasc.progress import Progress, silent
-from tasc.spec.bounds import LONGEST, MOST_NODES, Bounded, within
 from tasc.spec.draft import Draft
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc._native import prompt_lookup
-from tasc.spec.bounds import LONGEST, Bounded, within
+from tasc.bounds import LONGEST, Bounded, within
 from tasc.spec.draft import Draft, chain
 
 

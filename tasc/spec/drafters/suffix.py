@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc._native import SuffixArray, SuffixDrafter
+from tasc.bounds import Bounded, within
 from tasc.errors import InputError
-from tasc.spec.bounds import Bounded, within
 from tasc.spec.draft import Draft
 
 

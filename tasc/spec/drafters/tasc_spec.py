@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc._native import NgramDrafter, NgramIndex, NgramTable
+from tasc.bounds import MOST, within
 from tasc.errors import InputError
-from tasc.spec.bounds import MOST, within
 from tasc.spec.draft import Draft
-from tasc.spec.index import IndexOptions, build_index
+from tasc.spec.index import build_index
+from tasc.spec.options import Counts
 
 # The constants of the paper; its back-off is discount = strength = 0.
 PAPER = {
@@ -39,8 +40,8 @@ PAPER = {
 
 
 @dataclass(frozen=True)
-class TascSpecOptions(IndexOptions):
-    """How to count (see IndexOptions) and mix; defaults were chosen on validation data, simulated.
+class TascSpecOptions(Counts):
+    """How to count (see Counts) and mix; defaults were chosen on validation data, simulated.
 
     ``corpus`` and ``prompt`` switch the two sides on. A node is left out when its path is less
     likely than ``min_probability``: on a CPU it costs a few percent of a forward, more than such a

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from tasc import _native
+from tasc.bounds import MOST, Bounded, within
 from tasc.errors import InputError
 from tasc.models.load import device_has_bfloat16
-from tasc.spec.bounds import MOST, Bounded, within
 from tasc.spec.drafters.frequent import FrequentRows
 from tasc.spec.microspec.window import window
 from tasc.spec.verify.ops import native

@@ -3,12 +3,13 @@
 import random
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args
 
+from tasc_cli._typed import typed
 from tasc_cli.main import app
 from typer.main import get_command
 
-from tasc.recipe.configs import CONFIGS
+from tasc.recipe.commands import COMMANDS
 from tasc.spec.drafters import DRAFTERS
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _ordinary(rng: random.Random, command: str, seeds: "Seeds") -> dict[str, str
     base, tokenizer = str(seeds.base), str(seeds.tokenizer)
     task = str(rng.choice([seeds.task, seeds.folder]))
     match command:
-        case "augment" | "index":
+        case "augment" | "index" | "tune":
             return {"source": task, "tokenizer": tokenizer}
         case "vocab":
             return {"target": base, "draft": rng.choice([base, tokenizer]), "data": task}
@@ -144,8 +145,6 @@ def _bench(rng: random.Random, seeds: "Seeds", task: str) -> dict[str, str]:
         given["index"] = str(seeds.index)
     if rng.random() < 0.3:
         given["temperature"] = rng.choice(["1", "1e-30", "1e30", "0.7"])
-    if rng.random() < 0.1:
-        given["tune"] = ""
     return given
 
 
@@ -167,20 +166,13 @@ def _hostile(rng: random.Random, command: str, parameter: Any, sandbox: Path) ->
     if _holds(annotation, int, float) or name == "budget":
         numbers = [n for n in NUMBERS if name not in LONG or n in ("0", "-1", "nan", "9" * 23)]
         return rng.choice(numbers)
-    field = CONFIGS[command].model_fields.get(name)
-    choices = [str(c) for c in _choices(field.annotation)] if field else []
+    choices = [c for field in typed(COMMANDS[command]) if field.name == name for c in field.choices]
     paths = [str(sandbox), str(sandbox / "missing"), str(sandbox / ("n" * 300))]
     return rng.choice([*choices, *(c.upper() for c in choices), *TEXTS, *paths])
 
 
 def _holds(annotation: Any, *kinds: type) -> bool:
     return annotation in kinds or any(_holds(part, *kinds) for part in get_args(annotation))
-
-
-def _choices(annotation: Any) -> tuple[Any, ...]:
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return tuple(choice for part in get_args(annotation) for choice in _choices(part))
 
 
 def _spelled(command: str, known: dict[str, Any], given: dict[str, str]) -> list[str]:

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tasc.bounds import MOST_NODES, Bounded, within
 from tasc.models.cache import tree_cache
 from tasc.models.draft_head import DraftHead
-from tasc.spec.bounds import MOST_NODES, Bounded, within
 from tasc.spec.drafters.heads.reader import HeadDrafter
 from tasc.spec.drafters.heads.tree import grow
 from tasc.spec.drafters.heads.vocabulary import DraftVocabulary

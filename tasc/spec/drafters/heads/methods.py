@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from tasc.bounds import MOST, within
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head
 from tasc.models.medusa import is_medusa, load_medusa
-from tasc.spec.bounds import MOST, within
 from tasc.spec.drafters.frequent import lm_head, most_frequent, token_counts
 from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.spec.drafters.heads.medusa import Medusa

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tasc.spec.bounds import MOST, MOST_NODES, Bounded, within
+from tasc.bounds import MOST, MOST_NODES, Bounded, within
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,12 @@ class Bounds:
         return f"lie between {self.low:,} and {self.high:,}"
 
 
-def within(default: Number, low: Number, high: Number, *, below: bool = False) -> Number:
-    """Declare a number of a ``Bounded`` dataclass."""
-    made: Number = field(default=default, metadata={"bounds": Bounds(low, high, below)})
+def within(
+    default: Number, low: Number, high: Number, description: str = "", *, below: bool = False
+) -> Number:
+    """Declare a number of a ``Bounded`` dataclass, and what a person is told of it."""
+    bounds = Bounds(low, high, below)
+    made: Number = field(default=default, metadata={"bounds": bounds, "description": description})
     return made
 
 

@@ -1,0 +1,83 @@
+"""A command that is a step: its options checked, its artefact made, its result shown."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ._console import bars, note, print_json, say
+from ._derive import Door, register
+
+if TYPE_CHECKING:
+    from tasc.options import CommandOptions
+    from tasc.recipe.steps import Outcome
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the library.
+
+    Attributes:
+        name: by which its options are found.
+        help: what it does.
+        show: prints its result for a person.
+        leaves: what to name of the artefact, where it is there: (label, path) each.
+    """
+
+    name: str
+    help: str
+    show: Callable[[dict[str, Any]], None]
+    leaves: tuple[tuple[str, str], ...]
+
+    def register(self, app: typer.Typer) -> None:
+        """Make it a command of ``app``."""
+        register(app, self.name, self.help, self._kind, self._run)
+
+    def _kind(self) -> "type[CommandOptions]":
+        from tasc.recipe.commands import COMMANDS
+
+        return COMMANDS[self.name]
+
+    def _run(self, options: dict[str, Any], door: Door) -> None:
+        from tasc.artefact import check_output
+
+        folder = place("output", door.output) or Path("tasc-out") / self.name
+        checked = self._kind()(**options)
+        check_output(folder, force=door.force)
+        done = _carry_out(checked, folder, door)
+        if door.json:
+            print_json(done.result)
+            return
+        self.show(done.result)
+        for label, path in self.leaves:
+            if (done.output / path).exists():
+                say(f"{label}: {done.output / path}")
+
+
+def _carry_out(options: Any, folder: Path, door: Door) -> "Outcome":  # noqa: ANN401
+    from tasc.recipe.steps import carry_out
+    from tasc.resume import work_of
+
+    try:
+        with bars() as progress:
+            return carry_out(
+                options, folder, force=door.force, resume=door.resume, progress=progress
+            )
+    except KeyboardInterrupt:
+        if work_of(folder).exists():
+            note("a checkpoint was kept: the same command with --resume goes on")
+        raise
+
+
+def place(option: str, text: str | None) -> Path | None:
+    """Return the folder that an option names, None where left out; refuse an empty one."""
+    from tasc.errors import InputError
+    from tasc.places import expanded
+
+    if text is None:
+        return None
+    if not text.strip():
+        raise InputError(f"--{option} is empty: name a folder, or leave --{option} out")
+    return expanded(Path(text))

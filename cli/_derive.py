@@ -1,0 +1,114 @@
+"""Commands are read from the classes of their options, so that no option stands twice.
+
+What is no option of the library stands here: --output, --force, --json and --resume. A class is
+read when its command is used, so ``tasc --help`` loads none.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from ._typed import Typed, typed
+
+if TYPE_CHECKING:
+    from tasc.options import CommandOptions
+
+_OUTPUT = typer.Option(help="Folder of the artefact.", show_default="tasc-out/COMMAND")
+_FORCE = typer.Option("--force", help="Replace an existing artefact.")
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+_RESUME = typer.Option("--resume", help="Go on from a killed run's checkpoint.")
+_DOOR: dict[str, tuple[Any, Any]] = {
+    "output": (Annotated[str | None, _OUTPUT], None),
+    "force": (Annotated[bool, _FORCE], False),
+    "json": (Json, False),
+    "resume": (Annotated[bool, _RESUME], False),
+}
+
+
+@dataclass(frozen=True)
+class Door:
+    """What a command line says of a run that is no option of the library."""
+
+    output: str | None
+    force: bool
+    json: bool
+    resume: bool = True  # commands without checkpoints have none to pass over
+
+
+Kind = Callable[[], "type[CommandOptions]"]
+Run = Callable[[dict[str, Any], Door], None]
+
+
+def register(app: typer.Typer, name: str, help: str, kind: Kind, run: Run) -> None:
+    """Add a command whose options are the fields of a class.
+
+    ``kind`` returns the class; ``run`` takes what was typed, by field, and the door's options.
+    """
+
+    class Derived(_Derived):
+        function = staticmethod(lambda: _function(kind(), run))
+
+    app.command(name, help=help, cls=Derived)(lambda: None)
+
+
+class _Derived(TyperCommand):
+    """A command whose parameters are made when they are first needed."""
+
+    function: Callable[[], Callable[..., None]]
+
+    @cached_property
+    def _made(self) -> Any:  # noqa: ANN401
+        app = typer.Typer(add_completion=False)
+        app.command()(self.function())
+        return get_command(app)
+
+    # What is set is of the placeholder that was registered, and not kept.
+    params = property(lambda self: self._made.params, lambda *_: None)
+    callback = property(lambda self: self._made.callback, lambda *_: None)
+
+
+def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
+    """Return the function that typer reads: its signature is that of the command."""
+    fields = typed(kind)
+    door = [name for name in _DOOR if name != "resume" or kind.resumes]
+
+    def function(context: typer.Context, **values: Any) -> None:  # noqa: ANN401
+        asked = Door(**{name: values[name] for name in door})
+        given = {name for name in values if _is_typed(context, name)}
+        run(_options(fields, values, given), asked)
+
+    parameters = {field.name: (field.parameter, field.shown) for field in fields}
+    parameters |= {name: _DOOR[name] for name in door}
+    listed = [_parameter("context", typer.Context, ...)]
+    listed += [_parameter(name, *told) for name, told in parameters.items()]
+    function.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in listed}
+    return function
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
+    empty = inspect.Parameter.empty
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=annotation,
+        default=empty if default is ... else default,
+    )
+
+
+def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> dict[str, Any]:
+    """Return what was typed by the names of fields; of the data all that stands for it."""
+    data = {f.field: f.read(values[f.name]) for f in fields if f.of_data}
+    own = {f.field: f.read(values[f.name]) for f in fields if not f.of_data and f.name in given}
+    return {"source": data} | own if data else own

@@ -1,0 +1,135 @@
+"""Fields of options as they are typed on a command line: names, types, defaults and help."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from tasc.options import CommandOptions, Shell
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A field of options as it is typed.
+
+    Attributes:
+        field: its name.
+        option: what is typed for it, without dashes in front.
+        annotation: its type.
+        default: ``...`` where it must be given.
+        help: what a person is told of it.
+        shell: what else is to be known.
+        place: 0 for arguments, 1 for a command's own, 2 for what all have.
+        of_data: whether it is a field of the source.
+    """
+
+    field: str
+    option: str
+    annotation: Any
+    default: Any
+    help: str
+    shell: "Shell"
+    place: int
+    of_data: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the parameter that takes it."""
+        return self.option.replace("-", "_")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What it may be, where that is a list."""
+        literal = get_origin(self.annotation) is Literal
+        return get_args(self.annotation) if literal else ()
+
+    @property
+    def parameter(self) -> Any:  # noqa: ANN401
+        """The annotation of the parameter that takes it, as typer reads it."""
+        kinds = [kind for kind in _kinds(self.annotation) if kind is not type(None)]
+        held: Any = kinds[0] if len(kinds) == 1 and kinds[0] in (bool, int, float) else str
+        told: dict[str, Any] = {"help": self.help}
+        if self.choices:
+            told["metavar"] = f"[{'|'.join(self.choices)}]"
+        if not self.place:
+            return Annotated[held, typer.Argument(show_default=False, **told)]
+        told["show_default"] = self.shell.default or True
+        flag = f"--{self.option}"
+        if held is bool and self.default:
+            flag += f"/--no-{self.option}"
+        if get_origin(self.annotation) is tuple:
+            held = list[held]
+        if self.default is None:
+            held = held | None
+        return Annotated[held, typer.Option(flag, **told)]
+
+    @property
+    def shown(self) -> Any:  # noqa: ANN401
+        """The default as the parser takes it."""
+        default = list(self.default) if isinstance(self.default, tuple) else self.default
+        if self.shell.escapes and isinstance(default, str):
+            return default.replace("\n", "\\n")
+        return default
+
+    def read(self, given: Any) -> Any:  # noqa: ANN401
+        """Return what was typed as the field takes it."""
+        if not self.shell.escapes:
+            return given
+        if isinstance(given, str):
+            return given.replace("\\n", "\n")
+        return tuple(text.replace("\\n", "\n") for text in given)
+
+
+def typed(kind: "type[CommandOptions]") -> list[Typed]:
+    """Return the fields of ``kind``: arguments first, then what must be given, last the shared."""
+    return sorted(_typed(kind), key=lambda field: (field.place, field.default is not ...))
+
+
+def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
+    from tasc.options import Data, ModelOptions
+
+    for name, info in kind.model_fields.items():
+        shell = _shell(info)
+        if info.annotation is Data:
+            yield from _data({} if info.is_required() else info.default.model_dump(), shell)
+            continue
+        place = 0 if shell.argument else 2 if name in ModelOptions.model_fields else 1
+        option = shell.name or name.replace("_", "-")
+        default = ... if info.is_required() else info.default
+        yield Typed(name, option, info.annotation, default, info.description or "", shell, place)
+
+
+def _data(known: dict[str, Any], shell: "Shell") -> Iterator[Typed]:
+    """Yield the fields of a source: where it is stands first, unless that is ``known``."""
+    from tasc.options import Data
+
+    for name, info in Data.model_fields.items():
+        option, place = name.replace("_", "-"), 2
+        if name == "path":
+            option, place = shell.name or "source", 1 if known else 0
+        default = known.get(name, ... if info.is_required() else info.default)
+        told = info.description or ""
+        yield Typed(name, option, info.annotation, default, told, _shell(info), place, of_data=True)
+
+
+def _shell(info: "FieldInfo") -> "Shell":
+    from tasc.options import Shell
+
+    return next((held for held in info.metadata if isinstance(held, Shell)), Shell())
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Yield the plain types that an annotation is made of; a choice is a text."""
+    if get_origin(annotation) is Literal:
+        yield str
+    elif get_origin(annotation) is Annotated:
+        yield from _kinds(get_args(annotation)[0])
+    elif get_args(annotation):
+        for part in get_args(annotation):
+            yield from _kinds(part) if part is not ... else ()
+    else:
+        yield annotation

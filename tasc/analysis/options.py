@@ -1,0 +1,69 @@
+"""The options of ``tasc analyze``, and those of the merge search that ``tasc augment`` has, too."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tasc.bounds import MOST
+from tasc.options import TOKENIZER, Device, Dtype, Kind, ModelOptions, Shell, StepOptions
+
+
+class MergeSearchOptions(StepOptions):
+    """Rules of the merge search (Tsur et al., Algorithm 1)."""
+
+    other_splits: ClassVar = {"held_out": None}
+
+    n_max: int = Field(4, ge=2, le=8, description="Longest n-gram merged at once.")
+    pcs: float = Field(0.05, gt=0, le=MOST, description="Threshold of the prefix collision score.")
+    export: Literal["pretoken", "added"] = Field(
+        "pretoken",
+        description="How new tokens get into a tokenizer: pretoken keeps to word boundaries, added "
+        "is the paper's way.",
+    )
+    held_out: str = Field(
+        "validation", description="Split to measure on, where the source has another such one."
+    )
+
+
+class AnalyzeOptions(MergeSearchOptions, ModelOptions):
+    """Options of ``tasc analyze``; ``model`` is timed, and its tokenizer taken if none is named."""
+
+    command = "analyze"
+    result_file = "analysis.json"
+    references: ClassVar = {"tokenizer": "tokenizer", "model": "model"}
+    incidental: ClassVar[set[str]] = {"jobs"}
+    streamed = True
+
+    tokenizer: Annotated[str | None, TOKENIZER] = None
+    model: str | None = Field(
+        None, description="Model folder or Hub id: predict TASC-spec's speed-up for it, here."
+    )
+    grid: bool = Field(
+        False, description="Simulate settings of TASC-spec on held-out outputs; --model implies it."
+    )
+    dtype: Dtype = "float32"
+    device: Device = "auto"
+    budgets: Annotated[tuple[Annotated[int, Field(ge=0, le=MOST)], ...], Shell("budget")] = Field(
+        (0, 50, 100, 250, 500, 1000),
+        min_length=1,
+        description="Budgets of added tokens to predict; repeatable.",
+    )
+    jobs: int = Field(
+        1, ge=1, le=512, description="Processes that tokenise and count; 1 uses threads instead."
+    )
+
+    @property
+    def makes(self) -> frozenset[Kind]:
+        """See StepOptions.makes: tokens are counted where there is a tokenizer."""
+        return frozenset({"token counts"} if self.tokenizer or self.model else ())
+
+    @property
+    def searches(self) -> bool:
+        """Whether settings of TASC-spec are searched."""
+        return self.grid or self.model is not None
+
+    @model_validator(mode="after")
+    def _tokens_to_draft(self) -> Self:
+        if self.grid and not (self.tokenizer or self.model):
+            raise ValueError("the grid drafts tokens: give a tokenizer or a model")
+        return self

@@ -1,0 +1,24 @@
+"""Options for tests that hand the library its texts, tokenizers and models themselves."""
+
+from functools import partial
+from typing import Any
+
+from tasc.analysis import options as analysis
+from tasc.bench import options as bench
+from tasc.finetune import options as training
+from tasc.options import Data, StepOptions
+from tasc.vocab import options as vocab
+
+_SOURCE: dict[str, Any] = {"source": Data(path="task.jsonl")}
+
+AnalyzeOptions = partial(analysis.AnalyzeOptions, **_SOURCE)
+AugmentOptions = partial(vocab.AugmentOptions, **_SOURCE, tokenizer="t")
+BaseOptions = partial(training.BaseOptions, **_SOURCE)
+BenchOptions = partial(bench.BenchOptions, **_SOURCE, models=("m",))
+FinetuneOptions = partial(training.FinetuneOptions, **_SOURCE, model="m")
+HeadOptions = partial(FinetuneOptions, draft_head=True)
+
+
+def replace(options: StepOptions, **changes: Any) -> Any:
+    """Return the same options with changes, as dataclasses.replace does."""
+    return options.but(**changes)

@@ -1,0 +1,165 @@
+"""An option stands once: its name, default and help in one class, read by all that offer it."""
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click import unstyle
+from tasc_cli._typed import typed
+from tasc_cli.main import app
+from typer.main import get_command
+
+import tasc
+from tasc.options import StepOptions
+from tasc.recipe.commands import COMMANDS
+from tasc.recipe.plan import RunOptions
+from tests.cli import tasc as run
+from tests.pico import make_base
+
+ROOT = Path(__file__).parents[1]
+FILES = [*(ROOT / "tasc").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+KINDS = COMMANDS | {"run": RunOptions}
+
+
+def calls(name: str) -> list[tuple[Path, ast.Call]]:
+    """Every call of a function by its last name, and the file it stands in."""
+    return [
+        (path, node)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == name
+    ]
+
+
+def test_no_help_text_is_written_twice():
+    told = Counter(
+        ast.unparse(keyword.value)
+        for _, call in calls("Field")
+        for keyword in call.keywords
+        if keyword.arg == "description" and isinstance(keyword.value, ast.Constant | ast.JoinedStr)
+    )
+    assert len(told) > 60
+    assert [text for text, count in told.items() if count > 1] == []
+
+
+def test_only_what_is_no_option_of_the_library_is_declared_to_the_parser_by_hand():
+    by_hand = {
+        (
+            path.name,
+            call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else "",
+        )
+        for path, call in calls("Option")
+    } - {("_typed.py", "")}
+    assert by_hand == {
+        ("_derive.py", ""),  # --output
+        ("_derive.py", "--force"),
+        ("_derive.py", "--json"),
+        ("_derive.py", "--resume"),
+        ("main.py", "--version"),
+    }
+
+
+def test_no_command_is_a_function_with_its_options_by_hand():
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if path.parent.name == "cli" and isinstance(node, ast.FunctionDef):
+                options = [a for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
+                derived = path.name in ("_derive.py", "_console.py")
+                assert len(options) <= 3 or derived, f"{path.name}: {node.name}"
+
+
+def test_what_takes_the_options_of_a_command_takes_none_of_them_again():
+    kinds = {kind.__name__: kind for kind in COMMANDS.values()}
+    checked = 0
+    for path, tree in TREES.items():
+        for node in (found for found in ast.walk(tree) if isinstance(found, ast.FunctionDef)):
+            arguments = node.args.args
+            defaults = [None] * (len(arguments) - len(node.args.defaults)) + node.args.defaults
+            pairs = [*zip(arguments, defaults, strict=True)]
+            pairs += zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            told = {ast.unparse(a.annotation).strip("\"'") for a, _ in pairs if a.annotation}
+            for name in told & set(kinds):
+                again = {a.arg for a, default in pairs if getattr(default, "value", None)}
+                assert not again & set(kinds[name].model_fields), f"{path}: {node.name}"
+                checked += 1
+    assert checked > 20
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_help_has_every_field_with_its_description_and_default(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = " ".join(unstyle(run(capsys, command, "--help")[1]).replace("│", " ").split())
+    fields = typed(KINDS[command])
+    expected = set(KINDS[command].model_fields) - {"source"}
+    assert {field.field for field in fields if not field.of_data} == expected
+    assert not issubclass(KINDS[command], StepOptions) or any(field.of_data for field in fields)
+    for field in fields:
+        name = field.option if field.place == 0 else f"--{field.option}"
+        assert f"{name} " in shown
+        assert field.help
+        assert " ".join(field.help.split()) in shown
+        assert "|".join(field.choices) in shown
+        default = field.shell.default or field.shown
+        if field.default not in (..., None, False, ()):
+            default = ", ".join(map(str, default)) if isinstance(default, list) else default
+            if default is True:
+                default = field.option
+            assert re.search(
+                rf"{re.escape(name)}\b.*\[default: \(?{re.escape(str(default))}", shown
+            )
+
+
+def test_every_command_is_on_the_command_line_and_in_recipes_alike():
+    assert set(get_command(app).commands) == {*COMMANDS, "run", "doctor"}  # type: ignore[attr-defined]
+
+
+def test_help_of_a_command_loads_no_torch(capsys):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; import tasc.recipe.commands; "
+        "heavy = {'torch', 'transformers', 'datasets'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base = str(make_base(tmp_path / "base"))
+    rows = [f'{{"input": "number {i}", "output": "value {i % 3} and {i % 3}"}}' for i in range(30)]
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
+    task = str(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    found = tasc.analyze(tasc.AnalyzeOptions(source=task, tokenizer=base, budgets=(0, 2)))
+    assert found.analysis.report.samples == 30
+    made = tasc.augment(tasc.AugmentOptions(source=task, tokenizer=base, budget=2))
+    assert (len(made.tokens), made.to_dict()["added"]) == (2, 2)
+    assert tasc.index(tasc.IndexOptions(source=task, tokenizer=base)).to_dict()["outputs"] == 30
+    tuned = tasc.tune(tasc.TuneOptions(source=task, tokenizer=base))
+    assert tuned.to_dict()["best"]["method"] == tuned.search.best.setting.method
+    short = {"source": task, "limit": 2, "max_new_tokens": 4, "warmup": 0}
+    cells = tasc.benchmark(tasc.BenchOptions(models=(base,), split="validation", **short))
+    assert [cell["method"] for cell in cells.results["cells"]] == ["ar", "tasc-spec"]
+    compared = tasc.compare_vocabularies(
+        tasc.VocabularyOptions(source=task, target=base, draft=base, prompts=1, places=1)
+    )
+    assert compared.to_dict()["recommended"]["algorithm"] == compared.algorithm
+    assert sorted(tmp_path.rglob("*")) == before
+    made.save(tmp_path)
+    assert (tmp_path / "tokenizer.json").is_file()
+
+
+def test_wrong_options_are_refused_in_one_line_that_names_them_all():
+    with pytest.raises(tasc.errors.InputError) as caught:
+        tasc.AugmentOptions(source="builtin:stdlib-tokens", budget=0, n_max=99)  # type: ignore[call-arg]
+    line = str(caught.value)
+    assert line.startswith("tasc augment: ")
+    assert all(name in line for name in ("tokenizer: missing", "budget: ", "n_max: "))
+    assert line.endswith("see tasc augment --help")

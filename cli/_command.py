@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ._console import bars, note, print_json, say
+from ._console import note, print_json, say
 from ._derive import Door, register
+from ._progress import show_progress
 
 if TYPE_CHECKING:
     from tasc.options import CommandOptions
@@ -61,7 +62,7 @@ def _carry_out(options: Any, folder: Path, door: Door) -> "Outcome":  # noqa: AN
     from tasc.resume import work_of
 
     try:
-        with bars() as progress:
+        with show_progress() as progress:
             return carry_out(
                 options, folder, force=door.force, resume=door.resume, progress=progress
             )

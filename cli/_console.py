@@ -5,19 +5,14 @@ With --json only JSON is written to stdout.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 from rich.table import Table
 
-from tasc.progress import Progress
 from tasc.visible import STEERING, visible, visible_line
 
 # Texts are shown as they are: a path or a label may hold [brackets], which are no markup.
@@ -43,31 +38,6 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Write one line about the run to stderr."""
     typer.echo(visible_line(text), err=True)
-
-
-@contextmanager
-def bars() -> Iterator[Progress]:
-    """Show one bar a kind of work on stderr; silent where stderr is not a terminal."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Bars(*columns, console=err, transient=True, disable=not err.is_terminal) as display:
-        tasks: dict[str, Any] = {}
-
-        def report(description: str, done: int, total: int) -> None:
-            # A description may carry figures ("train, loss 1.23"); its first words name the bar.
-            description = visible_line(description)
-            kind = description.partition(",")[0]
-            if kind not in tasks:
-                tasks[kind] = display.add_task(description, total=total or None)
-            display.update(
-                tasks[kind], description=description, completed=done, total=total or None
-            )
-
-        yield report
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:

@@ -7,9 +7,10 @@ import typer
 
 from ._command import place
 from ._commands import COMMANDS
-from ._console import bars, note, print_json
+from ._console import note, print_json
 from ._derive import Door
 from ._derive import register as register_derived
+from ._progress import show_progress
 
 if TYPE_CHECKING:
     from tasc.options import CommandOptions
@@ -38,7 +39,7 @@ def _run(options: dict[str, Any], door: Door) -> None:
     folder = place("output", door.output) or Path("tasc-out") / path.stem
     shows = {command.name: command.show for command in COMMANDS}
     results: dict[str, Any] = {}
-    with bars() as progress:
+    with show_progress() as progress:
         for name, step, done in run(plan, folder, force=door.force, progress=progress):
             results[name] = done.result
             state = "up to date" if done.reused else "done"

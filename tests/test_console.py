@@ -1,8 +1,10 @@
 """Tables show texts as they are and stay readable where there is little room."""
 
+import time
+
 import pytest
 from rich.console import Console
-from tasc_cli import _console, finetune
+from tasc_cli import _console, _progress, finetune
 
 COLUMNS = ["model", "method", "ms", "tokens", "lossless", "tok.acc"]
 ROW = ["tuned [/b] :x:", "tasc-spec:width=1,budget=8", "1234.56", "25.10", "8/8", "0.512"]
@@ -38,3 +40,15 @@ def test_a_training_says_how_many_examples_it_cut(capsys):
     assert "cut" not in capsys.readouterr().out
     finetune.show(result | {"cut_examples": 1234})
     assert "1,234 examples were longer than allowed, and cut" in capsys.readouterr().out
+
+
+def test_where_there_is_no_terminal_lines_tell_the_progress(capsys, monkeypatch):
+    monkeypatch.setattr(_progress, "LINE_EVERY_S", 0.02)
+    with _progress.show_progress() as report:
+        time.sleep(0.1)  # nothing is reported yet, as while a model loads
+        report("training, loss \x1b[2J1.5", 1200, 4800)
+        time.sleep(0.1)
+    lines = capsys.readouterr().err.splitlines()
+    assert "working, 0 s" in lines
+    assert r"training, loss \x1b[2J1.5: 1,200 of 4,800, 0 s" in lines
+    assert all(line.endswith(", 0 s") for line in lines)

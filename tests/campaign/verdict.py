@@ -16,6 +16,7 @@ _ACTIONS = re.compile(
 )
 _CLAUSE = re.compile(r"(?:[;:,(?]|\b(?:or|and|then|first)\b)\s*")
 _STEP = re.compile(r".+: (done|up to date) \(")  # what a recipe says before the step that fails
+_PROGRESS = re.compile(r"(?!error: ).*, \d+ s")  # a line now and then while it works
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -49,7 +50,8 @@ def _ending(ended: Ended) -> list[str]:
 
 
 def _refusal(ended: Ended) -> list[str]:
-    lines = [line for line in ended.err.splitlines() if line.strip()]
+    said = [line for line in ended.err.splitlines() if line.strip()]
+    lines = [line for line in said if not _PROGRESS.fullmatch(line)]
     steps = [line for line in lines if _STEP.match(line)]
     found = []
     if ended.out and not steps:

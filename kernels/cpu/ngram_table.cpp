@@ -7,9 +7,10 @@
 namespace tasc {
 namespace {
 
+// The upper half of the product: its lower half holds nothing of the node.
 size_t hash(uint32_t node, int32_t token) {
   const uint64_t key = uint64_t{node} << 32 | static_cast<uint32_t>(token);
-  return static_cast<size_t>((key * 0x9e3779b97f4a7c15ULL) >> 20);
+  return static_cast<size_t>((key * 0x9e3779b97f4a7c15ULL) >> 32);
 }
 
 }  // namespace
@@ -102,6 +103,16 @@ const char* NgramTable::check_integrity() const {
     if (node.depth > n_max_ + 1) return "no context is longer than n_max";
   }
   return nullptr;
+}
+
+double NgramTable::mean_probes() const {
+  size_t probes = 0;
+  for (size_t at = 0; at < slots_.size(); ++at) {
+    const uint32_t child = slots_[at];
+    if (child == kNone) continue;
+    probes += 1 + ((at - hash(parents_[child], nodes_[child].token)) & (slots_.size() - 1));
+  }
+  return nodes_.size() > 1 ? static_cast<double>(probes) / static_cast<double>(nodes_.size() - 1) : 0;
 }
 
 }  // namespace tasc

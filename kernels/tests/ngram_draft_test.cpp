@@ -93,6 +93,15 @@ int main() {
     }
   }
 
+  // Contexts are spread over the slots, also where few tokens make many contexts.
+  for (const int n_max : {4, 15, 63}) {
+    for (const unsigned ids : {1u, 2u, 4u, 1000u}) {
+      NgramTable table(n_max);
+      for (int i = 0; i < 500; ++i) table.append(static_cast<int32_t>(random() % ids));
+      assert(table.mean_probes() >= 1 && table.mean_probes() < 2);  // 1.5 at half a load
+    }
+  }
+
   // A forged block: where two lists lie is asked before either is read.
   const auto forged = [&](size_t word, uint64_t value) {
     std::vector<uint64_t> block(plain.block().begin(), plain.block().end());

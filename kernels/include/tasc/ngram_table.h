@@ -36,6 +36,7 @@ class NgramTable {
   uint64_t generation() const { return generation_; }  // of states: clear() ends their validity
   int n_max() const { return static_cast<int>(n_max_); }
   const char* check_integrity() const;  // nullptr, or the condition that does not hold
+  double mean_probes() const;           // slots looked at to find a node
 
  private:
   uint32_t find(uint32_t node, int32_t token) const;

@@ -28,7 +28,7 @@ from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import collate, example_sequences, packed_blocks
 from tasc.finetune.draft_head import train_head
 from tasc.finetune.folder import save_model
-from tasc.finetune.loss import summed_loss
+from tasc.finetune.objectives.language import summed_loss
 from tasc.finetune.options import FinetuneOptions
 from tasc.models.borrow import borrowed
 from tasc.spec.decode import generate

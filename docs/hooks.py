@@ -25,6 +25,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "methods": methods.drafters,
     "verifiers": methods.verifiers,
     "metrics": methods.metrics,
+    "objectives": methods.objectives,
     "results": results.table,
 }
 # Pages that stand in the root of the repository, where their readers look for them.

@@ -14,6 +14,7 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 from tasc.bench.quality import METRICS
+from tasc.finetune.objectives import OBJECTIVES
 from tasc.recipe.commands import COMMANDS as KINDS
 from tasc.recipe.plan import Overrides, read
 from tasc.spec.drafters import DRAFTERS, parse
@@ -118,6 +119,8 @@ def test_every_method_metric_verifier_and_recipe_has_its_entry(site):
         assert f"\n## {name}\n" in methods
     for name in [*METRICS, *VERIFIERS]:
         assert f"| `{name}` |" in others
+    for name in OBJECTIVES:
+        assert f"| `{name}` |" in site["reference/objectives.md"]
     for path in (ROOT / "recipes").glob("*.yaml"):
         assert f"| `{path.stem}` |" in site["reference/recipes.md"]
 

@@ -1,4 +1,4 @@
-"""Tables of methods, verifiers and metrics, from the registries that the program itself uses."""
+"""Tables of methods, verifiers, metrics and objectives, from the program's own registries."""
 
 import inspect
 from dataclasses import fields
@@ -6,6 +6,7 @@ from typing import Any
 
 from site_tables import markdown
 from tasc.bench.quality import METRICS
+from tasc.finetune.objectives import ANSWERS, OBJECTIVES
 from tasc.spec.drafters import DRAFTERS, Entry
 from tasc.spec.verify import VERIFIERS
 
@@ -77,6 +78,21 @@ def metrics(_block: str) -> str:
         ["metric", "what it is"],
         [[f"`{name}`", _first_sentence(metric)] for name, metric in METRICS.items()],
     )
+
+
+def objectives(_block: str) -> str:
+    """Return a table of what can be trained; a kind of draft head is asked for by name."""
+    return markdown.table(
+        ["objective", "what is learnt", "learns from", "source", "option"],
+        [
+            [f"`{name}`", entry.label, entry.needs, entry.paper, _asked(name, entry.needs)]
+            for name, entry in OBJECTIVES.items()
+        ],
+    )
+
+
+def _asked(name: str, needs: str) -> str:
+    return f"`--draft-head --head {name}`" if needs == ANSWERS else ""
 
 
 def _first_sentence(documented: object) -> str:

@@ -14,9 +14,8 @@ from tasc.finetune.base_tokenizer import train_tokenizer
 from tasc.finetune.batch import Sequences, example_sequences, packed_blocks
 from tasc.finetune.folder import save_model
 from tasc.finetune.loop import Run
-from tasc.finetune.loss import summed_loss
+from tasc.finetune.objectives import OBJECTIVES
 from tasc.finetune.options import BaseOptions
-from tasc.finetune.sampled import SAMPLED_FROM, sampled_loss
 from tasc.finetune.schedule import TrainReport
 from tasc.models.load import device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
@@ -93,6 +92,7 @@ def train_base(
     model.to(resolve_device(options.device))
     documents = _documents(tokenizer, corpus, sys.maxsize)
     held_out = None if validation is None else _documents(tokenizer, validation, options.positions)
+    learner = OBJECTIVES["documents"].learner(model, options)
     run = Run(
         model,
         _groups(model, options.learning_rate or preset.learning_rate),
@@ -100,7 +100,8 @@ def train_base(
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"base {options.training} {asdict(preset)}",
-        loss=sampled_loss if rows >= SAMPLED_FROM else summed_loss,
+        loss=learner.loss,
+        score=learner.score,
     )
     report = run.train(held_out, resume=resume, progress=progress)
     return BaseResult(model, tokenizer, report)

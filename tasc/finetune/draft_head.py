@@ -1,4 +1,4 @@
-"""Training a draft head on what its target says: EAGLE's, or the heads of Medusa."""
+"""Training a draft head, of any kind in ``objectives``, on the answers of its target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,12 @@ from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
 from tasc.finetune.batch import Sequences
-from tasc.finetune.head_loss import EagleLoss, HeadLoss, MedusaLoss
 from tasc.finetune.loop import Run
-from tasc.finetune.options import MEDUSA_HEADS, FinetuneOptions
+from tasc.finetune.objectives import OBJECTIVES
+from tasc.finetune.options import FinetuneOptions
 from tasc.finetune.own_outputs import own_outputs
 from tasc.finetune.schedule import TrainReport
-from tasc.models.draft_head import DraftHead, new_head
 from tasc.models.load import device_has_bfloat16, load_model
-from tasc.models.medusa import MedusaHeads, new_medusa
 from tasc.models.quiet import quiet
 from tasc.models.target import check_stateless
 from tasc.progress import Progress, silent
@@ -30,7 +28,7 @@ _HELD_OUT = 128
 class HeadResult:
     """A trained head, still in memory."""
 
-    head: DraftHead | MedusaHeads
+    head: Any  # a module that writes itself with ``save(folder)``
     report: TrainReport
 
     def save(self, folder: Path) -> None:
@@ -71,11 +69,8 @@ def train_head(
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
     check_stateless(model)
     _check_positions(model, options)
-    head = (
-        new_medusa(model, options.heads or MEDUSA_HEADS)
-        if options.head == "medusa"
-        else new_head(model, options.seed)
-    ).float()
+    learner = OBJECTIVES[options.head].learner(model, options)
+    head = learner.module
 
     def answers(prompts: Sequence[str], name: str) -> Sequences:
         return own_outputs(
@@ -95,7 +90,6 @@ def train_head(
             progress=progress,
         )
 
-    objective: HeadLoss = (MedusaLoss if options.head == "medusa" else EagleLoss)(model)
     run = Run(
         head,
         [{"params": list(head.parameters()), "lr": options.peak, "betas": (0.9, 0.95)}],
@@ -103,8 +97,8 @@ def train_head(
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"draft head {model_path} {options.training}",
-        loss=objective,
-        score=objective.evaluate,
+        loss=learner.loss,
+        score=learner.score,
     )
     held_out = None
     if validation is not None:

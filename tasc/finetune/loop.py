@@ -16,7 +16,8 @@ from accelerate import Accelerator
 from tasc.errors import InputError, UnavailableError
 from tasc.finetune import checkpoint
 from tasc.finetune.batch import IGNORED, Sequences, collate, plan_epoch
-from tasc.finetune.loss import Evaluate, Loss, evaluate, summed_loss
+from tasc.finetune.objectives.language import evaluate, summed_loss
+from tasc.finetune.objectives.learner import Evaluate, Loss
 from tasc.finetune.schedule import Evaluation, Schedule, TrainReport
 from tasc.progress import Progress, silent
 

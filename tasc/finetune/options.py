@@ -1,10 +1,11 @@
 """The options of the commands that train: ``tasc finetune`` and ``tasc base``."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tasc.bounds import MOST
+from tasc.finetune.objectives import head_help, heads
 from tasc.finetune.schedule import Schedule
 from tasc.options import LONGEST, Device, Dtype, Kind, ModelOptions, Shell, as_value_error
 
@@ -15,6 +16,11 @@ _RATE, _HEAD_RATE = 2e-4, 1e-3
 _BATCH, _HEAD_BATCH = 64, 16
 MEDUSA_HEADS = 4
 _VALIDATION = 1000  # examples: enough for a loss, and not more work than the training itself
+
+if TYPE_CHECKING:
+    HeadKind = str
+else:
+    HeadKind = Literal[tuple(heads())]
 
 
 class TrainingOptions(ModelOptions):
@@ -125,9 +131,7 @@ class FinetuneOptions(TrainingOptions):
     draft_head: bool = Field(
         False, description="Train a draft head for the model, on the model's own answers."
     )
-    head: Literal["eagle", "medusa"] = Field(
-        "eagle", description="With --draft-head: eagle, one layer; or medusa, heads side by side."
-    )
+    head: HeadKind = Field("eagle", description=f"With --draft-head: {head_help()}.")
     heads: Annotated[int | None, Shell(default=str(MEDUSA_HEADS))] = Field(
         None, ge=1, le=64, description="With --head medusa: how many, one for each token ahead."
     )

@@ -16,6 +16,7 @@ from tasc.finetune import qlora
 from tasc.finetune.batch import Sequences, example_sequences
 from tasc.finetune.folder import save_model, save_tokenizer
 from tasc.finetune.loop import Run
+from tasc.finetune.objectives import OBJECTIVES
 from tasc.finetune.options import FinetuneOptions
 from tasc.finetune.schedule import TrainReport
 from tasc.models.embeddings import NewRow, extend_embeddings
@@ -128,6 +129,7 @@ def finetune(
             dropout=options.dropout,
         )
     rate = options.peak
+    learner = OBJECTIVES["outputs"].learner(adapted, options)
     run = Run(
         adapted,
         qlora.parameter_groups(adapted, rate, options.row_learning_rate or rate),
@@ -135,6 +137,8 @@ def finetune(
         options.schedule(bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)),
         work=work,
         name=f"{model_path} {options.training}",
+        loss=learner.loss,
+        score=learner.score,
     )
     with quiet():
         report = run.train(held_out, resume=resume, progress=progress)

@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -6,17 +11,20 @@ from transformers import GenerationConfig
 
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
-from tasc.finetune import own_outputs, sampled
+from tasc.finetune import own_outputs
 from tasc.finetune.batch import collate, example_sequences
 from tasc.finetune.draft_head import train_head
-from tasc.finetune.head_loss import EagleLoss, MedusaLoss
-from tasc.finetune.loss import summed_loss
+from tasc.finetune.objectives import OBJECTIVES, heads, sampled
+from tasc.finetune.objectives.eagle import EagleLoss
+from tasc.finetune.objectives.language import summed_loss
+from tasc.finetune.objectives.medusa import MedusaLoss
 from tasc.models.draft_head import load_head, new_head
 from tasc.models.medusa import load_medusa, new_medusa
 from tests import pico
 from tests.finetune.samples import corpus
 from tests.options import HeadOptions, replace
 
+ROOT = Path(__file__).parents[2]
 OPTIONS = HeadOptions(
     epochs=30.0,
     learning_rate=5e-3,
@@ -226,3 +234,38 @@ def test_options_out_of_range_are_refused():
         HeadOptions(learning_rate=0)
     with pytest.raises(InputError, match="max_new_tokens must be from 1 to below max_length 64"):
         HeadOptions(max_length=64, max_new_tokens=64)
+
+
+@pytest.mark.parametrize("kind", heads())
+def test_every_kind_of_head_learns_from_a_batch_and_is_evaluated(batch, kind):
+    model, (data, together) = pico.build_model().requires_grad_(False), batch
+    learner = OBJECTIVES[kind].learner(model, replace(OPTIONS, head=kind))
+    learner.loss(learner.module, together, bfloat16=False).backward()
+    assert any(p.grad is not None for p in learner.module.parameters())
+    assert learner.score(learner.module, data, 2, 7, bfloat16=False).step == 7
+
+
+def test_a_new_objective_is_one_line_and_shows_in_help_options_and_docs():
+    code = (
+        "import sys\n"
+        "from tasc.finetune.objectives import ANSWERS, OBJECTIVES, Objective\n"
+        "OBJECTIVES['dummy'] = Objective('nothing at all', ANSWERS, 'nobody', lambda *_: None)\n"
+        "assert 'torch' not in sys.modules\n"
+        "from tests.options import HeadOptions\n"
+        "assert HeadOptions(head='dummy').head == 'dummy'\n"
+        "sys.path.insert(0, 'docs')\n"
+        "import hooks\n"
+        "print(hooks.render(open('docs/reference/objectives.md').read(), 'a/b.md'))\n"
+        "from tasc_cli.main import app\n"
+        "app(['finetune', '--help'])\n"
+    )
+    run = [sys.executable, "-c", code]
+    environment = os.environ | {"COLUMNS": "400"}
+    done = subprocess.run(
+        run, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    row = "| `dummy` | nothing at all | the target's own answers | nobody |"
+    assert row in done.stdout
+    assert "eagle|medusa|dummy" in done.stdout
+    assert "heads side by side; or dummy, nothing at all." in done.stdout

@@ -5,7 +5,7 @@ from torch.nn.functional import cross_entropy
 
 from tasc.data.tokenizer import load_tokenizer
 from tasc.finetune.batch import collate, example_sequences
-from tasc.finetune.loss import evaluate, summed_loss, target_logits
+from tasc.finetune.objectives.language import evaluate, summed_loss, target_logits
 from tests import pico
 
 

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 from tasc.errors import InputError
 from tasc.finetune import qlora
 from tasc.finetune.batch import Batch
-from tasc.finetune.loss import summed_loss
+from tasc.finetune.objectives.language import summed_loss
 from tasc.models.embeddings import extend_embeddings, is_tied
 from tasc.models.load import load_model
 from tests import pico

@@ -12,10 +12,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tasc.finetune.batch import IGNORED, Batch
-from tasc.finetune.loss import innermost
+from tasc.finetune.objectives.language import evaluate, innermost, summed_loss
+from tasc.finetune.objectives.learner import Learner
 
 SAMPLED_FROM = 1 << 15  # vocabularies from this size on are sampled
 DRAWN = 4096
+
+
+def learner(model: nn.Module, _options: object) -> Learner:
+    """Return what trains ``model`` on its targets, sampled where its vocabulary is large."""
+    size = innermost(model).get_output_embeddings().weight.shape[0]  # type: ignore[operator]
+    return Learner(model, sampled_loss if size >= SAMPLED_FROM else summed_loss, evaluate)
 
 
 class Columns:
@@ -50,7 +57,7 @@ class Columns:
 
 
 def sampled_loss(model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
-    """Return what ``loss.summed_loss`` does, estimated; the same up to 2**15 tokens."""
+    """Return what ``language.summed_loss`` does, estimated; the same up to 2**15 tokens."""
     inner = innermost(model)
     options = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
     with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):

@@ -1,7 +1,7 @@
 """The loss on target tokens, for training and for held-out rows."""
 
 import inspect
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,29 +9,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from tasc.finetune.batch import IGNORED, Batch, Sequences, collate
+from tasc.finetune.objectives.learner import Learner
 from tasc.finetune.schedule import Evaluation
 
 
-class Loss(Protocol):
-    """What a run minimises: a sum over the batch's targets."""
-
-    def __call__(self, model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
-        """Return a scalar with a gradient."""
-
-
-class Evaluate(Protocol):
-    """How a run looks at held-out rows, ``rows_at_once`` of them at most in a forward."""
-
-    def __call__(
-        self,
-        model: torch.nn.Module,
-        data: Sequences,
-        rows_at_once: int,
-        step: int,
-        *,
-        bfloat16: bool,
-    ) -> Evaluation:
-        """Return what was found after ``step`` steps; the model's mode stays."""
+def learner(model: torch.nn.Module, _options: object) -> Learner:
+    """Return what trains ``model`` on its targets."""
+    return Learner(model, summed_loss, evaluate)
 
 
 def innermost(model: torch.nn.Module) -> torch.nn.Module:

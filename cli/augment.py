@@ -37,7 +37,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def show_use(result: dict[str, Any]) -> None:
-    """Print how often new tokens are seen, split words, and miss a shorter segmentation."""
+    """Print how often new tokens are seen and split words."""
     seen, train = result["seen"], result["train"]
     say(
         f"new tokens in the training outputs: the rarest {seen['least']:,} times, a tenth of them "
@@ -48,12 +48,6 @@ def show_use(result: dict[str, Any]) -> None:
         say(
             f"words split by new tokens: {train['splits_words']:,} of {train['new_token_uses']:,} "
             f"uses ({split:.1%}); --export pretoken splits none"
-        )
-    if train["optimum"]["excess"] > 0.01:
-        say(
-            f"the shortest segmentation would need {train['optimum']['shortest']:,} tokens where "
-            f"the tokenizer takes {train['optimum']['reached']:,} "
-            f"(+{train['optimum']['excess']:.1%}, {train['optimum']['outputs']:,} outputs)"
         )
 
 

@@ -23,7 +23,6 @@ from tasc.vocab.budget import MOST, Curve, Sightings, budget_curve
 from tasc.vocab.check import changed_outputs, check_round_trip
 from tasc.vocab.compression import Compression, replay
 from tasc.vocab.merges import NewToken, write_merges
-from tasc.vocab.optimum import Optimum, optimum
 from tasc.vocab.options import AugmentOptions
 from tasc.vocab.outputs import Outputs
 from tasc.vocab.page import render
@@ -39,7 +38,6 @@ class Measured:
 
     compression: Compression
     usage: Usage
-    optimum: Optimum
     changed: int  # distinct outputs whose base tokens differ once new tokens are spelled out
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,7 +46,6 @@ class Measured:
         return self.compression.to_dict() | {
             "new_token_uses": used,
             "splits_words": self.usage.splits,
-            "optimum": self.optimum.to_dict(),
         }
 
 
@@ -196,7 +193,6 @@ def _measure(
     return Measured(
         compression,
         usage(outputs, after, strings, added),
-        optimum(outputs, after, strings, added),
         changed_outputs(before, after, [token.base_ids for token in tokens], len(strings)),
     )
 

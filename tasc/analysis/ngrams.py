@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from tasc.analysis.entropy import (
     coverage,
     covered,
@@ -15,9 +12,6 @@ from tasc.analysis.entropy import (
     typical_set,
 )
 from tasc.backend import Spectrum
-
-Ids = npt.NDArray[np.int64]
-_LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -87,21 +81,3 @@ def describe(spectrum: Spectrum, n: int, symbols: int) -> NgramStats:
         n80=coverage(counts, times=times),
         curve=curve(counts, times=times),
     )
-
-
-def ngram_codes(ids: Ids, n: int) -> Ids:
-    """Return one number for the n-gram that starts at each place, (max(N - n + 1, 0),) int64.
-
-    Equal n-grams of one call have equal codes; the codes mean nothing else.
-    """
-    if len(ids) < n:
-        return np.zeros(0, dtype=np.int64)
-    size = int(ids.max()) + 1
-    codes, span = ids.astype(np.int64), size
-    for length in range(2, n + 1):
-        if span > _LARGEST // size:  # renumber what occurs, so that the next product fits
-            held, codes = np.unique(codes, return_inverse=True)
-            span = len(held)
-        codes = codes[:-1] * size + ids[length - 1 :]
-        span *= size
-    return codes

@@ -22,8 +22,7 @@ from tasc.analysis.tokens import (
 )
 from tasc.analysis.valuable import Valuable, most_valuable
 from tasc.backend import MergeResult
-from tasc.data.corpus import Corpus
-from tasc.data.stream import Held, Stream
+from tasc.data.stream import Stream
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.progress import Progress, silent
 
@@ -114,7 +113,7 @@ class Analysis:
 
 
 def analyze(
-    data: Stream | Corpus,
+    stream: Stream,
     tokenizer: LoadedTokenizer | None,
     options: AnalyzeOptions,
     *,
@@ -123,13 +122,12 @@ def analyze(
     """Analyse a split in one pass (Tsur et al., section 3, appendices D and E).
 
     Args:
-        data: the split, usually "train"; read in passing, it may be larger than memory.
+        stream: the split, usually "train"; read in passing, it may be larger than memory.
         tokenizer: the model's; without one only words are looked at.
         options: of the search and its budgets; statistics of n-grams end at 4, whatever
             ``n_max`` is.
         progress: told of each stage and of the merges.
     """
-    stream = Held(data) if isinstance(data, Corpus) else data
     found = scan(stream, tokenizer, jobs=options.jobs, n_max=options.n_max, progress=progress)
     inputs, outputs = found.input.words, found.output.words
     tokens, once, result = None, None, None

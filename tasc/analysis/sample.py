@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasc.analysis.tokens import Distinct
-from tasc.data.stream import Rows
+from tasc.data.corpus import Rows
 
 SAMPLE = 24_000_000  # characters of different outputs that are kept
 ROWS = 400  # rows that are kept with their prompts

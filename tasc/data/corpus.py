@@ -3,10 +3,9 @@
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from functools import cache, cached_property
 
 from tasc.data import builtin, hub, local
 from tasc.data.source import BUILTIN, Source
@@ -14,6 +13,7 @@ from tasc.data.table import Table
 from tasc.errors import InputError
 
 Words = tuple[str, ...]
+ROWS = 1024  # that are handed on at a time
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,46 @@ class Example:
     input: str
     output: str
     prompt: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Consecutive rows of a split, those with an empty output left out.
+
+    Attributes:
+        inputs: as text.
+        outputs: as text.
+        prompt: writes the prompt of row i; few are asked for.
+        input_words: words of the inputs when that column holds lists, else None.
+        output_words: likewise for the outputs.
+        dropped: rows left out.
+    """
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    prompt: Callable[[int], str]
+    input_words: Sequence[Words] | None = None
+    output_words: Sequence[Words] | None = None
+    dropped: int = 0
+
+    @classmethod
+    def of(cls, source: Source, table: Table) -> "Rows":
+        """Take the rows of a table."""
+        texts = cache(table.texts)
+        names = source.input_column, source.output_column
+        kept = [place for place, text in enumerate(texts(names[1])) if text.strip()]
+
+        def prompt(row: int) -> str:
+            columns = {name: texts(name)[kept[row]] for name in source.columns()}
+            return source.prompt(columns[names[0]], columns)
+
+        inputs, outputs = ([texts(name)[i] for i in kept] for name in names)
+        listed = [_at(table.words(name), kept) for name in names]
+        return cls(inputs, outputs, prompt, listed[0], listed[1], table.length - len(kept))
+
+
+def _at(lists: Sequence[Words] | None, kept: Sequence[int]) -> tuple[Words, ...] | None:
+    return None if lists is None else tuple(lists[i] for i in kept)
 
 
 @dataclass(frozen=True)
@@ -50,24 +90,18 @@ class Corpus:
     listed_inputs: tuple[Words, ...] | None = None
     listed_outputs: tuple[Words, ...] | None = None
 
-    def words(self, side: Literal["input", "output"]) -> Iterator[Sequence[str]]:
-        """Yield the words of each input or output: the list's own, else split at whitespace."""
-        listed = self.listed_inputs if side == "input" else self.listed_outputs
-        if listed is not None:
-            yield from listed
-            return
-        for example in self.examples:
-            yield (example.input if side == "input" else example.output).split()
-
-    @property
-    def input_words(self) -> list[list[str]]:
-        """Words of each input; not kept, for they take far more memory than the text."""
-        return [list(words) for words in self.words("input")]
-
-    @property
-    def output_words(self) -> list[list[str]]:
-        """Words of each output; not kept either."""
-        return [list(words) for words in self.words("output")]
+    def rows(self) -> Iterator["Rows"]:
+        """Yield the rows, some at a time."""
+        for start in range(0, len(self.examples), ROWS):
+            part = slice(start, start + ROWS)
+            yield Rows(
+                [example.input for example in self.examples[part]],
+                [example.output for example in self.examples[part]],
+                [example.prompt for example in self.examples[part]].__getitem__,
+                None if self.listed_inputs is None else self.listed_inputs[part],
+                None if self.listed_outputs is None else self.listed_outputs[part],
+                0 if start else self.dropped,
+            )
 
     @cached_property
     def outputs(self) -> list[str]:
@@ -108,33 +142,42 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
     table = _read(source, split)
     if not table.length:
         raise InputError(f"{source.path}: the split {table.split!r} is empty; choose another split")
-    words = {name: table.words(name) for name in source.columns()}
-    texts = {name: table.texts(name) for name in source.columns()}
-    kept = [place for place, text in enumerate(texts[source.output_column]) if text.strip()]
-    if not kept:
+    rows = Rows.of(source, table)
+    if not rows.outputs:
         raise InputError(
             f"{source.path}: all {table.length} outputs of the split {table.split!r} are empty "
             f"(column {source.output_column!r}); choose another output column"
         )
-    dropped = table.length - len(kept)
+    kept = list(range(len(rows.outputs)))
     if limit is not None and limit < len(kept):
         kept = sorted(random.Random(seed).sample(kept, limit))
-    examples = tuple(
-        _example(source, {name: texts[name][place] for name in texts}) for place in kept
-    )
-    listed = [
-        None if lists is None else tuple(lists[place] for place in kept)
-        for lists in (words[source.input_column], words[source.output_column])
-    ]
+    examples = tuple(Example(rows.inputs[i], rows.outputs[i], rows.prompt(i)) for i in kept)
+    listed = [_at(lists, kept) for lists in (rows.input_words, rows.output_words)]
     return Corpus(
         source=source,
         split=table.split,
         examples=examples,
         fingerprint=_fingerprint(examples, listed),
-        dropped=dropped,
+        dropped=rows.dropped,
         listed_inputs=listed[0],
         listed_outputs=listed[1],
     )
+
+
+def precheck(source: Source, split: str) -> None:
+    """Refuse a built-in task, a file, a split or a column that does not exist.
+
+    Says nothing of what is on the Hub; of columns only where a file has a row a line.
+
+    Raises:
+        InputError: as ``load`` would.
+    """
+    if source.path.startswith(BUILTIN):
+        builtin.check(source, split)
+    elif local.is_local(source.path):
+        files, split = local.split_files(source.path, split)
+        if files[0].suffix.lower() in (".jsonl", ".ndjson"):
+            next(local.tables(source, split, 1), None)
 
 
 def _read(source: Source, split: str) -> Table:
@@ -143,11 +186,6 @@ def _read(source: Source, split: str) -> Table:
     if local.is_local(source.path):
         return local.read(source, split)
     return hub.read(source, split)
-
-
-def _example(source: Source, row: dict[str, str]) -> Example:
-    text = row[source.input_column]
-    return Example(text, row[source.output_column], source.prompt(text, row))
 
 
 def _fingerprint(examples: Sequence[Example], listed: Sequence[tuple[Words, ...] | None]) -> str:

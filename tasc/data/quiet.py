@@ -3,8 +3,8 @@
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from threading import RLock
 from typing import IO
@@ -46,7 +46,27 @@ def held_stderr() -> Iterator[Held]:
 
 
 @contextmanager
-def no_bars() -> Iterator[None]:
+def hushed(
+    loggers: Sequence[str],
+    shown: bool,
+    disable: Callable[[], object],
+    enable: Callable[[], object],
+) -> Iterator[None]:
+    """Silence loggers and progress bars in the block; bars come back if they were ``shown``."""
+    before = {log: log.level for log in map(logging.getLogger, loggers)}
+    for log in before:
+        log.setLevel(logging.CRITICAL)
+    disable()
+    try:
+        yield
+    finally:
+        for log, level in before.items():
+            log.setLevel(level)
+        if shown:
+            enable()
+
+
+def no_bars() -> AbstractContextManager[None]:
     """Hide the Hub client's progress bars and retry messages while the block runs."""
     from huggingface_hub.utils.tqdm import (
         are_progress_bars_disabled,
@@ -54,16 +74,8 @@ def no_bars() -> Iterator[None]:
         enable_progress_bars,
     )
 
-    log = logging.getLogger("huggingface_hub")
-    level, hidden = log.level, are_progress_bars_disabled()
-    log.setLevel(logging.CRITICAL)
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        if not hidden:
-            enable_progress_bars()
+    shown = not are_progress_bars_disabled()
+    return hushed(["huggingface_hub"], shown, disable_progress_bars, enable_progress_bars)
 
 
 @contextmanager
@@ -71,14 +83,7 @@ def quiet_datasets() -> Iterator[None]:
     """Hide the bars and messages of `datasets`, and of the Hub client below it."""
     import datasets
 
-    bars = datasets.utils.logging.is_progress_bar_enabled()
-    level = datasets.utils.logging.get_verbosity()
-    datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
-    datasets.disable_progress_bars()
-    try:
-        with no_bars():
-            yield
-    finally:
-        datasets.utils.logging.set_verbosity(level)
-        if bars:
-            datasets.enable_progress_bars()
+    shown = datasets.utils.logging.is_progress_bar_enabled()
+    bars = datasets.disable_progress_bars, datasets.enable_progress_bars
+    with no_bars(), hushed(["datasets"], shown, *bars):
+        yield

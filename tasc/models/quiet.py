@@ -1,32 +1,21 @@
 """Keep transformers and what it loads with off the terminal; what matters is raised anyway."""
 
-import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from transformers.utils import logging as transformers_logging
+from transformers.utils import logging
 
-_TALKATIVE = ("accelerate", "bitsandbytes", "peft", "torch")
+from tasc.data.quiet import hushed
+
+_TALKATIVE = ("transformers", "accelerate", "bitsandbytes", "peft", "torch")
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Hide bars, reports and warnings of transformers, PEFT and bitsandbytes in the block."""
-    level = transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    logs = {log: log.level for log in map(logging.getLogger, _TALKATIVE)}
-    transformers_logging.set_verbosity(logging.CRITICAL)
-    transformers_logging.disable_progress_bar()
-    for log in logs:
-        log.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if bars:
-            transformers_logging.enable_progress_bar()
-        for log, before in logs.items():
-            log.setLevel(before)
+    logging.get_verbosity()  # sets up its logger, which would undo what is set before
+    bars = logging.disable_progress_bar, logging.enable_progress_bar
+    with hushed(_TALKATIVE, logging.is_progress_bar_enabled(), *bars), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from tasc.data.corpus import precheck
 from tasc.data.local import is_local
-from tasc.data.precheck import precheck
 from tasc.data.source import BUILTIN
 from tasc.errors import InputError, RecipeError
 from tasc.explain import explain

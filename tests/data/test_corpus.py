@@ -2,6 +2,7 @@
 
 import pytest
 
+from tasc.analysis.scan import scan
 from tasc.data.corpus import load, splits
 from tasc.data.source import Source
 from tasc.errors import UnavailableError
@@ -68,15 +69,17 @@ def test_a_list_valued_column_is_taken_as_words(tmp_path):
     ]
     corpus = load(Source(write(tmp_path / "t.jsonl", jsonl(rows)), input_column="tokens"), "train")
     assert corpus.examples[0].input == "do n't New York"
-    assert corpus.input_words == [["do", "n't", "New York"], []]
-    assert corpus.output_words == [["A", "B"], ["C", "D"]]
+    read = next(corpus.rows())
+    assert read.input_words == (("do", "n't", "New York"), ())
+    assert read.output_words == (("A", "B"), ("C", "D"))
     assert corpus.prompts[0] == "do n't New York\n"
 
 
-def test_text_is_split_at_whitespace(tmp_path):
+def test_text_has_no_list_of_words_and_is_split_at_whitespace_where_they_are_counted(tmp_path):
     rows = [{"input": " a  b\nc ", "output": "x"}]
     corpus = load(Source(write(tmp_path / "t.jsonl", jsonl(rows))), "train")
-    assert corpus.input_words == [["a", "b", "c"]]
+    assert next(corpus.rows()).input_words is None
+    assert scan(corpus).input.words.words == 3
 
 
 def test_scalars_become_text(tmp_path):

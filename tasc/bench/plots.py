@@ -1,9 +1,9 @@
-"""The report's plots. The page itself draws what has names: figures hold no user text."""
+"""The report's plots."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from tasc.svg import COLOURS, new_figure, to_svg
+from tasc.charts import COLOURS, Chart, chart
 
 PARTS = ("prefill", "draft", "forward", "verify", "commit")
 
@@ -36,32 +36,16 @@ def latency(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def acceptance(rows: Sequence[dict[str, Any]]) -> tuple[str, list[dict[str, str]]]:
+def acceptance(rows: Sequence[dict[str, Any]]) -> Chart | None:
     """Plot the share of steps in which at least k draft tokens were accepted, against k.
 
-    Returns the figure, empty where nothing drafted, and the name and colour of each line.
+    None where nothing drafted.
     """
-    drafting = [r for r in rows if r["accepted_by_position"]]
-    if not drafting:
-        return "", []
-    figure, axes = new_figure(3.2)
-    lines = []
-    for i, row in enumerate(drafting):
-        colour = COLOURS[i % len(COLOURS)]
-        lines.append({"name": label(row), "colour": colour})
-        shares = row["accepted_by_position"]
-        axes.plot(
-            range(1, len(shares) + 1),
-            shares,
-            marker="o",
-            markersize=4,
-            color=colour,
-        )
-    axes.set_ylim(0, 1)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("draft position k")
-    axes.set_ylabel("share of steps accepting ≥ k")
-    return to_svg(figure), lines
+    lines = {label(r): [*enumerate(r["accepted_by_position"], 1)] for r in rows}
+    if not any(lines.values()):
+        return None
+    axes = "draft position k", "share of steps accepting ≥ k"
+    return chart("Acceptance by position", lines, *axes, highest=1)
 
 
 def where_time_goes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

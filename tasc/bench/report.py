@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from tasc.bench import plots
 from tasc.bench.record import speedup
 from tasc.html import template
@@ -13,7 +11,6 @@ from tasc.html import template
 def render(results: dict[str, Any], examples: Sequence[dict[str, Any]]) -> str:
     """Return the page for ``results`` (as in results.json) and a few decoded examples."""
     rows = results["cells"]
-    acceptance, lines = plots.acceptance(rows)
     return template("tasc.bench", "report.html").render(
         results=results,
         rows=rows,
@@ -21,8 +18,7 @@ def render(results: dict[str, Any], examples: Sequence[dict[str, Any]]) -> str:
         metrics=list(rows[0]["quality"]),
         examples=examples,
         latency=plots.latency(rows),
-        acceptance=Markup(acceptance),
-        lines=lines,
+        acceptance=plots.acceptance(rows),
         speedup=speedup,
         bars=plots.where_time_goes(rows),
     )

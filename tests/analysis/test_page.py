@@ -4,8 +4,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tasc.analysis.page import chart, render
+from tasc.analysis.page import render
 from tasc.analysis.report import analyze
+from tasc.charts import chart
 from tests.options import AnalyzeOptions
 
 
@@ -38,7 +39,7 @@ def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer
 
 
 def test_a_chart_puts_points_where_its_axes_say():
-    drawn = chart("t", {"a": [(1, 0.5), (100, 1.0)]}, "x", "y", log=True, highest=1)
+    drawn = chart("t", {"a": [(1, 0.5), (100, 1.0)]}, "x", "y", log="x", highest=1)
     (at_one, one), *_, (at_hundred, hundred) = drawn.x_ticks
     assert (one, hundred) == ("1", "100")
     points = [tuple(map(float, p.split(","))) for p in drawn.lines[0][1].split()]
@@ -46,3 +47,10 @@ def test_a_chart_puts_points_where_its_axes_say():
     heights = {text: at for at, text in drawn.y_ticks}
     assert (points[0][1] + 0) == pytest.approx((heights["0"] + heights["1"]) / 2, abs=0.1)
     assert chart("t", {"a": [(0, 0)]}, "x", "y").lines[0][1]
+
+
+def test_a_logarithmic_height_begins_at_one():
+    drawn = chart("t", {"a": [(0, 1), (1, 10), (2, 100)]}, "x", "y", log="y")
+    heights = [float(p.split(",")[1]) for p in drawn.lines[0][1].split()]
+    assert heights == pytest.approx([at for at, _ in drawn.y_ticks], abs=0.1)
+    assert heights[1] == pytest.approx((heights[0] + heights[2]) / 2, abs=0.1)

@@ -9,14 +9,13 @@ import numpy as np
 from tasc.analysis.entropy import curve
 from tasc.analysis.ngrams import WordStats
 from tasc.analysis.options import AnalyzeOptions
+from tasc.analysis.outputs import Outputs
 from tasc.analysis.sample import SomeRows
 from tasc.analysis.scan import Int64, scan
 from tasc.analysis.tokens import (
     BudgetPoint,
-    EncodedOutputs,
     TokenStats,
     budget_grid,
-    encode_outputs,
     merged_counts,
     search,
 )
@@ -108,7 +107,7 @@ class Analysis:
     rows: SomeRows
     input_counts: Int64 | None
     output_counts: Int64 | None
-    searched: EncodedOutputs | None = None
+    searched: Outputs | None = None
     merges: MergeResult | None = None
 
 
@@ -133,7 +132,7 @@ def analyze(
     tokens, once, result = None, None, None
     sides = found.input.tokens, found.output.tokens
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
-        once = encode_outputs(found.sample, tokenizer, options.export)
+        once = Outputs.encode(found.sample, tokenizer, options.export, starts=False)
         result = search(once, tokenizer, max(options.budgets), options, progress)
         predicted = _predict(once, result, tokenizer, options.budgets)
         tokens = TokenReport(
@@ -163,24 +162,24 @@ def analyze(
 
 
 def _predict(
-    once: EncodedOutputs,
+    once: Outputs,
     result: MergeResult,
     tokenizer: LoadedTokenizer,
     budgets: Sequence[int],
 ) -> dict[str, Any]:
     """Return the fields of a TokenReport that come from the sample of outputs."""
-    sample, size = once.outputs, len(tokenizer.vocabulary())
+    size = len(tokenizer.vocabulary())
     before = _counts(once, size)
     return {
-        "sampled": len(sample.texts),
-        "budgets": budget_grid(result, sample, size, budgets),
+        "sampled": len(once.texts),
+        "budgets": budget_grid(result, once, size, budgets),
         "frequency": (curve(before), curve(merged_counts(before, result, max(budgets)))),
-        "valuable": most_valuable(result, sample),
+        "valuable": most_valuable(result, once),
     }
 
 
-def _counts(once: EncodedOutputs, size: int) -> Int64:
+def _counts(once: Outputs, size: int) -> Int64:
     """How often each token occurs in the outputs that were searched, (V,)."""
-    weights = np.repeat(once.outputs.weights, np.diff(once.encoded.offsets))
+    weights = np.repeat(once.weights, np.diff(once.encoded.offsets))
     counts = np.bincount(once.encoded.tokens, weights=weights, minlength=size)
     return counts.astype(np.int64)  # exact: doubles are up to 2^53

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tasc.analysis.tokens import Distinct
+from tasc.analysis.outputs import Distinct
 from tasc.data.corpus import Rows
 
 SAMPLE = 24_000_000  # characters of different outputs that are kept

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from tasc.analysis.count import BATCH, Part, Pool, finish, pool
 from tasc.analysis.ngrams import WordStats, describe
+from tasc.analysis.outputs import Distinct
 from tasc.analysis.sample import RowSample, Sample, SomeRows
-from tasc.analysis.tokens import Distinct, TokenStats
+from tasc.analysis.tokens import TokenStats
 from tasc.backend import Counts, WordCounter, get_backend
 from tasc.data.stream import Stream
 from tasc.data.tokenizer import LoadedTokenizer

@@ -9,12 +9,12 @@ import numpy.typing as npt
 from tasc.analysis.entropy import normalised
 from tasc.analysis.ngrams import NgramStats
 from tasc.analysis.options import MergeSearchOptions
+from tasc.analysis.outputs import Distinct, Outputs
 from tasc.backend import MergeRequest, MergeResult, get_backend
 from tasc.data.tokenizer import Encoded, LoadedTokenizer
 from tasc.progress import Progress, silent
 
 Int64 = npt.NDArray[np.int64]
-UInt8 = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -65,36 +65,6 @@ class BudgetPoint:
     step_ratio: float
 
 
-@dataclass(frozen=True)
-class Distinct:
-    """Texts without repetition: each distinct one once, and how often each occurs, (S,) int64."""
-
-    texts: list[str]
-    weights: Int64
-
-
-@dataclass(frozen=True)
-class EncodedOutputs:
-    """Distinct outputs as tokens.
-
-    Attributes:
-        outputs: their texts and weights.
-        encoded: their tokens.
-        starts: (T,) uint8, 1 where a pre-token starts; None when merges may ignore that.
-    """
-
-    outputs: Distinct
-    encoded: Encoded
-    starts: UInt8 | None
-
-
-def encode_outputs(outputs: Distinct, tokenizer: LoadedTokenizer, export: str) -> EncodedOutputs:
-    """Encode each distinct output once, with pre-token boundaries for the export "pretoken"."""
-    if export != "pretoken":
-        return EncodedOutputs(outputs, tokenizer.encode(outputs.texts), None)
-    return EncodedOutputs(outputs, *tokenizer.encode_with_boundaries(outputs.texts))
-
-
 def expand(encoded: Encoded, places: Int64) -> Encoded:
     """Return the samples ``places`` of ``encoded``, repeated and ordered as they say."""
     lengths = np.diff(encoded.offsets)[places]
@@ -104,7 +74,7 @@ def expand(encoded: Encoded, places: Int64) -> Encoded:
 
 
 def search(
-    once: EncodedOutputs,
+    once: Outputs,
     tokenizer: LoadedTokenizer,
     budget: int,
     options: MergeSearchOptions,
@@ -114,13 +84,13 @@ def search(
     request = MergeRequest(
         tokens=once.encoded.tokens,
         offsets=once.encoded.offsets,
-        weights=once.outputs.weights,
+        weights=once.weights,
         vocabulary=tokenizer.vocabulary(),
         special=tokenizer.special_ids,
         budget=budget,
         n_max=options.n_max,
         alpha_pcs=options.pcs,
-        boundaries=once.starts,
+        boundaries=once.boundaries,
     )
     return get_backend().merge_search(request, progress)
 
@@ -133,7 +103,7 @@ def budget_grid(
     Budgets beyond the last merge are left out, but for the first of them if none ends there.
     """
     lengths = np.array([len(text.encode()) for text in outputs.texts], dtype=np.int64)
-    samples, text_bytes = int(outputs.weights.sum()), int(lengths @ outputs.weights)
+    samples, text_bytes = outputs.count, outputs.total(lengths)
     found = len(result.merges)
     asked = sorted(set(budgets))
     reached = [budget for budget in asked if budget <= found]

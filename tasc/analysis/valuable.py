@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tasc.analysis.tokens import Distinct
+from tasc.analysis.outputs import Distinct
 from tasc.backend import MergeResult
 
 SHOWN = 25

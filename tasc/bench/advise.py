@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tasc.analysis.outputs import Outputs
 from tasc.analysis.report import Analysis, TaskReport
 from tasc.analysis.sample import SAMPLE
-from tasc.analysis.tokens import EncodedOutputs, expand
+from tasc.analysis.tokens import expand
 from tasc.bench.tune import Grid, Search, Setting, search
 from tasc.bench.verdict import BUDGET, FEWEST, Drafts, Evidence, Verdict, decide
 from tasc.data.corpus import Corpus
@@ -42,7 +43,7 @@ def simulate_drafts(
     if once is None:
         return None
     prompts, outputs = analysis.rows.prompts, analysis.rows.outputs
-    weights = once.outputs.weights
+    weights = once.weights
     if held_out is not None:
         prompts, outputs = held_out.prompts, held_out.outputs
     else:
@@ -57,19 +58,19 @@ def simulate_drafts(
     return search(known, references, Setting(), grid, cost=cost, progress=progress)
 
 
-def _without(once: EncodedOutputs, held_out: list[str]) -> np.ndarray:
+def _without(once: Outputs, held_out: list[str]) -> np.ndarray:
     """Return the weights of the outputs (S,) that are left when each of ``held_out`` is out."""
-    rows = {text: row for row, text in enumerate(once.outputs.texts)}
-    weights = once.outputs.weights.copy()
+    rows = {text: row for row, text in enumerate(once.texts)}
+    weights = once.weights.copy()
     for text in held_out:
         if text in rows:  # else the sample is without it
             weights[rows[text]] -= 1
     return weights
 
 
-def _known(once: EncodedOutputs, weights: np.ndarray) -> list[np.ndarray]:
+def _known(once: Outputs, weights: np.ndarray) -> list[np.ndarray]:
     """Repeat each output as its weight says; all less often where that is more than SAMPLE."""
-    lengths = np.array([len(text) for text in once.outputs.texts])
+    lengths = np.array([len(text) for text in once.texts])
     share = min(1.0, SAMPLE / max(int(weights @ lengths), 1))
     often = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
     rows = np.repeat(np.arange(len(weights)), often.astype(np.int64))

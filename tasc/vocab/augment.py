@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from tasc.analysis.outputs import Outputs, encode_outputs
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
@@ -24,7 +25,6 @@ from tasc.vocab.check import changed_outputs, check_round_trip
 from tasc.vocab.compression import Compression, replay
 from tasc.vocab.merges import NewToken, write_merges
 from tasc.vocab.options import AugmentOptions
-from tasc.vocab.outputs import Outputs
 from tasc.vocab.page import render
 from tasc.vocab.refine import Refined, Refiner
 from tasc.vocab.rows import RowCost
@@ -135,8 +135,8 @@ def augment(
     larger than the number of candidates, the tokenizer does not take the export, or an output no
     longer decodes to itself.
     """
-    outputs = Outputs.of(corpus.outputs, tokenizer, options.export)
-    others = Outputs.of(held_out, tokenizer, options.export) if held_out else None
+    outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
+    others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     refiner = Refiner(tokenizer, outputs, others, options)
     size, name = len(tokenizer.vocabulary()), corpus.source.path
     curve, budget = None, options.budget

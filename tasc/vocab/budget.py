@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from tasc.analysis.outputs import Outputs
 from tasc.backend import Merge, MergeResult
 from tasc.vocab.compression import savings
-from tasc.vocab.outputs import Outputs
 from tasc.vocab.rows import RowCost
 from tasc.vocab.selection import steps, walk
 

@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 from tokenizers import Tokenizer
 
+from tasc.analysis.outputs import Outputs
 from tasc.backend import MergeRequest, MergeResult, get_backend
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
@@ -16,7 +17,6 @@ from tasc.vocab.budget import replayed, tokens_at_the_end
 from tasc.vocab.export import Exporter
 from tasc.vocab.merges import NewToken
 from tasc.vocab.options import AugmentOptions
-from tasc.vocab.outputs import Outputs
 from tasc.vocab.screen import Screen
 from tasc.vocab.selection import Selection, select, walk
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tasc.analysis.outputs import Outputs
 from tasc.backend.base import Int64
 from tasc.data.tokenizer import Encoded
-from tasc.vocab.outputs import Outputs
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from tasc.analysis.entropy import renyi_bits
+from tasc.analysis.outputs import Distinct, Outputs
 from tasc.analysis.report import TaskReport, analyze
 from tasc.analysis.tokens import (
-    Distinct,
-    encode_outputs,
     expand,
     merged_counts,
     search,
@@ -75,7 +74,7 @@ def test_every_budget_saves_more_and_the_first_nothing(corpus, tokenizer):
 
 def test_token_counts_after_merging_add_up_to_the_search_s_own(corpus, tokenizer):
     texts, weights = np.unique(corpus.outputs, return_counts=True)
-    once = encode_outputs(Distinct(texts.tolist(), weights), tokenizer, "added")
+    once = Outputs.encode(Distinct(texts.tolist(), weights), tokenizer, "added")
     spread = np.repeat(weights, np.diff(once.encoded.offsets))
     before = np.bincount(once.encoded.tokens, spread, 280).astype(np.int64)
     result = search(once, tokenizer, 30, AnalyzeOptions(export="added"))
@@ -111,8 +110,10 @@ def test_one_grid_point_tells_where_the_candidates_end(corpus, tokenizer):
 
 def test_the_boundaries_are_for_the_pretoken_export_only(corpus, tokenizer):
     repeated = Distinct(sorted(set(corpus.outputs)), np.full(20, 3))
-    assert encode_outputs(repeated, tokenizer, "added").starts is None
-    once = encode_outputs(repeated, tokenizer, "pretoken")
+    assert Outputs.encode(repeated, tokenizer, "added").boundaries is None
+    assert not len(Outputs.encode(repeated, tokenizer, "added", starts=False).starts)
+    once = Outputs.encode(repeated, tokenizer, "pretoken")
+    assert once.boundaries is once.starts
     assert len(once.starts) == len(once.encoded.tokens)
     reports = {
         export: analyze(corpus, tokenizer, AnalyzeOptions(budgets=(3,), export=export)).report

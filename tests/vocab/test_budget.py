@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from tasc.analysis.outputs import encode_outputs
 from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, get_backend
 from tasc.errors import InputError
 from tasc.vocab.augment import augment
 from tasc.vocab.budget import Sightings, budget_curve
 from tasc.vocab.knee import knee
-from tasc.vocab.outputs import Outputs
 from tasc.vocab.page import render
 from tasc.vocab.rows import RowCost, row_cost
 from tasc.vocab.selection import select
@@ -27,7 +27,7 @@ OUTPUTS = [
 
 def searched(texts=OUTPUTS, held_out=None, rows=None, price=10.0):
     base = tokenizer()
-    outputs = Outputs.of(texts, base, "pretoken")
+    outputs = encode_outputs(texts, base, "pretoken")
     result = get_backend().merge_search(
         MergeRequest(
             tokens=outputs.encoded.tokens,
@@ -39,7 +39,7 @@ def searched(texts=OUTPUTS, held_out=None, rows=None, price=10.0):
             boundaries=outputs.boundaries,
         )
     )
-    others = Outputs.of(held_out, base, "pretoken") if held_out else None
+    others = encode_outputs(held_out, base, "pretoken") if held_out else None
     return base, result, budget_curve(result, len(base.vocabulary()), outputs, others, rows, price)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tasc.analysis.outputs import encode_outputs
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.vocab.export import Addition, Exporter
-from tasc.vocab.outputs import Outputs
 from tasc.vocab.usage import usage
 from tests.vocab.marked import marked
 from tests.vocab.tiny import tokenizer
@@ -14,7 +14,7 @@ def used(base, export, texts, strings):
     size = len(base.vocabulary())
     additions = [Addition(size + k, string) for k, string in enumerate(strings)]
     saved = LoadedTokenizer(Exporter(base, export).tokenizer(additions), "saved")
-    outputs = Outputs.of(texts, base, export)
+    outputs = encode_outputs(texts, base, export)
     added = [string.encode() for string in strings]
     after = saved.encode(outputs.texts)
     return usage(outputs, after, base.vocabulary(), added)

@@ -9,24 +9,21 @@ Usage: python -m benchmarks.analysis --data-dir DIR [--tokens 100] [--repeats 3]
 
 import argparse
 import json
-import os
 import random
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import peak_bytes, publish, run_alone, script
 from tasc.analysis.count import BATCH
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.report import analyze
 from tasc.analysis.scan import scan
-from tasc.data.corpus import load
+from tasc.data.corpus import Rows, load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
@@ -34,7 +31,15 @@ from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 
 def main() -> None:
     """Measure every way, in turn, and print the figures as JSON."""
-    options = parse()
+    parser = script(__doc__, data=True)
+    parser.add_argument("--tokenizer", help="default: tokenizers/qwen2 in the data folder")
+    parser.add_argument("--tokens", type=float, default=100, help="millions, of outputs")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--ways", default="tokenise,scan,analyze")
+    parser.add_argument("--corpus", type=Path, help="keep the corpus in this file, or take it")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    options = parser.parse_args()
     if options.only:
         print(json.dumps(measure(options)))  # noqa: T201 - a script
         return
@@ -43,30 +48,12 @@ def main() -> None:
         if not corpus.exists():
             write_corpus(options, corpus)
         runs = [
-            run_alone(way, corpus)
+            run_alone("benchmarks.analysis", "--corpus", str(corpus), "--only", way)
             for _ in range(options.repeats)
             for way in options.ways.split(",")
         ]
         size = corpus.stat().st_size
     publish({"file_bytes": size, "summary": summary(runs), "runs": runs}, options.json)
-
-
-def parse() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("TASC_DATA"))
-    parser.add_argument("--tokenizer", help="default: tokenizers/qwen2 in the data folder")
-    parser.add_argument("--tokens", type=float, default=100, help="millions, of outputs")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--ways", default="tokenise,scan,analyze")
-    parser.add_argument("--corpus", type=Path, help="keep the corpus in this file, or take it")
-    add_json(parser)
-    parser.add_argument("--only", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.data_dir is None:
-        parser.error("--data-dir or TASC_DATA must name the data folder")
-    return options
 
 
 def write_corpus(options: argparse.Namespace, path: Path) -> None:
@@ -94,19 +81,6 @@ def noisy(text: str, words: list[str], rng: random.Random) -> str:
     return " ".join(parts)
 
 
-def run_alone(way: str, corpus: Path) -> dict[str, object]:
-    """Measure one way in a fresh process."""
-    arguments = [*sys.argv[1:], "--corpus", str(corpus), "--only", way]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.analysis", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    result: dict[str, object] = json.loads(done.stdout)
-    return result
-
-
 def measure(options: argparse.Namespace) -> dict[str, object]:
     """Go one way through the corpus."""
     tokenizer, stream = tokenizer_of(options), open_stream(Source(str(options.corpus)), "train")
@@ -131,12 +105,12 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def tokenise(rows: Iterable[object], tokenizer: LoadedTokenizer) -> int:
+def tokenise(rows: Iterable[Rows], tokenizer: LoadedTokenizer) -> int:
     """Read and tokenise, two batches at a time as the analysis does, and count the ids."""
     waiting, held, tokens = [], [], 0
     with ThreadPoolExecutor(2) as pool:
         for part in rows:
-            held += [*part.inputs, *part.outputs]  # type: ignore[attr-defined]
+            held += [*part.inputs, *part.outputs]
             if sum(map(len, held)) >= BATCH:
                 waiting.append(pool.submit(tokenizer.encode, held))
                 held = []
@@ -151,36 +125,21 @@ def tokenizer_of(options: argparse.Namespace) -> LoadedTokenizer:
     return load_tokenizer(options.tokenizer or str(options.data_dir / "tokenizers" / "qwen2"))
 
 
-def summary(runs: list[dict[str, object]]) -> dict[str, dict[str, float]]:
+def summary(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Medians of each way, and against tokenising in the same repeat."""
-    ways = list(dict.fromkeys(str(run["way"]) for run in runs))
-    base = [run for run in runs if run["way"] == ways[0]]
+    ways = {way: [run for run in runs if run["way"] == way] for way in (r["way"] for r in runs)}
+    base = next(iter(ways.values()))
     result = {}
-    for way in ways:
-        own = [run for run in runs if run["way"] == way]
+    for way, own in ways.items():
         result[way] = {
-            "tokens": float(own[0]["tokens"]),  # type: ignore[arg-type]
-            "peak_bytes": max(float(run["peak_bytes"]) for run in own),  # type: ignore[arg-type]
-            **{
-                f"{kind}_{name}": statistics.median(values)
-                for kind in ("seconds", "processor_seconds")
-                for name, values in {
-                    "median": [float(run[kind]) for run in own],  # type: ignore[arg-type]
-                    "ratio": [
-                        float(a[kind]) / float(b[kind])  # type: ignore[arg-type]
-                        for a, b in zip(own, base, strict=True)
-                    ],
-                }.items()
-            },
+            "tokens": own[0]["tokens"],
+            "peak_bytes": max(run["peak_bytes"] for run in own),
         }
+        for kind in ("seconds", "processor_seconds"):
+            ratios = [a[kind] / b[kind] for a, b in zip(own, base, strict=True)]
+            result[way][f"{kind}_median"] = statistics.median(run[kind] for run in own)
+            result[way][f"{kind}_ratio"] = statistics.median(ratios)
     return result
-
-
-def peak_bytes() -> int:
-    """The largest resident set of this process, and of its largest child, added up."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(resource.getrusage(who).ru_maxrss for who in both) * unit
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
 from benchmarks.draft_head_cell import Cell
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import publish, script
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
@@ -40,8 +40,17 @@ METHODS += ["medusa", "medusa:size=32768", "medusa:size=4096"]
 
 
 def main() -> None:
-    """Measure, save the figures, and print them as tables."""
-    options = parse_options()
+    """Measure, and print the figures as JSON."""
+    parser = script(__doc__, threads=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--draft-head", type=Path, nargs="+", required=True)
+    parser.add_argument("--data-dir", type=Path, nargs="+", required=True)
+    parser.add_argument("--corpus", type=Path, required=True, help="its outputs rank tokens")
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--prompts", type=int, default=8, help="of each folder")
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--repetition-penalty", type=float, default=1.0)
+    options = parser.parse_args()
     torch.set_num_threads(options.threads)
     tokenizer = load_tokenizer(options.model)
     model = load_model(options.model, dtype="float32")
@@ -59,26 +68,8 @@ def main() -> None:
         "tasks": {},
     }
     for path in options.data_dir:
-        figures["tasks"][path.name] = rows = measure(ours, resources, path, options)
-        print(table(path.name, rows), flush=True)  # noqa: T201 - a script
-        publish(figures, options.json, quiet=True)  # whole after each task
-    print(by_kind(figures["tasks"]))  # noqa: T201
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--draft-head", type=Path, nargs="+", required=True)
-    parser.add_argument("--data-dir", type=Path, nargs="+", required=True)
-    parser.add_argument("--corpus", type=Path, required=True, help="its outputs rank tokens")
-    parser.add_argument("--methods", nargs="+", default=METHODS)
-    parser.add_argument("--prompts", type=int, default=8, help="of each folder")
-    parser.add_argument("--new-tokens", type=int, default=64)
-    parser.add_argument("--repetition-penalty", type=float, default=1.0)
-    parser.add_argument("--threads", type=int, default=1)
-    add_json(parser)
-    return parser.parse_args()
+        figures["tasks"][path.name] = measure(ours, resources, path, options)
+        publish(figures, options.json, quiet=path != options.data_dir[-1])  # whole after each task
 
 
 def measure(
@@ -108,40 +99,6 @@ def measure(
         method.label: cell.describe(cells[0].done, kinds)
         for method, cell in zip(methods, cells, strict=True)
     }
-
-
-def table(name: str, rows: dict[str, dict[str, Any]]) -> str:
-    """Return one task's rows as Markdown."""
-    heads = (
-        "accepted length | active tokens | coverage | draft ms | LM head of it | ms a prompt | "
-        "tokens/s | equal"
-    )
-    lines = [f"| {name} | {heads} |", "|---" * 9 + "|"]
-    for method, row in rows.items():
-        lines.append(
-            f"| {method} | {row['accepted_length']:.2f} | {row['active']:,.0f} | "
-            f"{row['coverage']:.1%} | {row['draft_ms_a_step']:.1f} | "
-            f"{row['lm_head_share_of_draft']:.0%} | {row['draft_ms_a_prompt']:.0f} | "
-            f"{row['tokens_a_second']:.1f} | "
-            f"{row['equal_to_ar']}/{row['prompts']} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def by_kind(tasks: dict[str, dict[str, Any]]) -> str:
-    """Return tokens/s and accepted length of each method and kind of prompt as Markdown."""
-    methods: dict[str, list[str]] = {}
-    kinds: list[str] = []
-    for rows in tasks.values():
-        kinds += next(iter(rows.values()))["kinds"]
-        for method, row in rows.items():
-            methods.setdefault(method, []).extend(
-                f"{found['tokens_a_second']:.0f} ({found['accepted_length']:.2f})"
-                for found in row["kinds"].values()
-            )
-    lines = [f"| method | {' | '.join(kinds)} |", "|---" * (1 + len(kinds)) + "|"]
-    lines += [f"| {method} | {' | '.join(cells)} |" for method, cells in methods.items()]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

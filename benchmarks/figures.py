@@ -1,11 +1,32 @@
-"""How a benchmark says what it found: JSON, with how it was called and on what machine."""
+"""What benchmarks share: options, clocks, processes of their own, and how figures are told."""
 
 import argparse
 import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tasc.environment import command_line, environment
+
+_Result = TypeVar("_Result")
+
+
+def script(about: str | None, *, data: bool = False, threads: bool = False) -> Any:  # noqa: ANN401
+    """Return a parser with ``--json`` and, where asked, ``--data-dir`` and ``--threads``."""
+    parser = argparse.ArgumentParser(description=about)
+    add_json(parser)
+    if data:
+        known = os.environ.get("TASC_DATA")
+        help_ = "the folder of data sets; default: TASC_DATA"
+        parser.add_argument("--data-dir", type=Path, default=known, required=not known, help=help_)
+    if threads:
+        parser.add_argument("--threads", type=int, default=1)
+    return parser
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -22,3 +43,28 @@ def publish(figures: dict[str, Any], file: Path | None, *, quiet: bool = False) 
         file.write_text(text + "\n", encoding="utf-8")
     if not quiet:
         print(text)  # noqa: T201 - a script
+
+
+def timed(work: Callable[[], _Result]) -> tuple[float, _Result]:
+    """Return the seconds that ``work`` takes, and what it returns."""
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def run_alone(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a benchmark as it was called, with ``arguments`` behind, in a process of its own.
+
+    So that peak memory is its own; it prints JSON.
+    """
+    command = [sys.executable, "-m", module, *sys.argv[1:], *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def peak_bytes() -> int:
+    """The largest resident set of this process, and of its largest child, added up."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(who).ru_maxrss for who in both) * unit

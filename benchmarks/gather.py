@@ -11,7 +11,6 @@ import argparse
 import itertools
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import publish, script, timed
 from tasc.backend import cuda
 from tasc.spec.microspec import ops
 from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
@@ -32,7 +31,15 @@ Way = Callable[[int], object]  # takes which of the SETS choices is its turn
 
 def main() -> None:
     """Measure and print the figures as JSON."""
-    options = parse_options()
+    parser = script(__doc__, threads=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--vocabulary", type=int, default=151_646)
+    parser.add_argument("--width", type=int, default=4096)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="bfloat16")
+    parser.add_argument("--window", type=int, default=3072)
+    parser.add_argument("--step-rows", type=int, default=64, help="rows that enter in a step")
+    parser.add_argument("--repeats", type=int, default=48)
+    options = parser.parse_args()
     if options.device == "cuda" and (not torch.cuda.is_available() or cuda.library() is None):
         sys.exit("needs an NVIDIA device and libtasc_cuda; --device cpu runs without")
     torch.set_num_threads(options.threads)
@@ -54,27 +61,10 @@ def main() -> None:
     publish(figures, options.json)
 
 
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--vocabulary", type=int, default=151_646)
-    parser.add_argument("--width", type=int, default=4096)
-    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="bfloat16")
-    parser.add_argument("--window", type=int, default=3072)
-    parser.add_argument("--step-rows", type=int, default=64, help="rows that enter in a step")
-    parser.add_argument("--repeats", type=int, default=48)
-    parser.add_argument("--threads", type=int, default=1)
-    add_json(parser)
-    return parser.parse_args()
-
-
 def seconds(device: str, run: Callable[[], object]) -> float:
     """Return how long ``run`` takes: by the device's own clock where it has one."""
     if device == "cpu":
-        begin = time.perf_counter()
-        run()
-        return time.perf_counter() - begin
+        return timed(run)[0]
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda._sleep(2_000_000)  # the launches queue up behind it: their own cost does not count
     start.record()

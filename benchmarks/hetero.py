@@ -11,8 +11,8 @@ autoregressive ones. Usage: python -m benchmarks.hetero --target DIR --draft DIR
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import publish, script
 from tasc.data.tokenizer import load_tokenizer
 from tasc.models.borrow import borrowed
 from tasc.models.load import load_model
@@ -68,18 +68,7 @@ class Way:
 
 def main() -> None:
     """Measure greedy decoding and sampling; print figures as JSON."""
-    options = parse_options()
-    torch.set_num_threads(options.threads)
-    figures = {
-        "threads": options.threads,
-        "results": {name: measure(options, s) for name, s in settings(options).items()},
-    }
-    publish(figures, options.json)
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script(__doc__, threads=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft", required=True)
     parser.add_argument("--stories", type=Path, required=True)
@@ -89,15 +78,11 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--modes", nargs="+", default=["greedy", "sampling"])
     parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--threads", type=int, default=1)
-    add_json(parser)
-    return parser.parse_args()
-
-
-def settings(options: argparse.Namespace) -> dict[str, Sampling | None]:
-    """Return the sampling of each mode."""
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     every = {"greedy": None, "sampling": Sampling(options.temperature, seed=1)}
-    return {name: every[name] for name in options.modes}
+    results = {name: measure(options, every[name]) for name in options.modes}
+    publish({"threads": options.threads, "results": results}, options.json)
 
 
 def measure(options: argparse.Namespace, sampling: Sampling | None) -> dict[str, Any]:
@@ -113,9 +98,7 @@ def measure(options: argparse.Namespace, sampling: Sampling | None) -> dict[str,
     ways = []
     for text in options.methods:
         own = DraftSource(tokenizer, model) if text.startswith("standard") else draft
-        factory = parse(text).prepare(
-            Resources(**{**vars(resources), "draft": own}) if text != "ar" else resources
-        )
+        factory = parse(text).prepare(replace(resources, draft=own) if text != "ar" else resources)
         rule = "sampled" if text.startswith(("slem", "ar")) else "rejection"
         ways.append(Way(text, partial(ours, model, factory, rule, prompts, options, sampling)))
     for name, assistant in (("transformers", False), ("transformers assisted", True)):
@@ -185,14 +168,11 @@ def theirs(
     return out[0, len(prompts[i]) :].numpy().astype(np.int32), len(calls), seconds
 
 
-_WRAPPED: dict[str, PreTrainedTokenizerFast] = {}
-
-
+@cache
 def wrapped(folder: str) -> PreTrainedTokenizerFast:
     """Return a folder's tokenizer as transformers has it."""
-    if folder not in _WRAPPED:
-        _WRAPPED[folder] = PreTrainedTokenizerFast.from_pretrained(folder)
-    return _WRAPPED[folder]
+    found: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
+    return found
 
 
 def figures_of(way: Way, baseline: Way, sampling: Sampling | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import publish, script
 from tasc.bench.lossless import match
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
@@ -43,37 +43,23 @@ VOCABULARY, BLOCK, ROWS, END = 2048, 256, 9, 0
 
 def main() -> int:
     """Compare everything; print figures as JSON; return 1 where float32 outputs differ."""
-    options = parse_options()
+    parser = script(__doc__, data=True, threads=True)
+    parser.add_argument("--architectures", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES)
+    parser.add_argument("--methods", nargs="+", choices=DRAFTERS, default=list(DRAFTERS))
+    parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--new-tokens", type=int, default=48)
+    parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--temperature", type=float, default=0.8)
+    options = parser.parse_args()
     torch.set_num_threads(options.threads)
     source = Source(path=str(options.data_dir / "massive-en"))
     train = load(source, "train")
     test = load(source, "test", limit=options.prompts)
     tokenizer = train_tokenizer(list(train.prompts), VOCABULARY)
     results = [measure(name, train, test, tokenizer, options) for name in options.architectures]
-    figures = {
-        "prompts": options.prompts,
-        "results": results,
-    }
-    publish(figures, options.json)
+    publish({"prompts": options.prompts, "results": results}, options.json)
     exact = [r[kind] for r in results for kind in ("float32", "sampled")]
     return int(any(cell["different"] for cells in exact for cell in cells.values()))
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument(
-        "--architectures", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES)
-    )
-    parser.add_argument("--methods", nargs="+", choices=DRAFTERS, default=list(DRAFTERS))
-    parser.add_argument("--prompts", type=int, default=200)
-    parser.add_argument("--new-tokens", type=int, default=48)
-    parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--temperature", type=float, default=0.8)
-    parser.add_argument("--threads", type=int, default=1)
-    add_json(parser)
-    return parser.parse_args()
 
 
 def measure(

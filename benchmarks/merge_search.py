@@ -8,20 +8,12 @@ memory is its own. Usage: python -m benchmarks.merge_search --data-dir DIR [--js
 
 import argparse
 import json
-import os
-import resource
 import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, models, trainers
 
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import peak_bytes, publish, run_alone, script, timed
 from tasc.backend import MergeRequest, get_backend
 from tasc.data.corpus import load
 from tasc.data.source import Source
@@ -32,38 +24,20 @@ DATA_SETS = ("eur-lex", "medquad")
 
 def main() -> None:
     """Measure every data set and print the figures as JSON."""
-    options = parse()
-    if options.only:
-        print(json.dumps(measure(options)))  # noqa: T201 - a script
-        return
-    results = [run_alone(name) for name in DATA_SETS]
-    publish({"results": results}, options.json)
-
-
-def parse() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("TASC_DATA"))
+    parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", help="default: tokenizers/gpt2 in the data folder")
     parser.add_argument("--budget", type=int, default=1000)
     parser.add_argument("--n-max", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--boundaries", action="store_true", help="as for the pretoken export")
     parser.add_argument("--trainer", action="store_true", help="time BpeTrainer beside it")
-    add_json(parser)
     parser.add_argument("--only", choices=DATA_SETS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.data_dir is None:
-        parser.error("--data-dir or TASC_DATA must name the data folder")
-    return options
-
-
-def run_alone(name: str) -> dict[str, object]:
-    """Measure one data set in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.merge_search", *sys.argv[1:], "--only", name]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    result: dict[str, object] = json.loads(done.stdout)
-    return result
+    if options.only:
+        print(json.dumps(measure(options)))  # noqa: T201 - a script
+        return
+    results = [run_alone("benchmarks.merge_search", "--only", name) for name in DATA_SETS]
+    publish({"results": results}, options.json)
 
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
@@ -105,13 +79,6 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds, and what the work returned."""
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result
-
-
 def train(texts: list[str], merges: int) -> Tokenizer:
     """Byte-pair encoding over whole texts, from their characters."""
     alphabet = len({letter for text in texts for letter in text})
@@ -120,12 +87,6 @@ def train(texts: list[str], merges: int) -> Tokenizer:
     made.train_from_iterator(texts, trainer)
     assert made.get_vocab_size() == alphabet + merges
     return made
-
-
-def peak_bytes() -> int:
-    """The largest resident set this process ever had."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 if __name__ == "__main__":

@@ -6,16 +6,14 @@ Same tokenizer, split and rows for all. Usage: python -m benchmarks.peers --data
 """
 
 import argparse
-import os
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import publish, script, timed
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
@@ -115,46 +113,34 @@ class Arctic:
         self.context = np.concatenate([self.context, tokens])
 
 
-def arctic_cache(outputs: Sequence[np.ndarray], end: int) -> tuple[Any, float]:
-    """Return a warm cache and the seconds it took to fill."""
+def arctic_cache(outputs: Sequence[np.ndarray], end: int) -> Any:  # noqa: ANN401
+    """Return a warm cache."""
     from arctic_inference.suffix_decoding import SuffixDecodingCache
 
-    begin = time.perf_counter()
     cache = SuffixDecodingCache(max_tree_depth=DEPTH)
     for i, output in enumerate(outputs):
         cache.start_request(i, np.array([], np.int32))
         cache.add_active_response(i, np.append(output, np.int32(end)).astype(np.int32))
         cache.stop_request(i)
-    return cache, time.perf_counter() - begin
+    return cache
 
 
 def main() -> None:
     """Measure all tasks and print the figures as JSON."""
-    options = arguments()
-    results = [row for task in options.task for row in measure(task, options)]
-    figures = {
-        "arctic-inference": version("arctic-inference"),
-        "tokenizer": options.tokenizer,
-        "rows": options.rows,
-        "repeats": options.repeats,
-        "results": results,
-    }
-    publish(figures, options.json)
-
-
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("TASC_DATA"))
+    parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
     parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--repeats", type=int, default=3)
-    add_json(parser)
     options = parser.parse_args()
-    if options.data_dir is None:
-        parser.error("--data-dir or TASC_DATA must name the data folder")
-    return options
+    figures = {
+        "arctic-inference": metadata.version("arctic-inference"),
+        "tokenizer": options.tokenizer,
+        "rows": options.rows,
+        "repeats": options.repeats,
+        "results": [row for task in options.task for row in measure(task, options)],
+    }
+    publish(figures, options.json)
 
 
 def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
@@ -170,11 +156,10 @@ def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
     references = References(prompts, outputs, end, max_new_tokens=UNCUT)
     factories: dict[str, tuple[Callable[[], object], float]] = {}
     for text in OURS:
-        begin = time.perf_counter()
-        factory = parse(text).prepare(Resources(known, end))
-        factories[text] = factory, time.perf_counter() - begin
+        taken, factory = timed(lambda t=text: parse(t).prepare(Resources(known, end)))
+        factories[text] = factory, taken
     factories["transformers prompt lookup"] = (lambda: TransformersLookup(end)), 0.0
-    cache, seconds = arctic_cache(known, end)
+    seconds, cache = timed(lambda: arctic_cache(known, end))
     for name, factor in FACTORS.items():
         tree = "tree" in name
         factories[name] = (lambda t=tree, f=factor: Arctic(cache, t, f)), seconds
@@ -202,13 +187,6 @@ def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
                 }
             )
     return rows
-
-
-def version(package: str) -> str:
-    """Return the installed version of a peer."""
-    from importlib import metadata
-
-    return metadata.version(package)
 
 
 if __name__ == "__main__":

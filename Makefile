@@ -15,7 +15,7 @@ DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['docs'], sep='\n')"
 
 .PHONY: install demo test test-all campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis \
-  bench-engine bench-guard bench-batch bench-peers bench-hetero bench-heads gpu-bench round-trips \
+  bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-hetero bench-heads gpu-bench round-trips \
   dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
@@ -109,16 +109,22 @@ bench-peers: install  ## our drafters beside transformers' and Arctic's; DATA as
 	$(BIN)/python -m benchmarks.peers --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
 	  --json benchmarks/results/peers.json
 
+bench-lossless: install  ## outputs of every method on four architectures; DATA as above; ARGS="--prompts 60"
+	$(BIN)/python -m benchmarks.lossless --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
+
+bench-gather: install  ## MicroSpec's gather against a plain copy; ARGS="--device cuda"
+	$(BIN)/python -m benchmarks.gather $(ARGS)
+
 bench-hetero: install build/hetero/target  ## drafting with another vocabulary, beside transformers
 	$(BIN)/python -m benchmarks.hetero --target build/hetero/target --draft build/hetero/draft \
 	  --stories $(STORIES)/sample_stories.txt --json benchmarks/results/hetero.json
 
-build/hetero/target:  # half an hour of one core: stories are sampled, and a target learns them
+build/hetero/target:  # three quarters of an hour of one core: stories are sampled, and a target learns them
 	$(BIN)/python -m benchmarks.tinystories convert $(STORIES) --output build/hetero/draft
 	$(BIN)/python -m benchmarks.tinystories sample build/hetero/draft \
 	  --stories 13500 --output build/hetero/stories.jsonl
-	$(BIN)/python -m benchmarks.tinystories train build/hetero/stories.jsonl --hidden 256 --layers 4 \
-	  --tokenizer $(STORIES)/../tokenizers/qwen2 --minutes 22 --output $@
+	$(BIN)/tasc base build/hetero/stories.jsonl --tokenizer $(STORIES)/../tokenizers/qwen2 --template '{input}' \
+	  --preset small --epochs 1 --minutes 32 --threads 1 --positions 1024 --output $@
 
 # A model with Qwen2's vocabulary and its draft head; HEADS is where they and the tasks are made.
 HEADS ?= build/draft-heads

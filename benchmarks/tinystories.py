@@ -4,7 +4,6 @@ Sampled stories are the text that a target with a large vocabulary learns, so th
 the same kind of text. Usage:
 python -m benchmarks.tinystories convert CHECKPOINT_FOLDER --output DIR
 python -m benchmarks.tinystories sample MODEL_FOLDER --output FILE.jsonl [--stories 16000]
-python -m benchmarks.tinystories train FILE.jsonl --tokenizer TOKENIZER --output DIR [--minutes 12]
 """
 
 import argparse
@@ -12,23 +11,18 @@ import json
 import struct
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+from tasc.data.sentencepiece import merges_of
 from tasc.data.tokenizer import load_tokenizer
-from tasc.finetune.base import Preset, _groups, build
-from tasc.finetune.batch import example_sequences, packed_blocks
-from tasc.finetune.folder import save_model
-from tasc.finetune.loop import Run
-from tasc.finetune.schedule import Schedule
-from tasc.models.load import device_has_bfloat16, load_model
+from tasc.models.load import load_model
 
-UNKNOWN, BEGIN, END, FIRST_PIECE = 0, 1, 2, 259
+BEGIN, END, FIRST_PIECE = 1, 2, 259
 CONTEXT = 512
 
 
@@ -36,31 +30,19 @@ def main() -> None:
     """Run one of the two commands."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    convert = commands.add_parser("convert")
-    convert.add_argument("source", type=Path)
-    draw = commands.add_parser("sample")
-    draw.add_argument("source", type=Path)
+    convert, draw = commands.add_parser("convert"), commands.add_parser("sample")
     draw.add_argument("--stories", type=int, default=16_000)
     draw.add_argument("--rows", type=int, default=256)
     draw.add_argument("--temperature", type=float, default=0.8)
     draw.add_argument("--seed", type=int, default=0)
-    learn = commands.add_parser("train")
-    learn.add_argument("source", type=Path)
-    learn.add_argument("--tokenizer", required=True)
-    learn.add_argument("--hidden", type=int, default=384)
-    learn.add_argument("--layers", type=int, default=6)
-    learn.add_argument("--epochs", type=float, default=1.0)
-    learn.add_argument("--minutes", type=float)
-    learn.add_argument("--learning-rate", type=float, default=2e-3)
-    for command in (convert, draw, learn):
+    for command in (convert, draw):
+        command.add_argument("source", type=Path)
         command.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     if options.command == "convert":
         save(options.source, options.output)
-    elif options.command == "sample":
-        sample(options)
     else:
-        train(options)
+        sample(options)
 
 
 def save(source: Path, folder: Path) -> None:
@@ -151,15 +133,12 @@ def read_tokenizer(path: Path) -> Tokenizer:
         pieces.append(contents[at - length : at].decode())
     pieces[BEGIN], pieces[END] = "<s>", "</s>"
     vocabulary = {piece.replace(" ", "▁"): i for i, piece in enumerate(pieces)}
-    merges = [  # pieces stand in the order of their scores
-        (piece[:cut], piece[cut:])
-        for piece, i in vocabulary.items()
-        if i >= FIRST_PIECE
-        for cut in range(1, len(piece))
-        if piece[:cut] in vocabulary and piece[cut:] in vocabulary
-    ]
+    # Pieces stand in the order of their scores.
+    scores = {piece: float(-i) for piece, i in vocabulary.items() if i >= FIRST_PIECE}
     tokenizer = Tokenizer(
-        models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+        models.BPE(
+            vocabulary, merges_of(scores), unk_token="<unk>", fuse_unk=True, byte_fallback=True
+        )
     )
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
@@ -180,110 +159,36 @@ def read_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
-@torch.inference_mode()
 def sample(options: argparse.Namespace) -> None:
     """Append stories as JSONL rows ``{"input": "", "output": story}`` until there are enough."""
     model = load_model(str(options.source), "float32")
     tokenizer = load_tokenizer(str(options.source))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     done = len(options.output.read_bytes().splitlines()) if options.output.is_file() else 0
-    generator = torch.Generator().manual_seed(options.seed + done)
+    torch.manual_seed(options.seed + done)
+    start = torch.full((options.rows, 1), BEGIN)
     with options.output.open("a", encoding="utf-8") as file:
         while done < options.stories:
-            for ids in batch(model, options.rows, options.temperature, generator):
+            found = model.generate(
+                start,
+                attention_mask=torch.ones_like(start),
+                generation_config=GenerationConfig(
+                    do_sample=True,
+                    temperature=options.temperature,
+                    top_k=0,
+                    max_length=CONTEXT,
+                    eos_token_id=[END, BEGIN],
+                    pad_token_id=END,
+                    cache_implementation="static",
+                    disable_compile=True,
+                ),
+            )
+            for row in found[:, 1:].tolist():
+                ids = [token for token in row if token not in (BEGIN, END)]
                 file.write(json.dumps({"input": "", "output": tokenizer.decode(ids)}) + "\n")
-                done += 1
+            done += len(found)
             file.flush()
             print(f"{done} stories", file=sys.stderr)  # noqa: T201 - a script
-
-
-def batch(
-    model: LlamaForCausalLM, rows: int, temperature: float, generator: torch.Generator
-) -> list[list[int]]:
-    """Return ``rows`` sequences that begin at BEGIN and end before the next one, or at CONTEXT."""
-    from transformers import StaticCache
-
-    cache = StaticCache(model.config, max_cache_len=CONTEXT)
-    tokens = torch.full((rows, CONTEXT), END)
-    tokens[:, 0] = BEGIN
-    running = torch.ones(rows, dtype=torch.bool)
-    for at in range(CONTEXT - 1):
-        logits = model(
-            tokens[:, at : at + 1],
-            past_key_values=cache,
-            position_ids=torch.full((rows, 1), at),
-            cache_position=torch.tensor([at]),
-        ).logits[:, 0]
-        law = (logits.float() / temperature).softmax(-1)
-        drawn = torch.multinomial(law, 1, generator=generator)[:, 0]
-        running &= (drawn != BEGIN) & (drawn != END)
-        tokens[:, at + 1] = torch.where(running, drawn, END)
-        if not running.any():
-            break
-    return [[t for t in row if t not in (BEGIN, END)] for row in tokens.tolist()]
-
-
-def train(options: argparse.Namespace) -> None:
-    """Train a small model with the tokenizer's whole vocabulary on the stories.
-
-    Tokens that no story holds share one row of the embedding, so the softmax is the full one at
-    the cost of the tokens that occur: that row stands for all of them, log of their number added.
-    """
-    tokenizer = load_tokenizer(options.tokenizer)
-    stories = [json.loads(line)["output"] for line in options.source.open(encoding="utf-8")]
-    documents = example_sequences(
-        tokenizer, [""] * len(stories), stories, sys.maxsize, learn_prompts=True
-    )
-    size = len(tokenizer.vocabulary())
-    used, compact = np.unique(documents.tokens, return_inverse=True)
-    rows = packed_blocks(replace(documents, tokens=compact.astype(np.int32)), 256, 0)
-    heads = options.hidden // 64
-    preset = Preset(
-        len(used) + 1,
-        options.hidden,
-        3 * options.hidden,
-        options.layers,
-        heads,
-        max(1, heads // 2),
-        0.0,
-    )
-    model = build(preset, len(used) + 1, 1024, 0)
-    model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(used) + 1), requires_grad=False)
-    model.lm_head.bias[-1] = np.log(size - len(used))
-    schedule = Schedule(
-        options.epochs,
-        micro_batch=3,
-        effective_batch=3,
-        minutes=options.minutes,
-        shape="cosine",
-        warmup_steps=30,
-        floor=0.05,
-        bfloat16=device_has_bfloat16(model.device),
-    )
-    run = Run(
-        model,
-        _groups(model, options.learning_rate),
-        rows,
-        schedule,
-        work=options.output.with_suffix(".work"),
-        name=f"tinystories {options.tokenizer} {options.hidden} {options.layers}",
-    )
-
-    def progress(what: str, done: int, total: int) -> None:
-        if done % 20 == 0:
-            print(f"{what} {done}/{total}", file=sys.stderr)  # noqa: T201 - a script
-
-    run.train(resume=True, progress=progress)
-    whole = build(replace(preset, vocabulary=size), size, 1024, 0)
-    place = np.full(size, len(used))
-    place[used] = np.arange(len(used))
-    state = {k: v for k, v in model.state_dict().items() if k != "lm_head.bias"}
-    for name in ("model.embed_tokens.weight", "lm_head.weight"):
-        state[name] = state[name][torch.from_numpy(place)]
-    whole.load_state_dict(state)
-    whole.config.eos_token_id = whole.generation_config.eos_token_id = tokenizer.eos_id
-    whole.config.pad_token_id = whole.generation_config.pad_token_id = tokenizer.eos_id
-    save_model(whole, tokenizer, options.output)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ unused columns of mixed type, and takes a minute for a table of many columns.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,23 +28,7 @@ _SPLIT_FILE = re.compile(
 Entry = tuple[dict[str, Any], str]  # a row, and where it stands
 
 
-@dataclass
-class _Rows:
-    """Rows under construction: the wanted columns, and where each row stands."""
-
-    columns: dict[str, list[object]]
-    places: list[str] = field(default_factory=list)
-
-    def add(self, row: dict[str, Any], place: str) -> None:
-        check_columns(place, row, list(self.columns))
-        for name, values in self.columns.items():
-            values.append(row[name])
-        self.places.append(place)
-
-    def extend(self, rows: "_Rows") -> None:
-        for name, values in self.columns.items():
-            values.extend(rows.columns[name])
-        self.places.extend(rows.places)
+Batch = tuple[dict[str, list[Any]], list[str]]  # the wanted columns, and where each row stands
 
 
 def is_local(path: str) -> bool:
@@ -87,19 +70,18 @@ def find_splits(path: str) -> dict[str, list[Path]]:
 def read(source: Source, split: str) -> Table:
     """Read the source's columns of one split."""
     files, split = split_files(source.path, split)
-    rows = _Rows({name: [] for name in source.columns()})
-    for path in files:
-        for batch in _batches(path, source.columns(), _BATCH):
-            rows.extend(batch)
-    return Table(split, rows.columns, rows.places.__getitem__)
+    batches = [batch for path in files for batch in _batches(path, source.columns(), _BATCH)]
+    columns = {name: [v for part, _ in batches for v in part[name]] for name in source.columns()}
+    places = [place for _, part in batches for place in part]
+    return Table(split, columns, places.__getitem__)
 
 
 def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
     """Read the same in tables of at most ``rows`` rows: files may be larger than memory."""
     files, split = split_files(source.path, split)
     for path in files:
-        for batch in _batches(path, source.columns(), rows):
-            yield Table(split, batch.columns, batch.places.__getitem__)
+        for columns, places in _batches(path, source.columns(), rows):
+            yield Table(split, columns, places.__getitem__)
 
 
 def split_files(path: str, split: str) -> tuple[list[Path], str]:
@@ -120,7 +102,7 @@ def _format(path: Path) -> str | None:
     return _FORMATS.get(suffix.lower())
 
 
-def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[_Rows]:
+def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[Batch]:
     form = _format(path)
     if form is None:
         raise InputError(
@@ -129,12 +111,15 @@ def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[_Rows]:
     if form in {"csv", "parquet"}:
         yield from _table(path, form, columns, size)
         return
-    entries = _list(path) if form == "json" and _starts_with_list(path) else _lines(path)
+    found = _list(path) if form == "json" and _starts_with_list(path) else _lines(path)
+    entries = (_checked(entry, columns) for entry in found)
     while chunk := list(islice(entries, size)):
-        rows = _Rows({name: [] for name in columns})
-        for row, place in chunk:
-            rows.add(row, place)
-        yield rows
+        yield {n: [row[n] for row, _ in chunk] for n in columns}, [place for _, place in chunk]
+
+
+def _checked(entry: Entry, columns: Sequence[str]) -> Entry:
+    check_columns(entry[1], entry[0], columns)
+    return entry
 
 
 def _lines(path: Path) -> Iterator[Entry]:
@@ -173,10 +158,10 @@ def _object(row: object, place: str) -> Entry:
     return row, place
 
 
-def _table(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[_Rows]:
+def _table(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[Batch]:
     read_columns = csv_columns if form == "csv" else parquet_columns
     start = 0
     for part in read_columns(path, columns, size):
         count = len(part[columns[0]])
-        yield _Rows(part, [f"{path}: row {start + i}" for i in range(1, count + 1)])
+        yield part, [f"{path}: row {start + i}" for i in range(1, count + 1)]
         start += count

@@ -12,26 +12,11 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from tasc.data.foreign import told
+from tasc.data.patterns import CL100K, GPT2, O200K, QWEN2
 from tasc.data.token_bytes import spell_bytes
 from tasc.errors import InputError
 
 _LONGEST = 1024  # bytes of a token; real ones have 128 at most
-_CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
-_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-_TAIL = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_CL100K = _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _TAIL
-_QWEN2 = _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _TAIL
-_O200K = "|".join(
-    [
-        f"{_CASED}*{_LOWER}+{_SHORT}?",
-        f"{_CASED}+{_LOWER}*{_SHORT}?",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        _TAIL,
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -67,18 +52,18 @@ _CHATML = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645
 _FILL = {"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260}
 # The number of ranks tells the encodings apart, whatever the file is called.
 _ENCODINGS = {
-    50256: Encoding("gpt2", _GPT2, {"<|endoftext|>": 50256}, "<|endoftext|>"),
+    50256: Encoding("gpt2", GPT2, {"<|endoftext|>": 50256}, "<|endoftext|>"),
     100256: Encoding(
         "cl100k_base",
-        _CL100K,
+        CL100K,
         {"<|endoftext|>": 100257, **_FILL, "<|endofprompt|>": 100276},
         "<|endoftext|>",
     ),
-    128000: Encoding("llama3", _CL100K, _LLAMA3, "<|end_of_text|>"),
-    151643: Encoding("qwen2", _QWEN2, _CHATML, "<|endoftext|>", normalize=True, whole=False),
+    128000: Encoding("llama3", CL100K, _LLAMA3, "<|end_of_text|>"),
+    151643: Encoding("qwen2", QWEN2, _CHATML, "<|endoftext|>", normalize=True, whole=False),
     199998: Encoding(
         "o200k_base",
-        _O200K,
+        O200K,
         {"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
         "<|endoftext|>",
     ),

@@ -89,7 +89,7 @@ def _from_file(path: Path, name: str) -> Read:
                 f"{name}: no tokenizer.json, tiktoken file or SentencePiece model; save the "
                 "tokenizer with transformers' save_pretrained to get a tokenizer.json"
             )
-        return (tokenizer, _made_up_files(end))
+        return (tokenizer, made_up_files(end))
     contents = text_of(read_whole(path, _LARGEST), str(path))
     with told(f"{path}: not a tokenizer.json", _AGAIN):
         tokenizer = Tokenizer.from_str(contents)
@@ -116,7 +116,7 @@ def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<|endoftext|>"])
-    return (tokenizer, _made_up_files("<|endoftext|>"))
+    return (tokenizer, made_up_files("<|endoftext|>"))
 
 
 def _check_class(config: bytes, name: str) -> None:
@@ -155,7 +155,8 @@ def _looks_local(name: str) -> bool:
     return in_folders or Path(name).suffix in _SUFFIXES
 
 
-def _made_up_files(end: str) -> dict[str, bytes]:
+def made_up_files(end: str) -> dict[str, bytes]:
+    """Return a tokenizer_config.json for a tokenizer that has none, which ends with ``end``."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": end,

@@ -121,7 +121,7 @@ def example_sequences(
         target[: 1 if learn_prompts else max(1, len(prompt))] = False
         rows.append(np.concatenate([prompt, answer]))
         targets.append(target)
-    return _joined(rows, targets, int(cut))
+    return joined(rows, targets, int(cut))
 
 
 def packed_blocks(documents: Sequences, length: int, seed: int) -> Sequences:
@@ -187,7 +187,8 @@ def collate(data: Sequences, rows: np.ndarray) -> Batch:
     return Batch(torch.from_numpy(ids), torch.from_numpy(labels), packed, keep)
 
 
-def _joined(rows: list[np.ndarray], targets: list[np.ndarray], cut: int) -> Sequences:
+def joined(rows: list[np.ndarray], targets: list[np.ndarray], cut: int = 0) -> Sequences:
+    """Return one document a row as Sequences."""
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     positions = np.concatenate([np.arange(len(row), dtype=np.int32) for row in rows])
     return Sequences(

@@ -13,7 +13,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.disk import replacing, writing
-from tasc.finetune.batch import Sequences
+from tasc.finetune.batch import Sequences, joined
 from tasc.progress import Progress, silent
 
 _AT_ONCE = 32  # prompts a batch
@@ -83,14 +83,8 @@ def _answer(
 
 
 def _sequences(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Sequences:
-    lengths = [len(prompt) + len(answer) for prompt, answer in rows]
     targets = [np.repeat([False, True], [len(p), len(a)]) for p, a in rows]
-    return Sequences(
-        np.concatenate([part for row in rows for part in row]).astype(np.int32),
-        np.concatenate(targets),
-        np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-    )
+    return joined([np.concatenate(row) for row in rows], targets)
 
 
 def _fingerprint(prompts: Sequence[np.ndarray], config: GenerationConfig) -> str:

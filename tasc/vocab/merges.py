@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +23,10 @@ class NewToken:
     pcs: float
     base_ids: tuple[int, ...]  # the same text in base tokens: the mean of their rows starts its row
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return its entry in merges.json."""
-        return {
-            "ids": list(self.ids),
-            "new_id": self.new_id,
-            "string": self.string,
-            "frequency": self.frequency,
-            "reward": self.reward,
-            "pcs": self.pcs,
-            "base_ids": list(self.base_ids),
-        }
-
 
 def write_merges(folder: Path, tokens: Iterable[NewToken]) -> None:
     """Write ``merges.json`` into the folder."""
-    text = json.dumps({"merges": [token.to_dict() for token in tokens]}, ensure_ascii=False)
+    text = json.dumps({"merges": [asdict(token) for token in tokens]}, ensure_ascii=False)
     (folder / MERGES_FILE).write_text(text + "\n", encoding="utf-8")
 
 

@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tasc.data.patterns import GPT2
 from tasc.data.token_bytes import spell_bytes
 from tasc.data.word_marks import MARK, splitting
 from tasc.errors import InputError
 from tasc.vocab.pattern import BasePattern
 
-_GPT2_PATTERN = (
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # of ByteLevel
-)
 _SPLITS = {("isolated", False), ("removed", True)}  # ways to keep every character
 
 
@@ -56,7 +54,7 @@ def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | 
     if model["type"] != "BPE" or level.get("add_prefix_space", True):
         return None
     if level["use_regex"]:
-        base = None if ahead else BasePattern(_GPT2_PATTERN)
+        base = None if ahead else BasePattern(GPT2)  # ByteLevel's own
     else:
         base = _pattern(ahead[0]) if [part["type"] for part in ahead] == ["Split"] else None
     if base is None:

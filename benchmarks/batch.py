@@ -1,4 +1,4 @@
-"""Compare the batched loop with transformers' generate: tokens per second at batch 1 and more.
+"""Compare the loop with transformers' generate: tokens per second at batch 1 and more.
 
 Every method decodes the same prompts greedily, in turn, so that drift of the machine hits all
 alike; transformers gets its prompts padded on the left, a batch at a time. Twice: up to the end
@@ -23,11 +23,9 @@ from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.models.batch import BatchTarget
 from tasc.models.load import load_model
 from tasc.models.target import Target
-from tasc.spec.batch import generate_batch
-from tasc.spec.decode import generate
+from tasc.spec.decode import Request, generate_all
 from tasc.spec.drafters import Factory, Resources, parse
 
 Outputs = list[list[int]]
@@ -91,12 +89,10 @@ def by_us(
     new_tokens: int,
     end: int | None,
 ) -> Outputs:
-    """Decode on our loops: the single-sequence one at batch 1."""
-    limits = {"max_new_tokens": new_tokens, "end_ids": () if end is None else (end,)}
-    if size == 1:
-        return [generate(target, factory(), p, **limits).tokens.tolist() for p in prompts]
-    drafters = [factory() for _ in prompts]
-    results = generate_batch(BatchTarget(target, size), drafters, prompts, **limits)
+    """Decode on our loop, ``size`` prompts at a time."""
+    ends = () if end is None else (end,)
+    asked = [Request(prompt, factory) for prompt in prompts]
+    results = generate_all(target, asked, max_new_tokens=new_tokens, end_ids=ends, batch_size=size)
     return [result.tokens.tolist() for result in results]
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from torch import Tensor
 
 from tasc.bench.matrix import Loaded
+from tasc.spec.core.draft import Draft
+from tasc.spec.core.protocols import Drafter
 from tasc.spec.decode import Generation, generate
-from tasc.spec.draft import Draft
+from tasc.spec.drafters.heads.draft_vocab.full import DraftVocabulary
 from tasc.spec.drafters.heads.reader import HeadDrafter
-from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
-from tasc.spec.protocols import Drafter
 
 
 class TimedHead:

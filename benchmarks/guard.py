@@ -19,18 +19,19 @@ import numpy as np
 import torch
 
 from benchmarks.figures import add_json, publish
+from tasc.backend.tree import tree_inputs
 from tasc.bench.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
 from tasc.models.cost import CostCurve, measure
 from tasc.models.load import load_model
-from tasc.models.target import Target
+from tasc.models.target import Target, Tree
 from tasc.spec.budget import Adaptive, Budgeted
+from tasc.spec.core.protocols import Drafter
 from tasc.spec.decode import Generation, generate
 from tasc.spec.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory, Resources, parse
 from tasc.spec.drafters.none import Autoregressive
-from tasc.spec.protocols import Drafter
 
 Decode = Callable[[np.ndarray, str], Generation]  # a prompt and a method
 METHODS = ("autoregressive", "fixed", "auto", "auto, forgetful")
@@ -42,18 +43,16 @@ class Dictated(Target):
 
     text: np.ndarray  # (T,): what to say after the prompt
 
-    def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:  # noqa: ARG002
-        """See Target.prefill."""
-        self.prompt_length = len(prompt)
-        return self._say(super().prefill(prompt, room), np.zeros(1, np.int64))
+    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
+        """See Target.join; for a single sequence."""
+        self.prompt_length = len(prompts[0])
+        return self._say(super().join(prompts, hidden=hidden), np.zeros(1, np.int64))
 
-    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
         """See Target.score."""
-        depths = np.zeros(len(tokens) + 1, np.int64)
-        for i, parent in enumerate(parents.tolist()):
-            depths[i + 1] = depths[parent + 1] + 1
+        depths = tree_inputs(trees[0][1])[1]
         at = self.storage.length - self.prompt_length + 1
-        return self._say(super().score(last, tokens, parents), at + depths)
+        return self._say(super().score(last, trees)[0], at + depths)[None]
 
     def _say(self, rows: torch.Tensor, places: np.ndarray) -> torch.Tensor:
         said = torch.from_numpy(self.text[np.minimum(places, len(self.text) - 1)].astype(np.int64))

@@ -25,11 +25,12 @@ from tasc.data.tokenizer import load_tokenizer
 from tasc.models.borrow import borrowed
 from tasc.models.load import load_model
 from tasc.models.target import Target
+from tasc.spec.core.resources import DraftSource
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.decode import generate
 from tasc.spec.drafters import Factory, Resources, parse
-from tasc.spec.drafters.hetero.source import DraftSource, load_draft
+from tasc.spec.drafters.hetero.source import load_draft
 from tasc.spec.library import chosen
-from tasc.spec.sampling import Sampling
 
 METHODS = ("ar", "slem", "tli", "union", "slrs", "slrs:floor=0", "standard")
 WORDS = 12  # of a story that make a prompt

@@ -31,11 +31,11 @@ from tasc.finetune.folder import save_model
 from tasc.finetune.objectives.language import summed_loss
 from tasc.finetune.options import FinetuneOptions
 from tasc.models.borrow import borrowed
+from tasc.spec.core.resources import DraftSource
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.decode import generate
 from tasc.spec.drafters import DRAFTERS, Resources, parse
-from tasc.spec.drafters.hetero.source import DraftSource
 from tasc.spec.library import chosen
-from tasc.spec.sampling import Sampling
 
 ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
 VOCABULARY, BLOCK, ROWS, END = 2048, 256, 9, 0

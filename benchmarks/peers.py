@@ -17,7 +17,7 @@ from benchmarks.figures import publish, script, timed
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.tokenizer import load_tokenizer
-from tasc.spec.draft import Draft, chain
+from tasc.spec.core.draft import Draft, chain
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.simulate import References, simulate
 

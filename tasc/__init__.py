@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         index,
         tune,
     )
+    from tasc.spec.core.sampling import Sampling
     from tasc.spec.custom_generate import custom_generate
+    from tasc.spec.drafters.ngram.options import IndexOptions
     from tasc.spec.library import Completion, generate
-    from tasc.spec.options import IndexOptions
-    from tasc.spec.sampling import Sampling
     from tasc.vocab.options import AugmentOptions
 
 __version__ = "0.1.0"
@@ -63,8 +63,8 @@ _PUBLIC = {
     "tasc.recipe.calls": "analyze augment base benchmark compare_vocabularies fine_tune index tune",
     "tasc.spec.custom_generate": "custom_generate",
     "tasc.spec.library": "Completion generate",
-    "tasc.spec.options": "IndexOptions",
-    "tasc.spec.sampling": "Sampling",
+    "tasc.spec.drafters.ngram.options": "IndexOptions",
+    "tasc.spec.core.sampling": "Sampling",
     "tasc.vocab.options": "AugmentOptions",
 }
 

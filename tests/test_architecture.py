@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tasc.spec.drafters import DRAFTERS
 from tests.pico import make_tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +87,16 @@ def imports(path: Path) -> list[tuple[str, bool]]:
     return found
 
 
+def folder_of(name: str) -> Path:
+    """The folder below ``ROOT`` in which what is imported by ``name`` stands."""
+    folder = ROOT
+    for part in name.split("."):
+        if not (folder / part).is_dir():
+            break
+        folder = folder / part
+    return folder
+
+
 def python_files(layer: str) -> list[Path]:
     top = ROOT / layer
     return [top] if top.is_file() else sorted(top.rglob("*.py"))
@@ -103,6 +114,32 @@ def test_imports_point_down(layer):
                 assert any(name == a or name.startswith(a + ".") for a in allowed), (
                     f"{path.relative_to(ROOT)} imports {name}, which lies above it"
                 )
+
+
+def test_no_two_folders_import_each_other():
+    """All folders, nested ones too, wherever the imports stand; the layers above say the rest."""
+    tasc, edges = ROOT / "tasc", dict[tuple[Path, Path], str]()
+    for path in python_files("tasc"):
+        for name, _ in imports(path):
+            if name.startswith("tasc."):
+                edges[path.parent, folder_of(name)] = f"{path.relative_to(ROOT)} imports {name}"
+    table = tasc / "spec" / "drafters"
+    for entry in DRAFTERS.values():  # imported by name, when they are used
+        module = f"tasc.spec.drafters.{entry.path.partition(':')[0]}"
+        edges[table, folder_of(module)] = f"the table of drafters names {module}"
+    pairs = [
+        f"{why}; {edges[b, a]}"
+        for (a, b), why in edges.items()
+        if a < b and (b, a) in edges and tasc not in (a, b)
+    ]
+    assert not pairs, "\n".join(pairs)
+
+
+def test_the_core_of_decoding_knows_no_drafter_and_no_loop():
+    for path in python_files("tasc/spec/core"):
+        for name, _ in imports(path):
+            own = not name.startswith("tasc.spec") or name.startswith("tasc.spec.core")
+            assert own, f"{path.relative_to(ROOT)} imports {name}"
 
 
 def test_every_room_has_its_rule():

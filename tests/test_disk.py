@@ -130,7 +130,7 @@ def test_a_full_temporary_folder_is_one_line(capsys, tmp_path, monkeypatch):
 
 
 def test_a_cache_that_cannot_be_written_costs_only_the_caching(tmp_path, limited):
-    from tasc.spec.drafters.ngrammys import bigram_table
+    from tasc.spec.drafters.ngram.ngrammys import bigram_table
     from tests.pico import build_model
 
     model = build_model()

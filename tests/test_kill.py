@@ -13,7 +13,7 @@ import pytest
 
 from tasc.recipe.calls import CALLS
 from tasc.recipe.job import Job
-from tasc.spec.options import IndexOptions
+from tasc.spec.drafters.ngram.options import IndexOptions
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 

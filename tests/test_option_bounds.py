@@ -55,9 +55,9 @@ def test_a_number_out_of_bounds_is_refused_by_its_name(command, name, several):
 OPTIONS = [
     (name, option.name.rstrip("_"))
     for name, entry in DRAFTERS.items()
-    for option in fields(entry.options())
+    for option in fields(entry.options)
     if type(option.default) in (int, float)
-] + [(name, "budget") for name, entry in DRAFTERS.items() if entry.drafts]
+] + [(name, "budget") for name, entry in DRAFTERS.items() if entry.budget is not None]
 
 
 @pytest.mark.parametrize(("method", "option"), OPTIONS)

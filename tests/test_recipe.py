@@ -13,7 +13,7 @@ from tasc.errors import InputError, RecipeError
 from tasc.options import Data
 from tasc.recipe.plan import Overrides, read
 from tasc.recipe.steps import carry_out
-from tasc.spec.options import IndexOptions
+from tasc.spec.drafters.ngram.options import IndexOptions
 from tasc.vocab.options import AugmentOptions
 from tests.cli import tasc
 from tests.pico import make_tokenizer

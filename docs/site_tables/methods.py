@@ -7,7 +7,7 @@ from typing import Any
 from site_tables import markdown
 from tasc.bench.quality import METRICS
 from tasc.finetune.objectives import ANSWERS, OBJECTIVES
-from tasc.spec.drafters import DRAFTERS, Entry
+from tasc.spec.drafters.table import DRAFTERS, NEEDS, Entry
 from tasc.spec.verify import VERIFIERS
 
 
@@ -16,27 +16,16 @@ def drafters(_block: str) -> str:
     overview = markdown.table(
         ["method", "needs", "tree size", "source"],
         [
-            [f"[`{name}`](#{name})", _needs(entry), str(_size(entry)), entry.paper]
-            for name, entry in DRAFTERS.items()
+            [f"[`{name}`](#{name})", NEEDS.get(e.needs, ""), str(e.budget or 0), e.paper]
+            for name, e in DRAFTERS.items()
         ],
     )
     return "\n\n".join([overview, *(_drafter(name, entry) for name, entry in DRAFTERS.items())])
 
 
-def _needs(entry: Entry) -> str:
-    if entry.head:
-        return "a trained draft head: `--draft-head`"
-    return "`--draft`, a small model; else n-grams" if entry.translates else ""
-
-
-def _size(entry: Entry) -> int:
-    return entry.budget if entry.drafts else 0
-
-
 def _drafter(name: str, entry: Entry) -> str:
-    kind = entry.options()
-    preset = dict(entry.preset())
-    lines = [["`budget`", "integer or `auto`", f"`{entry.budget}`", ""]] if entry.drafts else []
+    kind, preset = entry.options, entry.preset
+    lines = [["`budget`", "integer or `auto`", f"`{entry.budget}`", ""]] if entry.budget else []
     for option in fields(kind):
         default = preset.get(option.name, option.default)
         bounds = option.metadata.get("bounds", "")

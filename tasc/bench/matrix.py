@@ -1,29 +1,26 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tasc.bench.options import BenchOptions
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
-from tasc.models.batch import BatchTarget
 from tasc.models.cost import cost_curve
+from tasc.models.disk_cache import cache_folder
 from tasc.models.target import Target
 from tasc.places import labelled
 from tasc.progress import Progress, silent
-from tasc.spec.batch import Rules, generate_batch
-from tasc.spec.budget import Adaptive, Budgeted, Policy
-from tasc.spec.decode import Generation, generate
+from tasc.spec.budget import Adaptive, Budgeted
+from tasc.spec.core.protocols import Drafter
+from tasc.spec.core.resources import DraftSource
+from tasc.spec.decode import Generation, Request, generate_all
 from tasc.spec.drafters import Factory, Method, Resources, parse
-from tasc.spec.drafters.hetero.source import DraftSource
-from tasc.spec.index import load_index
+from tasc.spec.drafters.ngram.index import load_index
 from tasc.spec.library import chosen
-from tasc.spec.protocols import Drafter
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Cell:
     model: Loaded
     method: Method
     factory: Factory
-    policy: Policy | None = None
+    policy: Adaptive | None = None
     runs: list[list[Generation]] = field(default_factory=list)
     resources: Resources | None = None
 
@@ -82,7 +79,7 @@ def run(
             model.end_ids[0],
             indexes=[load_index(Path(labelled(i)[1]), model.tokenizer) for i in options.indexes],
             target=model.target,
-            cache=Path(os.environ.get("TASC_CACHE") or Path.home() / ".cache" / "tasc"),
+            cache=cache_folder(),
             progress=progress,
             draft_heads=[Path(head) for head in options.draft_heads],
             token_counts=Path(options.token_counts) if options.token_counts else None,
@@ -132,20 +129,16 @@ def decode(
     cell: Cell, prompts: Sequence[np.ndarray], turn: slice, options: BenchOptions
 ) -> list[Generation]:
     """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
-    target, mine = cell.model.target, prompts[turn]
-    drafters = [cell.drafter() for _ in mine]
+    mine = prompts[turn]
     samples = range(turn.start, turn.start + len(mine))
-    sampling = options.sampling
-    rules = [Rules(chosen(options.verify, sampling, i)) for i in samples]
-    given: dict[str, Any] = {
-        "max_new_tokens": options.max_new_tokens,
-        "end_ids": cell.model.end_ids,
-        "budget": cell.method.budget,
-    }
-    if options.batch_size == 1:
-        return [
-            generate(target, d, p, verify=r.verify, **given)
-            for d, p, r in zip(drafters, mine, rules, strict=True)
-        ]
-    batch = BatchTarget(target, options.batch_size)
-    return generate_batch(batch, drafters, mine, rules=rules, **given)
+    return generate_all(
+        cell.model.target,
+        [
+            Request(prompt, cell.drafter, chosen(options.verify, options.sampling, i))
+            for i, prompt in zip(samples, mine, strict=True)
+        ],
+        max_new_tokens=options.max_new_tokens,
+        end_ids=cell.model.end_ids,
+        budget=cell.method.budget,
+        batch_size=options.batch_size,
+    )

@@ -20,9 +20,10 @@ from tasc.options import (
     StepOptions,
     as_value_error,
 )
+from tasc.spec.drafters import check, describe, parse
 
 if TYPE_CHECKING:
-    from tasc.spec.sampling import Sampling
+    from tasc.spec.core.sampling import Sampling
 
 
 def _problem(check: Callable[[str], object], text: str) -> str | None:
@@ -55,10 +56,7 @@ class BenchOptions(ModelOptions):
     )
     methods: Annotated[tuple[str, ...], Shell("method")] = Field(
         ("ar", "tasc-spec"),
-        description="ar, tasc-spec, tasc-spec-paper, corpus, prompt, prompt-lookup, ngram-trie, "
-        "suffix, ngrammys; with --draft slem, tli, slrs, union, standard; with --draft-head eagle, "
-        "fr-spec, microspec, medusa; with options as in tasc-spec:width=1,budget=8 or "
-        ":budget=auto; repeatable.",
+        description=describe(),
     )
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
         ("exact_match", "token_accuracy"),
@@ -106,7 +104,7 @@ class BenchOptions(ModelOptions):
     @property
     def sampling(self) -> "Sampling | None":
         """How to sample; None for greedy decoding."""
-        from tasc.spec.sampling import Sampling
+        from tasc.spec.core.sampling import Sampling
 
         if self.temperature is None:
             return None
@@ -119,8 +117,6 @@ class BenchOptions(ModelOptions):
     @field_validator("methods")
     @classmethod
     def _methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from tasc.spec.drafters import parse
-
         problems = [problem for text in value if (problem := _problem(parse, text))]
         if problems:
             raise ValueError("; ".join(problems))
@@ -137,14 +133,8 @@ class BenchOptions(ModelOptions):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        from tasc.spec.drafters import DRAFTERS, NO_HEAD, check, parse
-
-        methods = [parse(text) for text in self.methods]
         with as_value_error():
-            check(methods, self.batch_size)
-        headless = [m.label for m in methods if DRAFTERS[m.name].head and not self.draft_heads]
-        if headless:
-            raise ValueError(f"method {headless[0]!r}: {NO_HEAD}")
+            check([parse(text) for text in self.methods], head=bool(self.draft_heads))
         return self
 
     @model_validator(mode="after")

@@ -21,7 +21,8 @@ from tasc.models.load import load_model
 from tasc.models.static import target_for
 from tasc.places import resolve_model
 from tasc.progress import Progress, silent
-from tasc.spec.drafters.hetero.source import DraftSource, load_draft
+from tasc.spec.core.resources import DraftSource, end_ids
+from tasc.spec.drafters.hetero.source import load_draft
 
 EXAMPLES = 5
 
@@ -97,10 +98,7 @@ def _load(text: str, options: BenchOptions) -> matrix.Loaded:
     tokenizer = load_tokenizer(path)  # first: it finds out soonest that nothing is there
     model = load_model(path, dtype=options.dtype, device=options.device)
     target = target_for(model, graphs=options.graphs, compiled=options.compile)
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    listed = configured if isinstance(configured, list) else [configured]
-    ends = dict.fromkeys([tokenizer.eos_id, *(i for i in listed if i is not None)])
-    return matrix.Loaded(label, target, tokenizer, tuple(ends))
+    return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
 
 
 def _draft(options: BenchOptions) -> DraftSource | None:

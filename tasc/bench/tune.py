@@ -16,10 +16,10 @@ from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.progress import Progress, silent
 from tasc.spec.drafters import DEFAULT_BUDGET
+from tasc.spec.drafters.ngram.index import build_index
+from tasc.spec.drafters.ngram.options import Counts
+from tasc.spec.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
 from tasc.spec.drafters.none import Autoregressive
-from tasc.spec.drafters.tasc_spec import TascSpec, TascSpecOptions
-from tasc.spec.index import build_index
-from tasc.spec.options import Counts
 from tasc.spec.simulate import References, simulate
 from tasc.spec.steps import StepStats
 

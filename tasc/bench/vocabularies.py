@@ -12,10 +12,11 @@ from tasc.models.load import load_model
 from tasc.models.static import target_for
 from tasc.places import resolve_model
 from tasc.progress import Progress, silent
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.drafters import Resources
 from tasc.spec.drafters.hetero.expected import expected_acceptance
+from tasc.spec.drafters.hetero.options import HeteroOptions
 from tasc.spec.drafters.hetero.source import load_draft, pair_of
-from tasc.spec.sampling import Sampling
 from tasc.vocab.pairing import Pairing, pairing, recommend
 
 
@@ -110,4 +111,5 @@ def _acceptance(
             f"{corpus.source.path}: no example of {corpus.split} has an output to measure on and a "
             f"prompt below the model's {most:,} positions: shorten it with --template"
         )
-    return expected_acceptance(pair_of(resources, 6), model, texts, options.places, progress)
+    pair = pair_of(resources, HeteroOptions())
+    return expected_acceptance(pair, model, texts, options.places, progress)

@@ -16,9 +16,9 @@ from tasc.finetune.objectives import OBJECTIVES
 from tasc.finetune.options import FinetuneOptions
 from tasc.finetune.own_outputs import own_outputs
 from tasc.finetune.schedule import TrainReport
+from tasc.models.attention import check_stateless
 from tasc.models.load import device_has_bfloat16, load_model
 from tasc.models.quiet import quiet
-from tasc.models.target import check_stateless
 from tasc.progress import Progress, silent
 
 _HELD_OUT = 128

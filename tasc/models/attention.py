@@ -13,9 +13,13 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+from transformers import PreTrainedModel
+
+from tasc.errors import UnavailableError
 
 NAME = "tasc"
 _FEW = 16  # queries
+_KEPT = {"full_attention", "sliding_attention", "chunked_attention"}  # as keys and values alone
 
 
 def register() -> str:
@@ -24,6 +28,20 @@ def register() -> str:
 
     AttentionInterface.register(NAME, attend)
     return NAME
+
+
+def check_stateless(model: PreTrainedModel) -> set[str]:
+    """Return the types of a model's layers, where config.json states them.
+
+    Raises UnavailableError for layers that keep more than keys and values.
+    """
+    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    if model._is_stateful or layers - _KEPT:
+        raise UnavailableError(
+            f"{type(model).__name__} has layers with a state, where rejected drafts would "
+            "stay: decode it with transformers"
+        )
+    return layers
 
 
 def attend(

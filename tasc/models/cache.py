@@ -117,18 +117,26 @@ class Storage:
         self.first, self.length = 0, int(lengths.max(initial=0))
 
 
-class _Layer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer's face of the storage; the model calls ``update`` once a forward."""
+class Layer(CacheLayerMixin):  # type: ignore[misc]
+    """One layer's face of memory that takes care of itself; a forward calls ``update`` once."""
 
     is_sliding = False
+
+    def __init__(self) -> None:
+        """Say that the memory is there."""
+        super().__init__()
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Nothing to do."""
+
+
+class _Layer(Layer):
+    """One layer's face of the storage, which makes itself at the first write."""
 
     def __init__(self, storage: Storage, index: int) -> None:
         super().__init__()
         self.storage, self.index = storage, index
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Nothing to do: the storage makes itself at the first write."""
 
     def update(
         self,

@@ -89,7 +89,7 @@ def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> 
 
     def once(size: int) -> float:
         begin = time.perf_counter()
-        target.score(1, tokens[: size - 1], chain[: size - 1]).argmax(-1).cpu()
+        target.score([1], [(tokens[: size - 1], chain[: size - 1])])[0].argmax(-1).cpu()
         return time.perf_counter() - begin
 
     for size in SIZES:  # the first call of a shape may compile or allocate

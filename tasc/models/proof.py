@@ -17,7 +17,6 @@ from transformers import PreTrainedModel
 from tasc import __version__
 from tasc.errors import TascError, UnavailableError
 from tasc.models import disk_cache
-from tasc.models.batch import BatchTarget
 from tasc.models.quiet import quiet
 from tasc.models.target import Target
 
@@ -175,20 +174,19 @@ def _plain(model: PreTrainedModel, texts: Sequence[Text]) -> torch.Tensor:
 def _alone(target: Target, case: Case) -> torch.Tensor:
     """Return the logits (r, V) of a case as a single sequence."""
     rows = [target.prefill(case.prompt, AFTER)]
-    rows.append(target.score(case.last, case.tokens, case.parents).clone())
-    target.keep(case.path)
-    rows.append(target.score(case.then, _NONE, _NONE))
+    rows.append(target.score([case.last], [(case.tokens, case.parents)])[0].clone())
+    target.keep([case.path])
+    rows.append(target.score([case.then], [(_NONE, _NONE)])[0])
     return torch.cat(rows)
 
 
 def _together(target: Target, cases: Sequence[Case]) -> torch.Tensor:
     """Return the logits (r, V) of all cases, one after the other, as rows of a batch."""
-    batch = BatchTarget(target, len(cases))
-    batch.begin(PROMPTS[0] + AFTER)
-    first = batch.join([case.prompt for case in cases])
-    trees = batch.score([c.last for c in cases], [(c.tokens, c.parents) for c in cases])
-    batch.keep([case.path for case in cases])
-    after = batch.score([case.then for case in cases], [(_NONE, _NONE)] * len(cases))
+    target.begin(PROMPTS[0] + AFTER, len(cases))
+    first = target.join([case.prompt for case in cases])
+    trees = target.score([c.last for c in cases], [(c.tokens, c.parents) for c in cases])
+    target.keep([case.path for case in cases])
+    after = target.score([case.then for case in cases], [(_NONE, _NONE)] * len(cases))
     rows = [
         row
         for i, case in enumerate(cases)

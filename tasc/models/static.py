@@ -6,19 +6,19 @@ their depths, their 64-bit ancestor masks, and how many positions are kept. The 
 positions included, is made from it on the device, so that a step is one copy and one replay.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
 
 from tasc.backend.tree import ancestor_bits
 from tasc.errors import UnavailableError
-from tasc.models.cache import Storage
+from tasc.models.cache import Layer
 from tasc.models.proof import prove
-from tasc.models.target import Target
+from tasc.models.target import Target, Tree
 
 QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees go without
 KEYS = 256  # cached positions in the smallest bucket; each is twice the one before
@@ -49,7 +49,7 @@ def target_for(
 
 
 class StaticTarget(Target):
-    """A target whose steps of at most 64 nodes have static shapes.
+    """A target whose steps of one sequence and at most 64 nodes have static shapes.
 
     Its cache stays where it is from one sequence to the next, as captured graphs hold its address.
     Rows are valid until the next ``score``.
@@ -75,28 +75,29 @@ class StaticTarget(Target):
         self.steps: dict[tuple[int, int, bool], Step] = {}
         self.pool: Any = None  # the memory that all graphs share
 
-    def allocate(self, positions: int) -> None:
-        """Make room for a sequence; in the place of the last one where that is large enough."""
-        needed = _keys(positions + QUERIES[-1])
-        if hasattr(self, "storage") and self.storage.capacity >= needed:
-            self.storage.clear()
+    def allocate(self, capacity: int, size: int) -> None:
+        """Make room; for a single sequence in the place of the last one where that is enough."""
+        needed = _keys(capacity + QUERIES[-1])
+        known = getattr(self, "storage", None)
+        if size == 1 and known is not None and known.rows == 1 and known.capacity >= needed:
+            known.clear()
         else:
-            super().allocate(needed)
+            super().allocate(needed if size == 1 else capacity, size)
 
     @torch.inference_mode()
-    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
         """See Target.score."""
-        n, storage = len(tokens), self.storage
-        keys = _keys(storage.length + QUERIES[-1])
-        if n >= QUERIES[-1] or keys > storage.capacity:
-            return super().score(last, tokens, parents)
+        (tokens, parents), storage = trees[0], self.storage
+        n, keys = len(tokens), _keys(storage.length + QUERIES[-1])
+        if storage.rows > 1 or n >= QUERIES[-1] or keys > storage.capacity:
+            return super().score(last, trees)
         step = self.step(next(q for q in QUERIES if q > n), keys)
         bits, depths = ancestor_bits(parents)
-        step.load(last, tokens, bits[:, 0] if n else bits.ravel(), depths, storage.length)
+        step.load(last[0], tokens, bits[:, 0] if n else bits.ravel(), depths, storage.length)
         logits = step.logits()
         if self.watched:
             self.states = step.states[:, : n + 1]
-        return logits[: n + 1]
+        return logits[None, : n + 1]
 
     def step(self, queries: int, keys: int) -> "Step":
         """Return the step of a shape, made at its first use and when the cache has moved."""
@@ -116,7 +117,8 @@ class Step:
     def __init__(self, target: StaticTarget, queries: int, keys: int) -> None:
         """Make the buffers of a shape, over the cache that ``target`` has now."""
         self.target, self.queries, self.keys = target, queries, keys
-        self.data = _data(target.storage)
+        assert target.storage.data is not None, "score comes after prefill"
+        self.data = target.storage.data
         # Rows: tokens, ancestor bits, depths; then the number of kept positions.
         cuda = target.device.type == "cuda"
         self.host = torch.zeros(3 * queries + 1, dtype=torch.int64, pin_memory=cuda)
@@ -185,20 +187,15 @@ class Step:
         return graph, logits
 
 
-class _Layer(CacheLayerMixin):  # type: ignore[misc]
+class _Layer(Layer):
     """One layer's face of the storage: writes at ``slots``, shows the first ``keys`` positions."""
 
-    is_sliding = False
     is_compileable = True
 
     def __init__(self, data: torch.Tensor, slots: torch.Tensor, keys: int) -> None:
         super().__init__()
         self.keys, self.values = data[0], data[1]
         self.slots, self.shown = slots, keys
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Nothing to do: the storage is there."""
 
     def update(
         self,
@@ -248,8 +245,3 @@ def tree_mask(
 
 def _keys(positions: int) -> int:
     return KEYS << max((positions - 1) // KEYS, 0).bit_length()
-
-
-def _data(storage: Storage) -> torch.Tensor:
-    assert storage.data is not None, "score comes after prefill"
-    return storage.data

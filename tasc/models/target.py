@@ -1,4 +1,9 @@
-"""The target model as the decoding loop sees it: prefill, score a tree, keep a path."""
+"""The target model as the decoding loop sees it: read prompts, score trees, keep paths.
+
+A sequence's keys lie at its own positions from 0 on, and a step writes behind the longest one, so
+that every layer stores with one copy. What a shorter one has in between is stale: the mask hides
+it, and the accepted tokens move down to their positions once a step, for all layers at once.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,31 +19,19 @@ from tasc.errors import InputError, UnavailableError
 from tasc.models import attention
 from tasc.models.cache import Storage, tree_cache
 
-_KEPT = {"full_attention", "sliding_attention", "chunked_attention"}  # as keys and values alone
-
-
-def check_stateless(model: PreTrainedModel) -> set[str]:
-    """Return the types of a model's layers, where config.json states them.
-
-    Raises UnavailableError for layers that keep more than keys and values.
-    """
-    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
-    if model._is_stateful or layers - _KEPT:
-        raise UnavailableError(
-            f"{type(model).__name__} has layers with a state, where rejected drafts would "
-            "stay: decode it with transformers"
-        )
-    return layers
+Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
 
 
 class Target:
-    """One sequence on one model. Works with any causal language model whose layers all attend.
+    """Some sequences on one model: any causal language model whose layers all attend.
 
-    The order of calls is ``prefill``, then (``score``, ``keep``) once a step. Rows are logits of
-    shape (n + 1, V) on the model's device: row 0 after the last token, row i + 1 after node i.
+    ``begin`` once; then ``join`` and ``leave`` between steps, and (``score``, ``keep``) once a step
+    for all sequences. They are numbered from 0 in the order of joining; one that leaves gives its
+    number to the last. ``prefill`` begins with a single one.
 
-    A sequence that is prefilled with ``hidden`` keeps the last hidden states of its latest forward
-    in ``hidden``: (L, d) of the prompt, (n + 1, d) of a step, those that the LM head reads.
+    Sequences that join with ``hidden`` keep the last hidden states of the latest forward, those
+    that the LM head reads, in ``states`` (B, q, d): in the order of ``join``'s prompts or of the
+    sequences, padding behind each one's own.
     """
 
     graphs = compiled = False  # whether steps are captured or compiled: see tasc.models.static
@@ -50,7 +43,7 @@ class Target:
         is not transformers' to replace.
         """
         config = model.config.get_text_config()
-        layers = check_stateless(model)
+        layers = attention.check_stateless(model)
         own = model.config._attn_implementation
         self.own_attention = own if own != attention.NAME else "eager"  # which every model has
         if own != attention.NAME:
@@ -87,52 +80,108 @@ class Target:
 
     @property
     def hidden(self) -> torch.Tensor:
-        """The hidden states of the latest forward of a single sequence."""
+        """The hidden states (L, d) or (n + 1, d) of the latest forward of a single sequence."""
         if self.states is None:
             raise InputError("no hidden states were kept: pass hidden=True to prefill")
         return self.states[0]
 
-    @torch.inference_mode()
     def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:
-        """Start a sequence: read ``prompt`` (L,) int32 and return the row (1, V) after it.
+        """Begin with a single sequence; return the logits (1, V) after ``prompt`` (L,) int32.
 
         ``room`` is how many further positions will be needed; the cache is allocated for them.
         """
         self.check(prompt, room)
-        self.watched, self.states = hidden, None
-        self.allocate(len(prompt) + room)
-        ids = torch.from_numpy(prompt.astype(np.int64))[None].to(self.device)
-        positions = torch.arange(len(prompt), device=self.device)[None]
-        logits = self.forward(self.cache, ids, positions, None, 1)[0]
-        self.storage.fill([len(prompt)])
-        return logits
+        self.begin(len(prompt) + room)
+        return self.join([prompt], hidden=hidden)
 
-    def allocate(self, positions: int) -> None:
-        """Make room for a sequence of ``positions``; the last one is forgotten."""
-        self.cache, self.storage = tree_cache(self.layers, positions)
+    def begin(self, capacity: int, size: int = 1) -> None:
+        """Forget all sequences; plan for ``size`` at a time, of ``capacity`` positions each."""
+        if size < 1:
+            raise InputError(f"a batch holds at least 1 sequence, got {size}")
+        self.watched, self.states = False, None
+        self.allocate(capacity, size)
+
+    def allocate(self, capacity: int, size: int) -> None:
+        """Make room for ``size`` sequences of ``capacity`` positions."""
+        self.cache, self.storage = tree_cache(self.layers, capacity, size)
 
     @torch.inference_mode()
-    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
-        """Return the rows (n + 1, V) of ``last`` and a tree of n nodes, in one forward."""
-        length, n = self.storage.length, len(tokens)
-        ids = torch.empty((1, n + 1), dtype=torch.int64)
-        ids[0, 0] = last
-        if n == 0:
-            position = torch.full((1, 1), length)
-            return self.forward(self.cache, ids.to(self.device), position.to(self.device), None)[0]
-        ids[0, 1:] = torch.from_numpy(tokens)
-        seen, offsets = tree_inputs(parents)
-        mask = torch.ones((n + 1, length + n + 1), dtype=torch.bool)
-        mask[:, length:] = torch.from_numpy(seen).view(n + 1, n + 1)
-        positions = (torch.from_numpy(offsets) + length)[None]
-        device = self.device
-        return self.forward(
-            self.cache, ids.to(device), positions.to(device), mask[None, None].to(device)
-        )[0]
+    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
+        """Read ``prompts``, each (L_i,) int32, as new sequences; return their last logits (r, V).
 
-    def keep(self, path: Sequence[int] | np.ndarray) -> None:
-        """Accept the token given to ``score`` and the nodes of ``path``; forget the other nodes."""
-        self.storage.keep([path])
+        With ``hidden`` the states of this forward and of all that follow are kept.
+        """
+        storage = self.storage
+        if len(storage.lengths) + len(prompts) > storage.rows:
+            raise InputError(
+                f"{len(prompts)} sequences cannot join {len(storage.lengths)} in a batch of "
+                f"{storage.rows}"
+            )
+        self.watched = self.watched or hidden
+        lengths = np.array([len(p) for p in prompts])
+        ids = np.zeros((len(prompts), lengths.max()), np.int64)
+        for row, prompt in zip(ids, prompts, strict=True):
+            row[: len(prompt)] = prompt
+        # Padding stands behind the prompts, where causal attention does not look: no mask.
+        positions = torch.arange(ids.shape[1], device=self.device).expand(len(prompts), -1)
+        last, which = np.unique(lengths - 1, return_inverse=True)
+        storage.open()
+        logits = self.forward(
+            self.cache,
+            torch.from_numpy(ids).to(self.device),
+            positions,
+            None,
+            torch.from_numpy(last).to(self.device),
+        )
+        storage.fill(lengths.tolist())
+        return logits[torch.arange(len(prompts)), torch.from_numpy(which)]
+
+    @torch.inference_mode()
+    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+        """Return the logits (B, 1 + n, V) of each one's ``last`` token and tree, in one forward.
+
+        Row 0 is after the last token, row i + 1 after node i. n is the largest tree's number of
+        nodes; behind the nodes of a smaller one stands padding.
+        """
+        lengths, start = self.storage.lengths, self.storage.length
+        queries = 1 + max(len(tokens) for tokens, _ in trees)
+        ids = np.zeros((len(trees), queries), np.int64)
+        ids[:, 0] = last
+        positions = np.repeat(lengths[:, None], queries, axis=1)
+        mask = None
+        if queries > 1 or lengths.min() < start:
+            mask = self._mask(queries)
+            for row, (tokens, parents) in enumerate(trees):
+                n = len(tokens)
+                seen, depths = tree_inputs(parents)
+                ids[row, 1 : 1 + n] = tokens
+                positions[row, : 1 + n] += depths
+                mask[row, 0, : 1 + n, start : start + 1 + n] = seen
+        return self.forward(
+            self.cache,
+            torch.from_numpy(ids).to(self.device),
+            torch.from_numpy(positions).to(self.device),
+            None if mask is None else torch.from_numpy(mask).to(self.device),
+        )
+
+    def _mask(self, queries: int) -> np.ndarray:
+        """(B, 1, q, k): each query sees its own accepted tokens and itself, padding as well.
+
+        A query that saw nothing would yield NaN, and write it into the cache.
+        """
+        lengths, start = self.storage.lengths, self.storage.length
+        mask = np.zeros((len(lengths), 1, queries, start + queries), np.bool_)
+        mask[..., :start] = np.arange(start) < lengths[:, None, None, None]
+        mask[..., start:] = np.eye(queries, dtype=np.bool_)
+        return mask
+
+    def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
+        """Accept each one's last token and the nodes of its path; forget the other nodes."""
+        self.storage.keep(paths)
+
+    def leave(self, sequence: int) -> None:
+        """Forget a sequence; the last one gets its number."""
+        self.storage.drop(sequence)
 
     def check(self, prompt: np.ndarray, room: int) -> None:
         """Raise InputError for a prompt (L,) that is empty, or too long with ``room`` to come."""

@@ -14,7 +14,7 @@ from tasc.data.tokenizer import load_tokenizer
 from tasc.finetune.options import BaseOptions, FinetuneOptions
 from tasc.places import resolve_model
 from tasc.recipe.job import Job, Result, at_work
-from tasc.spec.options import IndexOptions
+from tasc.spec.drafters.ngram.options import IndexOptions
 from tasc.vocab.options import AugmentOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tasc.finetune.draft_head import HeadResult
     from tasc.finetune.train import FinetuneResult
     from tasc.recipe.analysis import TaskAnalysis
-    from tasc.spec.index import Indexed
+    from tasc.spec.drafters.ngram.index import Indexed
     from tasc.vocab.augment import Augmentation
 
 
@@ -115,7 +115,7 @@ def index(options: IndexOptions, job: Job | None = None) -> "Indexed":
         >>> made = tasc.index(tasc.IndexOptions(source="builtin:stdlib-tokens", tokenizer="base"))
         >>> made.save(Path("ngrams"))  # as tasc bench --index takes it
     """
-    from tasc.spec.index import make_index
+    from tasc.spec.drafters.ngram.index import make_index
 
     with at_work(options, job) as job:
         return make_index(job.texts.corpus, load_tokenizer(options.tokenizer), options)

@@ -4,7 +4,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.bench.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.finetune.options import BaseOptions, FinetuneOptions
 from tasc.options import StepOptions
-from tasc.spec.options import IndexOptions
+from tasc.spec.drafters.ngram.options import IndexOptions
 from tasc.vocab.options import AugmentOptions
 
 _ALL: tuple[type[StepOptions], ...] = (

@@ -19,12 +19,12 @@ from tasc.errors import InputError
 from tasc.models.borrow import borrowed
 from tasc.models.target import Target
 from tasc.spec import decode
+from tasc.spec.core.processors import Processor
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.decode import Generation, OnTokens
 from tasc.spec.drafters import Factory, parse
 from tasc.spec.inputs import Prompt
 from tasc.spec.library import chosen, prepare
-from tasc.spec.processors import Processor
-from tasc.spec.sampling import Sampling
 
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 

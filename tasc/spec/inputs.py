@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
-from tasc.spec.drafters.hetero.source import DraftSource
+from tasc.spec.core.resources import DraftSource
 
 Prompt = str | Sequence[int] | np.ndarray
 
@@ -55,17 +55,6 @@ def ids_of(
         raise InputError("a corpus of texts needs the tokenizer: pass tokenizer=, or token ids")
     found: Any = tokenizer(text, add_special_tokens=special)["input_ids"]
     return np.array(found, np.int32)
-
-
-def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Return the tokens that end an output, first the tokenizer's own, with which drafts end.
-
-    A chat model may list several; its tokenizer names the one that ends a turn.
-    """
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    listed = configured if isinstance(configured, list) else [configured]
-    known = [tokenizer.eos_token_id, *listed]
-    return tuple(dict.fromkeys(int(i) for i in known if i is not None))
 
 
 def text_of(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:

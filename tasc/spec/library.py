@@ -4,28 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.errors import InputError
-from tasc.models.batch import BatchTarget
 from tasc.models.borrow import borrowed, given_back
 from tasc.models.cost import cost_curve
 from tasc.models.static import Graphs
 from tasc.models.target import Target
-from tasc.spec import decode
-from tasc.spec.batch import Rules, generate_batch
 from tasc.spec.budget import Adaptive, Budgeted
-from tasc.spec.decode import Generation, OnTokens, Timeline
+from tasc.spec.core.processors import Processor
+from tasc.spec.core.protocols import Verifier
+from tasc.spec.core.resources import DraftSource, end_ids
+from tasc.spec.core.sampling import Sampling
+from tasc.spec.core.stopping import StopStrings
+from tasc.spec.decode import Generation, OnTokens, Request, Timeline, generate_all
 from tasc.spec.drafters import DRAFTERS, Factory, Method, Resources, parse
-from tasc.spec.drafters.hetero.source import DraftSource
-from tasc.spec.inputs import Prompt, draft_source, end_ids, fast_tokenizer, ids_of, text_of
-from tasc.spec.processors import Processor
-from tasc.spec.protocols import Verifier
-from tasc.spec.sampling import Sampling
-from tasc.spec.stopping import StopStrings
+from tasc.spec.inputs import Prompt, draft_source, fast_tokenizer, ids_of, text_of
 from tasc.spec.verify import greedy, verifier
 
 
@@ -97,19 +93,10 @@ def generate(
     if isinstance(prompts, str):
         raise InputError("got one text as prompts: give a list of texts or of token ids")
     method = parse(drafter)
-    if method.adaptive and batch_size > 1:
-        raise InputError(
-            f"drafter {drafter!r}: budget=auto sizes the drafts of one sequence at a time; give a "
-            "number with batch_size"
-        )
-    ends = end_ids(model, tokenizer)
+    ends = end_ids(model, tokenizer.eos_token_id)
     draft = draft_source(draft_model, draft_tokenizer)
     rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
     listening = _listeners(on_tokens, len(prompts), batch_size)
-    rules = [
-        Rules(chosen(verify, sampling, i), rule, listening[i], processors)
-        for i in range(len(prompts))
-    ]
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     with given_back(draft_model), borrowed(model, graphs) as target:
         end = ends[0] if ends else -1
@@ -123,37 +110,19 @@ def generate(
             sampling=sampling,
             draft_head=draft_head,
         )
-        limits = {"max_new_tokens": max_new_tokens, "end_ids": ends, "budget": method.budget}
-        done = _decode_all(target, make, ids, rules, batch_size, limits)
+        done = generate_all(
+            target,
+            [
+                Request(prompt, make, chosen(verify, sampling, i), rule, listening[i], processors)
+                for i, prompt in enumerate(ids)
+            ],
+            max_new_tokens=max_new_tokens,
+            end_ids=ends,
+            budget=method.budget,
+            batch_size=batch_size,
+        )
     texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
     return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
-
-
-def _decode_all(
-    target: Target,
-    make: Factory,
-    prompts: Sequence[np.ndarray],
-    rules: Sequence[Rules],
-    batch_size: int,
-    limits: dict[str, Any],
-) -> list[Generation]:
-    """Decode every prompt by its rules, on the loop of one sequence or the one of several."""
-    if batch_size != 1:
-        drafters, batch = [make() for _ in prompts], BatchTarget(target, batch_size)
-        return generate_batch(batch, drafters, prompts, rules=rules, **limits)
-    return [
-        decode.generate(
-            target,
-            make(),
-            prompt,
-            verify=own.verify,
-            stop=own.stop,
-            on_tokens=own.on_tokens,
-            processors=own.processors,
-            **limits,
-        )
-        for prompt, own in zip(prompts, rules, strict=True)
-    ]
 
 
 def _listeners(
@@ -197,7 +166,7 @@ def prepare(
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
     outputs = [np.empty(0, np.int32)] if corpus is None else [ids_of(c, tokenizer) for c in corpus]
     known = None
-    if tokenizer is not None and DRAFTERS[method.name].translates:
+    if tokenizer is not None and DRAFTERS[method.name].needs == "draft":
         known = fast_tokenizer(tokenizer)
     make = method.prepare(
         Resources(

@@ -9,8 +9,8 @@ import numpy as np
 from tasc.backend.tree import greedy_walk
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
+from tasc.spec.core.protocols import Drafter
 from tasc.spec.drafters import Factory
-from tasc.spec.protocols import Drafter
 from tasc.spec.steps import StepStats
 
 LONGEST = 256  # tokens of an output, as in a bench

@@ -11,8 +11,8 @@ from tasc.backend import cuda
 from tasc.backend.tree import ancestor_bits
 from tasc.errors import InputError
 from tasc.models.compaction import compact_reference
-from tasc.spec.microspec.reference import TorchWindow
-from tasc.spec.microspec.window import NativeWindow
+from tasc.spec.drafters.heads.draft_vocab.microspec.reference import TorchWindow
+from tasc.spec.drafters.heads.draft_vocab.microspec.window import NativeWindow
 from tasc.spec.verify import ops
 from tests.spec.drafts import DTYPES
 

@@ -43,9 +43,9 @@ def test_what_is_no_curve_is_refused(sizes, seconds):
 def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
     sizes, score = [], target.score
 
-    def watched(last, tokens, parents):
-        sizes.append((target.storage.length, len(tokens) + 1))
-        return score(last, tokens, parents)
+    def watched(last, trees):
+        sizes.append((target.storage.length, len(trees[0][0]) + 1))
+        return score(last, trees)
 
     target.score = watched
     try:

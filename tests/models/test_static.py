@@ -72,11 +72,11 @@ def test_rows_equal_those_of_dynamic_steps(model):
         for n in (0, 1, 2, 64, 7, 63, 70, 12, 0, 20):
             tokens, parents = random_tree(rng, n)
             path = a_path(parents, rng)
-            rows = [t.score(5, tokens, parents) for t in (static, dynamic)]
+            rows = [t.score([5], [(tokens, parents)])[0] for t in (static, dynamic)]
             assert rows[0].shape == rows[1].shape
             assert torch.allclose(rows[0], rows[1], atol=2e-4)
             for target in (static, dynamic):
-                target.keep(path)
+                target.keep([path])
             assert static.storage.length == dynamic.storage.length
         buckets |= set(static.steps)
     assert {keys for _, keys, _ in buckets} == {256, 512}
@@ -91,7 +91,7 @@ def test_a_cache_that_grew_is_found_again():
         rows = []
         for target in (static, dynamic):
             target.prefill(prompt, 8)
-            rows.append(target.score(5, np.zeros(0, np.int32), np.zeros(0, np.int32)))
+            rows.append(target.score([5], [(np.zeros(0, np.int32), np.zeros(0, np.int32))])[0])
         assert torch.allclose(rows[0], rows[1], atol=1e-4)
 
 
@@ -100,7 +100,7 @@ def test_a_cache_that_moved_is_let_go():
     none, caches = np.zeros(0, np.int32), []
     for length in (4, 400):
         static.prefill(np.arange(length, dtype=np.int32) % 300 + 1, 8)
-        static.score(5, none, none)
+        static.score([5], [(none, none)])
         caches.append(weakref.ref(static.storage.data))
     gc.collect()
     assert [held() is None for held in caches] == [True, False]
@@ -149,10 +149,10 @@ def test_a_compiled_step_gives_the_same():
         target.prefill(np.arange(1, 9, dtype=np.int32), 40)
     for n in (2, 1, 2):
         tokens, parents = random_tree(rng, n)
-        rows = [t.score(5, tokens, parents) for t in (compiled, dynamic)]
+        rows = [t.score([5], [(tokens, parents)])[0] for t in (compiled, dynamic)]
         assert torch.allclose(rows[0], rows[1], atol=1e-4)
         for target in (compiled, dynamic):
-            target.keep([0])
+            target.keep([[0]])
     assert counters["stats"]["unique_graphs"] == 1
     assert not counters["graph_break"]
 
@@ -219,10 +219,10 @@ def test_a_shape_is_captured_once_and_replayed_after(fake_cuda):
             target.prefill(np.arange(1, 9, dtype=np.int32), 40)
         for n in (2, 1, 0, 2, 0):
             tokens, parents = random_tree(rng, n)
-            rows = [t.score(5, tokens, parents) for t in (replayed, dynamic)]
+            rows = [t.score([5], [(tokens, parents)])[0] for t in (replayed, dynamic)]
             assert torch.allclose(rows[0], rows[1], atol=1e-4)
             for target in (replayed, dynamic):
-                target.keep([0] if n else [])
+                target.keep([[0] if n else []])
     assert FakeGraph.captured - before == len(replayed.steps) == 2
 
 
@@ -235,7 +235,7 @@ def test_what_cannot_be_captured_is_one_line(fake_cuda, monkeypatch):
     target.prefill(np.arange(1, 9, dtype=np.int32), 40)
     none = np.zeros(0, np.int32)
     with pytest.raises(UnavailableError, match=r"captured.*\(operation.*capturing\): set graphs"):
-        target.score(5, none, none)
+        target.score([5], [(none, none)])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch about itself

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from tasc.spec.draft import Draft, Laws
-from tasc.spec.sampling import Sampling
+from tasc.spec.core.draft import Draft, Laws
+from tasc.spec.core.sampling import Sampling
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 NEAR = 1e-5  # the documented tolerance of the kernels

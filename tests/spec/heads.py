@@ -7,8 +7,8 @@ import torch
 
 from tasc.models.draft_head import DraftHead, new_head
 from tasc.models.medusa import MedusaHeads, new_medusa
+from tasc.spec.drafters.heads.draft_vocab.full import Full
 from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
-from tasc.spec.drafters.heads.vocabulary import Full
 
 EAGLE_OPTIONS = EagleOptions(depth=4, width=3)
 

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from scipy import stats
 
+from tasc.models.target import Tree
+from tasc.spec.core.draft import Draft, Laws
+from tasc.spec.core.protocols import Drafter, Verifier
 from tasc.spec.decode import generate
-from tasc.spec.draft import Draft, Laws
-from tasc.spec.protocols import Drafter, Verifier
 
 VOCABULARY = 4
 LENGTH = 3
@@ -21,22 +22,34 @@ PROMPT = np.array([1, 2], np.int32)
 class TableTarget:
     """Stands in for Target: the logits after a sequence depend on its last two tokens."""
 
+    device = torch.device("cpu")
+    states: torch.Tensor | None = None
+
     def __init__(self, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.logits = torch.from_numpy(rng.normal(0, 1.5, (VOCABULARY,) * 3).astype(np.float32))
 
-    def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:
-        self.sequence = prompt.tolist()
+    def check(self, prompt: np.ndarray, room: int) -> None:
+        pass
+
+    def begin(self, capacity: int, size: int) -> None:
+        pass
+
+    def leave(self, sequence: int) -> None:
+        pass
+
+    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool) -> torch.Tensor:
+        self.sequence = prompts[0].tolist()
         return self.logits[self.sequence[-2], self.sequence[-1]][None]
 
-    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
-        self.pending = [(self.sequence[-1], last)]
-        for token, parent in zip(tokens.tolist(), parents.tolist(), strict=True):
+    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+        self.pending = [(self.sequence[-1], last[0])]
+        for token, parent in zip(*(part.tolist() for part in trees[0]), strict=True):
             self.pending.append((self.pending[parent + 1][1], token))
-        return torch.stack([self.logits[a, b] for a, b in self.pending])
+        return torch.stack([self.logits[a, b] for a, b in self.pending])[None]
 
-    def keep(self, path: np.ndarray) -> None:
-        self.sequence += [self.pending[i][1] for i in (0, *(n + 1 for n in path.tolist()))]
+    def keep(self, paths: Sequence[np.ndarray]) -> None:
+        self.sequence += [self.pending[i][1] for i in (0, *(n + 1 for n in paths[0].tolist()))]
 
 
 class AtLength:

@@ -6,8 +6,8 @@ from tasc.models.cost import CostCurve
 from tasc.models.target import Target
 from tasc.spec import budget as module
 from tasc.spec.budget import ALLOWANCE, CREDIT, Adaptive, Budgeted
-from tasc.spec.decode import generate
-from tasc.spec.draft import Draft, Laws, chain
+from tasc.spec.core.draft import Draft, Laws, chain
+from tasc.spec.decode import Request, generate, generate_all
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.drafters.none import Autoregressive
 from tests.pico import build_model
@@ -54,6 +54,20 @@ class Scripted:
         pass
 
 
+class Whole(Scripted):
+    """Proposes the same draft, whatever is asked for."""
+
+    def draft(self, budget):
+        return self.proposal
+
+
+def once(drafter, policy):
+    """Return the first draft of a sequence."""
+    budgeted = Budgeted(drafter, policy)
+    budgeted.start(ints(1))
+    return budgeted.draft(64)
+
+
 def accepted(draft, truth):
     """Count the tokens of ``truth`` that a path of the draft spells."""
     at = -1
@@ -84,9 +98,7 @@ def decode(drafter, policy, truth, room=64):
 def test_a_worked_example_of_the_size():
     # Worth of the first three nodes, in milliseconds: 9 - 1, 4.5 - 1, 0.5 - 1.
     proposal = Draft(ints(5, 6, 7), ints(-1, 0, -1), probabilities=floats(0.9, 0.45, 0.05))
-    policy = Adaptive(COST)
-    assert policy.nodes(64) >= 3
-    chosen = policy.choose(proposal)
+    chosen = once(Scripted(proposal), Adaptive(COST))
     assert chosen.tokens.tolist() == [5, 6]
     assert chosen.parents.tolist() == [-1, 0]
     assert chosen.probabilities.tolist() == floats(0.9, 0.45).tolist()
@@ -96,9 +108,7 @@ def test_the_likeliest_nodes_are_taken_wherever_they_stand_in_the_draft():
     proposal = Draft(
         ints(4, 5, 6, 7), ints(-1, 0, -1, 2), probabilities=floats(0.06, 0.05, 0.9, 0.8)
     )
-    policy = Adaptive(COST)
-    policy.nodes(64)
-    chosen = policy.choose(proposal)
+    chosen = once(Scripted(proposal), Adaptive(COST))
     assert chosen.tokens.tolist() == [6, 7]
     assert chosen.parents.tolist() == [-1, 0]
 
@@ -183,6 +193,57 @@ def test_drafting_time_shrinks_what_is_asked_for(clock):
     assert np.mean(slow.asked[-200:]) < 6
 
 
+def decode_together(drafters, cost, truths):
+    """Decode as many ``truths`` at a time; return the nodes of each step and the model's time."""
+    policy = Adaptive(cost)
+    rows = [Budgeted(drafter, policy) for drafter in drafters]
+    for row, truth in zip(rows, truths, strict=True):
+        row.start(ints(1))
+        row.observe(truth[:1])
+    at, steps, seconds = [1] * len(rows), [], 0.0
+    while all(n < len(truth) for n, truth in zip(at, truths, strict=True)):
+        drafts = [row.draft(64) for row in rows]
+        for i, (row, draft, truth) in enumerate(zip(rows, drafts, truths, strict=True)):
+            settled = truth[at[i] : at[i] + accepted(draft, truth[at[i] : -1]) + 1]
+            row.observe(settled)
+            at[i] += len(settled)
+        steps.append([len(draft) for draft in drafts])
+        seconds += float(cost.at(len(rows) * (1 + max(steps[-1]))))
+    return steps, seconds
+
+
+def test_failing_drafts_of_a_batch_cost_no_more_than_the_allowance():
+    wrong = Draft(np.full(12, 9, np.int32), np.arange(-1, 11, dtype=np.int32))
+    truths = [np.full(2000, 3, np.int32)] * 4
+    steps, seconds = decode_together([Scripted(wrong)] * 4, COST, truths)
+    assert sum(map(sum, steps)) > 0, "nothing was ever tried"
+    plain = 1999 * float(COST.at(4))
+    assert seconds <= plain * (1 + ALLOWANCE) + CREDIT * float(COST.at(4)) + 1e-9
+
+
+def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
+    proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), probabilities=floats(0.95, 0.9, 0.3))
+    fits = np.resize(ints(9, 9, 3, 9, 9, 3, 9, 9, 9, 3), 3000)  # the third, one time in three
+    flat = CostCurve((1, 65), (0.010, 0.026))
+    alone, _ = decode(Scripted(proposal), Adaptive(flat), fits)
+    steps, seconds = decode_together([Scripted(proposal)] * 16, flat, [fits] * 16)
+    assert 1 < np.mean(steps[-50:]) < np.mean([n for n, _ in alone[-50:]])
+    assert seconds < 0.7 * 2999 * float(flat.at(16))
+
+
+def test_what_others_draft_in_a_step_pays_for_the_padding():
+    policy, likely = Adaptive(COST), chain(ints(4, 5, 6))
+    rows = [Budgeted(Scripted(likely), policy) for _ in range(2)]
+    for row in rows:
+        row.draft(0)
+    for row in rows:
+        row.observe(ints(3))
+    nodes = len(rows[0].draft(64))  # this step knows that there are two
+    assert nodes > 0
+    assert policy.beyond[: nodes + 1].tolist() == [0] * (nodes + 1)
+    assert policy.beyond[nodes + 1] == pytest.approx(2 * 0.001)
+
+
 def test_the_room_bounds_what_is_asked_for():
     drafter = Scripted(chain(np.full(9, 9, np.int32)))
     decode(drafter, Adaptive(COST), np.full(60, 9, np.int32), room=3)
@@ -195,9 +256,9 @@ def test_sampled_nodes_are_verified_whole():
     policy = Adaptive(COST)
     policy.balance = 1.0
     for _ in range(50):
-        policy.nodes(64)
-        assert policy.choose(draft) is draft
-        policy.observe(ints(7))
+        drafter = Budgeted(Whole(draft), policy)
+        assert drafter.draft(64) is draft
+        drafter.observe(ints(7))
         policy.balance, policy.pause = 1.0, 0
 
 
@@ -223,21 +284,30 @@ def test_adaptive_sizes_do_not_change_the_output(text):
         assert result.tokens.tolist() == expected.tolist()
         drafted += result.drafted
     assert len(set(drafted)) > 2, "the size never varied"
+    policy = Adaptive(COST)
+    asked = [Request(prompt, lambda: Budgeted(factory(), policy)) for prompt in prompts]
+    found = generate_all(target, asked, max_new_tokens=40, budget=method.budget, batch_size=2)
+    assert [g.tokens.tolist() for g in found] == [tokens.tolist() for tokens in plain]
+    assert sum(sum(g.drafted) for g in found) > 0
 
 
 def test_the_first_draft_asks_for_no_more_than_can_be_paid_for():
     steep = CostCurve((1, 65), (0.010, 0.010 + 64 * 0.004))
-    assert Adaptive(steep).nodes(64) == 2
+    drafter = Scripted(chain(np.full(64, 9, np.int32)))
+    once(drafter, Adaptive(steep))
+    assert drafter.asked == [2]
 
 
 @pytest.mark.parametrize(("left", "asks"), [(0.0005, False), (0.0015, True)])
 def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
     policy = Adaptive(COST)
-    policy.nodes(64)
-    policy.choose(chain(ints(5)))
-    policy.balance = left + 0.001  # what the node adds
-    policy.observe(ints(3))
-    assert (policy.nodes(64) > 0) == asks
+    drafter = Scripted(chain(ints(5)))
+    held = Budgeted(drafter, policy)
+    held.draft(64)
+    policy.balance = left  # what the node adds is held back
+    held.observe(ints(3))
+    held.draft(64)
+    assert (len(drafter.asked) == 2) == asks
 
 
 def test_what_else_runs_on_the_machine_moves_a_typical_time_by_a_fifth():

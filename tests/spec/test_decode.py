@@ -3,11 +3,9 @@ import pytest
 import torch
 
 from tasc.errors import InputError
-from tasc.models.batch import BatchTarget
 from tasc.models.target import Target
-from tasc.spec.batch import generate_batch
-from tasc.spec.decode import generate
-from tasc.spec.draft import Draft, chain
+from tasc.spec.core.draft import Draft, chain
+from tasc.spec.decode import Request, generate, generate_all
 from tasc.spec.drafters import parse
 from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.verify import greedy
@@ -73,7 +71,7 @@ def test_tree_rows_equal_the_rows_of_each_path_on_its_own(target):
     parents = ints(-1, 0, 0, 2, -1, 4)
     tokens = ints(11, 12, 13, 14, 15, 16)
     target.prefill(prompt, 16)
-    rows = target.score(5, tokens, parents)
+    rows = target.score([5], [(tokens, parents)])[0]
     for node in range(-1, 6):
         path, at = [], node
         while at >= 0:
@@ -88,9 +86,9 @@ def test_tree_rows_equal_the_rows_of_each_path_on_its_own(target):
 def test_keeping_a_path_leaves_the_cache_of_a_plain_run(target):
     prompt = ints(9, 8, 7, 6)
     target.prefill(prompt, 16)
-    target.score(5, ints(11, 12, 13), ints(-1, -1, 1))
-    target.keep(ints(1, 2))
-    after = target.score(20, ints(), ints())
+    target.score([5], [(ints(11, 12, 13), ints(-1, -1, 1))])
+    target.keep([ints(1, 2)])
+    after = target.score([20], [(ints(), ints())])[0]
     with torch.inference_mode():
         alone = target.model(input_ids=torch.tensor([[9, 8, 7, 6, 5, 12, 13, 20]])).logits[0, -1]
     assert torch.allclose(after[0], alone, atol=1e-4)
@@ -98,9 +96,9 @@ def test_keeping_a_path_leaves_the_cache_of_a_plain_run(target):
 
 def test_the_cache_grows_when_a_step_needs_more_than_was_planned(target):
     target.prefill(ints(1, 2, 3), 1)
-    target.score(5, ints(*range(10, 30)), np.arange(-1, 19, dtype=np.int32))
-    target.keep(list(range(20)))
-    row = target.score(7, ints(), ints())[0]
+    target.score([5], [(ints(*range(10, 30)), np.arange(-1, 19, dtype=np.int32))])
+    target.keep([list(range(20))])
+    row = target.score([7], [(ints(), ints())])[0, 0]
     with torch.inference_mode():
         alone = target.model(input_ids=torch.tensor([[1, 2, 3, 5, *range(10, 30), 7]])).logits[
             0, -1
@@ -194,4 +192,4 @@ def test_no_tokens_at_all_cannot_be_asked_for(target):
     with pytest.raises(InputError, match="at least 1, got 0"):
         plain(target, ints(3, 4), 0)
     with pytest.raises(InputError, match="at least 1, got 0"):
-        generate_batch(BatchTarget(target, 2), [Autoregressive()], [ints(3)], max_new_tokens=0)
+        generate_all(target, [Request(ints(3), Autoregressive)], max_new_tokens=0, batch_size=2)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tasc._native import NgramTrie, SuffixArray, SuffixDrafter, prompt_lookup
 from tasc.errors import InputError, IntegrityError
 from tasc.models.target import Target
-from tasc.spec.drafters import DRAFTERS, Resources, ngrammys, parse
-from tasc.spec.drafters.ngrammys import Ngrammys, NgrammysOptions, bigram_table
+from tasc.spec.drafters import DRAFTERS, Resources, parse
+from tasc.spec.drafters.ngram import ngrammys
+from tasc.spec.drafters.ngram.ngrammys import Ngrammys, NgrammysOptions, bigram_table
 from tests.pico import build_model
 
 token = st.integers(0, 3)

@@ -8,16 +8,14 @@ import torch
 from torch import nn
 
 from tasc.errors import InputError
-from tasc.models.batch import BatchTarget
 from tasc.models.target import Target
-from tasc.spec.batch import generate_batch
-from tasc.spec.budget import Budgeted
+from tasc.spec.core.draft import Draft
 from tasc.spec.custom_generate import custom_generate
-from tasc.spec.decode import generate
-from tasc.spec.draft import Draft
+from tasc.spec.decode import Request, generate, generate_all
 from tasc.spec.drafters import Resources, parse
+from tasc.spec.drafters.heads.draft_vocab.frequent import Frequent
+from tasc.spec.drafters.heads.draft_vocab.full import Full
 from tasc.spec.drafters.heads.eagle import EagleOptions
-from tasc.spec.drafters.heads.vocabulary import Frequent, Full
 from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.simulate import References, simulate
 from tests.pico import ARCHITECTURES, build_model
@@ -146,7 +144,7 @@ def test_hidden_states_are_those_the_lm_head_reads(architecture):
     lm_head = model.get_output_embeddings()
     assert len(target.hidden) == 3
     torch.testing.assert_close(lm_head(target.hidden[-1:]), row)
-    rows = target.score(9, np.array([1, 2], np.int32), np.array([-1, -1], np.int32))
+    rows = target.score([9], [(np.array([1, 2], np.int32), np.array([-1, -1], np.int32))])[0]
     torch.testing.assert_close(lm_head(target.hidden), rows)
     assert not model.base_model._forward_hooks
     target.prefill(prompt, 8)
@@ -159,11 +157,9 @@ def test_batches_draft_as_single_sequences_do(model, outputs, head):
     target = Target(model)
     options: dict[str, Any] = {"max_new_tokens": 30, "budget": 9}
     # One that reads nothing of the target is among them.
-    single, batched = (
-        [Autoregressive(), *(eagle(model, head) for _ in prompts[1:])] for _ in range(2)
-    )
-    alone = [generate(target, d, p, **options) for d, p in zip(single, prompts, strict=True)]
-    together = generate_batch(BatchTarget(target, 2), batched, prompts, **options)
+    drafters = [Autoregressive, *([lambda: eagle(model, head)] * len(prompts[1:]))]
+    asked = [Request(p, d) for p, d in zip(prompts, drafters, strict=True)]
+    alone, together = (generate_all(target, asked, **options, batch_size=n) for n in (1, 2))
     for one, other in zip(alone, together, strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
         assert one.accepted == other.accepted
@@ -171,25 +167,20 @@ def test_batches_draft_as_single_sequences_do(model, outputs, head):
 
 
 class EveryOther:
-    """A policy that drafts in every other step only, and then a part of what was asked for."""
+    """Drafts in every other step only, and then a part of what was asked for."""
 
-    def __init__(self):
-        self.step = 0
+    def __init__(self, drafter):
+        self.drafter, self.steps = drafter, 0
+        self.start, self.observe = drafter.start, drafter.observe
 
-    def nodes(self, room):
-        self.step += 1
-        return min(room, 6) if self.step % 2 else 0
-
-    def choose(self, draft):
-        return draft
-
-    def observe(self, settled):
-        pass
+    def draft(self, budget):
+        self.steps += 1
+        return self.drafter.draft(min(budget, 6)) if self.steps % 2 else Draft()
 
 
 def test_steps_without_a_draft_do_not_lose_the_thread(model, outputs, head):
     recorder = Recorder(eagle(model, head))
-    held = Budgeted(recorder.drafter, EveryOther())
+    held = EveryOther(recorder.drafter)
     prompt = outputs[0][1]
     expected = outputs[1][1][len(prompt) :]
     result = generate(Target(model), held, prompt, max_new_tokens=30, budget=12)

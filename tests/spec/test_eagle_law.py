@@ -8,10 +8,10 @@ import torch
 
 from tasc.models.draft_head import new_head
 from tasc.models.target import Target
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.decode import generate
+from tasc.spec.drafters.heads.draft_vocab.frequent import Frequent
 from tasc.spec.drafters.heads.eagle import EagleOptions
-from tasc.spec.drafters.heads.vocabulary import Frequent
-from tasc.spec.sampling import Sampling
 from tasc.spec.verify import verifier
 from tests.pico import build_model
 from tests.spec.heads import eagle

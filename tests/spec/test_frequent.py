@@ -8,10 +8,17 @@ from tasc.analysis.token_counts import load_counts, save_counts
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
 from tasc.models.target import Target
+from tasc.spec.core.resources import DraftSource
 from tasc.spec.decode import generate
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.frequent import corpus_counts, most_frequent, pruned, token_counts
-from tasc.spec.drafters.hetero.source import DraftSource, pair_of
+from tasc.spec.drafters.heads.draft_vocab.frequent import (
+    corpus_counts,
+    most_frequent,
+    pruned,
+    token_counts,
+)
+from tasc.spec.drafters.hetero.options import HeteroOptions
+from tasc.spec.drafters.hetero.source import pair_of
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
 from tests.spec.heads import save_head
 
@@ -93,7 +100,7 @@ def test_counts_of_another_vocabulary_are_made_of_the_outputs(model, tokenizer, 
         token_counts=counts,
     )
     said = other.encode(["zebra"]).tokens.tolist()
-    pair = pair_of(resources, 6, len(set(said)) + 1)
+    pair = pair_of(resources, HeteroOptions(size=len(set(said)) + 1))
     speaker = pair.speaker()
     row = speaker.row(speaker.follow([3, 4]))
     assert set(torch.isfinite(row).nonzero().flatten().tolist()) == {*said, other.eos_id}

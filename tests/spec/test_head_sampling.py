@@ -1,16 +1,19 @@
 """Sampling with trees of a draft head is lossless while their vocabulary leaves tokens out."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
 
 from tasc.models.draft_head import new_head
 from tasc.models.medusa import new_medusa
+from tasc.models.target import Tree
+from tasc.spec.core.sampling import Sampling
+from tasc.spec.drafters.heads.draft_vocab.frequent import Frequent
+from tasc.spec.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
 from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.spec.drafters.heads.medusa import Medusa
-from tasc.spec.drafters.heads.vocabulary import Frequent
-from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
-from tasc.spec.sampling import Sampling
 from tasc.spec.verify import verifier
 from tests.pico import build_model
 from tests.spec.table import VOCABULARY, TableTarget, chance, exact_law, sample
@@ -24,15 +27,16 @@ class SeenTarget(TableTarget):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.states = torch.randn(VOCABULARY, width, generator=torch.Generator().manual_seed(3))
+        self.of = torch.randn(VOCABULARY, width, generator=torch.Generator().manual_seed(3))
 
-    def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:
-        self.hidden = self.states[torch.from_numpy(prompt).long()]
-        return super().prefill(prompt, room)
+    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool) -> torch.Tensor:
+        assert hidden, "nobody reads the states"
+        self.states = self.of[torch.from_numpy(prompts[0]).long()][None]
+        return super().join(prompts, hidden=hidden)
 
-    def score(self, last: int, tokens: np.ndarray, parents: np.ndarray) -> torch.Tensor:
-        self.hidden = self.states[[last, *tokens.tolist()]]
-        return super().score(last, tokens, parents)
+    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+        self.states = self.of[[last[0], *trees[0][0].tolist()]][None]
+        return super().score(last, trees)
 
 
 def eagle(model):

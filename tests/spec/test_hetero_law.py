@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.spec.draft import AskedLaws
+from tasc.spec.core.draft import AskedLaws
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.drafters.hetero import ngram as ngram_module
 from tasc.spec.drafters.hetero import spelling as spelling_module
 from tasc.spec.drafters.hetero.ngram import NgramModel, NgramSpeaker
@@ -22,7 +23,6 @@ from tasc.spec.drafters.hetero.pair import Partner
 from tasc.spec.drafters.hetero.slrs import Slrs
 from tasc.spec.drafters.hetero.spelling import Rule, Spelling
 from tasc.spec.drafters.hetero.token_level import tli, union
-from tasc.spec.sampling import Sampling
 from tasc.spec.verify import asked, walks
 from tasc.vocab import strings as strings_module
 from tasc.vocab.strings import CONTINUE

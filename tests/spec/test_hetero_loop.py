@@ -11,12 +11,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tasc.models.target import Target
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.spec.drafters.hetero.slem import Slem
 from tasc.spec.drafters.hetero.slrs import Slrs
 from tasc.spec.drafters.hetero.speaker import NeuralSpeaker
 from tasc.spec.drafters.hetero.token_level import standard, tli, union
-from tasc.spec.sampling import Sampling
 from tasc.spec.verify import asked, verifier, walks
 from tests.pico import build_model
 from tests.spec.table import TableTarget, chance, exact_law, sample

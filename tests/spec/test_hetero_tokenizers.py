@@ -13,10 +13,10 @@ from tasc.data.alignment import Encoder
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.models.target import Target
+from tasc.spec.core.resources import DraftSource
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.decode import generate
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.hetero.source import DraftSource
-from tasc.spec.sampling import Sampling
 from tasc.spec.verify import verifier
 from tests.pico import build_model, make_tokenizer
 

@@ -10,14 +10,14 @@ import torch
 
 from tasc.models.draft_head import new_head
 from tasc.models.medusa import new_medusa
-from tasc.spec.drafters.frequent import FrequentRows
 from tasc.spec.drafters.heads import reader
+from tasc.spec.drafters.heads.draft_vocab.frequent import Frequent
+from tasc.spec.drafters.heads.draft_vocab.full import Full
+from tasc.spec.drafters.heads.draft_vocab.microspec import ops, vocabulary
+from tasc.spec.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.spec.drafters.heads.draft_vocab.microspec.window import NativeWindow
 from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.spec.drafters.heads.medusa import Medusa
-from tasc.spec.drafters.heads.vocabulary import Frequent, Full
-from tasc.spec.microspec import ops, vocabulary
-from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
-from tasc.spec.microspec.window import NativeWindow
 from tests.pico import build_model
 
 V, D, BUDGET = 320, 64, 60
@@ -33,7 +33,7 @@ VOCABULARIES = {
     "fr-spec": lambda head: Frequent(head, torch.arange(50)),
     "microspec": lambda head: MicroSpec(head, WindowOptions(window=64)),
     "microspec-frequent": lambda head: MicroSpec(
-        head, WindowOptions(window=64, frequent=50), None, FrequentRows(head, torch.arange(50))
+        head, WindowOptions(window=64, frequent=50), None, Frequent(head, torch.arange(50))
     ),
 }
 

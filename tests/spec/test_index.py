@@ -10,9 +10,9 @@ from tasc._native import NgramIndex
 from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.tasc_spec import TascSpec, TascSpecOptions
-from tasc.spec.index import FILE, HEADER, build_index, load_index, save_index
-from tasc.spec.options import Counts
+from tasc.spec.drafters.ngram.index import FILE, HEADER, build_index, load_index, save_index
+from tasc.spec.drafters.ngram.options import Counts
+from tasc.spec.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
 from tests.pico import make_tokenizer
 
 TEXTS = ["play some jazz", "play some rock", "wake me up at nine"]

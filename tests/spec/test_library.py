@@ -17,7 +17,7 @@ from transformers import (
 import tasc
 from tasc.errors import InputError
 from tasc.models.borrow import borrowed
-from tasc.spec.inputs import end_ids
+from tasc.spec.core.resources import end_ids
 from tests.pico import ARCHITECTURES, TEXTS, build_model, make_tokenizer
 
 PROMPTS = [text.split("\n")[0] for text in TEXTS]
@@ -67,7 +67,7 @@ def test_a_corpus_of_texts_no_corpus_and_prompts_of_ids_give_the_same(model, tok
 def test_drafts_end_with_the_tokenizers_end_token_among_several(model, tokenizer, monkeypatch):
     end, others = tokenizer.eos_token_id, [5, 7]
     monkeypatch.setattr(model.generation_config, "eos_token_id", [others[0], end, others[1]])
-    assert end_ids(model, tokenizer) == (end, *others)
+    assert end_ids(model, tokenizer.eos_token_id) == (end, *others)
     method = tasc.custom_generate("tasc-spec:p_min=1", [[1, 2]], tokenizer)
     theirs(model, tokenizer(PROMPTS[0], return_tensors="pt"), custom_generate=method)
     assert list(method.factories) == [end]
@@ -122,17 +122,16 @@ def test_batches_obey_the_rules_of_each_prompt(model, tokenizer, drafter):
         assert [c.generation.finish for c in together] == [c.generation.finish for c in alone]
 
 
-def test_an_adaptive_budget_is_obeyed_for_one_sequence_at_a_time(
-    model, tokenizer, tmp_path, monkeypatch
-):
+def test_an_adaptive_budget_is_obeyed_alone_and_in_batches(model, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     plain = tasc.generate(model, tokenizer, PROMPTS, "ar", max_new_tokens=24)
     auto = "tasc-spec:p_min=1,budget=auto"
-    found = tasc.generate(model, tokenizer, PROMPTS, auto, TEXTS, max_new_tokens=24)
-    assert [c.text for c in found] == [c.text for c in plain]
+    for size in (1, 2):
+        found = tasc.generate(
+            model, tokenizer, PROMPTS, auto, TEXTS, max_new_tokens=24, batch_size=size
+        )
+        assert [c.text for c in found] == [c.text for c in plain]
     assert list((tmp_path / "tasc").glob("cost-*.json"))
-    with pytest.raises(InputError, match="give a number with batch_size"):
-        tasc.generate(model, tokenizer, PROMPTS, auto, batch_size=2)
     for listeners, message in ((print, "for a whole batch"), ([print], "as many on_tokens, got 1")):
         with pytest.raises(InputError, match=message):
             tasc.generate(model, tokenizer, PROMPTS, batch_size=2, on_tokens=listeners)

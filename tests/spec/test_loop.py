@@ -17,10 +17,10 @@ from transformers import (
 
 from tasc.errors import InputError
 from tasc.models.target import Target
+from tasc.spec.core.draft import Draft, chain
+from tasc.spec.core.stopping import StopStrings
 from tasc.spec.decode import generate
-from tasc.spec.draft import Draft, chain
 from tasc.spec.drafters import Resources, parse
-from tasc.spec.stopping import StopStrings
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
 
 NEW_TOKENS = 40

@@ -5,21 +5,18 @@ import pytest
 import torch
 
 from tasc.data.tokenizer import load_tokenizer
-from tasc.models.batch import BatchTarget
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
-from tasc.spec.batch import Rules, generate_batch
-from tasc.spec.decode import generate
+from tasc.spec.core.resources import DraftSource
+from tasc.spec.core.sampling import Sampling
+from tasc.spec.decode import Request, generate, generate_all
 from tasc.spec.drafters import DRAFTERS, Resources, parse
-from tasc.spec.drafters.hetero.source import DraftSource
 from tasc.spec.drafters.none import Autoregressive
-from tasc.spec.sampling import Sampling
 from tasc.spec.verify import greedy, verifier
 from tests.pico import ARCHITECTURES, OTHERS, build_model, make_tokenizer
 from tests.spec.heads import teach, teach_medusa
 
-VARIANTS = {
-    "ar": ["ar"],
+MORE = {  # settings that reach what the defaults do not; every other method runs as it is
     "tasc-spec": [
         "tasc-spec",
         "tasc-spec:width=1,budget=7",
@@ -29,7 +26,6 @@ VARIANTS = {
         "tasc-spec:adapt=true,memory=60,corpus=false",
     ],
     "tasc-spec-paper": ["tasc-spec-paper:p_min=1", "tasc-spec-paper:mark=true,width=3,budget=20"],
-    "corpus": ["corpus"],
     "prompt": ["prompt:min_probability=0,budget=20"],
     "prompt-lookup": ["prompt-lookup", "prompt-lookup:n_max=1,chain=0,budget=5"],
     "ngram-trie": ["ngram-trie:budget=30", "ngram-trie:n=3,prefix=1,num_draft=2"],
@@ -50,6 +46,7 @@ VARIANTS = {
     "union": ["union:confidence=0"],
     "standard": ["standard:confidence=0", "standard:size=150,confidence=0"],
 }
+VARIANTS = {name: MORE.get(name, [name]) for name in DRAFTERS}
 # What the other architectures are tried with, which is enough to run all that is theirs.
 FEW = [
     "ar",
@@ -100,8 +97,8 @@ def any_case(request, tmp_path_factory):
     return target_for(model, graphs="off"), prompts, outputs, [heads]
 
 
-def test_every_method_has_a_variant_here():
-    assert set(VARIANTS) == set(DRAFTERS)
+def test_every_setting_here_is_of_a_method_that_there_is():
+    assert set(MORE) <= set(DRAFTERS)
 
 
 @pytest.fixture(scope="module")
@@ -172,16 +169,11 @@ def test_greedy_output_equals_transformers_generate(case, text, static, tokenize
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"
 
 
-def decode(target, size, drafters, prompts, verifiers, budget):
+def decode(target, size, drafter, prompts, verifiers, budget):
     """Return the outputs of the prompts, ``size`` at a time."""
+    asked = [Request(p, drafter, v) for p, v in zip(prompts, verifiers, strict=True)]
     limits = {"max_new_tokens": FEW_TOKENS, "end_ids": (0,), "budget": budget}
-    if size > 1:
-        rules = [Rules(v) for v in verifiers]
-        return generate_batch(BatchTarget(target, size), drafters, prompts, rules=rules, **limits)
-    return [
-        generate(target, d, p, verify=v, **limits)
-        for d, p, v in zip(drafters, prompts, verifiers, strict=True)
-    ]
+    return generate_all(target, asked, **limits, batch_size=size)
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -197,8 +189,8 @@ def test_every_architecture_keeps_its_output_alone_and_in_batches(
         return [verifier("sampled", sampling) if sampling else greedy for _ in prompts]
 
     if sampling:
-        plain = [Autoregressive() for _ in prompts]
-        outputs = [g.tokens for g in decode(target, 1, plain, prompts, verifiers(), 0)]
+        plain = decode(target, 1, Autoregressive, prompts, verifiers(), 0)
+        outputs = [g.tokens for g in plain]
     rng = np.random.default_rng(1)
     noise = [rng.permutation(o).astype(np.int32) for o in outputs]
     resources = Resources(
@@ -212,8 +204,7 @@ def test_every_architecture_keeps_its_output_alone_and_in_batches(
     )
     method = parse(text)
     factory = method.prepare(resources)
-    drafters = [factory() for _ in prompts]
-    done = decode(target, size, drafters, prompts, verifiers(), method.budget)
+    done = decode(target, size, factory, prompts, verifiers(), method.budget)
     assert [g.tokens.tolist() for g in done] == [o.tolist() for o in outputs]
     if method.name in HITS and not sampling:
         assert sum(sum(g.accepted) for g in done) > 0

@@ -17,10 +17,10 @@ from tasc.models.medusa import load_medusa, new_medusa
 from tasc.models.target import Target
 from tasc.spec.decode import generate
 from tasc.spec.drafters import Resources, parse
+from tasc.spec.drafters.heads.draft_vocab.full import Full, Unchanging
 from tasc.spec.drafters.heads.eagle import EagleOptions
 from tasc.spec.drafters.heads.medusa import Medusa
 from tasc.spec.drafters.heads.tree import product
-from tasc.spec.drafters.heads.vocabulary import Full, Unchanging
 from tests.pico import build_model
 
 PROMPT = np.array([5, 6, 7, 8], np.int32)

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from tasc.errors import InputError
-from tasc.spec.drafters.frequent import FrequentRows
-from tasc.spec.microspec import vocabulary
-from tasc.spec.microspec.reference import TorchWindow, vocabularies
-from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
-from tasc.spec.microspec.window import NativeWindow
+from tasc.spec.drafters.heads.draft_vocab.frequent import Frequent
+from tasc.spec.drafters.heads.draft_vocab.microspec import vocabulary
+from tasc.spec.drafters.heads.draft_vocab.microspec.reference import TorchWindow, vocabularies
+from tasc.spec.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.spec.drafters.heads.draft_vocab.microspec.window import NativeWindow
 
 V, D = 200, 8
 
@@ -169,7 +169,7 @@ def test_a_new_sequence_knows_nothing_of_the_last():
 def test_frequent_tokens_stand_before_the_window_and_not_in_it(bias):
     sequence, options = Sequence(head(bias)), WindowOptions(window=50, k_pre=2, k_ver=2)
     some = torch.arange(0, V, 7)
-    found = MicroSpec(sequence.lm_head, options, None, FrequentRows(sequence.lm_head, some))
+    found = MicroSpec(sequence.lm_head, options, None, Frequent(sequence.lm_head, some))
     states = torch.randn(5, D)
     full = sequence.lm_head(states)
     expected = without(sequence, options, set(some.tolist()))

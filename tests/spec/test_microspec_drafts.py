@@ -5,11 +5,11 @@ import torch
 
 from tasc.models.draft_head import new_head
 from tasc.models.target import Target
-from tasc.spec.draft import Draft
-from tasc.spec.drafters.frequent import FrequentRows
+from tasc.spec.core.draft import Draft
+from tasc.spec.drafters.heads.draft_vocab.frequent import Frequent
+from tasc.spec.drafters.heads.draft_vocab.full import Full
+from tasc.spec.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
 from tasc.spec.drafters.heads.eagle import Eagle, EagleOptions
-from tasc.spec.drafters.heads.vocabulary import Full
-from tasc.spec.microspec.vocabulary import MicroSpec, WindowOptions
 from tests.pico import build_model
 
 V, D = 200, 8
@@ -32,7 +32,7 @@ def test_frequent_tokens_are_enough_for_a_draft():
     model = build_model("llama")
     lm_head, prompt = model.get_output_embeddings(), torch.tensor([7, 7, 9])
     options = WindowOptions(context=False, extension=False, frequent=320)
-    rows = FrequentRows(lm_head, torch.arange(320))
+    rows = Frequent(lm_head, torch.arange(320))
     whole = draft_of(model, lambda: Full(lm_head), prompt)
     drafted = draft_of(model, lambda: MicroSpec(lm_head, options, None, rows), prompt)
     assert whole.tokens.tolist() == drafted.tokens.tolist()

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasc._native import NgramDrafter, NgramIndex, NgramTable
-from tasc.spec.drafters.tasc_spec import Memory
+from tasc.spec.drafters.ngram.tasc_spec import Memory
 from tests.oracles import MARK, Corpus, Table, best_tree_mass, mixture
 
 END = 9

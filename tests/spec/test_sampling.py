@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from tasc.errors import InputError
-from tasc.spec import sampling as sampling_module
-from tasc.spec.draft import AskedLaws, Draft, Laws, chain
+from tasc.spec.core import sampling as sampling_module
+from tasc.spec.core.draft import AskedLaws, Draft, Laws, chain
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.drafters.none import Autoregressive
-from tasc.spec.sampling import Sampling
 from tasc.spec.verify import VERIFIERS, verifier, walks
 from tests.spec.table import TableTarget, TreeDrafter, chance, exact_law, sample
 

@@ -10,8 +10,8 @@ from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
 from tasc.models.cost import CostCurve
 from tasc.models.target import Target
+from tasc.spec.core.draft import Draft
 from tasc.spec.decode import Generation, generate
-from tasc.spec.draft import Draft
 from tasc.spec.drafters import Resources, parse
 from tasc.spec.drafters.none import Autoregressive
 from tasc.spec.simulate import References, simulate

@@ -60,7 +60,7 @@ def test_every_kernel_equals_the_native_one(n, size, dtype):
 
 
 def test_greedy_on_the_device_reads_arrays_of_a_draft():
-    from tasc.spec.draft import chain
+    from tasc.spec.core.draft import chain
 
     rows = torch.eye(3, 8)
     path, bonus = greedy(chain(np.array([0, 1], np.int32)), rows.cuda())

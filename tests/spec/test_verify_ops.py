@@ -6,9 +6,9 @@ import torch
 from hypothesis import assume, given, settings
 
 from tasc.errors import InputError
-from tasc.spec.draft import Draft, Laws
+from tasc.spec.core.draft import Draft, Laws
 from tasc.spec.verify import greedy, ops, walks
-from tasc.spec.verify.argmax import greedy_reference
+from tasc.spec.verify.exact import greedy_reference
 from tests.spec.drafts import NEAR, Case, cases, nudged
 
 

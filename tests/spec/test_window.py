@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.errors import InputError
-from tasc.spec.microspec.reference import TorchWindow, vocabularies
-from tasc.spec.microspec.window import NativeWindow, window
+from tasc.spec.drafters.heads.draft_vocab.microspec.reference import TorchWindow, vocabularies
+from tasc.spec.drafters.heads.draft_vocab.microspec.window import NativeWindow, window
 
 
 def ints(values) -> torch.Tensor:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.drafters.hetero.pair import Pair, Partner
-from tasc.spec.sampling import Sampling
 from tasc.vocab.strings import CONTINUE, NOTHING, Strings
 
 END = b""

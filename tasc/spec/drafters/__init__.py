@@ -6,17 +6,19 @@ from typing import Any
 
 from tasc.bounds import MOST_NODES, Bounds
 from tasc.errors import InputError
-from tasc.spec.drafters.table import DEFAULT_BUDGET, DRAFTERS, NO_HEAD, Entry, Factory, Resources
+from tasc.spec.core.protocols import Factory
+from tasc.spec.core.resources import Resources
+from tasc.spec.drafters.table import DEFAULT_BUDGET, DRAFTERS, Entry, needing
 
 __all__ = [
     "DEFAULT_BUDGET",
     "DRAFTERS",
-    "NO_HEAD",
     "Entry",
     "Factory",
     "Method",
     "Resources",
     "check",
+    "describe",
     "parse",
 ]
 
@@ -39,7 +41,18 @@ class Method:
 
     def prepare(self, resources: Resources) -> Factory:
         """Build what sequences share; the result makes one drafter a sequence."""
+        if resources.target is not None:  # else that is what is said to be lacking
+            self.check(bool(resources.draft_heads))
         return DRAFTERS[self.name].prepare(resources, self.options)
+
+    def check(self, head: bool) -> None:
+        """Raise InputError where a draft head is needed and there is none."""
+        if DRAFTERS[self.name].needs == "head" and not head:
+            *some, last = needing("head")
+            raise InputError(
+                f"method {self.label!r}: {', '.join(some)} and {last} draft with a trained head: "
+                "make one with tasc finetune --draft-head and name its folder with --draft-head"
+            )
 
 
 def parse(text: str) -> Method:
@@ -52,38 +65,46 @@ def parse(text: str) -> Method:
     if name not in DRAFTERS:
         raise InputError(f"unknown method {name!r}: choose from {', '.join(DRAFTERS)}")
     entry = DRAFTERS[name]
-    options = entry.options()
-    known = {f.name.rstrip("_"): f for f in fields(options)}
-    given: dict[str, Any] = dict(entry.preset())
-    budget, adaptive = entry.budget if entry.drafts else 0, False
+    drafts, budget, adaptive = entry.budget is not None, entry.budget or 0, False
+    known = {f.name.rstrip("_"): f for f in fields(entry.options)}
+    given = dict(entry.preset)
     for item in filter(None, rest.split(",")):
         key, _, value = item.partition("=")
-        if key == "budget" and entry.drafts:
+        if key == "budget" and drafts:
             adaptive = value == "auto"
             budget = AUTO_BUDGET if adaptive else _number(text, key, value, int)
         elif key in known:
             given[known[key].name] = _number(text, key, value, type(known[key].default))
         else:
-            choices = ", ".join(["budget", *known] if entry.drafts else known) or "none"
+            choices = ", ".join([*["budget"] * drafts, *known]) or "none"
             raise InputError(f"method {text!r}: unknown option {key!r}; options: {choices}")
     if not BUDGETS.hold(budget):
         raise InputError(f"method {text!r}: budget must {BUDGETS}, got {budget}")
     try:
-        return Method(text, name, options(**given), budget, adaptive)
+        return Method(text, name, entry.options(**given), budget, adaptive)
     except InputError as error:
         raise InputError(f"method {text!r}: {error}") from None
 
 
-def check(methods: Sequence[Method], batch_size: int) -> None:
-    """Refuse methods that cannot be measured side by side, ``batch_size`` sequences at a time."""
+def check(methods: Sequence[Method], *, head: bool) -> None:
+    """Refuse methods that cannot be measured side by side, or lack a draft head."""
     if len({method.label for method in methods}) < len(methods):
         raise InputError("a method is given twice: name each --method once")
-    adaptive = [method.label for method in methods if method.adaptive]
-    if adaptive and batch_size > 1:
-        raise InputError(
-            f"method {adaptive[0]!r}: budget=auto sizes the drafts of one sequence at a time; "
-            "give a number with --batch-size"
-        )
+    for method in methods:
+        method.check(head)
+
+
+def describe() -> str:
+    """Return what ``--method`` takes, in a sentence."""
+    groups = {
+        "": [name for name, entry in DRAFTERS.items() if entry.simulates],
+        "with --draft ": needing("draft"),
+        "with --draft-head ": needing("head"),
+    }
+    return (
+        "; ".join(given + ", ".join(names) for given, names in groups.items())
+        + "; with options as in tasc-spec:width=1,budget=8 or :budget=auto; repeatable."
+    )
 
 
 def _number(text: str, key: str, value: str, kind: type) -> Any:  # noqa: ANN401

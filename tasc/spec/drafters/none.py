@@ -1,8 +1,22 @@
 """Plain autoregressive decoding: the drafter that proposes nothing."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tasc.spec.draft import Draft
+from tasc.spec.core.draft import Draft
+from tasc.spec.core.protocols import Factory
+from tasc.spec.core.resources import Resources
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """For methods without options."""
+
+
+def prepare(resources: Resources, options: NoOptions) -> Factory:  # noqa: ARG001
+    """See Method.prepare."""
+    return Autoregressive
 
 
 class Autoregressive:

@@ -1,245 +1,102 @@
-"""The table of methods: how each is built from what a job has, and where it is described."""
+"""The table of methods. A method is one file and one entry here; all else follows from that."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from tasc.errors import InputError
-from tasc.progress import Progress, silent
-from tasc.spec.protocols import Drafter
-
-if TYPE_CHECKING:
-    from tasc._native import NgramIndex
-    from tasc.data.tokenizer import LoadedTokenizer
-    from tasc.models.target import Target
-    from tasc.spec.drafters.hetero.source import DraftSource
-    from tasc.spec.sampling import Sampling
+from tasc.spec.core.protocols import Factory
+from tasc.spec.core.resources import Resources
 
 DEFAULT_BUDGET = 12
-NO_HEAD = (
-    "eagle, fr-spec, microspec and medusa draft with a trained head: make one with "
-    "tasc finetune --draft-head and name its folder with --draft-head"
-)
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What drafters are built from: the corpus' outputs, each (T_i,) int32, and the end token.
-
-    ``indexes`` are saved ones, used instead of counting ``outputs``. ``target`` is for methods that
-    ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
-    vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (n-grams of bytes
-    where None), and draw as ``sampling`` says, the most likely token where None.
-    ``draft_heads`` are folders of heads trained for that target, of which a method takes the first
-    of its kind; ``token_counts`` is what ``tasc analyze`` wrote with its tokenizer: it ranks tokens
-    where drafts keep to frequent ones, instead of ``outputs``.
-    """
-
-    outputs: Sequence[np.ndarray]
-    end: int
-    indexes: "Sequence[NgramIndex]" = ()
-    target: "Target | None" = None
-    cache: Path | None = None
-    progress: Progress = silent
-    tokenizer: "LoadedTokenizer | None" = None
-    draft: "DraftSource | None" = None
-    sampling: "Sampling | None" = None
-    draft_heads: Sequence[Path] = ()
-    token_counts: Path | None = None
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """For methods without options."""
-
-
-Factory = Callable[[], Drafter]
-
-
-def _autoregressive(_resources: Resources, _options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.none import Autoregressive
-
-    return Autoregressive
-
-
-def _tasc_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.tasc_spec import Memory, TascSpec, indexes_for
-    from tasc.spec.index import check_counts
-
-    if options.corpus and resources.indexes:
-        indexes = list(resources.indexes)
-        for index in indexes:
-            check_counts(index, options)
-    else:
-        indexes = indexes_for(resources.outputs, resources.end, options)
-    memory = Memory(options.n_max, options.memory) if options.adapt else None
-    return lambda: TascSpec(indexes, resources.end, options, memory)
-
-
-def _prompt_lookup(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.prompt_lookup import PromptLookup
-
-    return lambda: PromptLookup(resources.end, options)
-
-
-def _ngram_trie(_resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.ngram_trie import NgramTrie
-
-    return lambda: NgramTrie(options)
-
-
-def _ngrammys(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.ngrammys import Ngrammys, bigram_table
-
-    if resources.target is None:
-        raise InputError("ngrammys asks the model for its bigrams: give a model")
-    model = resources.target.model
-    table = bigram_table(model, options.k, resources.cache, resources.progress)
-    return lambda: Ngrammys(table, resources.end, options)
-
-
-def _suffix(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.suffix import Suffix, suffix_array
-
-    corpus = suffix_array(resources.outputs, resources.end)
-    return lambda: Suffix(corpus, resources.end, options)
-
-
-def _eagle(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.heads.methods import eagle
-
-    return eagle(resources, options)
-
-
-def _fr_spec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.heads.methods import fr_spec
-
-    return fr_spec(resources, options)
-
-
-def _microspec(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.heads.methods import microspec
-
-    return microspec(resources, options)
-
-
-def _medusa(resources: Resources, options: Any) -> Factory:  # noqa: ANN401
-    from tasc.spec.drafters.heads.methods import medusa
-
-    return medusa(resources, options)
-
-
-def _options(module: str, name: str) -> Callable[[], type]:
-    """Find an options class when asked: a module is imported only if its method is used."""
-
-    def find() -> type:
-        kind: type = getattr(import_module(f"tasc.spec.drafters.{module}"), name)
-        return kind
-
-    return find
-
-
-_tasc_spec_options = _options("tasc_spec", "TascSpecOptions")
-
-
-def _paper_constants() -> Mapping[str, Any]:
-    from tasc.spec.drafters.tasc_spec import PAPER
-
-    return PAPER
+# what a method may need besides the tokens of prompt, output and corpus -> how it is given
+NEEDS = {
+    "model": "the target's own predictions",
+    "draft": "`--draft`, a small model; else n-grams",
+    "head": "a trained draft head: `--draft-head`",
+}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method: how to build it, its options, where it is described, and whether it drafts.
+    """One method.
 
-    ``preset`` are options that differ from their class' defaults; ``budget`` is the nodes a step.
-    ``translates``: it drafts in a vocabulary of its own; ``head``: with a trained draft head.
+    ``path`` names the function that builds what sequences share, as MODULE or MODULE:FUNCTION (by
+    default ``prepare``) below ``tasc.spec.drafters``; it is imported when the method is used. It
+    takes ``resources`` and ``options``, whose annotation is the class of the method's options.
+    ``paper`` says where the method is described, ``needs`` what it needs of ``NEEDS``. ``preset``
+    are options that differ from their class' defaults; ``budget`` is the nodes a step, None for a
+    method that does not draft.
     """
 
-    prepare: Callable[[Resources, Any], Factory]
-    options: Callable[[], type]
+    path: str
     paper: str
-    drafts: bool = True
-    preset: Callable[[], Mapping[str, Any]] = dict
-    budget: int = DEFAULT_BUDGET
-    translates: bool = False
-    head: bool = False
+    needs: str = ""
+    budget: int | None = DEFAULT_BUDGET
+    preset: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def prepare(self) -> Callable[[Resources, Any], Factory]:
+        """The function at ``path``."""
+        module, _, name = self.path.partition(":")
+        made: Callable[[Resources, Any], Factory]
+        made = getattr(import_module(f"tasc.spec.drafters.{module}"), name or "prepare")
+        return made
+
+    @property
+    def options(self) -> type:
+        """The class of the method's options, a dataclass."""
+        kind: type = inspect.signature(self.prepare).parameters["options"].annotation
+        return kind
 
     @property
     def simulates(self) -> bool:
-        """Whether it drafts from the target's tokens alone, so that references can stand for it."""
-        return not (self.translates or self.head)
+        """Whether references can stand for the target: not where its own states are read."""
+        return self.needs in ("", "model")
 
 
-def _hetero(name: str, options: str, paper: str) -> Entry:
-    def prepare(resources: Resources, given: Any) -> Factory:  # noqa: ANN401
-        from tasc.spec.drafters.hetero.source import prepare
-
-        return prepare(name, resources, given)
-
-    paper = f"Timor et al., Heterogeneous Vocabularies, {paper}"
-    return Entry(prepare, _options("hetero.options", options), paper, translates=True)
-
-
-_TSUR = "Tsur et al., TASC, section 5.2"
-DRAFTERS: dict[str, Entry] = {
-    "ar": Entry(_autoregressive, lambda: NoOptions, "plain autoregressive decoding", drafts=False),
-    "tasc-spec": Entry(_tasc_spec, _tasc_spec_options, _TSUR),
-    "tasc-spec-paper": Entry(
-        _tasc_spec, _tasc_spec_options, _TSUR, preset=_paper_constants, budget=10
-    ),
-    "corpus": Entry(
-        _tasc_spec, _tasc_spec_options, f"{_TSUR}: p_corp", preset=lambda: {"prompt": False}
-    ),
-    "prompt": Entry(
-        _tasc_spec, _tasc_spec_options, f"{_TSUR}: p_prompt", preset=lambda: {"corpus": False}
-    ),
-    "prompt-lookup": Entry(
-        _prompt_lookup,
-        _options("prompt_lookup", "PromptLookupOptions"),
-        "Saxena, Prompt Lookup Decoding",
-        budget=10,
-    ),
-    "ngram-trie": Entry(
-        _ngram_trie,
-        _options("ngram_trie", "NgramTrieOptions"),
-        "N-Gram Trie Speculative Decoding, section 3",
-    ),
-    "suffix": Entry(_suffix, _options("suffix", "SuffixOptions"), "Oliaro et al., SuffixDecoding"),
-    "ngrammys": Entry(
-        _ngrammys, _options("ngrammys", "NgrammysOptions"), "Stewart et al., The n-grammys"
-    ),
-    "slem": _hetero("slem", "HeteroOptions", "algorithm 2"),
-    "slrs": _hetero("slrs", "SlrsOptions", "algorithm 3"),
-    "tli": _hetero("tli", "HeteroOptions", "algorithm 4"),
-    "union": _hetero("union", "HeteroOptions", "algorithm 1"),
-    "standard": _hetero("standard", "HeteroOptions", "algorithm 5"),
-    "eagle": Entry(
-        _eagle, _options("heads.eagle", "EagleOptions"), "Li et al., EAGLE-2", budget=60, head=True
-    ),
-    "fr-spec": Entry(
-        _fr_spec,
-        _options("heads.methods", "FrSpecOptions"),
-        "Zhao et al., FR-Spec, section 3.2",
-        budget=60,
-        head=True,
-    ),
-    "microspec": Entry(
-        _microspec,
-        _options("heads.methods", "MicroSpecOptions"),
-        "MicroSpec, arXiv:2605.26444, section 3",
-        budget=60,
-        head=True,
-    ),
-    "medusa": Entry(
-        _medusa,
-        _options("heads.methods", "MedusaOptions"),
-        "Cai et al., Medusa, section 2.1; pruned as in FR-Spec, table 5",
-        budget=60,
-        head=True,
-    ),
+# The constants of Tsur et al.; their back-off is discount = strength = 0.
+PAPER = {
+    "n_max": 5,
+    "lambda_": 0.75,
+    "p_min": 5,
+    "discount": 0.0,
+    "strength": 0.0,
+    "prompt_discount": 0.0,
+    "gain": 0.0,
+    "width": 1,
+    "mark": False,
+    "min_probability": 0.0,
 }
+_TSUR = "Tsur et al., TASC, section 5.2"
+_TIMOR = "Timor et al., Heterogeneous Vocabularies"
+_TRIE = "N-Gram Trie Speculative Decoding, section 3"
+_MEDUSA = "Cai et al., Medusa, section 2.1; pruned as in FR-Spec, table 5"
+_MICRO = "MicroSpec, arXiv:2605.26444, section 3"
+
+DRAFTERS: dict[str, Entry] = {
+    "ar": Entry("none", "plain autoregressive decoding", budget=None),
+    "tasc-spec": Entry("ngram.tasc_spec", _TSUR),
+    "tasc-spec-paper": Entry("ngram.tasc_spec", _TSUR, budget=10, preset=PAPER),
+    "corpus": Entry("ngram.tasc_spec", f"{_TSUR}: p_corp", preset={"prompt": False}),
+    "prompt": Entry("ngram.tasc_spec", f"{_TSUR}: p_prompt", preset={"corpus": False}),
+    "prompt-lookup": Entry("ngram.prompt_lookup", "Saxena, Prompt Lookup Decoding", budget=10),
+    "ngram-trie": Entry("ngram.ngram_trie", _TRIE),
+    "suffix": Entry("ngram.suffix", "Oliaro et al., SuffixDecoding"),
+    "ngrammys": Entry("ngram.ngrammys", "Stewart et al., The n-grammys", "model"),
+    "slem": Entry("hetero.source:slem", f"{_TIMOR}, algorithm 2", "draft"),
+    "slrs": Entry("hetero.source:slrs", f"{_TIMOR}, algorithm 3", "draft"),
+    "tli": Entry("hetero.source:tli", f"{_TIMOR}, algorithm 4", "draft"),
+    "union": Entry("hetero.source:union", f"{_TIMOR}, algorithm 1", "draft"),
+    "standard": Entry("hetero.source:standard", f"{_TIMOR}, algorithm 5", "draft"),
+    "eagle": Entry("heads.methods:eagle", "Li et al., EAGLE-2", "head", 60),
+    "fr-spec": Entry("heads.methods:fr_spec", "Zhao et al., FR-Spec, section 3.2", "head", 60),
+    "microspec": Entry("heads.methods:microspec", _MICRO, "head", 60),
+    "medusa": Entry("heads.methods:medusa", _MEDUSA, "head", 60),
+}
+
+
+def needing(need: str) -> list[str]:
+    """Return the names of the methods that need ``need``."""
+    return [name for name, entry in DRAFTERS.items() if entry.needs == need]

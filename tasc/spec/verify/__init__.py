@@ -6,10 +6,9 @@ Every rule is lossless: greedy output is the target's own, sampled output has th
 from collections.abc import Callable
 
 from tasc.errors import InputError
-from tasc.spec.protocols import Verifier
-from tasc.spec.sampling import Sampling
-from tasc.spec.verify.argmax import greedy
-from tasc.spec.verify.exact import Sampled
+from tasc.spec.core.protocols import Verifier
+from tasc.spec.core.sampling import Sampling
+from tasc.spec.verify.exact import Sampled, greedy
 from tasc.spec.verify.rejection import MultiBranch, Rejection
 
 __all__ = ["VERIFIERS", "MultiBranch", "Rejection", "Sampled", "greedy", "verifier"]

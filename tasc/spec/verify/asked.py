@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from tasc.spec.draft import AskedLaws, Bounds, Draft
+from tasc.spec.core.draft import AskedLaws, Bounds, Draft
 from tasc.spec.verify.walks import Law, Walked
 
 PROPOSALS = 100_000  # after as many in vain p and q are equal but for rounding

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from tasc.errors import InputError
-from tasc.spec.draft import AskedLaws, Draft
-from tasc.spec.protocols import Adjust
-from tasc.spec.sampling import Sampling
+from tasc.spec.core.draft import AskedLaws, Draft
+from tasc.spec.core.protocols import Adjust
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.verify import ops
 from tasc.spec.verify.asked import asked_walk
 from tasc.spec.verify.exact import target_law

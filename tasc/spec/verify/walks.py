@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from tasc.spec.draft import Draft, Laws
+from tasc.spec.core.draft import Draft, Laws
 
 Law = Callable[[int, Sequence[int]], torch.Tensor]
 Walked = tuple[np.ndarray, int]
@@ -21,7 +21,7 @@ def follow(draft: Draft, choose: Callable[[int, Sequence[int]], int]) -> Walked:
     """Choose a token at each node and follow the first child that proposes it.
 
     With a deterministic choice this is greedy verification; with a draw from the target it is
-    exact for drafts that were made without regard to that draw (METHODS section 10).
+    exact for drafts that were made without regard to that draw.
     """
     node, path = -1, list[int]()
     while True:

@@ -151,7 +151,7 @@ def _bench(rng: random.Random, seeds: "Seeds", task: str) -> dict[str, str]:
 def _method(rng: random.Random) -> str:
     """Spell a method, most of them with a hostile value of one of its own options."""
     name = rng.choice(sorted(DRAFTERS))
-    options = [field.name.rstrip("_") for field in fields(DRAFTERS[name].options())]
+    options = [field.name.rstrip("_") for field in fields(DRAFTERS[name].options)]
     chosen = rng.sample([*options, "budget"], rng.randint(0, min(2, len(options))))
     return name + ":" * bool(chosen) + ",".join(f"{key}={rng.choice(NUMBERS)}" for key in chosen)
 

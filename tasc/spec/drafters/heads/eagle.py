@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from tasc.bounds import MOST_NODES, Bounded, within
 from tasc.models.cache import tree_cache
 from tasc.models.draft_head import DraftHead
+from tasc.spec.drafters.heads.draft_vocab.full import DraftVocabulary
 from tasc.spec.drafters.heads.reader import HeadDrafter
 from tasc.spec.drafters.heads.tree import grow
-from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
 
 
 @dataclass(frozen=True)

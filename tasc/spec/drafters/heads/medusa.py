@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from tasc.models.medusa import MedusaHeads
+from tasc.spec.drafters.heads.draft_vocab.full import DraftVocabulary
 from tasc.spec.drafters.heads.eagle import EagleOptions
 from tasc.spec.drafters.heads.reader import HeadDrafter
 from tasc.spec.drafters.heads.tree import product
-from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
 
 
 class Medusa(HeadDrafter):

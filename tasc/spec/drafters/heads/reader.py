@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tasc.errors import InputError
-from tasc.spec.draft import Draft
-from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
+from tasc.spec.core.draft import Draft
+from tasc.spec.drafters.heads.draft_vocab.full import DraftVocabulary
 
 
 class HeadDrafter(ABC):

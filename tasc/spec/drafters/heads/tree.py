@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tasc.models.cache import Storage
-from tasc.spec.drafters.heads.vocabulary import DraftVocabulary
+from tasc.spec.drafters.heads.draft_vocab.full import DraftVocabulary
 
 # (tokens (f,), hidden states before them (f, d), position, mask (f, keys)) -> states (f, d)
 Read = Callable[[Tensor, Tensor, int, Tensor], Tensor]

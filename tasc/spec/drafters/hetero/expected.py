@@ -12,11 +12,11 @@ import torch
 
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.drafters.hetero.options import HeteroOptions
 from tasc.spec.drafters.hetero.pair import Pair, Partner
 from tasc.spec.drafters.hetero.spelling import Rule, Spelling
 from tasc.spec.drafters.hetero.token_level import tli, union
-from tasc.spec.sampling import Sampling
 
 COVERED, MOST = 0.99, 64  # ψ is summed for the tokens that make up so much of p, at most so many
 FLOOR = 1e-4

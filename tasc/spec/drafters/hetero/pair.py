@@ -8,8 +8,8 @@ import torch
 
 from tasc.data.alignment import Aligned, Encoding, split_incomplete
 from tasc.errors import InputError
+from tasc.spec.core.sampling import Sampling
 from tasc.spec.drafters.hetero.speaker import Speaker
-from tasc.spec.sampling import Sampling
 from tasc.spec.verify.walks import pick
 from tasc.vocab.strings import Outcomes, Strings
 

@@ -9,10 +9,10 @@ is cut up longest token first. Tokens are exact matches, so drafts carry no laws
 import numpy as np
 
 from tasc.data.alignment import Aligned
-from tasc.spec.draft import Draft
-from tasc.spec.drafters.hetero.growing import Chain
+from tasc.spec.core.draft import Draft
 from tasc.spec.drafters.hetero.options import HeteroOptions
 from tasc.spec.drafters.hetero.pair import Pair, Partner
+from tasc.spec.drafters.hetero.token_level import Chain
 
 
 class Slem:

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from tasc.spec.draft import AskedLaws, Bounds, Draft
-from tasc.spec.drafters.hetero.growing import Chain
+from tasc.spec.core.draft import AskedLaws, Bounds, Draft
 from tasc.spec.drafters.hetero.options import SlrsOptions
 from tasc.spec.drafters.hetero.pair import Pair, Partner
 from tasc.spec.drafters.hetero.spelling import Rule, Spelling
-from tasc.spec.drafters.hetero.token_level import TokenLevel, tli
+from tasc.spec.drafters.hetero.token_level import Chain, TokenLevel, tli
 from tasc.vocab.strings import CONTINUE, NOTHING
 
 

@@ -16,7 +16,9 @@ import numpy as np
 from tasc._native import NgramTrie as NativeTrie
 from tasc.bounds import MOST_NODES, Bounded, within
 from tasc.errors import InputError
-from tasc.spec.draft import Draft
+from tasc.spec.core.draft import Draft
+from tasc.spec.core.protocols import Factory
+from tasc.spec.core.resources import Resources
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class NgramTrieOptions(Bounded):
         super().__post_init__()
         if self.prefix >= self.n:
             raise InputError(f"an n-gram trie needs 1 ≤ prefix < n, got {self.prefix} and {self.n}")
+
+
+def prepare(resources: Resources, options: NgramTrieOptions) -> Factory:  # noqa: ARG001
+    """See Method.prepare."""
+    return lambda: NgramTrie(options)
 
 
 class NgramTrie:

@@ -5,7 +5,6 @@ Pruning concerns drafts only; the target verifies over its whole vocabulary.
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,12 +14,11 @@ from transformers import PreTrainedModel
 
 from tasc.analysis.token_counts import load_counts
 from tasc.errors import InputError
+from tasc.spec.core.resources import Resources
+from tasc.spec.drafters.heads.draft_vocab.full import Unchanging
 
-if TYPE_CHECKING:
-    from tasc.spec.drafters import Resources
 
-
-def token_counts(resources: "Resources", vocabulary: int) -> np.ndarray:
+def token_counts(resources: Resources, vocabulary: int) -> np.ndarray:
     """Return how often each of the target's tokens occurs, (V,) int64: by file, or in the outputs.
 
     An embedding may have more rows than the tokenizer has tokens; those count 0. Texts do not show
@@ -63,8 +61,8 @@ def most_frequent(counts: np.ndarray, size: int) -> Tensor:
     return torch.from_numpy(np.sort(order).astype(np.int64))
 
 
-class FrequentRows:
-    """Some rows of an LM head, packed once."""
+class Frequent(Unchanging):
+    """Some rows of an LM head, packed once: FR-Spec's vocabulary. Sequences may share it."""
 
     def __init__(self, lm_head: nn.Linear, ids: Tensor) -> None:
         """Pack the rows of ``ids`` (n,) int64, on any device, of ``lm_head`` (V, d)."""
@@ -101,7 +99,7 @@ def lm_head(model: PreTrainedModel) -> nn.Linear:
 class _PrunedHead(nn.Module):
     def __init__(self, head: nn.Linear, ids: Tensor) -> None:
         super().__init__()
-        self.rows, self.width = FrequentRows(head, ids), head.weight.shape[0]
+        self.rows, self.width = Frequent(head, ids), head.weight.shape[0]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return logits (..., V) of ``hidden`` (..., d)."""

@@ -9,8 +9,6 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from tasc.spec.drafters.frequent import FrequentRows
-
 
 class DraftVocabulary(Protocol):
     """The columns in which one sequence is drafted; what sequences share, its factory holds.
@@ -80,10 +78,6 @@ class Full(Unchanging):
         """See DraftVocabulary.logits."""
         rows: Tensor = self.lm_head(hidden)
         return rows
-
-
-class Frequent(FrequentRows, Unchanging):
-    """FR-Spec: the most frequent tokens. Sequences may share it."""
 
 
 class HeadsOwn(Unchanging):

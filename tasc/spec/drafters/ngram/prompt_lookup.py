@@ -11,7 +11,9 @@ import numpy as np
 
 from tasc._native import prompt_lookup
 from tasc.bounds import LONGEST, Bounded, within
-from tasc.spec.draft import Draft, chain
+from tasc.spec.core.draft import Draft, chain
+from tasc.spec.core.protocols import Factory
+from tasc.spec.core.resources import Resources
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,11 @@ class PromptLookupOptions(Bounded):
 
     n_max: int = within(2, 1, LONGEST)
     chain: int = within(10, 0, LONGEST)
+
+
+def prepare(resources: Resources, options: PromptLookupOptions) -> Factory:
+    """See Method.prepare."""
+    return lambda: PromptLookup(resources.end, options)
 
 
 class PromptLookup:

@@ -18,9 +18,11 @@ import torch
 
 from tasc.bounds import LONGEST, MOST_NODES, Bounded, within
 from tasc.disk import replacing
-from tasc.errors import IntegrityError
+from tasc.errors import InputError, IntegrityError
 from tasc.progress import Progress, silent
-from tasc.spec.draft import Draft
+from tasc.spec.core.draft import Draft
+from tasc.spec.core.protocols import Factory
+from tasc.spec.core.resources import Resources
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -36,6 +38,15 @@ class NgrammysOptions(Bounded):
     width: int = within(6, 1, MOST_NODES)
     context: bool = True
     n_max: int = within(3, 1, LONGEST)
+
+
+def prepare(resources: Resources, options: NgrammysOptions) -> Factory:
+    """See Method.prepare."""
+    if resources.target is None:
+        raise InputError("ngrammys asks the model for its bigrams: give a model")
+    model = resources.target.model
+    table = bigram_table(model, options.k, resources.cache, resources.progress)
+    return lambda: Ngrammys(table, resources.end, options)
 
 
 def bigram_table(

@@ -20,23 +20,11 @@ import numpy as np
 from tasc._native import NgramDrafter, NgramIndex, NgramTable
 from tasc.bounds import MOST, within
 from tasc.errors import InputError
-from tasc.spec.draft import Draft
-from tasc.spec.index import build_index
-from tasc.spec.options import Counts
-
-# The constants of the paper; its back-off is discount = strength = 0.
-PAPER = {
-    "n_max": 5,
-    "lambda_": 0.75,
-    "p_min": 5,
-    "discount": 0.0,
-    "strength": 0.0,
-    "prompt_discount": 0.0,
-    "gain": 0.0,
-    "width": 1,
-    "mark": False,
-    "min_probability": 0.0,
-}
+from tasc.spec.core.draft import Draft
+from tasc.spec.core.protocols import Factory
+from tasc.spec.core.resources import Resources
+from tasc.spec.drafters.ngram.index import build_index, check_counts
+from tasc.spec.drafters.ngram.options import Counts
 
 
 @dataclass(frozen=True)
@@ -63,6 +51,17 @@ class TascSpecOptions(Counts):
         super().__post_init__()
         if not (self.corpus or self.prompt):
             raise InputError("nothing is left to draft from: leave corpus or prompt on")
+
+
+def prepare(resources: Resources, options: TascSpecOptions) -> Factory:
+    """See Method.prepare: without ``corpus``, no index; saved ones must be counted as asked."""
+    indexes = list(resources.indexes) if options.corpus else []
+    for index in indexes:
+        check_counts(index, options)
+    if options.corpus and not indexes:
+        indexes = [build_index(resources.outputs, resources.end, options)]
+    memory = Memory(options.n_max, options.memory) if options.adapt else None
+    return lambda: TascSpec(indexes, resources.end, options, memory)
 
 
 class Memory:
@@ -137,10 +136,3 @@ class TascSpec:
         if len(tokens) and tokens[-1] == self.end:
             self.memory.add(np.concatenate(self.output))
             self.output = []
-
-
-def indexes_for(
-    outputs: Sequence[np.ndarray], end: int, options: TascSpecOptions
-) -> list[NgramIndex]:
-    """Index the corpus as ``options`` say: nothing for a drafter that reads the prompt only."""
-    return [build_index(outputs, end, options)] if options.corpus else []

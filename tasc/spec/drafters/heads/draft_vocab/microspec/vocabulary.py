@@ -11,8 +11,8 @@ from tasc import _native
 from tasc.bounds import MOST, Bounded, within
 from tasc.errors import InputError
 from tasc.models.load import device_has_bfloat16
-from tasc.spec.drafters.frequent import FrequentRows
-from tasc.spec.microspec.window import window
+from tasc.spec.drafters.heads.draft_vocab.frequent import Frequent
+from tasc.spec.drafters.heads.draft_vocab.microspec.window import window
 from tasc.spec.verify.ops import native
 
 _PIECE = 64  # prompt positions whose logits (positions, V) exist at a time
@@ -69,7 +69,7 @@ class MicroSpec:
         lm_head: nn.Linear,
         options: WindowOptions | None = None,
         ranking: nn.Linear | None = None,
-        frequent: FrequentRows | None = None,
+        frequent: Frequent | None = None,
     ) -> None:
         """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied.
 

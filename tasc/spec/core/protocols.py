@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from tasc.spec.draft import Draft
+from tasc.spec.core.draft import Draft
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +28,9 @@ class Drafter(Protocol):
 
     def observe(self, tokens: np.ndarray) -> None:
         """Learn the tokens (k,) int32 that a step settled: accepted path and bonus token."""
+
+
+Factory = Callable[[], Drafter]  # makes the drafter of one sequence
 
 
 @runtime_checkable

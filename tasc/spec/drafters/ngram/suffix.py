@@ -15,7 +15,9 @@ import numpy as np
 from tasc._native import SuffixArray, SuffixDrafter
 from tasc.bounds import Bounded, within
 from tasc.errors import InputError
-from tasc.spec.draft import Draft
+from tasc.spec.core.draft import Draft
+from tasc.spec.core.protocols import Factory
+from tasc.spec.core.resources import Resources
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,12 @@ def suffix_array(outputs: Sequence[np.ndarray], end: int) -> SuffixArray:
         raise InputError("the corpus has no outputs to match in: give some")
     tokens = np.concatenate(outputs).astype(np.int32, copy=False)
     return SuffixArray(tokens, np.cumsum([0, *map(len, outputs)], dtype=np.int64), end)
+
+
+def prepare(resources: Resources, options: SuffixOptions) -> Factory:
+    """See Method.prepare."""
+    corpus = suffix_array(resources.outputs, resources.end)
+    return lambda: Suffix(corpus, resources.end, options)
 
 
 class Suffix:

@@ -4,8 +4,8 @@ import torch
 
 from tasc.backend import cuda
 from tasc.errors import InputError
-from tasc.spec.microspec import ops
-from tasc.spec.microspec.reference import TorchWindow
+from tasc.spec.drafters.heads.draft_vocab.microspec import ops
+from tasc.spec.drafters.heads.draft_vocab.microspec.reference import TorchWindow
 
 _ACTIVE, _EXTENT = 2, 3  # of the state, see kernels/include/tasc/window_vocab.h
 _NOBODY = 2**31 - 1

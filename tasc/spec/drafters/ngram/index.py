@@ -19,7 +19,7 @@ from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.disk import writing
 from tasc.errors import InputError, IntegrityError
-from tasc.spec.options import Counts, IndexOptions
+from tasc.spec.drafters.ngram.options import Counts, IndexOptions
 
 FILE = "index.tasc"
 MAGIC, VERSION = b"TASCNGRM", 1

@@ -40,6 +40,11 @@ def note(text: str) -> None:
     typer.echo(visible_line(text), err=True)
 
 
+def interval_text(interval: tuple[float, float] | None, form: str) -> str:
+    """Write an interval's bounds; nothing where there is none."""
+    return "" if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
+
+
 def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:
     """Print a table whose first ``text_columns`` are text and whose others are figures.
 

@@ -1,11 +1,15 @@
 """``tasc bench``: measure models × methods on one decoding loop and report."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._command import Command
-from ._console import say, table
+from ._console import interval_text, say, table
 
-SHORT = {"exact_match": "exact", "token_accuracy": "tok.acc", "micro_f1": "F1"}
+if TYPE_CHECKING:
+    from tasc.bench.results.bench import BenchResults
+    from tasc.bench.results.cells import Lossless, ReferenceMatch
+    from tasc.bench.results.comparisons import ModelPair
+    from tasc.bench.results.record import Interval
 
 
 def show(result: dict[str, Any]) -> None:
@@ -13,61 +17,89 @@ def show(result: dict[str, Any]) -> None:
 
     In a batch the milliseconds of an output are its share of the batch's time.
     """
-    from tasc.bench.record import speedup
+    from tasc.bench.results.bench import BenchResults
 
-    rows, settings = result["cells"], result["settings"]
-    metrics, sampling = list(rows[0]["quality"]), settings["sampling"]
+    found = BenchResults.model_validate(result)
+    _cells(found)
+    if found.cells[0].lossless is None:
+        say("sampled: outputs differ by chance, so speed is by tokens per second")
+    for pair in found.pairs:
+        say(pair_line(pair, found))
+    for match in found.reference:
+        say(reference_line(match, found.settings.dtype))
+
+
+def _cells(found: "BenchResults") -> None:
+    rows, settings, metrics = found.cells, found.settings, found.metrics
+    sampling = settings.sampling
     columns = ["model", "method", "ms", "speed", "tokens", "steps", "tokens/step", "lossless"]
     table(
-        f"{result['task']['source']}: {result['task']['samples']} samples, "
-        f"batch {settings['batch_size']}, {settings['dtype']} on {settings['device']}"
-        + (f", temperature {sampling['temperature']:g}, {sampling['verify']}" if sampling else ""),
-        [*columns, *(SHORT[m] for m in metrics)],
+        f"{found.task.source}: {found.task.samples} samples, "
+        f"batch {settings.batch_size}, {settings.dtype} on {settings.device}"
+        + (f", temperature {sampling.temperature:g}, {sampling.verify}" if sampling else ""),
+        [*columns, *(metric.label for metric in metrics.values())],
         [
             [
-                r["model"],
-                r["method"],
-                f"{r['ms_per_sample']:.2f}",
-                f"{speedup(r, rows[0]):.2f}×",
-                f"{r['tokens_per_output']:.2f}",
-                f"{r['decoding_steps_per_output']:.2f}",
-                f"{r['tokens_per_step']:.2f}",
-                _lossless(r["lossless"]),
-                *(f"{r['quality'][m]:.3f}" for m in metrics),
+                r.model,
+                r.method,
+                f"{r.ms_per_sample:.2f}",
+                f"{r.speedup(rows[0]):.2f}×",
+                f"{r.tokens_per_output:.2f}",
+                f"{r.decoding_steps_per_output:.2f}",
+                f"{r.tokens_per_step:.2f}",
+                _lossless(r.lossless),
+                *(f"{r.quality[name]:.3f}" for name in metrics),
             ]
             for r in rows
         ],
         text_columns=2,
     )
-    if rows[0]["lossless"] is None:
-        say("sampled: outputs differ by chance, so speed is by tokens per second")
-    for found in result["reference"]:
-        say(reference_line(found, settings["dtype"]))
 
 
-def reference_line(found: dict[str, Any], dtype: str) -> str:
+def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
+    """Say how two models differ: each metric with what chance explains, and their speed."""
+    parts = []
+    for name, seen in pair.quality.items():
+        told = [_bounds(seen.interval, "+z.3f")]
+        if seen.mcnemar:
+            test = seen.mcnemar
+            told.append(f"{test.only_model} against {test.only_against}, p = {test.p_value:.2g}")
+        inside = "; ".join(filter(None, told))
+        part = f"{found.metrics[name].label} {seen.difference:+z.3f}"
+        parts.append(f"{part} ({inside})" if inside else part)
+    for method, speed in pair.speed.items():
+        span = _bounds(speed.interval, ".2f")
+        parts.append(f"{method} {speed.ratio:.2f}×" + (f" ({span})" if span else ""))
+    return f"{pair.model} against {pair.against}: {', '.join(parts)}"
+
+
+def _bounds(interval: "Interval", form: str) -> str:
+    return f"95 % {interval_text(interval, form)}" if interval else ""
+
+
+def reference_line(found: "ReferenceMatch", dtype: str) -> str:
     """Say how many greedy outputs of a model are those of transformers' own generate."""
-    name, counts = f"{found['model']}, {found['method']}", f"{found['identical']} of {found['of']}"
-    if found["identical"] == found["of"]:
+    name, counts = f"{found.model}, {found.method}", f"{found.identical} of {found.of}"
+    if found.identical == found.of:
         return f"as transformers' own generate: {counts} outputs of {name}"
+    margin = f"(margin {found.largest_margin:.3g})"
     if dtype == "float32":
         return (
             f"NOT LOSSLESS: only {counts} outputs of {name} are those of transformers' own "
-            f"generate (margin {found['largest_margin']:.3g})"
+            f"generate {margin}"
         )
     return (
-        f"match rate with transformers' own generate: {found['match_rate']:.0%}, {counts} outputs "
-        f"of {name} (margin {found['largest_margin']:.3g})"
+        f"match rate with transformers' own generate: {found.match_rate:.0%}, {counts} outputs "
+        f"of {name} {margin}"
     )
 
 
-def _lossless(found: dict[str, Any] | None) -> str:
+def _lossless(found: "Lossless | None") -> str:
     """Count identical outputs, and the margin of the largest difference where there is one."""
     if found is None:
         return "sampled"
-    margin = found.get("largest_margin")
-    ties = "" if margin is None else f" (margin {margin:.3g})"
-    return f"{found['identical']}/{found['of']}{ties}"
+    ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
+    return f"{found.identical}/{found.of}{ties}"
 
 
 COMMAND = Command(

@@ -11,7 +11,7 @@ from tasc import __version__
 from tasc.disk import refusal
 from tasc.errors import InputError, TascError
 
-from . import doctor, run
+from . import compare, doctor, run
 from ._commands import COMMANDS
 from ._console import note, say
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 for command in COMMANDS:
     command.register(app)
 run.register(app)
+compare.register(app)
 app.command("doctor")(doctor.doctor)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from site_tables import commands, methods, results
+from site_tables import commands, methods, results, schema
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -27,6 +27,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "metrics": methods.metrics,
     "objectives": methods.objectives,
     "results": results.table,
+    "schema": schema.tables,
 }
 # Pages that stand in the root of the repository, where their readers look for them.
 FROM_ROOT = {"SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
@@ -52,11 +53,12 @@ def on_page_markdown(markdown: str, page: "Page", **_: Any) -> str:  # noqa: ANN
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Add the pages of the root, and the files that hold the results."""
+    """Add the pages of the root, the files that hold the results, and the JSON schema."""
     from mkdocs.structure.files import File
 
     added = {page: ROOT / name for name, page in FROM_ROOT.items()}
     added |= {f"results/data/{path.name}": path for path in sorted(results.FOLDER.glob("*.json"))}
     for name, path in added.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
+    files.append(File.generated(config, schema.FILE, content=schema.text()))
     return files

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions
-    from tasc.bench.options import BenchOptions, TuneOptions, VocabularyOptions
+    from tasc.bench.options import BenchOptions, CompareOptions, TuneOptions, VocabularyOptions
+    from tasc.bench.paired.compare import compare_results
     from tasc.finetune.options import BaseOptions, FinetuneOptions
     from tasc.options import Data
     from tasc.recipe.calls import (
@@ -34,6 +35,7 @@ __all__ = [
     "AugmentOptions",
     "BaseOptions",
     "BenchOptions",
+    "CompareOptions",
     "Completion",
     "Data",
     "FinetuneOptions",
@@ -45,6 +47,7 @@ __all__ = [
     "augment",
     "base",
     "benchmark",
+    "compare_results",
     "compare_vocabularies",
     "custom_generate",
     "fine_tune",
@@ -57,7 +60,8 @@ __all__ = [
 # A call is not named as a room is: importing tasc.bench would put the room in its place.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
-    "tasc.bench.options": "BenchOptions TuneOptions VocabularyOptions",
+    "tasc.bench.options": "BenchOptions CompareOptions TuneOptions VocabularyOptions",
+    "tasc.bench.paired.compare": "compare_results",
     "tasc.finetune.options": "BaseOptions FinetuneOptions",
     "tasc.options": "Data",
     "tasc.recipe.calls": "analyze augment base benchmark compare_vocabularies fine_tune index tune",

@@ -140,6 +140,8 @@ class CommandOptions(Options):
     command: ClassVar[str]
     # Whether a killed run leaves a checkpoint to go on from.
     resumes: ClassVar[bool] = False
+    # Whether it leaves a folder.
+    makes_folder: ClassVar[bool] = True
 
     if not TYPE_CHECKING:  # mypy reads the fields instead
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import hooks
 import pytest
 import yaml
-from site_tables import results
+from site_tables import results, schema
 from tasc_cli.main import app
 from typer.main import get_command
 
-from tasc.bench.quality import METRICS
+from tasc.bench.metrics import METRICS
 from tasc.finetune.objectives import OBJECTIVES
 from tasc.recipe.commands import COMMANDS as KINDS
 from tasc.recipe.plan import Overrides, read
@@ -74,6 +74,7 @@ def anchors(markdown: str) -> set[str]:
 def test_links_inside_the_site_lead_to_a_page_and_a_heading(site):
     files = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*") if path.is_file()}
     files |= {f"results/data/{path.name}" for path in results.FOLDER.glob("*.json")}
+    files.add(schema.FILE)
     checked = 0
     for page, text in site.items():
         for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.S)):

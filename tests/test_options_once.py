@@ -12,7 +12,8 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 import tasc
-from tasc.options import StepOptions
+from tasc.bench.options import CompareOptions
+from tasc.options import CommandOptions, StepOptions
 from tasc.recipe.commands import COMMANDS
 from tasc.recipe.plan import RunOptions
 from tests.cli import tasc as run
@@ -21,7 +22,7 @@ from tests.pico import make_base
 ROOT = Path(__file__).parents[1]
 FILES = [*(ROOT / "tasc").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-KINDS = COMMANDS | {"run": RunOptions}
+KINDS: dict[str, type[CommandOptions]] = COMMANDS | {"run": RunOptions, "compare": CompareOptions}
 
 
 def calls(name: str) -> list[tuple[Path, ast.Call]]:
@@ -113,7 +114,7 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
 
 
 def test_every_command_is_on_the_command_line_and_in_recipes_alike():
-    assert set(get_command(app).commands) == {*COMMANDS, "run", "doctor"}  # type: ignore[attr-defined]
+    assert set(get_command(app).commands) == {*COMMANDS, "run", "compare", "doctor"}  # type: ignore[attr-defined]
 
 
 def test_help_of_a_command_loads_no_torch(capsys):
@@ -145,8 +146,8 @@ def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
     tuned = tasc.tune(tasc.TuneOptions(source=task, tokenizer=base))
     assert tuned.to_dict()["best"]["method"] == tuned.search.best.setting.method
     short = {"source": task, "limit": 2, "max_new_tokens": 4, "warmup": 0}
-    cells = tasc.benchmark(tasc.BenchOptions(models=(base,), split="validation", **short))
-    assert [cell["method"] for cell in cells.results["cells"]] == ["ar", "tasc-spec"]
+    benched = tasc.benchmark(tasc.BenchOptions(models=(base,), split="validation", **short))
+    assert [cell.method for cell in benched.cells] == ["ar", "tasc-spec"]
     compared = tasc.compare_vocabularies(
         tasc.VocabularyOptions(source=task, target=base, draft=base, prompts=1, places=1)
     )

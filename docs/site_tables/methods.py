@@ -1,11 +1,13 @@
 """Tables of methods, verifiers, metrics and objectives, from the program's own registries."""
 
 import inspect
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
 from site_tables import markdown
-from tasc.bench.quality import METRICS
+from tasc.bench.metrics import METRICS
+from tasc.bench.metrics.metric import Metric
 from tasc.finetune.objectives import ANSWERS, OBJECTIVES
 from tasc.spec.drafters.table import DRAFTERS, NEEDS, Entry
 from tasc.spec.verify import VERIFIERS
@@ -64,9 +66,19 @@ def _made(rule: Any) -> Any:  # noqa: ANN401
 def metrics(_block: str) -> str:
     """Return a table of the quality metrics."""
     return markdown.table(
-        ["metric", "what it is"],
-        [[f"`{name}`", _first_sentence(metric)] for name, metric in METRICS.items()],
+        ["metric", "column", "what it is", "needs"],
+        [
+            [f"`{name}`", metric.label, metric.summary, ", ".join(_wanted(metric))]
+            for name, metric in METRICS.items()
+        ],
     )
+
+
+def _wanted(metric: Metric) -> Iterator[str]:
+    if metric.needs:
+        yield metric.needs
+    if metric.package:
+        yield f"{metric.package}: `pip install 'tasc[metrics]'`"
 
 
 def objectives(_block: str) -> str:

@@ -97,12 +97,16 @@ def run(
     for turn in _turns(min(options.warmup, samples), options.batch_size):
         for cell in cells:
             decode(cell, prompts[cell.model.label], turn, options)
+    order = np.random.default_rng(options.seed)
     for repeat in range(options.repeats):
         for cell in cells:
             cell.forget()
             cell.runs.append([])
         for turn in _turns(samples, options.batch_size):
-            for cell in cells:
+            # Drawn anew, so that no cell always runs behind the same one; samples stay in order,
+            # as drafters that learn from outputs depend on it.
+            for i in order.permutation(len(cells)):
+                cell = cells[i]
                 cell.runs[-1] += decode(cell, prompts[cell.model.label], turn, options)
             progress("decode", repeat * samples + turn.stop, options.repeats * samples)
     return cells

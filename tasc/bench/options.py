@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tasc.bench.metrics import METRICS, check_metrics
 from tasc.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
 from tasc.errors import InputError
 from tasc.options import (
     LONGEST,
     MOST_EXAMPLES,
+    CommandOptions,
     CorpusSplit,
     Data,
     Device,
@@ -60,9 +62,11 @@ class BenchOptions(ModelOptions):
     )
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
         ("exact_match", "token_accuracy"),
-        description="exact_match, token_accuracy, micro_f1; repeatable.",
+        description=f"{', '.join(METRICS)}; repeatable.",
     )
-    delimiter: str = Field(";", min_length=1, description="What separates items for micro_f1.")
+    delimiter: str = Field(
+        ";", min_length=1, description="What separates items for metrics of items."
+    )
     corpus_split: CorpusSplit = "train"
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
         (), description="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."
@@ -125,8 +129,6 @@ class BenchOptions(ModelOptions):
     @field_validator("metrics")
     @classmethod
     def _metrics(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from tasc.bench.quality import check_metrics
-
         with as_value_error():
             check_metrics(value)
         return value
@@ -146,6 +148,26 @@ class BenchOptions(ModelOptions):
         if self.temperature is None and self.verify != "sampled":
             raise ValueError(f"verify={self.verify} is for sampling: give a temperature, too")
         return self
+
+
+class CompareOptions(CommandOptions):
+    """Options of ``tasc compare``."""
+
+    command = "compare"
+    makes_folder: ClassVar = False
+
+    old: Annotated[str, Shell(argument=True)] = Field(
+        description="Folder of tasc bench, or its results.json, from before a change."
+    )
+    new: Annotated[str, Shell(argument=True)] = Field(
+        description="The same from after it, on the same samples."
+    )
+    tolerance: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="Share of its speed that a method may lose: runs of one program differ, too.",
+    )
 
 
 class TuneOptions(StepOptions):

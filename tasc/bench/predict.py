@@ -7,15 +7,21 @@ it may write other outputs than the references.
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 
 from tasc.analysis.entropy import renyi_bits
 from tasc.analysis.predict import Measured, agreement
-from tasc.bench import record
 from tasc.bench.matrix import Cell
 from tasc.bench.options import BenchOptions
+from tasc.bench.results import cells as results
+from tasc.bench.results.prediction import (
+    EntropyAndRuntime,
+    EntropyPoint,
+    PredictedCell,
+    Prediction,
+    StepFigures,
+)
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.models.cost import CostCurve, cost_curve
@@ -26,7 +32,7 @@ from tasc.spec.budget import Adaptive
 from tasc.spec.drafters import DRAFTERS
 from tasc.spec.simulate import References, simulate
 
-Figures = dict[str, Any]
+Figures = dict[str, StepFigures]
 
 
 def predict(
@@ -34,8 +40,8 @@ def predict(
     corpus: Corpus,
     test: Corpus,
     options: BenchOptions,
-    measured: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
+    measured: Sequence[results.Cell],
+) -> Prediction:
     """Predict a bench from its references alone and say how far off that was.
 
     Args:
@@ -46,21 +52,22 @@ def predict(
         measured: the records of the cells.
 
     Returns:
-        "cells": a dict for each cell that drafts from tokens alone, with the measured figures and
-        the errors (predicted - measured) / measured; "entropy": see ``entropy_and_runtime``.
+        the cells that draft from tokens alone, with the errors (predicted - measured) / measured;
+        and ``entropy_and_runtime``.
     """
-    predicted: dict[str, dict[str, Figures]] = {}
+    predicted: dict[str, Figures] = {}
     if options.batch_size == 1 and _simulates(cells[0]):
         for label in dict.fromkeys(cell.model.label for cell in cells):
             own = [cell for cell in cells if cell.model.label == label]
             predicted[label] = _predict_model(own, test, options.max_new_tokens)
     rows = []
-    for cell, seen in zip(cells, measured, strict=True):
-        found = predicted.get(cell.model.label, {}).get(cell.method.label)
+    for seen in measured:
+        found = predicted.get(seen.model, {}).get(seen.method)
         first = predicted.get(cells[0].model.label, {}).get(cells[0].method.label)
         if found and first:
-            rows.append(_compared(cell, found, first, seen, measured[0]))
-    return {"cells": rows, "entropy": entropy_and_runtime(cells, corpus, measured)}
+            rows.append(_compared(found, first, seen, measured[0]))
+    entropy = entropy_and_runtime(cells, corpus, measured)
+    return Prediction(cells=tuple(rows), entropy=entropy)
 
 
 def cost_of(model: str, dtype: Dtype, device: Device) -> tuple[CostCurve, str]:
@@ -74,7 +81,7 @@ def _simulates(cell: Cell) -> bool:
     return DRAFTERS[cell.method.name].simulates
 
 
-def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> dict[str, Figures]:
+def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Figures:
     """Predict the methods of one model; nothing where it is too short for a cost curve."""
     model = cells[0].model
     try:
@@ -89,34 +96,29 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
         fresh.forget()
         found = simulate(fresh.drafter, references, cell.method.budget)
         ms = found.ms_per_sample(references.prompts, cost)
-        result[cell.method.label] = {**found.to_dict(), "ms_per_sample": ms}
+        result[cell.method.label] = StepFigures(**found.to_dict(), ms_per_sample=ms, speedup=None)
     return result
 
 
 def _compared(
-    cell: Cell,
-    found: Figures,
-    first: Figures,
-    seen: Figures,
-    seen_first: Figures,
-) -> Figures:
-    speedup = first["ms_per_sample"] / found["ms_per_sample"]
-    measured = record.speedup(seen, seen_first)
-    return {
-        "model": cell.model.label,
-        "method": cell.method.label,
-        **found,
-        "speedup": speedup,
-        "measured_speedup": measured,
-        "speedup_error": speedup / measured - 1,
-        "measured_tokens_per_step": seen["tokens_per_step"],
-        "tokens_per_step_error": found["tokens_per_step"] / seen["tokens_per_step"] - 1,
-    }
+    found: StepFigures, first: StepFigures, seen: results.Cell, seen_first: results.Cell
+) -> PredictedCell:
+    speedup = (first.ms_per_sample or 0.0) / (found.ms_per_sample or 1.0)
+    measured = seen.speedup(seen_first)
+    return PredictedCell(
+        **dict(found) | {"speedup": speedup},
+        model=seen.model,
+        method=seen.method,
+        measured_speedup=measured,
+        speedup_error=speedup / measured - 1,
+        measured_tokens_per_step=seen.tokens_per_step,
+        tokens_per_step_error=found.tokens_per_step / seen.tokens_per_step - 1,
+    )
 
 
 def entropy_and_runtime(
-    cells: Sequence[Cell], corpus: Corpus, measured: Sequence[dict[str, Any]]
-) -> dict[str, Any] | None:
+    cells: Sequence[Cell], corpus: Corpus, measured: Sequence[results.Cell]
+) -> EntropyAndRuntime | None:
     """Compare H_2 of the corpus' outputs with runtimes over models that differ in their budget.
 
     Appendix E of Tsur et al., for the first method that every model ran. None for fewer than two
@@ -125,7 +127,7 @@ def entropy_and_runtime(
     models = {cell.model.label: cell.model for cell in cells}
     smallest = min(len(model.tokenizer.vocabulary()) for model in models.values())
     method = cells[0].method.label
-    ms = {row["model"]: row["ms_per_sample"] for row in measured if row["method"] == method}
+    ms = {row.model: row.ms_per_sample for row in measured if row.method == method}
     points: dict[int, Measured] = {}
     for label, model in models.items():
         size = len(model.tokenizer.vocabulary())
@@ -136,8 +138,8 @@ def entropy_and_runtime(
     if len(points) < 2:
         return None
     sequence = sorted(points.values(), key=lambda point: point.budget)
-    return {
-        "method": method,
-        "points": [asdict(point) for point in sequence],
+    return EntropyAndRuntime(
+        method=method,
+        points=tuple(EntropyPoint(**asdict(point)) for point in sequence),
         **asdict(agreement(sequence)),
-    }
+    )

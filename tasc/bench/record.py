@@ -1,4 +1,4 @@
-"""From generations to figures: one JSON record a cell, and the comparisons people ask for."""
+"""From generations to figures: one record a cell."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -8,10 +8,13 @@ import numpy as np
 
 from tasc.bench.lossless import Match
 from tasc.bench.matrix import Cell, firsts
-from tasc.bench.quality import score
+from tasc.bench.metrics import score
 from tasc.bench.reference import Reference
+from tasc.bench.results import cells as results
 from tasc.spec.decode import Generation
 from tasc.spec.steps import StepStats
+
+PARTS = tuple(results.Seconds.model_fields)
 
 
 def records(
@@ -20,92 +23,99 @@ def records(
     references: Sequence[str],
     metrics: Sequence[str],
     delimiter: str,
-) -> list[dict[str, Any]]:
+) -> tuple[results.Cell, ...]:
     """Describe each cell.
 
     ``matches`` compare it with its model's first method; None where outputs need not be equal.
     """
-    first = firsts(cells)
-    rows = [_record(cell, references, metrics, delimiter) for cell in cells]
-    for i, (row, cell) in enumerate(zip(rows, cells, strict=True)):
-        found = None if matches is None else matches[i]
-        row["lossless"] = found and _lossless(found, first[cell.model.label].method.label)
-    return rows
+    first, rows = firsts(cells), []
+    for i, cell in enumerate(cells):
+        lossless = None
+        if matches is not None:
+            against = first[cell.model.label].method.label
+            lossless = results.Lossless.model_validate(_agreement(matches[i], against))
+        outputs = _outputs(cell)
+        quality = score(metrics, [output.text for output in outputs], references, delimiter)
+        rows.append(_record(cell, outputs, quality, lossless))
+    return tuple(rows)
 
 
-def reference_records(references: Sequence[Reference]) -> list[dict[str, Any]]:
+def reference_records(references: Sequence[Reference]) -> tuple[results.ReferenceMatch, ...]:
     """Describe how far each model's first method says what transformers' ``generate`` says."""
-    return [
-        {
-            "model": r.cell.model.label,
-            "method": r.cell.method.label,
-            "samples": list(r.samples),
-            **_lossless(r.match, "transformers generate"),
-        }
+    return tuple(
+        results.ReferenceMatch(
+            model=r.cell.model.label,
+            method=r.cell.method.label,
+            samples=r.samples,
+            **_agreement(r.match, "transformers generate"),
+        )
         for r in references
-    ]
+    )
 
 
 def _record(
-    cell: Cell, references: Sequence[str], metrics: Sequence[str], delimiter: str
-) -> dict[str, Any]:
-    first = cell.runs[0]
-    ms = sample_ms(cell)
-    tokens = sum(len(g.tokens) for g in first)
-    predictions = [cell.model.tokenizer.decode(g.tokens.tolist()) for g in first]
-    return {
-        "model": cell.model.label,
-        "method": cell.method.label,
-        "samples": len(first),
-        "tokens": tokens,
-        "tokens_per_output": tokens / len(first),
-        "decoding_steps": sum(g.decoding_steps for g in first),
-        "decoding_steps_per_output": sum(g.decoding_steps for g in first) / len(first),
-        "ms_per_sample": float(np.mean(ms)),
-        "ms_per_sample_spread": _spread(ms),
-        "ms_per_sample_by_repeat": [
+    cell: Cell,
+    outputs: tuple[results.Output, ...],
+    quality: dict[str, float],
+    lossless: results.Lossless | None,
+) -> results.Cell:
+    first, steps = cell.runs[0], StepStats.of(cell.runs[0])
+    ms = [1000 * median(g.timeline.total for g in runs) for runs in zip(*cell.runs, strict=True)]
+    tokens, forwards = sum(len(g.tokens) for g in first), sum(g.decoding_steps for g in first)
+    p10, p50, p90 = np.percentile(ms, [10, 50, 90]).tolist()
+    return results.Cell(
+        model=cell.model.label,
+        method=cell.method.label,
+        samples=len(first),
+        tokens=tokens,
+        tokens_per_output=tokens / len(first),
+        decoding_steps=forwards,
+        decoding_steps_per_output=forwards / len(first),
+        ms_per_sample=float(np.mean(ms)),
+        ms_per_sample_spread=results.Spread(p10=p10, p50=p50, p90=p90),
+        ms_per_sample_by_repeat=tuple(
             1000 * sum(g.timeline.total for g in run) / len(run) for run in cell.runs
-        ],
-        "tokens_per_second": 1000 * tokens / sum(ms),
-        **_acceptance(StepStats.of(first)),
-        "seconds": _seconds(cell.runs),
-        "quality": score(metrics, predictions, references, delimiter),
-        "sample_ms": [round(x, 4) for x in ms],
-    }
+        ),
+        tokens_per_second=1000 * tokens / sum(ms),
+        tokens_per_step=steps.tokens_per_step,
+        tokens_per_step_interval=steps.interval,
+        accepted_by_position=tuple(steps.accepted_by_position),
+        drafted=int(steps.drafted.sum()),
+        accepted=int(steps.accepted.sum()),
+        seconds=_seconds(cell.runs),
+        quality=quality,
+        lossless=lossless,
+        outputs=outputs,
+    )
 
 
-def sample_ms(cell: Cell) -> list[float]:
-    """Milliseconds of each sample from prompt to last token: the median over the repeats."""
-    return [1000 * median(g.timeline.total for g in runs) for runs in zip(*cell.runs, strict=True)]
+def _outputs(cell: Cell) -> tuple[results.Output, ...]:
+    """Describe each sample; text, tokens and steps are those of the first repeat."""
+    decode = cell.model.tokenizer.decode
+    return tuple(
+        results.Output(
+            text=decode(runs[0].tokens.tolist()),
+            tokens=len(runs[0].tokens),
+            steps=runs[0].decoding_steps,
+            ms=tuple(round(1000 * g.timeline.total, 4) for g in runs),
+        )
+        for runs in zip(*cell.runs, strict=True)
+    )
 
 
-def _spread(ms: Sequence[float]) -> dict[str, float]:
-    names = ("p10", "p50", "p90")
-    return dict(zip(names, np.percentile(ms, [10, 50, 90]).tolist(), strict=True))
+def _seconds(runs: Sequence[Sequence[Generation]]) -> results.Seconds:
+    return results.Seconds(
+        **{
+            part: sum(getattr(g.timeline, part) for run in runs for g in run) / len(runs)
+            for part in PARTS
+        }
+    )
 
 
-def _acceptance(steps: StepStats) -> dict[str, Any]:
-    return {
-        "tokens_per_step": steps.tokens_per_step,
-        "tokens_per_step_interval": list(steps.interval),
-        "accepted_by_position": steps.accepted_by_position,
-        "drafted": int(steps.drafted.sum()),
-        "accepted": int(steps.accepted.sum()),
-    }
-
-
-def _seconds(runs: Sequence[Sequence[Generation]]) -> dict[str, float]:
-    parts = ("prefill", "draft", "forward", "verify", "commit")
-    return {
-        part: sum(getattr(g.timeline, part) for run in runs for g in run) / len(runs)
-        for part in parts
-    }
-
-
-def _lossless(found: Match, against: str) -> dict[str, Any]:
-    """Count samples whose tokens are those expected; say how near to a tie the others parted."""
+def _agreement(found: Match, against: str) -> dict[str, Any]:
+    """Return the fields of a Lossless; the margin tells how near to a tie outputs parted."""
     different = found.differences
-    result: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "against": against,
         "identical": found.compared - len(different),
         "of": found.compared,
@@ -113,48 +123,8 @@ def _lossless(found: Match, against: str) -> dict[str, Any]:
     }
     if different:
         d = different[0]
-        result["first_difference"] = {"sample": d.sample, "token": d.position, "margin": d.margin}
-        if d.margin is not None:
-            result["largest_margin"] = found.largest_margin
-    return result
-
-
-def comparisons(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Compare every cell with the first model's first method, and with its own model's."""
-    overall = rows[0]
-    own: dict[str, dict[str, Any]] = {}
-    result = []
-    for row in rows:
-        base = own.setdefault(row["model"], row)
-        pairs = [base] if base is overall else [base, overall]
-        result += [_compare(row, other) for other in pairs if other is not row]
-    return result
-
-
-def speedup(row: dict[str, Any], base: dict[str, Any]) -> float:
-    """Return how many times as fast a cell is as another, by the time of a sample.
-
-    By tokens per second where outputs are not compared: their lengths differ by chance.
-    """
-    if row["lossless"] is None:
-        return float(row["tokens_per_second"] / base["tokens_per_second"])
-    return float(base["ms_per_sample"] / row["ms_per_sample"])
-
-
-def _compare(row: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    ratios = np.array(base["sample_ms"]) / np.array(row["sample_ms"])
-    return {
-        "model": row["model"],
-        "method": row["method"],
-        "against": {"model": base["model"], "method": base["method"]},
-        "speedup": speedup(row, base),
-        "speedup_median_of_samples": float(np.median(ratios)),
-        "speedup_by_repeat": [
-            b / a
-            for a, b in zip(
-                row["ms_per_sample_by_repeat"], base["ms_per_sample_by_repeat"], strict=True
-            )
-        ],
-        "fewer_steps": base["decoding_steps"] / row["decoding_steps"],
-        "quality_change": {k: row["quality"][k] - base["quality"][k] for k in row["quality"]},
-    }
+        fields["first_difference"] = results.Difference(
+            sample=d.sample, token=d.position, margin=d.margin
+        )
+        fields["largest_margin"] = None if d.margin is None else found.largest_margin
+    return fields

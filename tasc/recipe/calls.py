@@ -18,7 +18,7 @@ from tasc.spec.drafters.ngram.options import IndexOptions
 from tasc.vocab.options import AugmentOptions
 
 if TYPE_CHECKING:
-    from tasc.bench.run import BenchReport
+    from tasc.bench.results.bench import BenchResults
     from tasc.bench.tune import Tuning
     from tasc.bench.vocabularies import Comparison
     from tasc.finetune.base import BaseResult
@@ -121,14 +121,14 @@ def index(options: IndexOptions, job: Job | None = None) -> "Indexed":
         return make_index(job.texts.corpus, load_tokenizer(options.tokenizer), options)
 
 
-def benchmark(options: BenchOptions, job: Job | None = None) -> "BenchReport":
+def benchmark(options: BenchOptions, job: Job | None = None) -> "BenchResults":
     """Measure models and methods side by side on one decoding loop.
 
     Example:
         >>> found = tasc.benchmark(
         ...     tasc.BenchOptions(source="builtin:stdlib-tokens", models=("base",), limit=20)
         ... )
-        >>> [cell["tokens_per_step"] for cell in found.results["cells"]]
+        >>> [cell.tokens_per_step for cell in found.cells]
     """
     from tasc.bench.run import bench
 

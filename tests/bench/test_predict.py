@@ -7,22 +7,32 @@ import numpy as np
 import pytest
 
 from tasc.bench import predict
-from tasc.bench.record import speedup
+from tasc.bench.results.prediction import StepFigures
 from tasc.spec.drafters import DRAFTERS
+from tests.benches import make_cell
 
 
 def test_a_sampled_bench_is_predicted_against_the_speedup_that_it_reports():
-    row = {"lossless": None, "ms_per_sample": 10.0, "tokens_per_second": 300.0}
-    seen = row | {"tokens_per_step": 2.5}
-    first = {"lossless": None, "ms_per_sample": 40.0, "tokens_per_second": 100.0}
-    model, method = SimpleNamespace(label="m"), SimpleNamespace(label="spec")
-    cell: Any = SimpleNamespace(model=model, method=method)
-    one = {"ms_per_sample": 8.0, "tokens_per_step": 1.0}
-    two = {"ms_per_sample": 4.0, "tokens_per_step": 2.0}
-    found = predict._compared(cell, two, one, seen, first)
-    assert found["measured_speedup"] == speedup(seen, first) == pytest.approx(3)
-    assert (found["speedup"], found["measured_tokens_per_step"]) == (2, 2.5)
-    assert found["tokens_per_step_error"] == pytest.approx(-0.2)
+    seen = make_cell(lossless=None, ms_per_sample=10, tokens_per_second=300, tokens_per_step=2.5)
+    first = make_cell(lossless=None, ms_per_sample=40, tokens_per_second=100)
+    one, two = (simulated(ms_per_sample=8.0, tokens_per_step=1.0), simulated(4.0, 2.0))
+    found = predict._compared(two, one, seen, first)
+    assert found.measured_speedup == seen.speedup(first) == pytest.approx(3)
+    assert (found.speedup, found.measured_tokens_per_step) == (2, 2.5)
+    assert found.tokens_per_step_error == pytest.approx(-0.2)
+
+
+def simulated(ms_per_sample, tokens_per_step):
+    return StepFigures(
+        samples=1,
+        tokens_per_output=1,
+        steps_per_output=1,
+        tokens_per_step=tokens_per_step,
+        tokens_per_step_interval=(1, 2),
+        accepted_by_position=(),
+        ms_per_sample=ms_per_sample,
+        speedup=None,
+    )
 
 
 def test_whatever_drafts_from_tokens_alone_is_predicted():
@@ -56,11 +66,11 @@ def test_entropy_and_runtime_are_compared_over_the_vocabularies_of_a_bench():
         for label, size in sizes.items()
     ]
     rows = [
-        {"model": label, "method": "ar", "ms_per_sample": ms}
+        make_cell(model=label, ms_per_sample=ms)
         for label, ms in (("a", 9.0), ("b", 5.0), ("c", 4.0))
     ]
     found = predict.entropy_and_runtime(cells, corpus, rows)
-    assert [point["budget"] for point in found["points"]] == [0, 2, 6]
-    assert [point["h2"] for point in found["points"]] == pytest.approx([1, 2, 3])
-    assert (found["tau"], found["directional_rate"]) == (pytest.approx(-1), 1)
+    assert [point.budget for point in found.points] == [0, 2, 6]
+    assert [point.h2 for point in found.points] == pytest.approx([1, 2, 3])
+    assert (found.tau, found.directional_rate) == (pytest.approx(-1), 1)
     assert predict.entropy_and_runtime(cells[:1], corpus, rows[:1]) is None

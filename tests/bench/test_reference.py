@@ -11,6 +11,7 @@ from tasc_cli.bench import reference_line
 from tasc.bench.matrix import Loaded, run
 from tasc.bench.record import reference_records
 from tasc.bench.reference import own_output, references
+from tasc.bench.results.cells import ReferenceMatch
 from tasc.data.tokenizer import load_tokenizer
 from tasc.models.target import Target
 from tests.bench.test_report import small_report
@@ -54,10 +55,10 @@ def test_a_loop_that_is_wrong_by_itself_is_found_out(loaded):
         tokens[2] = (tokens[2] + 1) % 320
     (found,) = references(cells, {"m": prompts}, OPTIONS)
     (record,) = reference_records([found])
-    assert (record["identical"], record["of"]) == (len(found.samples) - 1, len(found.samples))
-    assert (record["first_difference"]["sample"], record["first_difference"]["token"]) == (wrong, 2)
-    assert record["largest_margin"] > 0
-    assert (record["model"], record["against"]) == ("m", "transformers generate")
+    assert (record.identical, record.of) == (len(found.samples) - 1, len(found.samples))
+    assert (record.first_difference.sample, record.first_difference.token) == (wrong, 2)
+    assert record.largest_margin > 0
+    assert (record.model, record.against) == ("m", "transformers generate")
 
 
 def test_the_reference_ends_where_ours_ends_and_leaves_the_model_as_it_was(loaded):
@@ -77,7 +78,8 @@ def test_the_reference_ends_where_ours_ends_and_leaves_the_model_as_it_was(loade
 
 
 RECORD = {
-    "model": "m", "method": "ar", "samples": [0, 3], "identical": 1, "of": 2, "match_rate": 0.5,
+    "model": "m", "method": "ar", "against": "transformers generate", "samples": (0, 3),
+    "identical": 1, "of": 2, "match_rate": 0.5,
     "first_difference": {"sample": 3, "token": 7, "margin": 2.0}, "largest_margin": 2.0,
 }  # fmt: skip
 
@@ -94,4 +96,4 @@ def test_report_and_terminal_say_how_many_outputs_are_those_of_transformers(
     dtype, record, page, line
 ):
     assert page in small_report(dtype=dtype, reference=[record])
-    assert line in reference_line(record, dtype)
+    assert line in reference_line(ReferenceMatch(**record), dtype)

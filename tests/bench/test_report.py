@@ -3,66 +3,21 @@
 import pytest
 
 from tasc.bench.report import render
+from tests.benches import make_cell, make_results
 
 
 def small_report(cell=(), reference=(), **settings):
     """Render the figures of one cell whose names are markup, but for what ``cell`` says."""
-
-    cell = {
-        "model": "<b>m</b>",
-        "method": "ar",
-        "samples": 1,
-        "ms_per_sample": 1.0,
-        "ms_per_sample_spread": {"p10": 1.0, "p50": 1.0, "p90": 1.0},
-        "tokens_per_second": 1.0,
-        "tokens_per_output": 1.0,
-        "decoding_steps_per_output": 1.0,
-        "tokens_per_step": 1.0,
-        "accepted_by_position": [],
-        "seconds": dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1),
-        "lossless": {"against": "ar", "identical": 1, "of": 1},
-        "quality": {"exact_match": 1.0},
-        **dict(cell),
-    }
-    results = {
-        "task": {
-            "source": "<i>s</i>",
-            "split": "test",
-            "samples": 1,
-            "corpus_split": "train",
-            "corpus_outputs": 1,
-        },
-        "settings": {
-            "dtype": "float32",
-            "device": "cpu",
-            "threads": 1,
-            "repeats": 1,
-            "warmup": 0,
-            "max_new_tokens": 1,
-            "batch_size": 1,
-            "sampling": None,
-            **settings,
-        },
-        "cells": [cell],
-        "reference": list(reference),
-        "comparisons": [],
-        "started": "now",
-        "command_line": "tasc bench",
-        "environment": {
-            "tasc": "0",
-            "git": None,
-            "python": "3",
-            "packages": {},
-            "machine": {"processor": "p", "cores": 1},
-        },
-    }
-    example = {
-        "sample": 0,
-        "prompt": "<script>alert(1)</script>",
-        "reference": "&",
-        "outputs": [{"model": "m", "text": "<img src=x>", "equal": False}],
-    }
-    return render(results, [example])
+    text = {"text": "<img src=x>", "tokens": 1, "steps": 1, "ms": (1.0,)}
+    results = make_results(
+        make_cell(**{"model": "<b>m</b>", "outputs": [text], **dict(cell)}),
+        references=("&",),
+        settings=settings,
+        reference=reference,
+        examples=[{"sample": 0, "prompt": "<script>alert(1)</script>"}],
+    )
+    named = results.task.model_copy(update={"source": "<i>s</i>"})
+    return render(results.model_copy(update={"task": named}))
 
 
 def test_user_text_is_escaped_in_the_report():
@@ -75,11 +30,14 @@ def test_user_text_is_escaped_in_the_report():
 
 @pytest.mark.parametrize("name", ["a$x^{$b", "_hidden", "日本"])
 def test_a_report_takes_any_name(name):
-    assert f">{name} · ar<" in small_report(cell={"model": name, "accepted_by_position": [0.5]})
+    assert f">{name} · ar<" in small_report(cell={"model": name, "accepted_by_position": (0.5,)})
+
+
+SAMPLING = {"temperature": 0.9, "top_k": 0, "top_p": 1.0, "seed": 0, "verify": "sampled"}
 
 
 def test_a_report_says_whether_it_was_sampled():
     assert "greedy;" in small_report()
-    sampled = small_report(sampling={"temperature": 0.9, "verify": "sampled"})
+    sampled = small_report(sampling=SAMPLING)
     assert "greedy;" not in sampled
     assert "sampled;" in sampled

@@ -1,0 +1,63 @@
+"""The JSON schema of ``results.json``, as a file and as tables of its parts."""
+
+import json
+from typing import Any
+
+from site_tables import markdown
+from tasc.bench.results.bench import BenchResults
+
+FILE = "reference/results.schema.json"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of what ``tasc bench`` writes."""
+    made = BenchResults.model_json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def text() -> str:
+    """Return the schema as a file holds it."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def tables(_block: str) -> str:
+    """Return a table of the fields of the file, then one of each part."""
+    whole = schema()
+    parts = {"The file": whole, **whole["$defs"]}
+    drawn = (
+        f"## {name}{_anchor(name)}\n\n{part['description']}\n\n{_fields(part)}"
+        for name, part in parts.items()
+    )
+    return "\n\n".join(drawn)
+
+
+def _anchor(name: str) -> str:
+    return f" {{ #{name} }}" if name.isalpha() else ""
+
+
+def _fields(part: dict[str, Any]) -> str:
+    return markdown.table(
+        ["field", "type", "meaning"],
+        [
+            [f"`{name}`", _type(field), field.get("description", "")]
+            for name, field in part["properties"].items()
+        ],
+    )
+
+
+def _type(field: dict[str, Any]) -> str:
+    """Say in Markdown what a field holds; parts are linked."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name})"
+    if "anyOf" in field:
+        return " or ".join(map(_type, field["anyOf"]))
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "prefixItems" in field:
+        return f"{len(field['prefixItems'])} × {_type(field['prefixItems'][0])}"
+    if "items" in field:
+        return f"list of {_type(field['items'])}"
+    if "additionalProperties" in field:
+        return f"by name: {_type(field['additionalProperties'])}"
+    return str(field["type"])

@@ -1,0 +1,80 @@
+"""What a metric is: counts of each sample, and a value of their sums.
+
+Every aggregate is a function of sums over samples, so a bootstrap needs the counts once and no text
+again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+
+from tasc.errors import InputError
+
+Count = Callable[[Sequence[str], Sequence[str], str], np.ndarray]
+Value = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A quality between 0 and 1.
+
+    Attributes:
+        label: heads its column.
+        summary: what it is, one sentence.
+        count: takes N outputs, their references and the delimiter, and returns (N, K) float64:
+            what each sample adds to K sums. K is the same for any outputs of the same references.
+        value: takes sums (..., K) and returns the metric (...); of one row of counts it is the
+            sample's own value.
+        needs: what outputs must look like; any text where empty.
+        package: distribution to be installed, of the extra ``metrics``; none where empty.
+        zero_one: whether a sample is either right or wrong, as McNemar's test needs it.
+    """
+
+    label: str
+    summary: str
+    count: Count
+    value: Value
+    needs: str = ""
+    package: str = ""
+    zero_one: bool = False
+
+    def check(self, name: str) -> None:
+        """Raise InputError where the package is not installed; ``name`` is the metric's own."""
+        if self.package and find_spec(self.package.replace("-", "_")) is None:
+            raise InputError(
+                f"metric {name!r} needs {self.package}, which is not installed: "
+                "pip install 'tasc[metrics]'"
+            )
+
+    def score(self, outputs: Sequence[str], references: Sequence[str], delimiter: str) -> float:
+        """Return the value over all samples."""
+        return float(self.value(self.count(outputs, references, delimiter).sum(0)))
+
+
+def share(sums: np.ndarray) -> np.ndarray:
+    """Divide (..., 2) sums: how many are right, of how many."""
+    found: np.ndarray = sums[..., 0] / np.maximum(sums[..., 1], 1)
+    return found
+
+
+def f1(sums: np.ndarray) -> np.ndarray:
+    """Return F1 of (..., 3) sums: items in both, in outputs, in references."""
+    found: np.ndarray = 2 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
+    return found
+
+
+def precision(sums: np.ndarray) -> np.ndarray:
+    """Return the precision of sums as ``f1`` takes them; 0 without items in outputs."""
+    return share(sums[..., [0, 1]])
+
+
+def recall(sums: np.ndarray) -> np.ndarray:
+    """Return the recall of sums as ``f1`` takes them; 0 without items in references."""
+    return share(sums[..., [0, 2]])
+
+
+def right(flags: Sequence[bool]) -> np.ndarray:
+    """Return the counts (N, 2) of samples that are right or wrong."""
+    return np.stack([np.array(flags, float), np.ones(len(flags))], axis=-1)

@@ -1,0 +1,1 @@
+"""Paired statistics: what differs beyond chance on the same samples."""

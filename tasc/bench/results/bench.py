@@ -1,0 +1,52 @@
+"""What a bench leaves: ``results.json``, typed.
+
+The file's version rises when a field goes or changes its meaning. The JSON schema in the docs is
+made from these classes.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from tasc.bench.metrics import METRICS
+from tasc.bench.metrics.metric import Metric
+from tasc.bench.results.cells import Cell, ReferenceMatch
+from tasc.bench.results.comparisons import CellComparison, ModelPair
+from tasc.bench.results.conditions import Environment, Example, Sample, Settings, Task
+from tasc.bench.results.prediction import Prediction
+from tasc.bench.results.record import Record
+
+VERSION: Literal[1] = 1
+
+
+class BenchResults(Record):
+    """Models and methods measured side by side."""
+
+    version: Literal[1] = VERSION
+    """Of this format."""
+    task: Task
+    settings: Settings
+    samples: tuple[Sample, ...]
+    examples: tuple[Example, ...]
+    cells: tuple[Cell, ...]
+    reference: tuple[ReferenceMatch, ...]
+    comparisons: tuple[CellComparison, ...]
+    pairs: tuple[ModelPair, ...]
+    prediction: Prediction
+    started: str
+    command_line: str
+    environment: Environment
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Each metric that was asked for, by its name."""
+        return {name: METRICS[name] for name in self.settings.metrics}
+
+    def save(self, folder: Path) -> None:
+        """Write report.html."""
+        from tasc.bench.report import render
+
+        (folder / "report.html").write_text(render(self), encoding="utf-8")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as they stand in results.json."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,102 @@
+"""Results of benches that nobody ran."""
+
+from typing import Any
+
+from tasc.bench.metrics import score
+from tasc.bench.paired.pairs import comparisons, pairs
+from tasc.bench.results.bench import BenchResults
+from tasc.bench.results.cells import Cell
+from tasc.environment import environment
+
+SECONDS = dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1)
+
+
+def make_cell(**changes: Any) -> Cell:
+    """Return figures of one sample that is its reference, but for ``changes``."""
+    cell = {
+        "model": "m",
+        "method": "ar",
+        "samples": 1,
+        "tokens": 1,
+        "tokens_per_output": 1.0,
+        "decoding_steps": 1,
+        "decoding_steps_per_output": 1.0,
+        "ms_per_sample": 1.0,
+        "ms_per_sample_spread": {"p10": 1.0, "p50": 1.0, "p90": 1.0},
+        "ms_per_sample_by_repeat": (1.0,),
+        "tokens_per_second": 1.0,
+        "tokens_per_step": 1.0,
+        "tokens_per_step_interval": (1.0, 1.0),
+        "accepted_by_position": (),
+        "drafted": 0,
+        "accepted": 0,
+        "seconds": SECONDS,
+        "lossless": {"against": "ar", "identical": 1, "of": 1, "match_rate": 1.0},
+        "quality": {"exact_match": 1.0},
+        "outputs": [{"text": "x", "tokens": 1, "steps": 1, "ms": (1.0,)}],
+    }
+    return Cell.model_validate(cell | changes)
+
+
+def said(model: str, texts: list[str], ms: list[float], **changes: Any) -> Cell:
+    """Return the cell of a model that wrote ``texts``, each in so many milliseconds and steps."""
+    outputs = [
+        {"text": text, "tokens": 2, "steps": round(time), "ms": (time,)}
+        for text, time in zip(texts, ms, strict=True)
+    ]
+    mean, steps = sum(ms) / len(ms), sum(map(round, ms))
+    figures = {"ms_per_sample": mean, "ms_per_sample_by_repeat": (mean,), "decoding_steps": steps}
+    told = {"model": model, "samples": len(texts), "outputs": outputs, **figures}
+    return make_cell(**told | changes)
+
+
+def make_results(
+    *cells: Cell, references: tuple[str, ...] = ("x",), **changes: Any
+) -> BenchResults:
+    """Return the results of a bench with these cells; settings may be among ``changes``."""
+    metrics = changes.pop("metrics", ("exact_match",))
+    task = {
+        "source": "s",
+        "split": "test",
+        "samples": len(references),
+        "corpus_split": "train",
+        "corpus_outputs": 1,
+        "indexes": (),
+        "draft_model": None,
+    }
+    settings = {
+        "dtype": "float32",
+        "device": "cpu",
+        "threads": 1,
+        "repeats": 1,
+        "warmup": 0,
+        "max_new_tokens": 1,
+        "batch_size": 1,
+        "sampling": None,
+        "graphs": False,
+        "compiled": False,
+        "seed": 0,
+        "metrics": metrics,
+        "delimiter": ";",
+    }
+    scored = [
+        cell.model_copy(
+            update={"quality": score(metrics, [o.text for o in cell.outputs], references, ";")}
+        )
+        for cell in cells
+    ]
+    results = {
+        "task": task,
+        "settings": settings | changes.pop("settings", {}),
+        "samples": [{"id": f"{i}", "reference": text} for i, text in enumerate(references)],
+        "examples": [{"sample": 0, "prompt": "p"}],
+        "cells": scored,
+        "reference": (),
+        "comparisons": comparisons(scored),
+        "pairs": pairs(scored, references, metrics, ";"),
+        "prediction": {"cells": (), "entropy": None},
+        "started": "now",
+        "command_line": "tasc bench",
+        "environment": environment(),
+    }
+    return BenchResults.model_validate(results | changes)

@@ -1,70 +1,75 @@
 """``tasc analyze``: how predictable a task's outputs are, and what each method would bring."""
 
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from ._command import Command
 from ._console import say, table
 
+if TYPE_CHECKING:
+    from tasc.analysis.report import TokenReport
+    from tasc.bench.results.search import Drafting
+
 
 def show(result: dict[str, Any]) -> None:
     """Print Table 1's row, the token statistics, the budget grid, and the verdict."""
-    sides = [("input", result["input"]), ("output", result["output"])]
-    bigrams = {name: side["ngrams"][1] for name, side in sides}
-    dropped = f"; {result['dropped']:,} without an output left out" if result["dropped"] else ""
+    from tasc.bench.results.analysis import AnalysisResults
+
+    found = AnalysisResults.read(result)
+    sides = (("input", found.input), ("output", found.output))
+    dropped = f"; {found.dropped:,} without an output left out" if found.dropped else ""
     table(
-        f"Word bigrams of {result['path']} "
-        f"({result['split']}, {result['samples']:,} samples{dropped})",
+        f"Word bigrams of {found.path} ({found.split}, {found.samples:,} samples{dropped})",
         ["", "entropy (bits)", "distinct bigrams", "bigrams for 80 %", "words/sample"],
         [
             [
                 name,
-                f"{bigrams[name]['entropy_bits']:.2f}",
-                f"{bigrams[name]['distinct']:,}",
-                f"{bigrams[name]['n80']:,}",
-                f"{side['words_per_sample']:.1f}",
+                f"{side.bigrams.entropy_bits:.2f}",
+                f"{side.bigrams.distinct:,}",
+                f"{side.bigrams.n80:,}",
+                f"{side.words_per_sample:.1f}",
             ]
             for name, side in sides
         ]
         + [
             [
                 "change",
-                f"{result['entropy_change']:+z.1%}",
+                f"{found.entropy_change:+z.1%}",
                 "",
-                f"{result['coverage_ratio']:.1f}",
+                f"{found.coverage_ratio:.1f}",
                 "",
             ]
         ],
     )
-    if result["tokens"]:
-        _show_tokens(result["tokens"])
-    if result["knee"]:
-        knee, most = result["knee"]["budget"], result["tokens"]["budgets"][-1]["added"]
+    if found.tokens:
+        _show_tokens(found.tokens)
+    if found.knee and found.tokens:
+        knee, most = found.knee.budget, found.tokens.budgets[-1].added
         why = "steps saved against rows and rarely seen tokens, as augment --budget auto"
         say(f"Knee of the budgets up to {most:,} tokens: {knee:,} ({why})")
-    if result["drafting"]:
-        _show_drafting(result["drafting"])
-    verdict = result["verdict"]
-    say(f"Verdict: {verdict['choice']}")
-    for reason in verdict["reasons"]:
+    if found.drafting:
+        _show_drafting(found.drafting)
+    say(f"Verdict: {found.verdict.choice}")
+    for reason in found.verdict.reasons:
         say(f"  {reason}")
 
 
-def _show_tokens(tokens: dict[str, Any]) -> None:
+def _show_tokens(tokens: "TokenReport") -> None:
     table(
-        f"Tokens of {tokens['tokenizer']} ({tokens['vocabulary']:,} in the vocabulary)",
+        f"Tokens of {tokens.tokenizer} ({tokens.vocabulary:,} in the vocabulary)",
         ["", "tokens/sample", "bytes/token", "entropy H", "H / log2|V|", "Rényi H2", "typical set"],
         [
             [
                 name,
-                f"{side['tokens_per_sample']:.2f}",
-                f"{side['bytes_per_token']:.2f}",
-                f"{unigrams['entropy_bits']:.2f}",
-                f"{unigrams['normalised']:.3f}",
-                f"{unigrams['renyi2_bits']:.2f}",
-                f"{unigrams['typical_set']:,.0f}",
+                f"{side.tokens_per_sample:.2f}",
+                f"{side.bytes_per_token:.2f}",
+                f"{unigrams.entropy_bits:.2f}",
+                f"{unigrams.normalised:.3f}",
+                f"{unigrams.renyi2_bits:.2f}",
+                f"{unigrams.typical_set:,.0f}",
             ]
-            for name, side in (("input", tokens["input"]), ("output", tokens["output"]))
-            for unigrams in [side["ngrams"][0]]
+            for name, side in (("input", tokens.input), ("output", tokens.output))
+            for unigrams in [side.ngrams[0]]
         ],
     )
     table(
@@ -72,39 +77,39 @@ def _show_tokens(tokens: dict[str, Any]) -> None:
         ["added tokens", "tokens/output", "bytes/token", "H2 (bits)", "fewer steps"],
         [
             [
-                f"{point['added']:,}",
-                f"{point['tokens_per_output']:.2f}",
-                f"{point['bytes_per_token']:.2f}",
-                f"{point['h2_bits']:.2f}",
-                f"{point['step_ratio']:.2f}×",
+                f"{point.added:,}",
+                f"{point.tokens_per_output:.2f}",
+                f"{point.bytes_per_token:.2f}",
+                f"{point.h2_bits:.2f}",
+                f"{point.step_ratio:.2f}×",
             ]
-            for point in tokens["budgets"]
+            for point in tokens.budgets
         ],
     )
     say("Fewer steps: those of an output with its end token, without added tokens by with them.")
 
 
-def _show_drafting(drafting: dict[str, Any]) -> None:
-    cost = drafting["cost"]
+def _show_drafting(drafting: "Drafting") -> None:
+    cost = drafting.cost
     if cost:
-        sizes = [(k, t) for k, t in zip(cost["sizes"], cost["seconds"], strict=True) if k > 1]
-        figures = ", ".join(f"{t / cost['seconds'][0]:.2f} for {k}" for k, t in sizes[::2])
+        sizes = [(k, t) for k, t in zip(cost.sizes, cost.seconds, strict=True) if k > 1]
+        figures = ", ".join(f"{t / cost.seconds[0]:.2f} for {k}" for k, t in sizes[::2])
         say(f"A forward here, by its tokens, against one: {figures}")
         key, title = "speedup", "best settings by predicted speed-up"
     else:
         key, title = "tokens_per_step", "by tokens a step; what they cost, --model measures"
-        title = f"best settings {title}" if len(drafting["trials"]) > 1 else "default"
-    trials = sorted(drafting["trials"], key=lambda trial: trial[key], reverse=True)
+        title = f"best settings {title}" if len(drafting.trials) > 1 else "default"
+    trials = sorted(drafting.trials, key=attrgetter(key), reverse=True)
     table(
-        f"TASC-spec: simulated on {drafting['samples']:,} held-out outputs, {title}",
+        f"TASC-spec: simulated on {drafting.samples:,} held-out outputs, {title}",
         ["", "tokens/step", "95 %", "steps/output", "speed-up"],
         [
             [
-                trial["method"],
-                f"{trial['tokens_per_step']:.2f}",
-                "{:.2f}–{:.2f}".format(*trial["tokens_per_step_interval"]),
-                f"{trial['steps_per_output']:.2f}",
-                f"{trial['speedup']:.2f}×" if trial["speedup"] else "-",
+                trial.method,
+                f"{trial.tokens_per_step:.2f}",
+                "{:.2f}–{:.2f}".format(*trial.tokens_per_step_interval),
+                f"{trial.steps_per_output:.2f}",
+                f"{trial.speedup:.2f}×" if trial.speedup else "-",
             ]
             for trial in trials[:4]
         ],
@@ -114,7 +119,7 @@ def _show_drafting(drafting: dict[str, Any]) -> None:
         "and the end token."
     )
     if len(trials) > 1:
-        say(f"Best: --method {drafting['best']['method']}")
+        say(f"Best: --method {drafting.best.method}")
 
 
 COMMAND = Command(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tasc.bench.results.cells import Lossless, ReferenceMatch
     from tasc.bench.results.comparisons import ModelPair
     from tasc.bench.results.record import Interval
+    from tasc.bench.results.seeds import Spread
 
 
 def show(result: dict[str, Any]) -> None:
@@ -25,6 +26,8 @@ def show(result: dict[str, Any]) -> None:
         say("sampled: outputs differ by chance, so speed is by tokens per second")
     for pair in found.pairs:
         say(pair_line(pair, found))
+    if found.seeds:
+        _seeds(found)
     for match in found.reference:
         say(reference_line(match, found.settings.dtype))
 
@@ -56,17 +59,51 @@ def _cells(found: "BenchResults") -> None:
     )
 
 
+def _seeds(found: "BenchResults") -> None:
+    columns = ["model", "method", "seeds", "ms", "speed", "steps"]
+    table(
+        "Over seeds: mean ± standard deviation of a seed",
+        [*columns, *(metric.label for metric in found.metrics.values())],
+        [
+            [
+                row.model,
+                row.method,
+                str(len(row.models)),
+                *(_around(s, ".2f") for s in (row.ms_per_sample, row.speedup)),
+                _around(row.decoding_steps_per_output, ".2f"),
+                *(_around(row.quality[name], ".3f") for name in found.metrics),
+            ]
+            for row in found.seeds
+        ],
+        text_columns=2,
+    )
+    for pair in found.seeds_pairs:
+        parts = [
+            _told(found, name, seen.difference, _bounds(seen.interval, "+z.3f"))
+            for name, seen in pair.quality.items()
+        ]
+        say(f"{pair.model} against {pair.against}, over seeds: {', '.join(parts)}")
+
+
+def _around(spread: "Spread", form: str) -> str:
+    return f"{spread.mean:{form}} ± {spread.sd:{form}}"
+
+
+def _told(found: "BenchResults", metric: str, difference: float, *why: str) -> str:
+    inside = "; ".join(filter(None, why))
+    part = f"{found.metrics[metric].label} {difference:+z.3f}"
+    return f"{part} ({inside})" if inside else part
+
+
 def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
     """Say how two models differ: each metric with what chance explains, and their speed."""
     parts = []
     for name, seen in pair.quality.items():
-        told = [_bounds(seen.interval, "+z.3f")]
-        if seen.mcnemar:
-            test = seen.mcnemar
-            told.append(f"{test.only_model} against {test.only_against}, p = {test.p_value:.2g}")
-        inside = "; ".join(filter(None, told))
-        part = f"{found.metrics[name].label} {seen.difference:+z.3f}"
-        parts.append(f"{part} ({inside})" if inside else part)
+        test, counts = seen.mcnemar, ""
+        if test:
+            counts = f"{test.only_model} against {test.only_against}, p = {test.p_value:.2g}"
+        bounds = _bounds(seen.interval, "+z.3f")
+        parts.append(_told(found, name, seen.difference, bounds, counts))
     for method, speed in pair.speed.items():
         span = _bounds(speed.interval, ".2f")
         parts.append(f"{method} {speed.ratio:.2f}×" + (f" ({span})" if span else ""))

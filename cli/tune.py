@@ -3,18 +3,18 @@
 from typing import Any
 
 from ._command import Command
-from ._console import say
+from ._console import interval_text, say
 
 
 def show(result: dict[str, Any]) -> None:
     """Print what was chosen and what it brings."""
-    for name in ("default", "best"):
-        trial = result[name]
-        low, high = trial["tokens_per_step_interval"]
-        say(
-            f"{name}: {trial['tokens_per_step']:.2f} tokens a step (95 % interval {low:.2f} to "
-            f"{high:.2f}), {trial['method']}"
-        )
+    from tasc.bench.results.search import Tuning
+
+    found = Tuning.model_validate(result)
+    for name, trial in (("default", found.default), ("best", found.best)):
+        interval = interval_text(trial.tokens_per_step_interval, ".2f")
+        figure = f"{trial.tokens_per_step:.2f} tokens a step (95 % interval {interval})"
+        say(f"{name}: {figure}, {trial.method}")
 
 
 COMMAND = Command(

@@ -4,6 +4,7 @@ from typing import Any
 
 from tasc.bench.metrics import score
 from tasc.bench.paired.pairs import comparisons, pairs
+from tasc.bench.paired.seeds import seeds, seeds_pairs
 from tasc.bench.results.bench import BenchResults
 from tasc.bench.results.cells import Cell
 from tasc.environment import environment
@@ -94,6 +95,8 @@ def make_results(
         "reference": (),
         "comparisons": comparisons(scored),
         "pairs": pairs(scored, references, metrics, ";"),
+        "seeds": seeds(scored),
+        "seeds_pairs": seeds_pairs(seeds(scored)),
         "prediction": {"cells": (), "entropy": None},
         "started": "now",
         "command_line": "tasc bench",

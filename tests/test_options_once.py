@@ -144,7 +144,7 @@ def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
     assert (len(made.tokens), made.to_dict()["added"]) == (2, 2)
     assert tasc.index(tasc.IndexOptions(source=task, tokenizer=base)).to_dict()["outputs"] == 30
     tuned = tasc.tune(tasc.TuneOptions(source=task, tokenizer=base))
-    assert tuned.to_dict()["best"]["method"] == tuned.search.best.setting.method
+    assert tuned.to_dict()["best"]["method"] == tuned.best.method
     short = {"source": task, "limit": 2, "max_new_tokens": 4, "warmup": 0}
     benched = tasc.benchmark(tasc.BenchOptions(models=(base,), split="validation", **short))
     assert [cell.method for cell in benched.cells] == ["ar", "tasc-spec"]

@@ -1,7 +1,7 @@
 """The analysis of a task: words, tokens and budgets."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -85,10 +85,6 @@ class TaskReport:
     entropy_change: float
     coverage_ratio: float
     tokens: TokenReport | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain dicts, lists, numbers and strings."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

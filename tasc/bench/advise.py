@@ -12,7 +12,8 @@ from tasc.analysis.outputs import Outputs
 from tasc.analysis.report import Analysis, TaskReport
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
-from tasc.bench.tune import Grid, Search, Setting, search
+from tasc.bench.results.search import Search, Setting
+from tasc.bench.tune import Grid, search
 from tasc.bench.verdict import BUDGET, FEWEST, Drafts, Evidence, Verdict, decide
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
@@ -98,7 +99,6 @@ def advise(report: TaskReport, drafts: Search | None) -> Verdict:
 
 
 def _drafts(found: Search) -> Drafts:
-    steps, setting = found.best.steps, found.best.setting
-    return Drafts(
-        setting.method, steps.samples, steps.tokens_per_step, steps.interval, found.best.speedup
-    )
+    best = found.best
+    interval = best.tokens_per_step_interval
+    return Drafts(best.method, best.samples, best.tokens_per_step, interval, best.speedup)

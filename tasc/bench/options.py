@@ -54,7 +54,9 @@ class BenchOptions(ModelOptions):
 
     split: Split = "test"
     models: Annotated[tuple[str, ...], Shell("model")] = Field(
-        min_length=1, description="Model folder or Hub id, as PATH or LABEL=PATH; repeatable."
+        min_length=1,
+        description="Model folder or Hub id, as PATH or LABEL=PATH; repeatable. LABEL#1=PATH, "
+        "LABEL#2=PATH, … are seeds of one.",
     )
     methods: Annotated[tuple[str, ...], Shell("method")] = Field(
         ("ar", "tasc-spec"),

@@ -72,7 +72,7 @@ def _record(
         decoding_steps=forwards,
         decoding_steps_per_output=forwards / len(first),
         ms_per_sample=float(np.mean(ms)),
-        ms_per_sample_spread=results.Spread(p10=p10, p50=p50, p90=p90),
+        ms_per_sample_spread=results.Percentiles(p10=p10, p50=p50, p90=p90),
         ms_per_sample_by_repeat=tuple(
             1000 * sum(g.timeline.total for g in run) / len(run) for run in cell.runs
         ),

@@ -12,6 +12,7 @@ import torch
 from tasc.bench import lossless, matrix, predict, record, reference
 from tasc.bench.options import BenchOptions
 from tasc.bench.paired.pairs import comparisons, pairs
+from tasc.bench.paired.seeds import seeds, seeds_pairs
 from tasc.bench.results.bench import BenchResults
 from tasc.bench.results.conditions import (
     Environment,
@@ -49,6 +50,7 @@ def bench(
     if options.sampling is None or options.verify == "sampled":
         matches = lossless.matches(cells, prompts, sampled=options.sampling is not None)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
+    summaries = seeds(rows)
     own = reference.references(cells, prompts, options, progress)
     return BenchResults(
         task=_task(corpus, test, options),
@@ -61,6 +63,8 @@ def bench(
         reference=record.reference_records(own),
         comparisons=comparisons(rows),
         pairs=pairs(rows, test.outputs, options.metrics, options.delimiter),
+        seeds=summaries,
+        seeds_pairs=seeds_pairs(summaries),
         prediction=predict.predict(cells, corpus, test, options, rows),
         started=started,
         command_line=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),

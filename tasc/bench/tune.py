@@ -5,17 +5,16 @@ searched for; without one the most tokens a step, for which a larger tree is nev
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tasc.bench.options import TuneOptions
+from tasc.bench.results.search import Costs, Search, Setting, Trial, TunedTask, Tuning
 from tasc.data.corpus import Corpus
 from tasc.data.tokenizer import LoadedTokenizer
 from tasc.progress import Progress, silent
-from tasc.spec.drafters import DEFAULT_BUDGET
 from tasc.spec.drafters.ngram.index import build_index
 from tasc.spec.drafters.ngram.options import Counts
 from tasc.spec.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
@@ -44,84 +43,6 @@ COUNTS = tuple(option.name for option in fields(Counts))
 Options = TypeVar("Options", bound=TascSpecOptions)
 
 
-@dataclass(frozen=True)
-class Setting(TascSpecOptions):
-    """How TASC-spec drafts, with at most how many nodes; by default as ``tasc bench`` does."""
-
-    tree_size: int = DEFAULT_BUDGET
-
-    @property
-    def method(self) -> str:
-        """The setting as ``--method`` takes it: what differs from the default."""
-        changed = [
-            f"{option.name.rstrip('_').replace('tree_size', 'budget')}={value:g}"
-            for option in fields(self)
-            if (value := getattr(self, option.name)) != option.default
-        ]
-        return ":".join(filter(None, ("tasc-spec", ",".join(changed))))
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A setting simulated: its steps and, where T(k) is known, its time and speed-up."""
-
-    setting: Setting
-    steps: StepStats
-    ms_per_sample: float | None = None
-    speedup: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the method, its options, and the figures."""
-        return {
-            "method": self.setting.method,
-            **{name: getattr(self.setting, name) for name in GRID},
-            **self.steps.to_dict(),
-            "ms_per_sample": self.ms_per_sample,
-            "speedup": self.speedup,
-        }
-
-
-@dataclass(frozen=True)
-class Search:
-    """Every setting that was simulated, the first one the default, and the best of them."""
-
-    corpus_outputs: int
-    trials: tuple[Trial, ...]
-    best: Trial
-    cost: "CostCurve | None"
-
-    @property
-    def default(self) -> Trial:
-        """The setting that the search began with."""
-        return self.trials[0]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "samples": self.best.steps.samples,
-            "corpus_outputs": self.corpus_outputs,
-            "cost": None if self.cost is None else asdict(self.cost),
-            "default": self.default.to_dict(),
-            "best": self.best.to_dict(),
-            "trials": [trial.to_dict() for trial in self.trials],
-        }
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The search for the most tokens a step, and the ``task`` whose outputs it was simulated on."""
-
-    task: dict[str, Any]
-    search: Search
-
-    def save(self, folder: Path) -> None:
-        """Write nothing: all there is stands in ``to_dict``."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {"task": self.task, **self.search.to_dict()}
-
-
 def tune(
     corpus: Corpus,
     held_out: Corpus,
@@ -134,12 +55,9 @@ def tune(
     known = tokenizer.encode(corpus.outputs).split()
     grid = {name: values for name, values in GRID.items() if name != "tree_size"}
     start = Setting(tree_size=options.budget)
-    task = {
-        "source": held_out.source.path,
-        "split": held_out.split,
-        "corpus_split": corpus.split,
-    }
-    return Tuning(task, search(known, references, start, grid, progress=progress))
+    found = search(known, references, start, grid, progress=progress)
+    task = TunedTask(source=held_out.source.path, split=held_out.split, corpus_split=corpus.split)
+    return Tuning(task=task, **dict(found))
 
 
 def search(
@@ -170,13 +88,32 @@ def search(
             drafter = lambda: TascSpec([index], references.end, setting)  # noqa: E731
             steps = simulate(drafter, references, setting.tree_size)
             ms = None if cost is None else steps.ms_per_sample(references.prompts, cost)
-            trials[setting] = Trial(setting, steps, ms, None if ms is None else plain / ms)
+            trials[setting] = _trial(setting, steps, ms, None if ms is None else plain / ms)
             progress("simulate drafts", len(trials), total)
         found = trials[setting]
-        return found.steps.tokens_per_step if found.speedup is None else found.speedup
+        return found.tokens_per_step if found.speedup is None else found.speedup
 
     best = coordinate_search(start, grid, score)
-    return Search(len(known), tuple(trials.values()), trials[best], cost)
+    return Search(
+        samples=len(references.prompts),
+        corpus_outputs=len(known),
+        cost=None if cost is None else Costs(**asdict(cost)),
+        default=trials[start],
+        best=trials[best],
+        trials=tuple(trials.values()),
+    )
+
+
+def _trial(
+    setting: Setting, steps: StepStats, ms_per_sample: float | None, speedup: float | None
+) -> Trial:
+    return Trial(
+        setting=setting,
+        method=setting.method,
+        ms_per_sample=ms_per_sample,
+        speedup=speedup,
+        **steps.to_dict(),
+    )
 
 
 def coordinate_search(start: Options, grid: Grid, score: Callable[[Options], float]) -> Options:

@@ -1,20 +1,20 @@
 """``tasc analyze`` as a whole: analysis, knee of its budgets, drafts, and verdict."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tasc.analysis.options import AnalyzeOptions
-from tasc.analysis.page import render
 from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
 from tasc.analysis.token_counts import save_counts
 from tasc.bench.advise import advise, simulate_drafts
-from tasc.bench.tune import GRID, Search
-from tasc.bench.verdict import Verdict
+from tasc.bench.results.analysis import AnalysisResults
+from tasc.bench.results.search import Drafting
+from tasc.bench.tune import GRID
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.recipe.analysis_page import render
 from tasc.recipe.job import Job
-from tasc.vocab.budget import Point
 from tasc.vocab.knee import knee
 
 
@@ -23,36 +23,25 @@ class TaskAnalysis:
     """What ``tasc analyze`` found.
 
     Attributes:
+        results: for readers.
         analysis: of words, tokens and budgets.
         tokenizer: None where only words were looked at.
-        knee: the budget to choose, None without merges.
-        model: the one that was timed, None where none was.
-        drafts: TASC-spec simulated on held-out outputs, None without a tokenizer or outputs.
-        verdict: what to use.
     """
 
+    results: AnalysisResults
     analysis: Analysis
     tokenizer: LoadedTokenizer | None
-    knee: Point | None
-    model: str | None
-    drafts: Search | None
-    verdict: Verdict
 
     def save(self, folder: Path) -> None:
         """Write analysis.html and, with a tokenizer, the token counts."""
         counts = self.analysis.input_counts, self.analysis.output_counts
         if self.tokenizer and counts[0] is not None and counts[1] is not None:
             save_counts(folder, self.tokenizer, counts[0], counts[1])
-        (folder / "analysis.html").write_text(render(self.to_dict()), encoding="utf-8")
+        (folder / "analysis.html").write_text(render(self.results), encoding="utf-8")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report, as JSON values."""
-        best = asdict(self.knee) if self.knee else None
-        return self.analysis.report.to_dict() | {
-            "knee": best,
-            "drafting": self.drafts and {"model": self.model, **self.drafts.to_dict()},
-            "verdict": asdict(self.verdict),
-        }
+        """Return the results, as JSON values."""
+        return self.results.to_dict()
 
 
 def analyze(options: AnalyzeOptions, job: Job) -> TaskAnalysis:
@@ -73,4 +62,6 @@ def analyze(options: AnalyzeOptions, job: Job) -> TaskAnalysis:
         best = knee(found, tokenizer, options.export, others)
         drafts = simulate_drafts(found, others, tokenizer, grid, cost=cost, progress=job.progress)
     verdict = advise(found.report, drafts)
-    return TaskAnalysis(found, tokenizer, best, options.model, drafts, verdict)
+    drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
+    results = AnalysisResults(**vars(found.report), knee=best, drafting=drafting, verdict=verdict)
+    return TaskAnalysis(results, found, tokenizer)

@@ -19,7 +19,7 @@ from tasc.vocab.options import AugmentOptions
 
 if TYPE_CHECKING:
     from tasc.bench.results.bench import BenchResults
-    from tasc.bench.tune import Tuning
+    from tasc.bench.results.search import Tuning
     from tasc.bench.vocabularies import Comparison
     from tasc.finetune.base import BaseResult
     from tasc.finetune.draft_head import HeadResult
@@ -34,7 +34,7 @@ def analyze(options: AnalyzeOptions, job: Job | None = None) -> "TaskAnalysis":
 
     Example:
         >>> found = tasc.analyze(tasc.AnalyzeOptions(source="builtin:stdlib-tokens", limit=500))
-        >>> found.verdict.choice
+        >>> found.results.verdict.choice
     """
     from tasc.recipe import analysis
 
@@ -142,7 +142,7 @@ def tune(options: TuneOptions, job: Job | None = None) -> "Tuning":
 
     Example:
         >>> found = tasc.tune(tasc.TuneOptions(source="builtin:stdlib-tokens", tokenizer="base"))
-        >>> found.search.best.setting.method  # as tasc bench --method takes it
+        >>> found.best.method  # as tasc bench --method takes it
     """
     from tasc.bench.tune import tune
 

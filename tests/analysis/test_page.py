@@ -1,12 +1,15 @@
 """The page of an analysis: whole, and with the user's text escaped."""
 
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from tasc.analysis.page import render
 from tasc.analysis.report import analyze
+from tasc.bench.results.analysis import AnalysisResults
+from tasc.bench.verdict import Verdict
 from tasc.charts import chart
+from tasc.recipe.analysis_page import render
 from tests.options import AnalyzeOptions
 
 
@@ -28,8 +31,9 @@ def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer
     rows = [(f"<script>alert({n})</script>", f"<b2>intent {n % 5}</b2> & more") for n in range(40)]
     options = AnalyzeOptions(budgets=(0, 10))
     report = analyze(make_corpus(rows), tokenizer if with_tokens else None, options).report
-    verdict = {"choice": "<b2>both</b2>", "reasons": ["because"]}
-    page = render(report.to_dict() | {"verdict": verdict, "drafting": None, "knee": None})
+    choice: Any = "<b2>both</b2>"
+    made = Verdict(choice, ("because",))
+    page = render(AnalysisResults(**vars(report), knee=None, drafting=None, verdict=made))
     found = Tags()
     found.feed(page)
     assert found.tags.count("figure") == (4 if with_tokens else 2)

@@ -14,6 +14,8 @@ from tasc.analysis.tokens import (
     merged_counts,
     search,
 )
+from tasc.bench.results.analysis import AnalysisResults
+from tasc.bench.verdict import Verdict
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
@@ -139,7 +141,10 @@ def test_options_that_mean_nothing_are_refused(corpus, tokenizer, options, words
 def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
     report = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(0, 5))).report
     assert isinstance(report, TaskReport)
-    plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    verdict = Verdict("both", ("because",))
+    results = AnalysisResults(**vars(report), knee=None, drafting=None, verdict=verdict)
+    plain = json.loads(json.dumps(results.to_dict(), allow_nan=False))
+    assert AnalysisResults.read(plain) == results
     assert plain["samples"] == 60
     sides = [plain["input"], plain["output"], plain["tokens"]["input"], plain["tokens"]["output"]]
     for side in sides:

@@ -119,7 +119,7 @@ def test_few_outputs_hold_enough_out_to_be_judged(tmp_path, tokenizer):
     analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
     found = simulate_drafts(analysis, None, tokenizer, {})
     assert found
-    assert (found.best.steps.samples, found.corpus_outputs) == (10, 10)
+    assert (found.best.samples, found.corpus_outputs) == (10, 10)
     assert advise(analysis.report, found).choice == "TASC-spec"
 
 
@@ -130,7 +130,7 @@ def test_what_is_held_out_is_not_known_to_the_drafts(tmp_path, tokenizer):
     analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
     found = simulate_drafts(analysis, None, tokenizer, {})
     assert found
-    assert found.best.steps.tokens_per_step < 1.5
+    assert found.best.tokens_per_step < 1.5
     assert advise(analysis.report, found).choice == "neither"
 
 
@@ -146,7 +146,7 @@ def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
         assert len(rows.outputs) == ROWS
         assert all(prompt.endswith(" =\n") for prompt in rows.prompts)
         assert 120 < sum(output.startswith("intent") for output in rows.outputs) < 320
-        found.append((rows, drafts.best.steps.to_dict(), advise(analysis.report, drafts)))
+        found.append((rows, drafts.best, advise(analysis.report, drafts)))
     assert found[0] == found[1]
 
 
@@ -157,5 +157,5 @@ def test_a_corpus_beyond_measure_is_drafted_from_in_part(tmp_path, tokenizer, mo
     monkeypatch.setattr("tasc.bench.advise.SAMPLE", text // 4)
     found = simulate_drafts(analysis, None, tokenizer, {})
     assert found
-    assert found.best.steps.samples == 60
+    assert found.best.samples == 60
     assert 130 <= found.corpus_outputs <= 170

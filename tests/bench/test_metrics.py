@@ -50,7 +50,8 @@ def test_a_package_that_is_not_installed_is_one_line_that_names_the_extra(monkey
     with pytest.raises(InputError) as caught:
         check_metrics(["rouge_l"])
     assert str(caught.value) == (
-        "metric 'rouge_l' needs rouge-score, which is not installed: pip install 'tasc[metrics]'"
+        "metric 'rouge_l' needs rouge-score, which is not installed: "
+        "install it with pip install 'tasc[metrics]'"
     )
 
 

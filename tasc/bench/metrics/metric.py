@@ -45,7 +45,7 @@ class Metric:
         if self.package and find_spec(self.package.replace("-", "_")) is None:
             raise InputError(
                 f"metric {name!r} needs {self.package}, which is not installed: "
-                "pip install 'tasc[metrics]'"
+                "install it with pip install 'tasc[metrics]'"
             )
 
     def score(self, outputs: Sequence[str], references: Sequence[str], delimiter: str) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 
 from tasc.bench.metrics import METRICS
 from tasc.bench.metrics.metric import Metric
+from tasc.bench.paired.seeds import name_of
 from tasc.bench.paired.statistics import CONFIDENCE, Bootstrap, mcnemar
 from tasc.bench.results.cells import Cell
 from tasc.bench.results.comparisons import (
@@ -24,7 +25,7 @@ Counts = dict[str, np.ndarray]
 def pairs(
     cells: Sequence[Cell], references: Sequence[str], metrics: Sequence[str], delimiter: str
 ) -> tuple[ModelPair, ...]:
-    """Compare each model with those before it.
+    """Compare each model with those before it, seeds of one model left out.
 
     Quality is that of each model's first method, as the others are to say the same.
     """
@@ -48,6 +49,7 @@ def pairs(
             },
         )
         for against, model in combinations(by_model, 2)
+        if name_of(against) != name_of(model)
     )
 
 

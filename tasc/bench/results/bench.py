@@ -14,6 +14,7 @@ from tasc.bench.results.comparisons import CellComparison, ModelPair
 from tasc.bench.results.conditions import Environment, Example, Sample, Settings, Task
 from tasc.bench.results.prediction import Prediction
 from tasc.bench.results.record import Record
+from tasc.bench.results.seeds import Seeds, SeedsPair
 
 VERSION: Literal[1] = 1
 
@@ -26,11 +27,21 @@ class BenchResults(Record):
     task: Task
     settings: Settings
     samples: tuple[Sample, ...]
+    """In the order of each cell's outputs."""
     examples: tuple[Example, ...]
+    """The first prompts."""
     cells: tuple[Cell, ...]
+    """Each model with each method."""
     reference: tuple[ReferenceMatch, ...]
+    """Each model against transformers' own decoding."""
     comparisons: tuple[CellComparison, ...]
+    """Each cell against the first one, and against the first method of its model."""
     pairs: tuple[ModelPair, ...]
+    """Each model against those before it."""
+    seeds: tuple[Seeds, ...]
+    """Models of several seeds."""
+    seeds_pairs: tuple[SeedsPair, ...]
+    """Each of those against those before it."""
     prediction: Prediction
     started: str
     command_line: str

@@ -53,7 +53,7 @@ class ReferenceMatch(Lossless):
     """Those compared."""
 
 
-class Spread(Record):
+class Percentiles(Record):
     """Percentiles over the samples."""
 
     p10: float
@@ -83,7 +83,7 @@ class Cell(Record):
     decoding_steps_per_output: float
     ms_per_sample: float
     """Mean over samples of each one's median over repeats."""
-    ms_per_sample_spread: Spread
+    ms_per_sample_spread: Percentiles
     ms_per_sample_by_repeat: tuple[float, ...]
     tokens_per_second: float
     tokens_per_step: float

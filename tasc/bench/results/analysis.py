@@ -1,0 +1,35 @@
+"""What ``tasc analyze`` leaves: ``analysis.json``, typed."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import TypeAdapter
+
+from tasc.analysis.report import TaskReport
+from tasc.bench.results.search import Drafting
+from tasc.bench.verdict import Verdict
+from tasc.vocab.budget import Point
+
+
+@dataclass(frozen=True)
+class AnalysisResults(TaskReport):
+    """The analysis of a split, and what follows from it.
+
+    Attributes:
+        knee: the budget to choose, None without merges.
+        drafting: TASC-spec simulated on held-out outputs, None without a tokenizer or outputs.
+        verdict: what to use.
+    """
+
+    knee: Point | None
+    drafting: Drafting | None
+    verdict: Verdict
+
+    @classmethod
+    def read(cls, result: dict[str, Any]) -> Self:
+        """Return what ``to_dict`` wrote."""
+        return TypeAdapter(cls).validate_python(result)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return dict(TypeAdapter(type(self)).dump_python(self, mode="json"))

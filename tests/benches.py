@@ -7,6 +7,7 @@ from tasc.bench.paired.pairs import comparisons, pairs
 from tasc.bench.paired.seeds import seeds, seeds_pairs
 from tasc.bench.results.bench import BenchResults
 from tasc.bench.results.cells import Cell
+from tasc.bench.results.conditions import Settings
 from tasc.environment import environment
 
 SECONDS = dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1)
@@ -51,6 +52,27 @@ def said(model: str, texts: list[str], ms: list[float], **changes: Any) -> Cell:
     return make_cell(**told | changes)
 
 
+def make_settings(**changes: Any) -> Settings:
+    """Return the settings of a greedy bench of single sequences, but for ``changes``."""
+    settings = {
+        "dtype": "float32",
+        "device": "cpu",
+        "threads": 1,
+        "repeats": 1,
+        "warmup": 0,
+        "max_new_tokens": 1,
+        "batch_size": 1,
+        "turn": 1,
+        "sampling": None,
+        "graphs": False,
+        "compiled": False,
+        "seed": 0,
+        "metrics": ("exact_match",),
+        "delimiter": ";",
+    }
+    return Settings.model_validate(settings | changes)
+
+
 def make_results(
     *cells: Cell, references: tuple[str, ...] = ("x",), **changes: Any
 ) -> BenchResults:
@@ -65,21 +87,7 @@ def make_results(
         "indexes": (),
         "draft_model": None,
     }
-    settings = {
-        "dtype": "float32",
-        "device": "cpu",
-        "threads": 1,
-        "repeats": 1,
-        "warmup": 0,
-        "max_new_tokens": 1,
-        "batch_size": 1,
-        "sampling": None,
-        "graphs": False,
-        "compiled": False,
-        "seed": 0,
-        "metrics": metrics,
-        "delimiter": ";",
-    }
+    settings = make_settings(metrics=metrics, **changes.pop("settings", {}))
     scored = [
         cell.model_copy(
             update={"quality": score(metrics, [o.text for o in cell.outputs], references, ";")}
@@ -88,13 +96,13 @@ def make_results(
     ]
     results = {
         "task": task,
-        "settings": settings | changes.pop("settings", {}),
+        "settings": settings,
         "samples": [{"id": f"{i}", "reference": text} for i, text in enumerate(references)],
         "examples": [{"sample": 0, "prompt": "p"}],
         "cells": scored,
         "reference": (),
-        "comparisons": comparisons(scored),
-        "pairs": pairs(scored, references, metrics, ";"),
+        "comparisons": comparisons(scored, settings),
+        "pairs": pairs(scored, references, settings),
         "seeds": seeds(scored),
         "seeds_pairs": seeds_pairs(seeds(scored)),
         "prediction": {"cells": (), "entropy": None},

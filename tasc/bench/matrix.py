@@ -112,12 +112,17 @@ def run(
     return cells
 
 
-def _turns(samples: int, batch_size: int) -> list[slice]:
-    """Cut the samples into what a cell decodes before it is the next one's turn.
+def turn_length(batch_size: int) -> int:
+    """Return the samples of a turn.
 
     One sample, or several batches' worth: the last rows of a turn run in ever smaller batches.
     """
-    length = 1 if batch_size == 1 else 8 * batch_size
+    return 1 if batch_size == 1 else 8 * batch_size
+
+
+def _turns(samples: int, batch_size: int) -> list[slice]:
+    """Cut the samples into what a cell decodes before it is the next one's turn."""
+    length = turn_length(batch_size)
     return [slice(i, min(i + length, samples)) for i in range(0, samples, length)]
 
 

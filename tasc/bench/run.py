@@ -50,19 +50,19 @@ def bench(
     if options.sampling is None or options.verify == "sampled":
         matches = lossless.matches(cells, prompts, sampled=options.sampling is not None)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
-    summaries = seeds(rows)
+    settings, summaries = _settings(models[0], options), seeds(rows)
     own = reference.references(cells, prompts, options, progress)
     return BenchResults(
         task=_task(corpus, test, options),
-        settings=_settings(models[0], options),
+        settings=settings,
         samples=tuple(map(_sample, test.prompts, test.outputs)),
         examples=tuple(
             Example(sample=i, prompt=prompt) for i, prompt in enumerate(test.prompts[:EXAMPLES])
         ),
         cells=rows,
         reference=record.reference_records(own),
-        comparisons=comparisons(rows),
-        pairs=pairs(rows, test.outputs, options.metrics, options.delimiter),
+        comparisons=comparisons(rows, settings),
+        pairs=pairs(rows, test.outputs, settings),
         seeds=summaries,
         seeds_pairs=seeds_pairs(summaries),
         prediction=predict.predict(cells, corpus, test, options, rows),
@@ -91,6 +91,7 @@ def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
         device=str(model.target.device),
         threads=torch.get_num_threads(),
         sampling=sampling and SamplingSettings(**asdict(sampling), verify=options.verify),
+        turn=matrix.turn_length(options.batch_size),
         graphs=model.target.graphs,
         compiled=options.compile,
         **{name: getattr(options, name) for name in _AS_ASKED},

@@ -141,3 +141,20 @@ def test_the_command_exits_with_1_where_something_is_worse(compared, capsys, tmp
     code, out, _ = tasc(capsys, "compare", after, before, "--json")
     assert code == 0
     assert json.loads(out)["changes"][0]["verdict"] == "better"
+
+
+def test_samples_of_a_batch_are_not_counted_as_independent():
+    """Turns of 8 samples that share what slows them: an interval over samples is too narrow."""
+    slow = np.repeat(np.random.default_rng(3).lognormal(0, 0.3, 100), 8)
+    references = tuple(map(str, range(800)))
+    cells = [said("m", list(references), times) for times in ([4.0] * 800, (2 * slow).tolist())]
+    cells[1] = cells[1].model_copy(update={"method": "tasc-spec"})
+    wide, narrow = (
+        make_results(*cells, references=references, settings={"turn": turn}).comparisons[0]
+        for turn in (8, 1)
+    )
+    (low, high), (inner_low, inner_high) = wide.speedup_interval, narrow.speedup_interval
+    assert low < inner_low < inner_high < high
+    assert (high - low) / (inner_high - inner_low) == pytest.approx(8**0.5, rel=0.2)
+    few = make_results(*cells, references=references, settings={"turn": 100}).comparisons[0]
+    assert few.speedup_interval is None  # eight turns

@@ -11,7 +11,7 @@ from tasc.bench.plots import latency, where_time_goes
 from tasc.bench.record import PARTS, records
 from tasc.bench.results.cells import Difference
 from tasc.spec.decode import Generation, Timeline
-from tests.benches import make_cell
+from tests.benches import make_cell, make_settings
 
 
 def generation(tokens: list[int], accepted: list[int], ms: float) -> Generation:
@@ -80,7 +80,7 @@ def test_a_difference_is_counted_and_located(rows):
 
 
 def test_comparisons_are_with_the_first_method(rows):
-    (comparison,) = comparisons(rows)
+    (comparison,) = comparisons(rows, make_settings())
     assert (comparison.against.model, comparison.against.method) == ("m", "ar")
     assert comparison.speedup == pytest.approx(30 / 19)
     assert comparison.speedup_interval is None  # of two samples

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from tasc.bench.metrics import METRICS, check_metrics
 from tasc.bench.options import CompareOptions
-from tasc.bench.paired.pairs import cost, counted, quality_difference
+from tasc.bench.paired.pairs import Speeds, counted, quality_difference
 from tasc.bench.paired.statistics import CONFIDENCE, Bootstrap
 from tasc.bench.results.bench import BenchResults
 from tasc.bench.results.cells import Cell
@@ -24,7 +24,10 @@ from tasc.errors import InputError
 
 _RESAMPLES = 10_000  # the tails of an interval are small where there are many
 # What makes a speed another one.
-_SETTINGS = ("dtype", "device", "threads", "batch_size", "max_new_tokens", "sampling", "graphs")
+_SETTINGS = (
+    *("dtype", "device", "threads", "batch_size", "max_new_tokens", "sampling", "graphs"),
+    "compiled",
+)
 _MACHINE = ("processor", "cores")
 
 
@@ -77,7 +80,7 @@ def _check_samples(old: BenchResults, new: BenchResults) -> None:
         shared = len(set(ids[0]) & set(ids[1]))
         raise InputError(
             f"the samples differ: {len(ids[0])} and {len(ids[1])}, of which {shared} are in both: "
-            "bench the same split with the same --limit and --seed"
+            "run both benches with the same --split, --limit and --seed"
         )
 
 
@@ -113,11 +116,14 @@ class _Judge:
         self.confidence, self._settings = confidence, new.settings
         self._references = [sample.reference for sample in new.samples]
         self._bootstrap = Bootstrap(len(old.samples), resamples=_RESAMPLES)
+        self._speeds = Speeds(len(old.samples), new.settings, _RESAMPLES)
 
     def qualities(self, both: list[tuple[Cell, Cell]], metrics: list[str]) -> Iterator[Change]:
         """Compare the quality of each model's first method."""
-        firsts = {after.model: (before, after) for before, after in reversed(both)}
-        for before, after in reversed(firsts.values()):
+        firsts: dict[str, tuple[Cell, Cell]] = {}
+        for pair in both:
+            firsts.setdefault(pair[1].model, pair)
+        for before, after in firsts.values():
             old, new = (
                 counted(cell, self._references, metrics, self._settings.delimiter)
                 for cell in (before, after)
@@ -147,33 +153,35 @@ class _Judge:
 
     def steps(self, before: Cell, after: Cell) -> Change:
         """Compare decoding steps: they do not depend on the machine."""
-        return self._ratio("steps", after, _steps(before), _steps(after), 0.0)
+        own, other = (np.array([(o.steps, 1.0) for o in c.outputs]) for c in (after, before))
+        means = before.decoding_steps_per_output, after.decoding_steps_per_output
+        return _ratio("steps", after, means, self._bootstrap.ratio(own, other, self.confidence))
 
     def speed(self, before: Cell, after: Cell, tolerance: float) -> Change:
         """Compare the time of a sample, or of a token where outputs differ by chance."""
-        chance = after.lossless is None
-        old, new = (cost(cell, by_token=chance) for cell in (before, after))
-        return self._ratio("speed", after, old, new, tolerance)
-
-    def _ratio(
-        self, what: str, cell: Cell, old: np.ndarray, new: np.ndarray, tolerance: float
-    ) -> Change:
-        ratio, interval = self._bootstrap.ratio(new, old, self.confidence)
-        return Change(
-            model=cell.model,
-            method=cell.method,
-            what=what,
-            old=float(old[:, 0].mean()),
-            new=float(new[:, 0].mean()),
-            change=ratio,
-            interval=interval,
-            p_value=None,
-            verdict=_verdict(interval, 1 - tolerance, 1 / (1 - tolerance)),
-        )
+        seen = self._speeds.ratio(after, before, self.confidence)
+        means, found = (before.ms_per_sample, after.ms_per_sample), (seen.ratio, seen.interval)
+        return _ratio("speed", after, means, found, tolerance)
 
 
-def _steps(cell: Cell) -> np.ndarray:
-    return np.array([(output.steps, 1) for output in cell.outputs], float)
+def _ratio(
+    what: str,
+    cell: Cell,
+    means: tuple[float, float],
+    found: tuple[float, Interval],
+    tolerance: float = 0.0,
+) -> Change:
+    return Change(
+        model=cell.model,
+        method=cell.method,
+        what=what,
+        old=means[0],
+        new=means[1],
+        change=found[0],
+        interval=found[1],
+        p_value=None,
+        verdict=_verdict(found[1], 1 - tolerance, 1 / (1 - tolerance)),
+    )
 
 
 def _verdict(

@@ -8,7 +8,7 @@ import numpy as np
 from tasc.bench.metrics import METRICS
 from tasc.bench.metrics.metric import Metric
 from tasc.bench.paired.seeds import name_of
-from tasc.bench.paired.statistics import CONFIDENCE, Bootstrap, mcnemar
+from tasc.bench.paired.statistics import CONFIDENCE, RESAMPLES, Bootstrap, mcnemar
 from tasc.bench.results.cells import Cell
 from tasc.bench.results.comparisons import (
     CellComparison,
@@ -18,12 +18,13 @@ from tasc.bench.results.comparisons import (
     QualityDifference,
     SpeedRatio,
 )
+from tasc.bench.results.conditions import Settings
 
 Counts = dict[str, np.ndarray]
 
 
 def pairs(
-    cells: Sequence[Cell], references: Sequence[str], metrics: Sequence[str], delimiter: str
+    cells: Sequence[Cell], references: Sequence[str], settings: Settings
 ) -> tuple[ModelPair, ...]:
     """Compare each model with those before it, seeds of one model left out.
 
@@ -33,17 +34,17 @@ def pairs(
     for cell in cells:
         by_model.setdefault(cell.model, {})[cell.method] = cell
     counts = {
-        model: counted(next(iter(own.values())), references, metrics, delimiter)
+        model: counted(next(iter(own.values())), references, settings.metrics, settings.delimiter)
         for model, own in by_model.items()
     }
-    bootstrap = Bootstrap(len(references))
+    bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings)
     return tuple(
         ModelPair(
             model=model,
             against=against,
             quality=_qualities(bootstrap, counts[model], counts[against]),
             speed={
-                method: speed_ratio(bootstrap, cell, by_model[against][method])
+                method: speeds.ratio(cell, by_model[against][method])
                 for method, cell in by_model[model].items()
                 if method in by_model[against]
             },
@@ -84,39 +85,51 @@ def quality_difference(
     return QualityDifference(difference=difference, interval=interval, mcnemar=test)
 
 
-def speed_ratio(bootstrap: Bootstrap, cell: Cell, base: Cell) -> SpeedRatio:
-    """Say how many times as fast ``cell`` is as ``base``."""
-    own, other = (cost(one, by_token=cell.lossless is None) for one in (cell, base))
-    ratio, interval = bootstrap.ratio(own, other)
-    return SpeedRatio(ratio=ratio, interval=interval)
+class Speeds:
+    """Speeds of cells against each other.
+
+    Samples of a turn are decoded in the same batches and not independent: turns are resampled.
+    """
+
+    def __init__(self, samples: int, settings: Settings, resamples: int = RESAMPLES) -> None:
+        """Draw the resamples."""
+        self._turns = np.arange(0, samples, settings.turn)
+        self._bootstrap = Bootstrap(len(self._turns), resamples=resamples)
+
+    def ratio(self, cell: Cell, base: Cell, confidence: float = CONFIDENCE) -> SpeedRatio:
+        """Say how many times as fast ``cell`` is as ``base``."""
+        own, other = (self._cost(one, by_token=cell.lossless is None) for one in (cell, base))
+        ratio, interval = self._bootstrap.ratio(own, other, confidence)
+        return SpeedRatio(ratio=ratio, interval=interval)
+
+    def _cost(self, cell: Cell, *, by_token: bool) -> np.ndarray:
+        """Return milliseconds and work of each turn (T, 2): work is samples, or their tokens."""
+        work = [output.tokens if by_token else 1 for output in cell.outputs]
+        costs = np.stack([cell.sample_ms, np.array(work, float)], axis=-1)
+        found: np.ndarray = np.add.reduceat(costs, self._turns)
+        return found
 
 
-def cost(cell: Cell, *, by_token: bool) -> np.ndarray:
-    """Return milliseconds and work of each sample (N, 2): work is a sample, or its tokens."""
-    tokens = [output.tokens if by_token else 1 for output in cell.outputs]
-    return np.stack([cell.sample_ms, np.array(tokens, float)], axis=-1)
-
-
-def comparisons(cells: Sequence[Cell]) -> tuple[CellComparison, ...]:
+def comparisons(cells: Sequence[Cell], settings: Settings) -> tuple[CellComparison, ...]:
     """Compare every cell with the first model's first method, and with its own model's."""
-    overall, bootstrap = cells[0], Bootstrap(cells[0].samples)
+    overall, speeds = cells[0], Speeds(cells[0].samples, settings)
     own: dict[str, Cell] = {}
     result = []
     for cell in cells:
         base = own.setdefault(cell.model, cell)
         bases = [base] if base is overall else [base, overall]
-        result += [_compare(bootstrap, cell, other) for other in bases if other is not cell]
+        result += [_compare(speeds, cell, other) for other in bases if other is not cell]
     return tuple(result)
 
 
-def _compare(bootstrap: Bootstrap, cell: Cell, base: Cell) -> CellComparison:
+def _compare(speeds: Speeds, cell: Cell, base: Cell) -> CellComparison:
     by_repeat = zip(cell.ms_per_sample_by_repeat, base.ms_per_sample_by_repeat, strict=True)
     return CellComparison(
         model=cell.model,
         method=cell.method,
         against=CellName(model=base.model, method=base.method),
         speedup=cell.speedup(base),
-        speedup_interval=speed_ratio(bootstrap, cell, base).interval,
+        speedup_interval=speeds.ratio(cell, base).interval,
         speedup_median_of_samples=float(np.median(base.sample_ms / cell.sample_ms)),
         speedup_by_repeat=tuple(b / a for a, b in by_repeat),
         fewer_steps=base.decoding_steps / cell.decoding_steps,

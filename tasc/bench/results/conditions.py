@@ -45,6 +45,8 @@ class Settings(Record):
     """Samples decoded before, unmeasured."""
     max_new_tokens: int
     batch_size: int
+    turn: int
+    """Samples that a cell decoded before it was the next one's turn."""
     sampling: SamplingSettings | None
     """None for greedy decoding."""
     graphs: bool

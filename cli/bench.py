@@ -86,7 +86,7 @@ def _seeds(found: "BenchResults") -> None:
 
 
 def _around(spread: "Spread", form: str) -> str:
-    return f"{spread.mean:{form}} ± {spread.sd:{form}}"
+    return f"{spread.mean:{form}}±{spread.sd:{form}}"  # one word, which no table breaks
 
 
 def _told(found: "BenchResults", metric: str, difference: float, *why: str) -> str:

@@ -4,6 +4,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from tasc.bench.metrics.metric import f1, share
 from tasc.bench.paired.statistics import FEWEST, Bootstrap, mcnemar
@@ -65,7 +66,7 @@ def test_resampled_sums_of_a_ratio_of_sums_are_those_of_the_samples_drawn():
     counts = np.array([[1.0, 2, 1], [0, 1, 3]] * 10)
     bootstrap = Bootstrap(20, resamples=3, seed=7)
     rng = np.random.default_rng(7)
-    for sums in bootstrap.sums(counts):
+    for sums in bootstrap.values(lambda sums: sums, counts):
         drawn = counts[rng.integers(20, size=20)]
         assert sums.tolist() == drawn.sum(0).tolist()
         assert f1(sums) == f1(drawn.sum(0))
@@ -84,3 +85,11 @@ def test_too_few_samples_have_no_interval():
         counts = np.ones((samples, 2))
         difference, interval = Bootstrap(samples).difference(share, counts, counts)
         assert (difference, interval is not None) == (0, there)
+
+
+def test_sparse_counts_give_what_dense_ones_give():
+    rng = np.random.default_rng(0)
+    counts, others = rng.integers(3, size=(2, 300, 4)).astype(float)
+    bootstrap = Bootstrap(300, resamples=600)
+    dense = bootstrap.difference(share, counts, others)
+    assert bootstrap.difference(share, csr_array(counts), csr_array(others)) == dense

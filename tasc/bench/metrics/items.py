@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasc.bench.metrics.metric import Value, f1, precision, recall
+from tasc.bench.metrics.metric import Counts, Value, f1, precision, recall
 
 
 def count(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> np.ndarray:
@@ -24,16 +24,22 @@ def shared(found: Sequence[Counter[str]], expected: Sequence[Counter[str]]) -> n
     return np.array([[(a & b).total(), a.total(), b.total()] for a, b in pairs], float)
 
 
-def count_by_label(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> np.ndarray:
-    """Count (N, 3 L): as ``count``, for each of the L labels of the references in order."""
+def count_by_label(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> Counts:
+    """Count (N, 3 L), sparse: as ``count``, for each of the L labels of the references in order."""
+    from scipy.sparse import csr_array
+
     found, expected = _split(outputs, delimiter), _split(references, delimiter)
     labels = {name: i for i, name in enumerate(sorted(set().union(*expected)))}
-    counts = np.zeros((len(found), len(labels), 3))
-    for sample, (a, b) in enumerate(zip(found, expected, strict=True)):
-        for kind, items in enumerate((a & b, a, b)):
-            for name in items.keys() & labels.keys():
-                counts[sample, labels[name], kind] = items[name]
-    return counts.reshape(len(found), -1)
+    cells = [
+        (times, sample, 3 * labels[name] + kind)
+        for sample, (a, b) in enumerate(zip(found, expected, strict=True))
+        for kind, items in enumerate((a & b, a, b))
+        for name, times in items.items()
+        if name in labels
+    ]
+    counts, samples, columns = np.array(cells, np.int64).reshape(-1, 3).T
+    shape = len(found), 3 * len(labels)
+    return csr_array((counts.astype(float), (samples, columns)), shape=shape)
 
 
 def _split(texts: Sequence[str], delimiter: str) -> list[Counter[str]]:

@@ -7,12 +7,17 @@ again.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tasc.errors import InputError
 
-Count = Callable[[Sequence[str], Sequence[str], str], np.ndarray]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Counts: TypeAlias = "np.ndarray | csr_array"
+Count = Callable[[Sequence[str], Sequence[str], str], Counts]
 Value = Callable[[np.ndarray], np.ndarray]
 
 
@@ -24,7 +29,8 @@ class Metric:
         label: heads its column.
         summary: what it is, one sentence.
         count: takes N outputs, their references and the delimiter, and returns (N, K) float64:
-            what each sample adds to K sums. K is the same for any outputs of the same references.
+            what each sample adds to K sums; sparse where K is large. K is the same for any outputs
+            of the same references.
         value: takes sums (..., K) and returns the metric (...); of one row of counts it is the
             sample's own value.
         needs: what outputs must look like; any text where empty.

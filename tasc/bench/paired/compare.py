@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from tasc.bench.metrics import METRICS, check_metrics
+from tasc.bench.metrics.metric import Counts
 from tasc.bench.options import CompareOptions
 from tasc.bench.paired.pairs import Speeds, counted, quality_difference
 from tasc.bench.paired.statistics import CONFIDENCE, Bootstrap
@@ -131,7 +132,7 @@ class _Judge:
             for name in metrics:
                 yield self._quality(name, after, old[name], new[name])
 
-    def _quality(self, name: str, cell: Cell, old: np.ndarray, new: np.ndarray) -> Change:
+    def _quality(self, name: str, cell: Cell, old: Counts, new: Counts) -> Change:
         metric = METRICS[name]
         seen = quality_difference(self._bootstrap, metric, new, old, self.confidence)
         p_value = None if seen.mcnemar is None else seen.mcnemar.p_value

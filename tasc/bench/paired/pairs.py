@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from tasc.bench.metrics import METRICS
-from tasc.bench.metrics.metric import Metric
+from tasc.bench.metrics.metric import Counts, Metric
 from tasc.bench.paired.seeds import name_of
 from tasc.bench.paired.statistics import CONFIDENCE, RESAMPLES, Bootstrap, mcnemar
 from tasc.bench.results.cells import Cell
@@ -20,7 +20,7 @@ from tasc.bench.results.comparisons import (
 )
 from tasc.bench.results.conditions import Settings
 
-Counts = dict[str, np.ndarray]
+ByMetric = dict[str, Counts]
 
 
 def pairs(
@@ -56,13 +56,15 @@ def pairs(
 
 def counted(
     cell: Cell, references: Sequence[str], metrics: Sequence[str], delimiter: str
-) -> Counts:
+) -> ByMetric:
     """Count the samples of a cell for each metric, (N, K)."""
     texts = [output.text for output in cell.outputs]
     return {name: METRICS[name].count(texts, references, delimiter) for name in metrics}
 
 
-def _qualities(bootstrap: Bootstrap, own: Counts, other: Counts) -> dict[str, QualityDifference]:
+def _qualities(
+    bootstrap: Bootstrap, own: ByMetric, other: ByMetric
+) -> dict[str, QualityDifference]:
     return {
         name: quality_difference(bootstrap, METRICS[name], own[name], other[name]) for name in own
     }
@@ -71,8 +73,8 @@ def _qualities(bootstrap: Bootstrap, own: Counts, other: Counts) -> dict[str, Qu
 def quality_difference(
     bootstrap: Bootstrap,
     metric: Metric,
-    own: np.ndarray,
-    other: np.ndarray,
+    own: Counts,
+    other: Counts,
     confidence: float = CONFIDENCE,
 ) -> QualityDifference:
     """Compare what two systems reach of a metric, by their counts (N, K)."""

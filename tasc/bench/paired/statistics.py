@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tasc.bench.metrics.metric import Counts
 from tasc.bench.results.record import Interval
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
+_PART = 256  # resamples at a time, as sums of many labels are large
 FEWEST = 10  # samples; a bootstrap of fewer is far too narrow, so there is none
 
 
@@ -39,13 +41,10 @@ class Bootstrap:
         for row in self._times:
             row[:] = np.bincount(rng.integers(samples, size=samples), minlength=samples)
 
-    def sums(self, counts: np.ndarray) -> np.ndarray:
-        """Return the sums (R, K) over each resample of what samples add, (N, K)."""
-        found = np.empty((len(self._times), counts.shape[1]))
-        for begin in range(0, len(found), 256):
-            part = slice(begin, begin + 256)
-            found[part] = self._times[part].astype(float) @ counts
-        return found
+    def values(self, value: Callable[[np.ndarray], np.ndarray], counts: Counts) -> np.ndarray:
+        """Return ``value`` of the sums over each resample of what samples add, (N, K): (R, ...)."""
+        parts = np.split(self._times, range(_PART, len(self._times), _PART))
+        return np.concatenate([value(part.astype(float) @ counts) for part in parts])
 
     def interval(self, values: np.ndarray, confidence: float = CONFIDENCE) -> Interval:
         """Return the percentile interval of a statistic of each resample (R,).
@@ -61,13 +60,13 @@ class Bootstrap:
     def difference(
         self,
         value: Callable[[np.ndarray], np.ndarray],
-        counts: np.ndarray,
-        others: np.ndarray,
+        counts: Counts,
+        others: Counts,
         confidence: float = CONFIDENCE,
     ) -> tuple[float, Interval]:
         """Return ``value`` of the sums of ``counts`` less that of ``others``, both (N, K)."""
         seen = float(value(counts.sum(0)) - value(others.sum(0)))
-        drawn = value(self.sums(counts)) - value(self.sums(others))
+        drawn = self.values(value, counts) - self.values(value, others)
         return seen, self.interval(drawn, confidence)
 
     def ratio(
@@ -78,7 +77,7 @@ class Bootstrap:
         Both are (N, 2): what each sample costs, and its work.
         """
         seen = float(share(other.sum(0)) / share(cost.sum(0)))
-        drawn = share(self.sums(other)) / share(self.sums(cost))
+        drawn = self.values(share, other) / self.values(share, cost)
         return seen, self.interval(drawn, confidence)
 
 

@@ -1,35 +1,46 @@
-"""Line charts as inline SVG: laid out here, drawn by the macro of ``templates/chart.html``.
+"""Line charts as inline SVG: drawn by matplotlib, in the page's colours, light or dark.
 
-No drawing library: a page with four charts is made in milliseconds, is small, follows the reader's
-light or dark scheme, and may show any name, which the template escapes.
+What others named is in the legend, which ``templates/chart.html`` writes and escapes.
 """
 
-import math
+import io
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Points = Sequence[Sequence[float]]
 
 COLOURS = tuple(f"var(--c{i})" for i in range(6))  # of page.css
-# Of a chart, in its own units; it is drawn as wide as a telephone, so letters stay readable there.
-WIDTH, HEIGHT = 360, 230
-LEFT, RIGHT, TOP, BOTTOM = 42, 12, 10, 36
+_DRAWN = tuple(f"#c0c0{i:02x}" for i in range(6))  # what stands for them while matplotlib draws
+_SOFT, _LINE = "#c0c0fd", "#c0c0fe"
+_OF_PAGE = {**dict(zip(_DRAWN, COLOURS, strict=True)), _SOFT: "var(--soft)", _LINE: "var(--line)"}
+_WIDTH, _HEIGHT = 4.4, 2.8  # inches; as wide as a telephone, so letters stay readable there
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tasc",  # equal figures are equal files
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), _SOFT),
+    **dict.fromkeys(("axes.edgecolor", "grid.color"), _LINE),
+}
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over two axes, ready to be drawn: ticks and marks (place, text), lines (name, points).
-
-    A mark is a vertical line.
-    """
+    """A drawn chart; line i, called ``names[i]``, is in colour i of the page."""
 
     title: str
-    x_label: str
     y_label: str
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    lines: tuple[tuple[str, str], ...]
-    marks: tuple[tuple[float, str], ...] = ()
+    names: tuple[str, ...]
+    svg: Markup
 
 
 def chart(
@@ -42,55 +53,51 @@ def chart(
     highest: float | None = None,
     marks: Mapping[float, str] | None = None,
 ) -> Chart:
-    """Lay out lines of (x, y); axes in ``log``, as "x", are logarithmic and begin at 1.
+    """Draw lines of (x, y); axes in ``log``, as "x", are logarithmic, others begin at 0.
 
-    ``marks`` name places on the x axis.
+    ``highest`` is the top of the y axis. ``marks`` name positions on the x axis.
     """
+    # It tells on stderr that its own cache of fonts cannot be written, which concerns nobody here.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     drawn = {name: points for name, points in lines.items() if len(points)}
-    every = [point for points in drawn.values() for point in points] or [(1.0, 1.0)]
-    top = highest or max(y for _, y in every) or 1.0
-    last = max(x for x, _ in every) or 1.0
-    first = min(0.0, *(x for x, _ in every))
-
-    def across(x: float) -> float:
-        return LEFT + _share(x, first, last, log="x" in log) * (WIDTH - LEFT - RIGHT)
-
-    def down(y: float) -> float:
-        return HEIGHT - BOTTOM - _share(y, 0, top, log="y" in log) * (HEIGHT - BOTTOM - TOP)
-
-    return Chart(
-        title,
-        x_label,
-        y_label,
-        tuple((across(x), _short(x)) for x in _ticks(last, log="x" in log)),
-        tuple((down(y), _short(y)) for y in _ticks(top, log="y" in log)),
-        tuple(
-            (name, " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in points))
-            for name, points in drawn.items()
-        ),
-        tuple((across(x), text) for x, text in (marks or {}).items()),
-    )
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained", facecolor="none")
+        axes = figure.subplots()
+        for colour, points in zip(_DRAWN, drawn.values(), strict=False):
+            axes.plot(*zip(*points, strict=True), color=colour)
+        for at, text in (marks or {}).items():
+            axes.axvline(at, color=_SOFT, linewidth=1, linestyle=":")
+            axes.text(at, 0.02, f" {text}", transform=axes.get_xaxis_transform())
+        _lay_out(axes, log, highest)
+        axes.set_xlabel(x_label)
+        return Chart(title, y_label, tuple(drawn), _svg(figure))
 
 
-def _share(value: float, first: float, last: float, *, log: bool) -> float:
-    """Return where a value stands between the ends of its axis, from 0 to 1."""
-    if log:
-        return math.log(max(value, 1)) / (math.log(last) or 1)
-    return (value - first) / ((last - first) or 1)
+def _lay_out(axes: "Axes", log: str, highest: float | None) -> None:
+    axes.set_facecolor("none")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(length=0)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    if "x" in log:
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(left=0)
+    if "y" in log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, highest)
 
 
-def _ticks(last: float, *, log: bool) -> list[float]:
-    """Return powers of ten, or up to five round numbers from 0 on."""
-    if log:
-        powers = range(int(math.log10(last)) + 1)
-        return [10.0**power for power in powers][:: 2 if len(powers) > 5 else 1]
-    unit = 10 ** math.floor(math.log10(last / 2))
-    step = next(unit * m for m in (1, 2, 5, 10) if last / (unit * m) <= 5)
-    return [step * i for i in range(int(last / step + 1e-9) + 1)]
-
-
-def _short(value: float) -> str:
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:.4g}"
+def _svg(figure: Any) -> Markup:  # noqa: ANN401 - matplotlib's figure
+    """Return the figure as an ``<svg>`` element that loads nothing and follows the page's style."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>| xmlns(:xlink)?=\"[^\"]*\"", "", text, flags=re.S)
+    for drawn, of_page in _OF_PAGE.items():
+        text = text.replace(drawn, of_page)
+    return Markup(text[text.index("<svg") :].replace("xlink:href", "href"))

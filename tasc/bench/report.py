@@ -1,6 +1,5 @@
 """``report.html``: the figures of a bench for a reader, self-contained and escaped."""
 
-
 from tasc.bench import plots
 from tasc.bench.results.bench import BenchResults
 from tasc.html import template

@@ -66,4 +66,3 @@ def _costs(results: AnalysisResults) -> Iterator[Chart]:
             "tokens of a forward: draft nodes and one",
             "× the time of one token",
         )
-

@@ -7,7 +7,7 @@ from typing import Any
 from tasc.bench.results.prediction import StepFigures
 from tasc.bench.results.record import Record
 from tasc.spec.drafters import DEFAULT_BUDGET
-from tasc.spec.drafters.tasc_spec import TascSpecOptions
+from tasc.spec.drafters.ngram.tasc_spec import TascSpecOptions
 
 
 @dataclass(frozen=True)

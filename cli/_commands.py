@@ -1,7 +1,8 @@
 """The commands that are steps of recipes, too, in the order of ``tasc --help``."""
 
-from . import analyze, augment, base, bench, finetune, index, tune, vocab
+from . import analyze, augment, base, bench, export, finetune, index, tune, vocab
 
 COMMANDS = tuple(
-    module.COMMAND for module in (analyze, augment, finetune, bench, tune, index, vocab, base)
+    module.COMMAND
+    for module in (analyze, augment, finetune, bench, export, tune, index, vocab, base)
 )

@@ -117,4 +117,4 @@ def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> di
     """Return what was typed by the names of fields; of the data all that stands for it."""
     data = {f.field: f.read(values[f.name]) for f in fields if f.of_data}
     own = {f.field: f.read(values[f.name]) for f in fields if not f.of_data and f.name in given}
-    return {"source": data} | own if data else own
+    return {"source": data} | own if data.get("path") is not None else own

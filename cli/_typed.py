@@ -94,8 +94,8 @@ def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
 
     for name, info in kind.model_fields.items():
         shell = _shell(info)
-        if info.annotation is Data:
-            yield from _data({} if info.is_required() else info.default.model_dump(), shell)
+        if Data in (info.annotation, *get_args(info.annotation)):
+            yield from _data(info, shell)
             continue
         place = 0 if shell.argument else 2 if name in ModelOptions.model_fields else 1
         option = shell.name or name.replace("_", "-")
@@ -103,15 +103,19 @@ def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
         yield Typed(name, option, info.annotation, default, info.description or "", shell, place)
 
 
-def _data(known: dict[str, Any], shell: "Shell") -> Iterator[Typed]:
-    """Yield the fields of a source: where it is stands first, unless that is ``known``."""
+def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
+    """Yield the fields of a source: where it is stands first, unless that may be left out."""
     from tasc.options import Data
 
+    needed = source.is_required()
+    known = source.default.model_dump() if source.default and not needed else {}
     for name, info in Data.model_fields.items():
         option, place = name.replace("_", "-"), 2
         if name == "path":
-            option, place = shell.name or "source", 1 if known else 0
+            option, place = shell.name or "source", 0 if needed else 1
         default = known.get(name, ... if info.is_required() else info.default)
+        if name == "path" and not needed:
+            default = known.get(name)
         told = info.description or ""
         yield Typed(name, option, info.annotation, default, told, _shell(info), place, of_data=True)
 

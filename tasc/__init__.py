@@ -18,10 +18,12 @@ if TYPE_CHECKING:
         base,
         benchmark,
         compare_vocabularies,
+        export,
         fine_tune,
         index,
         tune,
     )
+    from tasc.serving.options import ExportOptions
     from tasc.spec.core.sampling import Sampling
     from tasc.spec.custom_generate import custom_generate
     from tasc.spec.drafters.ngram.options import IndexOptions
@@ -38,6 +40,7 @@ __all__ = [
     "CompareOptions",
     "Completion",
     "Data",
+    "ExportOptions",
     "FinetuneOptions",
     "IndexOptions",
     "Sampling",
@@ -50,6 +53,7 @@ __all__ = [
     "compare_results",
     "compare_vocabularies",
     "custom_generate",
+    "export",
     "fine_tune",
     "generate",
     "index",
@@ -64,7 +68,9 @@ _PUBLIC = {
     "tasc.bench.paired.compare": "compare_results",
     "tasc.finetune.options": "BaseOptions FinetuneOptions",
     "tasc.options": "Data",
-    "tasc.recipe.calls": "analyze augment base benchmark compare_vocabularies fine_tune index tune",
+    "tasc.recipe.calls": "analyze augment base benchmark compare_vocabularies export fine_tune "
+    "index tune",
+    "tasc.serving.options": "ExportOptions",
     "tasc.spec.custom_generate": "custom_generate",
     "tasc.spec.library": "Completion generate",
     "tasc.spec.drafters.ngram.options": "IndexOptions",

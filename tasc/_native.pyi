@@ -74,6 +74,7 @@ class NgramIndex:
     entries: int
     vocabulary: int
     block: UInt64
+    def text(self) -> Int32: ...
     @overload
     def __init__(
         self,

@@ -177,6 +177,11 @@ class StepOptions(CommandOptions):
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="Seed of every random choice.")
 
     @property
+    def data(self) -> Data | None:
+        """What texts are read from; None where a command that can do without was given none."""
+        return self.source
+
+    @property
     def makes(self) -> frozenset[Kind]:
         """What a later step may refer to in the artefact that these very options make."""
         return self.products

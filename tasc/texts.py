@@ -24,6 +24,11 @@ class Texts:
         """The split the command works on."""
         return self.corpora[MAIN]
 
+    @property
+    def main(self) -> Corpus | None:
+        """The same, for a command that can do without."""
+        return self.corpora.get(MAIN)
+
     def optional(self, name: str) -> Corpus | None:
         """Another split, if the command was given one and the source has it."""
         return self.corpora.get(name)
@@ -38,8 +43,10 @@ class Texts:
 
 
 def read_texts(options: StepOptions) -> Texts:
-    """Read every split that ``options`` name. Only the main one is cut to its limit."""
-    source, corpora, stream = options.source.source(), {}, None
+    """Read every split that ``options`` name; none without data. The main one alone is limited."""
+    if options.data is None:
+        return Texts({})
+    source, corpora, stream = options.data.source(), {}, None
     if not options.streamed:
         corpora[MAIN] = load(source, options.split, limit=options.limit, seed=options.seed)
     for name, most in options.other_splits.items():

@@ -57,6 +57,12 @@ void bind_index(nb::module_& m) {
             return nb::ndarray<nb::numpy, const uint64_t, nb::ndim<1>>(self.block().data(),
                                                                       {self.block().size()}, nb::find(&self));
           })
+      .def("text",
+           [](const tasc::NgramIndex& self) {
+             std::vector<int32_t> tokens(self.tokens());
+             for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = self.text(static_cast<uint32_t>(i));
+             return to_numpy(std::move(tokens));
+           })
       .def("check_integrity", &broken<tasc::NgramIndex>);
 }
 

@@ -14,6 +14,7 @@ from tasc.data.tokenizer import load_tokenizer
 from tasc.finetune.options import BaseOptions, FinetuneOptions
 from tasc.places import resolve_model
 from tasc.recipe.job import Job, Result, at_work
+from tasc.serving.options import ExportOptions
 from tasc.spec.drafters.ngram.options import IndexOptions
 from tasc.vocab.options import AugmentOptions
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tasc.finetune.draft_head import HeadResult
     from tasc.finetune.train import FinetuneResult
     from tasc.recipe.analysis import TaskAnalysis
+    from tasc.serving.export import Exported
     from tasc.spec.drafters.ngram.index import Indexed
     from tasc.vocab.augment import Augmentation
 
@@ -137,6 +139,19 @@ def benchmark(options: BenchOptions, job: Job | None = None) -> "BenchResults":
         return bench(known, job.texts.corpus, options, job.progress)
 
 
+def export(options: ExportOptions, job: Job | None = None) -> "Exported":
+    """Gather what an engine serves: model, tokenizer, and what drafts are made from.
+
+    Example:
+        >>> made = tasc.export(tasc.ExportOptions(model="tasc-ft", to="vllm", index="ngrams"))
+        >>> made.save(Path("served"))  # a folder with README.md, which says how to start it
+    """
+    from tasc.serving.export import export
+
+    with at_work(options, job) as job:
+        return export(job.texts.main, options)
+
+
 def tune(options: TuneOptions, job: Job | None = None) -> "Tuning":
     """Choose TASC-spec's options by simulation on held-out outputs; no model is needed.
 
@@ -173,5 +188,6 @@ CALLS: dict[str, Callable[[Any, Job], Result]] = {
     "index": index,
     "vocab": compare_vocabularies,
     "bench": benchmark,
+    "export": export,
     "tune": tune,
 }

@@ -4,6 +4,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.bench.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.finetune.options import BaseOptions, FinetuneOptions
 from tasc.options import StepOptions
+from tasc.serving.options import ExportOptions
 from tasc.spec.drafters.ngram.options import IndexOptions
 from tasc.vocab.options import AugmentOptions
 
@@ -15,6 +16,7 @@ _ALL: tuple[type[StepOptions], ...] = (
     IndexOptions,
     VocabularyOptions,
     BenchOptions,
+    ExportOptions,
     TuneOptions,
 )
 COMMANDS = {kind.command: kind for kind in _ALL}

@@ -172,8 +172,10 @@ def _step(
     values: dict[str, Any] = {"source": data, "seed": recipe.seed if recipe else 0} | options
     values |= {key: value for key, value in changed.items() if value is not None}
     config = COMMANDS[command](**values)
-    path = _locate(config.source.path, overrides.data_dir)
-    return config.model_copy(update={"source": config.source.model_copy(update={"path": path})})
+    if config.data is None:
+        return config
+    path = _locate(config.data.path, overrides.data_dir)
+    return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
 
 
 def _larger(own: object, limit: int) -> bool:
@@ -220,9 +222,9 @@ def _data_problems(config: StepOptions) -> Iterator[str]:
     """What is known to be missing of a step's data: files, splits that are asked for, columns."""
     for field in ("split", *config.other_splits):
         split = getattr(config, field)
-        if split is not None and config.must_exist(field):
+        if config.data and split is not None and config.must_exist(field):
             try:
-                precheck(config.source.source(), split)
+                precheck(config.data.source(), split)
             except InputError as error:
                 yield str(error)
 

@@ -58,7 +58,8 @@ def carry_out(
 def _keep_inputs(options: StepOptions, output: Path) -> None:
     """Refuse an output that would replace something the step reads."""
     references = [labelled(text)[1] for name in options.references for text in options.named(name)]
-    for place in map(Path, (options.source.path, *references)):
+    read = [options.data.path] if options.data else []
+    for place in map(Path, (*read, *references)):
         if place.exists() and place.resolve().is_relative_to(os.path.realpath(output)):
             raise InputError(
                 f"output {output} would replace {place}, which is read: name another folder"

@@ -15,6 +15,7 @@ from transformers.generation import (
     StoppingCriteria,
 )
 
+from tasc._native import NgramIndex
 from tasc.errors import InputError
 from tasc.models.borrow import borrowed
 from tasc.models.target import Target
@@ -23,8 +24,7 @@ from tasc.spec.core.processors import Processor
 from tasc.spec.core.sampling import Sampling
 from tasc.spec.decode import Generation, OnTokens
 from tasc.spec.drafters import Factory, parse
-from tasc.spec.inputs import Prompt
-from tasc.spec.library import chosen, prepare
+from tasc.spec.library import Known, chosen, prepare
 
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
@@ -38,7 +38,7 @@ class CustomGenerate:
     def __init__(
         self,
         drafter: str,
-        corpus: Sequence[Prompt] | None,
+        corpus: Known,
         tokenizer: PreTrainedTokenizerBase | None,
         on_tokens: OnTokens | None,
         draft_head: Path | None = None,
@@ -68,6 +68,8 @@ class CustomGenerate:
         config = generation_config or model.generation_config
         _check(config, model, model_inputs)
         known = self.tokenizer and self.tokenizer.eos_token_id  # drafts end with the first
+        if isinstance(self.corpus, NgramIndex):
+            known = self.corpus.end
         ends = sorted((i for c in stopping_criteria for i in _ends(c)), key=lambda i: i != known)
         own = [
             c for c in stopping_criteria if not isinstance(c, MaxLengthCriteria) and not _ends(c)
@@ -111,7 +113,7 @@ class CustomGenerate:
 
 def custom_generate(
     drafter: str = "tasc-spec",
-    corpus: Sequence[Prompt] | None = None,
+    corpus: Known = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     on_tokens: OnTokens | None = None,
@@ -126,7 +128,7 @@ def custom_generate(
 
     Args:
         drafter: a method as ``tasc bench --method`` takes it.
-        corpus: outputs of the task, texts or token ids; see ``tasc.generate``.
+        corpus: outputs of the task, texts or token ids, or an index; see ``tasc.generate``.
         tokenizer: needed for a corpus of texts.
         on_tokens: called with the tokens (k,) int32 that each step settles.
         draft_head: folder of a trained head, for drafters such as "eagle".

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from tasc._native import NgramIndex
 from tasc.errors import InputError
 from tasc.models.borrow import borrowed, given_back
 from tasc.models.cost import cost_curve
@@ -23,6 +24,8 @@ from tasc.spec.decode import Generation, OnTokens, Request, Timeline, generate_a
 from tasc.spec.drafters import DRAFTERS, Factory, Method, Resources, parse
 from tasc.spec.inputs import Prompt, draft_source, fast_tokenizer, ids_of, text_of
 from tasc.spec.verify import greedy, verifier
+
+Known = Sequence[Prompt] | NgramIndex | None  # what drafts are made from
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def generate(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[Prompt],
     drafter: str = "tasc-spec",
-    corpus: Sequence[Prompt] | None = None,
+    corpus: Known = None,
     *,
     max_new_tokens: int = 256,
     sampling: Sampling | None = None,
@@ -69,8 +72,9 @@ def generate(
         tokenizer: its tokenizer.
         prompts: texts, which are encoded as the tokenizer does by default, or token ids.
         drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``.
-        corpus: outputs of the task that drafts are made from, texts or token ids; without it, the
-            drafter knows the prompt and the output so far.
+        corpus: outputs of the task that drafts are made from, texts or token ids, or an index of
+            them (``tasc.spec.drafters.ngram.index.load_index``), counted as the drafter's options say; without it,
+            the drafter knows the prompt and the output so far.
         max_new_tokens: the most tokens a completion may have.
         sampling: how to sample; None is greedy. Each prompt has random numbers of its own.
         verify: the verifier when sampling: "sampled" for any drafter, where the output depends on
@@ -151,7 +155,7 @@ def chosen(name: str, sampling: Sampling | None, sequence: int) -> Verifier:
 
 def prepare(
     method: Method,
-    corpus: Sequence[Prompt] | None,
+    corpus: Known,
     tokenizer: PreTrainedTokenizerBase | None,
     end: int,
     target: Target,
@@ -164,7 +168,12 @@ def prepare(
     if isinstance(corpus, str):
         raise InputError("got one text as corpus: give a list of texts or of token ids")
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
-    outputs = [np.empty(0, np.int32)] if corpus is None else [ids_of(c, tokenizer) for c in corpus]
+    indexes: tuple[NgramIndex, ...] = ()
+    outputs = [np.empty(0, np.int32)]
+    if isinstance(corpus, NgramIndex):
+        indexes = (corpus,)
+    elif corpus is not None:
+        outputs = [ids_of(c, tokenizer) for c in corpus]
     known = None
     if tokenizer is not None and DRAFTERS[method.name].needs == "draft":
         known = fast_tokenizer(tokenizer)
@@ -172,6 +181,7 @@ def prepare(
         Resources(
             outputs,
             end,
+            indexes,
             target=target,
             tokenizer=known,
             draft=draft,

@@ -155,9 +155,28 @@ def make_index(corpus: Corpus, tokenizer: LoadedTokenizer, options: IndexOptions
     return Indexed(index, tokenizer, options, corpus.split, *sizes, seconds)
 
 
+def outputs_of(index: NgramIndex) -> list[np.ndarray]:
+    """Return the outputs that ``index`` counted, (T_i,) int32 each, without what stands between."""
+    text = index.text()
+    ends = np.flatnonzero(text == index.end)
+    if index.mark:  # an output may hold the end token; behind its own stands the next one's mark
+        ends = np.append(np.flatnonzero(text == TOKEN_LIMIT)[1:] - 1, len(text) - 1)
+    begins = np.append(0, ends[:-1] + 1) + int(index.mark)
+    return [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+
+
+def method_for(index: NgramIndex) -> str:
+    """Return TASC-spec as ``--method`` takes it, counting as ``index`` was counted."""
+    return f"tasc-spec:{_counts(_made(index))}"
+
+
+def _made(index: NgramIndex) -> Counts:
+    return Counts(index.n_max, index.min_count, index.discount, index.strength, index.mark)
+
+
 def check_counts(index: NgramIndex, options: Counts) -> None:
     """Refuse a saved index that was counted otherwise than a method asks."""
-    made = Counts(index.n_max, index.min_count, index.discount, index.strength, index.mark)
+    made = _made(index)
     asked = Counts(options.n_max, options.p_min, options.discount, options.strength, options.mark)
     if made != asked:
         raise InputError(

@@ -1,0 +1,1 @@
+"""What engines load: exports of models and indexes, and the classes that engines import."""

@@ -1,0 +1,60 @@
+"""What an exported model drafts with, found in the folder that it was loaded from."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from tasc.errors import InputError, TascError
+from tasc.serving.parts import HEAD_FOLDER, INDEX_FOLDER
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from tasc.spec.custom_generate import CustomGenerate
+
+_PLAIN = ("assistant_model", "streamer", "past_key_values", "inputs_embeds")
+_methods: "WeakKeyDictionary[PreTrainedModel, CustomGenerate]" = WeakKeyDictionary()
+
+
+def drafted(
+    plain: Callable[..., Any],
+    model: "PreTrainedModel",
+    warn: Callable[[str], None],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:  # noqa: ANN401
+    """Call ``plain``, the model's own ``generate``, with drafts where that is possible."""
+    asked = [name for name in _PLAIN if kwargs.get(name) is not None]
+    if asked:
+        return plain(model, *args, **kwargs)
+    try:
+        return plain(model, *args, **kwargs, custom_generate=_method(model))
+    except TascError as error:
+        warn(str(error))
+        return plain(model, *args, **kwargs)
+
+
+def _method(model: "PreTrainedModel") -> "CustomGenerate":
+    if model not in _methods:
+        _methods[model] = method_of(Path(model.name_or_path))
+    return _methods[model]
+
+
+def method_of(folder: Path) -> "CustomGenerate":
+    """Return the decoding method of an exported folder, by its head or its index.
+
+    Raises InputError where it holds neither, or they are not the model's.
+    """
+    from tasc.data.tokenizer import load_tokenizer
+    from tasc.models.medusa import is_medusa
+    from tasc.spec.custom_generate import custom_generate
+    from tasc.spec.drafters.ngram.index import load_index, method_for
+
+    head = folder / HEAD_FOLDER
+    if head.is_dir():
+        return custom_generate("medusa" if is_medusa(head) else "eagle", draft_head=head)
+    if not (folder / INDEX_FOLDER).is_dir():
+        raise InputError(f"{folder} has no index: make the folder again with tasc export --index")
+    index = load_index(folder / INDEX_FOLDER, load_tokenizer(str(folder)))
+    return custom_generate(method_for(index), index)

@@ -1,0 +1,83 @@
+"""``tasc export``: one folder that an engine serves as it stands."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasc.data.corpus import Corpus
+from tasc.data.tokenizer import load_tokenizer
+from tasc.models.fetch import model_folder
+from tasc.places import resolve_model
+from tasc.serving.options import LOOPBACK, PORT, ExportOptions
+from tasc.serving.parts import Format, Parts, Start
+from tasc.serving.readme import readme
+from tasc.serving.table import EXPORTS
+from tasc.spec.drafters.ngram.index import build_index, load_index
+from tasc.spec.drafters.ngram.options import Counts
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """An export, ready to be written."""
+
+    parts: Parts
+    format: Format
+
+    @property
+    def start(self) -> Start:
+        """How the engine is started."""
+        parts, options = self.parts, self.parts.options
+        drafts = parts.index is not None or parts.head is not None
+        return Start(parts.name, drafts, options.speculative_tokens, LOOPBACK, PORT)
+
+    def save(self, folder: Path) -> None:
+        """Write the folder of the engine, with README.md."""
+        self.format.save(folder)
+        text = readme(self.parts.options.to, self.start, self.format)
+        (folder / "README.md").write_text(text, encoding="utf-8")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was exported and what the engine cannot do, as JSON values."""
+        parts, entry = self.parts, EXPORTS[self.parts.options.to]
+        index = parts.index
+        return {
+            "to": parts.options.to,
+            "label": entry.label,
+            "name": parts.name,
+            "vocabulary": len(parts.tokenizer.vocabulary()),
+            "drafts": self.start.drafts,
+            "speculative_tokens": parts.options.speculative_tokens,
+            "index": index and {"tokens": index.tokens, "contexts": index.contexts},
+            "head": None if parts.head is None else str(parts.head),
+            "limits": entry.limits,
+            "findings": self.format.findings(),
+            "notes": self.format.notes(),
+            "command": shlex.join(self.format.command(self.start)),
+        }
+
+
+def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
+    """Gather what is served, and have the engine's format look at it.
+
+    Raises:
+        InputError: there is no such model, index or head, they do not belong together, or the
+            engine cannot load them.
+    """
+    label, name = resolve_model(options.model)
+    tokenizer = load_tokenizer(name)
+    index = None
+    if options.index:
+        index = load_index(Path(options.index), tokenizer)
+    elif corpus and not options.head:
+        outputs = tokenizer.encode(corpus.outputs).split()
+        index = build_index(outputs, tokenizer.eos_id, Counts())
+    head = None
+    if options.head:
+        from tasc.models import head_files
+
+        head = head_files.find(Path(options.head))
+        head_files.read(head)
+    folder = model_folder(name)
+    parts = Parts(options, label, folder, tokenizer, index, head, corpus)
+    return Exported(parts, EXPORTS[options.to].format()(parts))

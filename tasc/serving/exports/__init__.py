@@ -1,0 +1,1 @@
+"""One file an engine: what its folder holds, and the command that starts it."""

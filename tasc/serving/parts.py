@@ -1,0 +1,90 @@
+"""What every export is made from, and what a format of an engine has to do with it."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tasc._native import NgramIndex
+from tasc.data.corpus import Corpus
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.models.model_files import CONFIG, INDEX, WEIGHTS, check_inside, weight_files
+from tasc.serving.options import ExportOptions
+from tasc.spec.drafters.ngram.index import save_index
+from tasc.vocab.export import save as save_tokenizer
+
+INDEX_FOLDER, HEAD_FOLDER = "index", "head"
+_GENERATION = "generation_config.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What is exported.
+
+    Attributes:
+        options: of the command.
+        name: that clients call the model by.
+        folder: of the model: config.json and safetensors.
+        tokenizer: the model's.
+        index: n-grams to draft from, or None.
+        head: folder of a draft head, or None.
+        corpus: examples of the task, where data was given.
+    """
+
+    options: ExportOptions
+    name: str
+    folder: Path
+    tokenizer: LoadedTokenizer
+    index: NgramIndex | None
+    head: Path | None
+    corpus: Corpus | None
+
+    def save_model(self, folder: Path) -> None:
+        """Copy configuration and weights, and write the tokenizer beside them."""
+        named = [CONFIG, _GENERATION, *([INDEX] if not (self.folder / WEIGHTS).exists() else [])]
+        files = [self.folder / name for name in named if (self.folder / name).exists()]
+        for file in (*files, *weight_files(self.folder)):
+            check_inside(file, f"model {self.folder}")
+            shutil.copyfile(file, folder / file.name)
+        save_tokenizer(self.tokenizer.tokenizer, self.tokenizer.files, folder)
+
+    def save_index(self, folder: Path) -> None:
+        """Write the index, where there is one."""
+        if self.index is not None:
+            (folder / INDEX_FOLDER).mkdir()
+            save_index(self.index, self.tokenizer, folder / INDEX_FOLDER)
+
+
+@dataclass(frozen=True)
+class Start:
+    """How an engine is started: what of the export matters, and where it listens."""
+
+    name: str
+    drafts: bool
+    speculative_tokens: int
+    host: str
+    port: int
+
+
+class Format(Protocol):
+    """An engine's folder. A format is made for one export, and measures when it is made."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Raise InputError for what the engine cannot load."""
+
+    def save(self, folder: Path) -> None:
+        """Write model, tokenizer and what drafts into an existing folder."""
+
+    def findings(self) -> dict[str, Any]:
+        """Return what a person should know of this very export, as JSON values."""
+
+    def notes(self) -> list[str]:
+        """Return the same as sentences."""
+
+    @staticmethod
+    def command(start: Start) -> list[str]:
+        """Return the words that start the engine inside of the folder; none for a library."""
+
+    @staticmethod
+    def example(start: Start) -> str:
+        """Return Markdown for the README: how the model is used."""

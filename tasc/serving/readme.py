@@ -1,0 +1,37 @@
+"""README.md of an export: what is there, the command that starts the engine, and its limits."""
+
+import shlex
+
+from tasc.serving.parts import Format, Start
+from tasc.serving.table import EXPORTS
+
+
+def readme(engine: str, start: Start, format: Format) -> str:
+    """Return the Markdown. Commands stand in blocks of their own and run inside the folder."""
+    entry = EXPORTS[engine]
+    command = format.command(start)
+    parts = [f"# {start.name}, for {entry.label}"]
+    if start.drafts:
+        parts.append("Output is what the model writes without drafts, token for token.")
+    parts += ["## Install", _block("sh", entry.install)]
+    if command:
+        parts += ["## Start", "In this folder, or with `tasc serve .`:"]
+        parts += [_block("sh", _wrapped(command))]
+        parts += ["It listens on this machine alone; `--host 0.0.0.0` lets others in."]
+    parts += ["## Use", format.example(start), "## Limits"]
+    parts += [f"- {note}" for note in (f"{entry.label}: {entry.limits}.", *format.notes())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(language: str, text: str) -> str:
+    return f"```{language}\n{text}\n```"
+
+
+def _wrapped(words: list[str]) -> str:
+    """Return a command for a shell, an option a line."""
+    lines = [""]
+    for word in map(shlex.quote, words):
+        if word.startswith("--") and lines[-1]:
+            lines.append("   ")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n".join(lines)

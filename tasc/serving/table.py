@@ -1,0 +1,73 @@
+"""The table of exports: what each engine needs, what it cannot do, and who writes its folder."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasc.serving.parts import Format
+
+Drafts = frozenset[str]  # what an export can draft with: of "index" and "draft head"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One engine.
+
+    Attributes:
+        label: its name, for people.
+        install: what to type where it is missing.
+        limits: what it cannot do, in a line.
+        drafts: what it can draft with.
+        format: finds the class that writes a folder and says how to start the engine there.
+    """
+
+    label: str
+    install: str
+    limits: str
+    drafts: Drafts
+    format: Callable[[], "type[Format]"]
+
+
+def _format(module: str) -> Callable[[], "type[Format]"]:
+    """Find a format when asked: a module is imported only if its engine is exported to."""
+
+    def find() -> "type[Format]":
+        kind: type[Format] = import_module(f"tasc.serving.exports.{module}").FORMAT
+        return kind
+
+    return find
+
+
+EXPORTS: dict[str, Entry] = {
+    "vllm": Entry(
+        "vLLM",
+        "pip install tasc vllm",
+        "drafts are chains: trees are for draft heads alone there",
+        frozenset({"index"}),
+        _format("vllm"),
+    ),
+    "sglang": Entry(
+        "SGLang",
+        "pip install tasc sglang",
+        "written from its interface and tested against a stub: not run with the engine yet",
+        frozenset({"index"}),
+        _format("sglang"),
+    ),
+    "llama-cpp": Entry(
+        "llama.cpp",
+        "install llama.cpp, so that llama-server is on PATH",
+        "text that holds new tokens is not encoded as the tokenizer does: send prompts as token "
+        "ids where they hold earlier outputs",
+        frozenset({"index"}),
+        _format("llama_cpp"),
+    ),
+    "transformers": Entry(
+        "transformers",
+        "pip install tasc",
+        "a library, not a server: generate() drafts where tasc is installed and is plain elsewhere",
+        frozenset({"index", "draft head"}),
+        _format("transformers"),
+    ),
+}

@@ -1,0 +1,202 @@
+"""Exports: a folder appears whole or not at all, and engines load what is in it."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import tasc
+from tasc.errors import InputError
+from tasc.serving.table import EXPORTS
+from tasc.spec.drafters.ngram.index import load_index, outputs_of
+from tests.cli import done
+from tests.cli import tasc as run
+from tests.pico import TEXTS, make_base
+
+PROMPTS = [text.split("\n")[0] for text in TEXTS]
+OUTPUTS = [text.split("\n")[1] for text in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return make_base(tmp_path_factory.mktemp("model") / "base")
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("task")
+    pairs = zip(PROMPTS, OUTPUTS, strict=True)
+    rows = [json.dumps({"input": prompt, "output": output}) for prompt, output in pairs]
+    (folder / "train.jsonl").write_text("\n".join(rows))
+    return folder
+
+
+def files(folder):
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("engine", EXPORTS)
+def test_an_export_is_one_folder_with_its_own_readme(capsys, tmp_path, base, task, engine):
+    if engine == "llama-cpp":
+        pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
+    out = tmp_path / "served"
+    result = done(capsys, "export", base, "--to", engine, "--data", task, "--output", out)
+    assert result["to"] == engine
+    assert result["index"]["tokens"] > 0
+    text = (out / "README.md").read_text()
+    assert EXPORTS[engine].limits in text
+    assert str(tmp_path) not in text
+    assert {"README.md", "export.json", "manifest.json", "tokenizer.json"} <= files(out)
+    if result["command"]:
+        command = re.search(r"## Start\n.*?```sh\n(.*?)\n```", text, re.DOTALL)[1]
+        assert shlex.split(command.replace("\\\n", " ")) == shlex.split(result["command"])
+        assert "127.0.0.1" in result["command"]
+    code, _, err = run(capsys, "export", base, "--to", engine, "--output", out)
+    assert code == 2
+    assert "already exists" in err
+
+
+def test_what_is_refused_leaves_nothing(capsys, tmp_path, base):
+    other = make_base(tmp_path / "other", hidden=32)
+    (tmp_path / "not-an-index").mkdir()
+    for arguments, told in [
+        ((base, "--to", "vllm", "--index", tmp_path / "not-an-index"), "holds no index"),
+        ((base, "--to", "vllm", "--head", other), "takes no draft head"),
+        ((tmp_path / "absent", "--to", "vllm"), "no such"),
+        ((base, "--to", "tensorrt"), "vllm"),
+    ]:
+        code, _, err = run(capsys, "export", *arguments, "--output", tmp_path / "out")
+        assert code == 2
+        assert told in err
+        assert not (tmp_path / "out").exists()
+
+
+def test_the_index_is_the_one_given_or_counted_from_the_data(tmp_path, base, task):
+    counted = tasc.index(tasc.IndexOptions(source=str(task), tokenizer=str(base)))
+    (tmp_path / "index").mkdir()
+    counted.save(tmp_path / "index")
+    options = {"model": str(base), "to": "vllm"}
+    blocks = []
+    for name, given in [("a", {"index": str(tmp_path / "index")}), ("b", {"source": str(task)})]:
+        made = tasc.export(tasc.ExportOptions(**options, **given))
+        (tmp_path / name).mkdir()
+        made.save(tmp_path / name)
+        blocks.append((tmp_path / name / "index" / "index.tasc").read_bytes())
+    assert blocks[0] == blocks[1]
+    tokenizer = tasc.data.tokenizer.load_tokenizer(str(base))
+    loaded = load_index(tmp_path / "a" / "index", tokenizer)
+    assert [tokenizer.decode(ids) for ids in outputs_of(loaded)] == OUTPUTS
+
+
+def test_an_export_without_drafts_is_the_plain_model(tmp_path, base):
+    made = tasc.export(tasc.ExportOptions(model=str(base), to="vllm"))
+    assert made.to_dict()["drafts"] is False
+    assert "speculative" not in made.to_dict()["command"]
+    made.save(tmp_path)
+    expected = AutoModelForCausalLM.from_pretrained(base).state_dict()
+    found = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
+def test_a_foreign_model_type_or_a_missing_merge_is_told(tmp_path):
+    with pytest.raises(InputError, match="to:"):
+        tasc.ExportOptions(model="m", to="onnx")
+
+
+def test_vllm_is_told_the_proposer_the_index_and_how_many_tokens(base, task):
+    options = tasc.ExportOptions(model=str(base), to="vllm", source=str(task), speculative_tokens=5)
+    words = shlex.split(tasc.export(options).to_dict()["command"])
+    speculative = json.loads(words[words.index("--speculative-config") + 1])
+    assert speculative == {
+        "method": "custom_class",
+        "model": "tasc.serving.vllm.TascProposer",
+        "num_speculative_tokens": 5,
+    }
+    assert json.loads(words[words.index("--additional-config") + 1]) == {"tasc": {"index": "index"}}
+
+
+GENERATE = """
+import sys, warnings, torch
+if {blocked}:
+    sys.modules["tasc"] = None
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained({folder!r}, trust_remote_code=True)
+counted = [0]
+forward = model.forward
+def counting(*args, **kwargs):
+    counted[0] += 1
+    return forward(*args, **kwargs)
+model.forward = counting
+for _ in range(2):
+    ids = torch.tensor([{ids}])
+    mask = torch.ones_like(ids)
+    out = model.generate(ids, attention_mask=mask, max_new_tokens=24, do_sample=False)
+print(out[0].tolist())
+print(counted[0])
+print("drafted" if "tasc.serving.drafting" in sys.modules else "plain")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, base):
+    """An export for transformers whose index knows what the model writes."""
+    model = AutoModelForCausalLM.from_pretrained(base)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    ids = tokenizer(PROMPTS[0])["input_ids"]
+    written = model.generate(torch.tensor([ids]), max_new_tokens=24, do_sample=False)[0].tolist()
+    source = tmp_path_factory.mktemp("written")
+    row = {"input": PROMPTS[0], "output": tokenizer.decode(written[len(ids) :])}
+    (source / "train.jsonl").write_text(json.dumps(row))
+    options = tasc.ExportOptions(model=str(base), to="transformers", source=str(source))
+    out = tmp_path_factory.mktemp("export")
+    tasc.export(options).save(out)
+    return out, ids, written
+
+
+def generated(folder, ids, *, blocked):
+    code = GENERATE.format(blocked=blocked, folder=str(folder), ids=ids)
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return ran.stdout.split("\n"), ran.stderr
+
+
+def test_generate_of_an_exported_model_drafts_where_tasc_is_installed(folder):
+    out, ids, written = folder
+    lines, warned = generated(out, ids, blocked=False)
+    assert json.loads(lines[0]) == written
+    assert lines[2] == "drafted"
+    assert "without drafts" not in warned
+
+
+def test_generate_of_an_exported_model_is_plain_without_tasc_and_warns_once(folder):
+    out, ids, written = folder
+    lines, warned = generated(out, ids, blocked=True)
+    assert json.loads(lines[0]) == written
+    assert lines[1:3] == ["48", "plain"]
+    assert warned.count("generating without drafts") == 1
+
+
+def test_what_drafts_cannot_do_is_generated_plainly(folder):
+    out, ids, _ = folder
+    model = AutoModelForCausalLM.from_pretrained(out, trust_remote_code=True)
+    plain = AutoModelForCausalLM.from_pretrained(out)
+    prompt = torch.tensor([ids])
+    options = {"max_new_tokens": 8, "num_beams": 2, "do_sample": False}
+    with pytest.warns(UserWarning, match="beams.*without drafts"):
+        found = model.generate(prompt, **options)
+    assert torch.equal(found, plain.generate(prompt, **options))
+
+
+def test_the_readme_of_transformers_runs_as_it_stands(folder):
+    out, _, _ = folder
+    (code,) = re.findall(r"```python\n(.*?)\n```", (out / "README.md").read_text(), re.DOTALL)
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=out)
+    assert ran.stdout.strip()
+    assert Path(out / "custom_generate" / "generate.py").is_file()

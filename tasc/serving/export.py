@@ -29,7 +29,8 @@ class Exported:
         """How the engine is started."""
         parts, options = self.parts, self.parts.options
         drafts = parts.index is not None or parts.head is not None
-        return Start(parts.name, drafts, options.speculative_tokens, LOOPBACK, PORT)
+        exact = options.weights == "f32"
+        return Start(parts.name, drafts, options.speculative_tokens, exact, LOOPBACK, PORT)
 
     def save(self, folder: Path) -> None:
         """Write the folder of the engine, with README.md."""

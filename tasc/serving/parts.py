@@ -57,11 +57,15 @@ class Parts:
 
 @dataclass(frozen=True)
 class Start:
-    """How an engine is started: what of the export matters, and where it listens."""
+    """How an engine is started: what of the export matters, and where it listens.
+
+    ``exact``: numbers are float32 throughout, so that a GGUF generates what the model does.
+    """
 
     name: str
     drafts: bool
     speculative_tokens: int
+    exact: bool
     host: str
     port: int
 

@@ -1,0 +1,122 @@
+"""llama.cpp: the model as GGUF, and the n-gram caches that its server drafts from."""
+
+from pathlib import Path
+from typing import Any
+
+from tasc.serving.exports.vllm import completion
+from tasc.serving.gguf_file import Source, library, write_gguf
+from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
+from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
+from tasc.serving.parts import Parts, Start
+from tasc.spec.index import outputs_of
+from tasc.vocab.export import save as save_tokenizer
+
+MODEL = "model.gguf"
+CACHES = {"-lcs": ("ngrams-static.bin", STATIC), "-lcd": ("ngrams-dynamic.bin", DYNAMIC)}
+_MOST = 2000  # texts that encoding is compared on
+_PYTHON = """\
+import xllamacpp
+
+params = xllamacpp.CommonParams()
+params.model.path = "model.gguf"
+params.n_ctx, params.cpuparams.n_threads = 2048, 1
+{exact}{drafts}server = xllamacpp.Server(params)
+asked = {{"prompt": "your prompt", "max_tokens": 64, "temperature": 0}}
+print(server.handle_completions(asked)["choices"][0]["text"])"""
+_EXACT = """\
+params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+"""
+_DRAFTS = """\
+params.speculative.types = [
+    xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_CACHE
+]
+params.speculative.ngram_cache.lookup_cache_static = "ngrams-static.bin"
+params.speculative.ngram_cache.lookup_cache_dynamic = "ngrams-dynamic.bin"
+"""
+
+
+class LlamaCppExport:
+    """A GGUF with every token, and what its encoding misses, measured on the task's texts."""
+
+    def __init__(self, parts: Parts) -> None:
+        """See Format. Raises UnavailableError where the package ``gguf`` is missing."""
+        library()
+        self.parts, self.source = parts, Source.of(parts.folder)
+        self.vocabulary, self.encoding = _best(parts, int(self.source.config["vocab_size"]))
+
+    def save(self, folder: Path) -> None:
+        """See Format."""
+        parts = self.parts
+        write_gguf(
+            self.source,
+            parts.tokenizer,
+            self.vocabulary,
+            parts.options.weights,
+            folder / MODEL,
+        )
+        save_tokenizer(parts.tokenizer.tokenizer, parts.tokenizer.files, folder)
+        if parts.index is not None:
+            outputs = outputs_of(parts.index)
+            for name, lengths in CACHES.values():
+                write(count(outputs, parts.index.end, lengths), folder / name)
+
+    def findings(self) -> dict[str, Any]:
+        """See Format."""
+        return {
+            "weights": self.parts.options.weights,
+            "pre_tokenizer": self.vocabulary.pre,
+            "encoding": self.encoding,
+        }
+
+    def notes(self) -> list[str]:
+        """See Format."""
+        notes = [
+            f"{found['differ']:,} of {found['texts']:,} {what} of the task are encoded otherwise "
+            "than by the tokenizer"
+            for what, found in (self.encoding or {}).items()
+        ]
+        if not self.encoding:
+            notes.append("what it encodes otherwise was not measured: --data names the task")
+        if self.parts.index is not None:
+            notes.append("it drafts 8 tokens a step at most, from n-grams of up to 4 tokens")
+        return notes
+
+    @staticmethod
+    def command(start: Start) -> list[str]:
+        """See Format."""
+        words = ["llama-server", "--model", MODEL, "--alias", start.name]
+        words += ["--host", start.host, "--port", str(start.port)]
+        if start.exact:  # flash attention and the usual cache round to float16
+            words += ["--flash-attn", "off", "--cache-type-k", "f32", "--cache-type-v", "f32"]
+        if start.drafts:
+            words += ["--spec-type", "ngram-cache"]
+            words += [word for flag, (name, _) in CACHES.items() for word in (flag, name)]
+        return words
+
+    @staticmethod
+    def example(start: Start) -> str:
+        """See Format."""
+        exact, drafts = _EXACT if start.exact else "", _DRAFTS if start.drafts else ""
+        code = _PYTHON.format(exact=exact, drafts=drafts)
+        python = (
+            f"Without a server, from Python (`pip install xllamacpp`):\n\n```python\n{code}\n```"
+        )
+        return f"{completion(start)}\n\n{python}"
+
+
+def _best(parts: Parts, size: int) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:
+    """Choose how new tokens are written: as the task's prompts, then its outputs, are encoded."""
+    ways = [vocabulary(parts.tokenizer, size, sought=sought) for sought in (True, False)]
+    if parts.corpus is None:
+        return ways[0], None
+    texts = {"prompts": parts.corpus.prompts[:_MOST], "outputs": parts.corpus.outputs[:_MOST]}
+    found = [
+        {what: differences(way, parts.tokenizer, some) for what, some in texts.items()}
+        for way in ways
+    ]
+    best = min((0, 1), key=lambda i: [found[i][what]["differ"] for what in texts])
+    return ways[best], found[best]
+
+
+FORMAT = LlamaCppExport

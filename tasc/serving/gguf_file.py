@@ -1,0 +1,184 @@
+"""A model folder as one GGUF file, through the ``gguf`` package."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import safe_open
+
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.disk import writing
+from tasc.errors import InputError, UnavailableError
+from tasc.models.model_files import CONFIG, read_json, weight_files
+from tasc.serving.gguf_vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from gguf import GGUFWriter
+
+# By transformers' names. Llama's rotary embedding alone is taken in pairs of neighbours in llama.cpp,
+# where transformers pairs the halves: its queries and keys are reordered.
+ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+_PAIRED = {"llama"}
+_EPSILON, _THETA = 1e-6, 10_000.0  # of transformers, where config.json does not say
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checked model folder: its config.json, and the name of its architecture there."""
+
+    folder: Path
+    config: dict[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> "Source":
+        """Read config.json. Raises InputError for a model that is not exported."""
+        config = read_json(folder / CONFIG, f"model {folder}")
+        kind = config.get("model_type")
+        if kind not in ARCHITECTURES:
+            raise InputError(
+                f"model {folder}: {kind} is not exported to llama.cpp, "
+                f"{', '.join(ARCHITECTURES)} are: export it to another engine"
+            )
+        rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+        rotary = rope.get("rope_type", rope.get("type", "default"))
+        for what, found in {
+            f"rotary positions of type {rotary}": rotary != "default",
+            "a sliding window": config.get("use_sliding_window"),
+            "quantised weights": config.get("quantization_config"),
+        }.items():
+            if found:
+                raise InputError(
+                    f"model {folder} has {what}, which is not exported to llama.cpp: export it "
+                    "to another engine"
+                )
+        return cls(
+            folder, {**config, "rope_theta": rope.get("rope_theta", config.get("rope_theta"))}
+        )
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """Heads of queries, and of keys and values."""
+        queries = int(self.config["num_attention_heads"])
+        return queries, int(self.config.get("num_key_value_heads") or queries)
+
+    def tensors(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield every tensor by its name in transformers, float32."""
+        for file in weight_files(self.folder):
+            with safe_open(file, framework="pt") as held:
+                for name in held.keys():  # noqa: SIM118 - no mapping
+                    tensor = held.get_tensor(name).float().numpy()
+                    if self.config["model_type"] in _PAIRED:
+                        tensor = self._paired(name, tensor)
+                    yield name, tensor
+
+    def _paired(self, name: str, tensor: np.ndarray) -> np.ndarray:
+        """Reorder queries or keys (heads · d, …) from halves to pairs."""
+        parts = {"q_proj": self.heads[0], "k_proj": self.heads[1]}
+        heads = next((n for part, n in parts.items() if f".{part}." in name), 0)
+        if not heads:
+            return tensor
+        split = tensor.reshape(heads, 2, tensor.shape[0] // heads // 2, *tensor.shape[1:])
+        return split.swapaxes(1, 2).reshape(tensor.shape)
+
+
+def write_gguf(
+    source: Source, tokenizer: LoadedTokenizer, vocabulary: Vocabulary, weights: str, path: Path
+) -> None:
+    """Write the file; ``weights``: f32, f16, bf16 or q8_0, vectors always in float32.
+
+    Raises:
+        UnavailableError: the ``gguf`` package is missing.
+    """
+    gguf = library()
+    name = ARCHITECTURES[source.config["model_type"]]
+    writer = gguf.GGUFWriter(None, name)
+    _describe(writer, source, name)
+    _add_vocabulary(writer, tokenizer, vocabulary)
+    kind = getattr(gguf.GGMLQuantizationType, weights.upper())
+    file_type = "ALL_F32" if weights == "f32" else f"MOSTLY_{weights.upper()}"
+    writer.add_file_type(getattr(gguf.LlamaFileType, file_type))
+    names = gguf.get_tensor_name_map(
+        getattr(gguf.MODEL_ARCH, name.upper()), int(source.config["num_hidden_layers"])
+    )
+    for given, tensor in source.tensors():
+        known = names.get_name(given, try_suffixes=(".weight", ".bias"))
+        if known is None:
+            raise InputError(
+                f"model {source.folder}: llama.cpp has no tensor {given}: export it elsewhere"
+            )
+        _add_tensor(gguf, writer, known, tensor, kind)
+    with writing(path):
+        writer.write_header_to_file(path)
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+def library() -> Any:  # noqa: ANN401
+    """Return the ``gguf`` package. Raises UnavailableError where it is missing."""
+    try:
+        import gguf
+    except ImportError as error:
+        raise UnavailableError(
+            "GGUF files are written by the package gguf: pip install 'tasc[llama-cpp]'"
+        ) from error
+    return gguf
+
+
+def _describe(writer: "GGUFWriter", source: Source, name: str) -> None:
+    config = source.config
+    writer.add_name(source.folder.name)
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    queries, keys = source.heads
+    writer.add_head_count(queries)
+    writer.add_head_count_kv(keys)
+    size = config.get("head_dim") or config["hidden_size"] // queries
+    writer.add_key_length(size)
+    writer.add_value_length(size)
+    if name in _PAIRED:
+        writer.add_rope_dimension_count(size)
+    writer.add_rope_freq_base(config["rope_theta"] or _THETA)
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", _EPSILON))
+    writer.add_vocab_size(config["vocab_size"])
+
+
+def _add_vocabulary(
+    writer: "GGUFWriter", tokenizer: LoadedTokenizer, vocabulary: Vocabulary
+) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(vocabulary.pre)
+    writer.add_token_list(vocabulary.tokens)
+    writer.add_token_types(vocabulary.types)
+    writer.add_token_merges(vocabulary.merges)
+    writer.add_eos_token_id(tokenizer.eos_id)
+    before = first_token(tokenizer)
+    writer.add_add_bos_token(before is not None)
+    if before is not None:
+        writer.add_bos_token_id(before)
+
+
+def first_token(tokenizer: LoadedTokenizer) -> int | None:
+    """Return the token that the tokenizer puts before a text; None where it puts none."""
+    ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens
+    return None if len(ids) == len(alone) else int(ids[0])
+
+
+def _add_tensor(
+    gguf: Any,  # noqa: ANN401
+    writer: "GGUFWriter",
+    name: str,
+    tensor: np.ndarray,
+    kind: Any,  # noqa: ANN401
+) -> None:
+    kinds = gguf.GGMLQuantizationType
+    if tensor.ndim == 1:
+        kind = kinds.F32
+    elif kind == kinds.Q8_0 and tensor.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
+        kind = kinds.F16  # a block would end inside a row
+    data = gguf.quants.quantize(np.ascontiguousarray(tensor), kind)
+    writer.add_tensor(name, data, raw_dtype=kind)

@@ -1,0 +1,153 @@
+"""A tokenizer as llama.cpp takes it: entries and their types, merges, and its pre-tokenizer's name.
+
+llama.cpp has pre-tokenizers of its own, in code, and knows nothing of the split pattern that holds
+new tokens. So new tokens that merges cannot make are written as tokens of their own ("user
+defined"), which it looks for in a text before anything else, the longest first, wherever they
+stand; or as plain entries, which are generated and never encoded. Generation is exact either way.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+from tasc.data.tokenizer import LoadedTokenizer
+from tasc.errors import InputError
+
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
+
+# By the split pattern that each stands for; the pretoken export only puts n-grams before it.
+_TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
+PRE_TOKENIZERS = {
+    "qwen2": rf"{_WORDS}|\p{{N}}{_TAIL}",
+    "llama-bpe": rf"{_WORDS}|\p{{N}}{{1,3}}{_TAIL}",
+    "gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokenizer in llama.cpp's terms.
+
+    Attributes:
+        tokens: text of each id; of plain entries as byte-level BPE writes it.
+        types: of each id.
+        merges: of the BPE, "left right" each.
+        pre: name of the pre-tokenizer.
+    """
+
+    tokens: list[str]
+    types: list[int]
+    merges: list[str]
+    pre: str
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids that llama.cpp makes of a text, without special tokens around it."""
+        parts: list[str | int] = [text]
+        for token, content in self._sought:
+            if content in text:
+                parts = [piece for part in parts for piece in _cut(part, content, token)]
+        found: list[int] = []
+        for part in parts:
+            own = isinstance(part, int)
+            found += [part] if own else self._plain.encode(part, add_special_tokens=False).ids
+        return found
+
+    @cached_property
+    def _sought(self) -> list[tuple[int, str]]:
+        """Tokens that are looked for in the text, the longest first."""
+        wanted = [i for i, kind in enumerate(self.types) if kind in (CONTROL, USER_DEFINED)]
+        wanted.sort(key=lambda i: -len(self.tokens[i].encode()))
+        return [(i, self.tokens[i]) for i in wanted]
+
+    @cached_property
+    def _plain(self) -> Tokenizer:
+        """What is done to the text between them."""
+        entries = {token: i for i, token in enumerate(self.tokens)}
+        merges = [tuple(merge.split(" ")) for merge in self.merges]
+        whole = self.pre == "llama-bpe"
+        made = Tokenizer(models.BPE(entries, merges, ignore_merges=whole))
+        split = pre_tokenizers.Split(Regex(PRE_TOKENIZERS[self.pre]), "isolated")
+        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        made.pre_tokenizer = pre_tokenizers.Sequence([split, level])
+        return made
+
+
+def vocabulary(tokenizer: LoadedTokenizer, size: int, *, sought: bool) -> Vocabulary:
+    """Return the vocabulary for a model of ``size`` embeddings.
+
+    ``sought``: new tokens that merges cannot make are looked for in texts.
+
+    Raises:
+        InputError: it is no byte-level BPE, or its pre-tokenizer is none that llama.cpp has.
+    """
+    state = json.loads(tokenizer.tokenizer.to_str())
+    pre = _pre_tokenizer(state, tokenizer.path)
+    pairs = [m.split(" ") if isinstance(m, str) else m for m in state["model"]["merges"]]
+    strings = tokenizer.vocabulary()
+    if len(strings) > size:
+        raise InputError(
+            f"{tokenizer.path}: {len(strings)} tokens for a model of {size} embeddings: export the "
+            "model with its own tokenizer"
+        )
+    tokens = [f"[PAD{i}]" for i in range(size)]
+    types = [UNUSED] * size
+    made = {left + right for left, right in pairs}
+    for entry, token in state["model"]["vocab"].items():
+        text = _text(strings[token])
+        alone = sought and len(entry) > 1 and entry not in made and text is not None
+        tokens[token], types[token] = (text, USER_DEFINED) if alone and text else (entry, NORMAL)
+    for added in state["added_tokens"]:
+        kind = CONTROL if added["special"] else USER_DEFINED
+        tokens[added["id"]], types[added["id"]] = added["content"], kind
+    return Vocabulary(tokens, types, [f"{left} {right}" for left, right in pairs], pre)
+
+
+def differences(
+    vocabulary: Vocabulary, tokenizer: LoadedTokenizer, texts: Sequence[str]
+) -> dict[str, int]:
+    """Count the texts that llama.cpp would encode otherwise than the tokenizer."""
+    expected = tokenizer.encode(texts).split()
+    differ = sum(
+        vocabulary.encode(text) != ids.tolist() for text, ids in zip(texts, expected, strict=True)
+    )
+    return {"texts": len(texts), "differ": differ}
+
+
+def _cut(part: str | int, content: str, token: int) -> list[str | int]:
+    if isinstance(part, int) or content not in part:
+        return [part]
+    pieces: list[str | int] = []
+    for piece in part.split(content):
+        pieces += [token, piece] if pieces else [piece]
+    return [piece for piece in pieces if piece != ""]
+
+
+def _text(string: bytes) -> str | None:
+    """Return the text of a token; None where it ends inside a character, or is special."""
+    try:
+        return string.decode() or None
+    except UnicodeDecodeError:
+        return None
+
+
+def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
+    split = state["pre_tokenizer"] or {"type": "none"}
+    *ahead, level = split.get("pretokenizers", [split])
+    pattern = None
+    if state["model"]["type"] == "BPE" and level["type"] == "ByteLevel":
+        if level["use_regex"] and not ahead:
+            pattern = PRE_TOKENIZERS["gpt-2"]
+        elif not level["use_regex"] and [part["type"] for part in ahead] == ["Split"]:
+            pattern = ahead[0]["pattern"].get("Regex")
+    for name, known in PRE_TOKENIZERS.items():
+        if pattern is not None and (pattern == known or pattern.endswith(f"|{known}")):
+            return name
+    raise InputError(
+        f"{path}: llama.cpp has no pre-tokenizer that splits text as this one does; byte-level "
+        f"BPE with the pattern of {', '.join(PRE_TOKENIZERS)} is exported: choose another engine"
+    )

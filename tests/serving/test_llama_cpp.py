@@ -1,0 +1,241 @@
+"""GGUF files and n-gram caches, read back; with marker ``serving``, by llama.cpp itself."""
+
+import json
+import os
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModelForCausalLM
+
+import tasc
+from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.errors import InputError
+from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, vocabulary
+from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
+from tests.pico import TEXTS, make_base, make_model, make_tokenizer
+
+gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
+ROOT = Path(__file__).parents[2]
+PYTHON = Path(os.environ.get("TASC_LLAMA_PYTHON", ROOT / "build/llama-venv/bin/python"))
+ENGINE = Path(__file__).with_name("llama_engine.py")
+needs_engine = [
+    pytest.mark.serving,
+    pytest.mark.skipif(not PYTHON.exists(), reason="no xllamacpp: make test-llama installs it"),
+]
+PROMPTS = [text.split("\n")[0] for text in TEXTS]
+OUTPUTS = [text.split("\n")[1] for text in TEXTS]
+VOCABULARY = 344
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("task")
+    pairs = [*zip(PROMPTS, OUTPUTS, strict=True)] * 20
+    rows = [json.dumps({"input": prompt, "output": output}) for prompt, output in pairs]
+    (folder / "train.jsonl").write_text("\n".join(rows))
+    return folder
+
+
+def augmented(folder: Path, task: Path, kind: str, architecture: str = "qwen2") -> Path:
+    """A random model with a tokenizer of new tokens."""
+    base = make_tokenizer(folder / "base", size=300)
+    options = {"source": str(task), "tokenizer": str(base), "budget": 24, "export": kind}
+    made = tasc.augment(tasc.AugmentOptions(**options))
+    make_model(folder / "model", architecture, vocabulary=VOCABULARY)
+    made.save(folder / "model")
+    return folder / "model"
+
+
+def exported(model: Path, task: Path, out: Path, **options) -> tuple[Path, dict]:
+    made = tasc.export(
+        tasc.ExportOptions(model=str(model), to="llama-cpp", source=str(task), **options)
+    )
+    out.mkdir()
+    made.save(out)
+    return out, made.to_dict()
+
+
+def records(path: Path) -> dict:
+    """Read a cache as llama.cpp does."""
+    raw, at, found = path.read_bytes(), 0, {}
+    while at < len(raw):
+        *ngram, m = struct.unpack_from("=5i", raw, at)
+        pairs = struct.unpack_from(f"={2 * m}i", raw, at + 20)
+        assert m > 0
+        assert min(pairs[1::2]) > 0
+        assert tuple(ngram) not in found
+        found[tuple(ngram)] = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        at += 20 + 8 * m
+    return found
+
+
+def test_caches_hold_what_follows_each_ngram_of_an_output(tmp_path):
+    outputs = [np.array([1, 2, 1, 2], np.int32), np.array([2], np.int32)]
+    write(count(outputs, 0, STATIC), tmp_path / "static")
+    write(count(outputs, 0, DYNAMIC), tmp_path / "dynamic")
+    assert records(tmp_path / "static") == {(1, 2, -1, -1): {1: 1, 0: 1}, (2, 1, -1, -1): {2: 1}}
+    found = records(tmp_path / "dynamic")
+    assert found[(2, -1, -1, -1)] == {1: 1, 0: 2}
+    assert found[(1, 2, 1, 2)] == {0: 1}
+    assert {sum(token >= 0 for token in ngram) for ngram in found} == {1, 2, 3, 4}
+
+
+def test_new_tokens_are_text_that_is_looked_for_or_plain_entries(tmp_path, task):
+    tokenizer = load_tokenizer(str(augmented(tmp_path, task, "pretoken")))
+    base = load_tokenizer(str(tmp_path / "base")).vocabulary()
+    sought, plain = (vocabulary(tokenizer, VOCABULARY, sought=yes) for yes in (True, False))
+    assert sought.pre == plain.pre == "qwen2"
+    strings = tokenizer.vocabulary()
+    spanning = [i for i, kind in enumerate(sought.types) if kind == USER_DEFINED]
+    assert spanning
+    assert min(spanning) >= len(base)
+    assert all(sought.tokens[i].encode() == strings[i] for i in spanning)
+    assert all(plain.types[i] == NORMAL for i in spanning)
+    assert sought.types[0] == CONTROL
+    assert sought.types[len(strings) :] == [UNUSED] * (VOCABULARY - len(strings))
+    for text in PROMPTS:
+        assert plain.encode(text) == tokenizer.encode([text]).tokens.tolist()
+
+
+def test_text_is_cut_at_the_longest_tokens_first(tmp_path):
+    folder = make_tokenizer(tmp_path)
+    tokenizer = load_tokenizer(str(folder))
+    tokenizer.tokenizer.add_tokens([" in the", "the mor", "the"])
+    known = vocabulary(tokenizer, 330, sought=True)
+    first, longest, short = (
+        tokenizer.tokenizer.token_to_id(t) for t in (" in the", "the mor", "the")
+    )
+    # Hugging Face takes the leftmost, llama.cpp the longest: of equal length the first in order.
+    assert known.encode("x in the mor") == [*known.encode("x"), first, *known.encode(" mor")]
+    assert known.encode("the mor the") == [longest, *known.encode(" "), short]
+
+
+def test_other_tokenizers_and_models_are_refused_in_one_line(tmp_path, task):
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    with pytest.raises(InputError, match="no pre-tokenizer that splits"):
+        vocabulary(LoadedTokenizer(made, "x", {}), 10, sought=True)
+    gemma = make_base(tmp_path / "gemma", "gemma")
+    with pytest.raises(InputError, match="gemma is not exported") as caught:
+        tasc.export(tasc.ExportOptions(model=str(gemma), to="llama-cpp"))
+    assert "\n" not in str(caught.value)
+    config = json.loads((make_base(tmp_path / "long") / "config.json").read_text())
+    config["rope_parameters"] = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
+    (tmp_path / "long" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="type yarn"):
+        tasc.export(tasc.ExportOptions(model=str(tmp_path / "long"), to="llama-cpp"))
+
+
+@pytest.mark.parametrize("weights", ["f32", "f16", "bf16", "q8_0"])
+def test_a_gguf_holds_the_weights_in_the_numbers_asked_for(tmp_path, task, weights):
+    model = augmented(tmp_path, task, "pretoken")
+    out, result = exported(model, task, tmp_path / "out", weights=weights)
+    assert result["findings"]["weights"] == weights
+    assert result["findings"]["encoding"]["prompts"]["texts"] == 100
+    read = {t.name: t for t in gguf.GGUFReader(out / "model.gguf").tensors}
+    state = AutoModelForCausalLM.from_pretrained(model).state_dict()
+    for theirs, ours in {
+        "token_embd.weight": "model.embed_tokens.weight",
+        "blk.1.ffn_down.weight": "model.layers.1.mlp.down_proj.weight",
+        "blk.0.attn_k.bias": "model.layers.0.self_attn.k_proj.bias",
+    }.items():
+        tensor, expected = read[theirs], state[ours].float().numpy()
+        kind = "f32" if expected.ndim == 1 else weights
+        assert tensor.tensor_type.name == kind.upper()
+        found = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        worst = {"f32": 0, "f16": 1e-3, "bf16": 1e-2, "q8_0": 1e-2}[kind]
+        assert np.abs(found - expected).max() <= worst * np.abs(expected).max()
+
+
+def answers(folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=True) -> dict:
+    asked = {"model": str(folder / "model.gguf"), "prompts": prompts, "texts": list(texts)}
+    asked |= {"drafts": str(folder) if drafts else None, "tokens": tokens, "exact": exact}
+    command = [str(PYTHON), str(ENGINE)]
+    ran = subprocess.run(
+        command, input=json.dumps(asked), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    found: dict = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+def greedy(model: Path, prompts, tokens=16) -> list[list[int]]:
+    loaded = AutoModelForCausalLM.from_pretrained(model)
+    return [
+        loaded.generate(torch.tensor([p]), max_new_tokens=tokens, do_sample=False)[
+            0, len(p) :
+        ].tolist()
+        for p in prompts
+    ]
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    drawn = np.random.default_rng(0)
+    return [drawn.integers(1, 320, drawn.integers(4, 40)).tolist() for _ in range(100)]
+
+
+@needs_engine[0]
+@needs_engine[1]
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [("qwen2", "pretoken"), ("qwen2", "added"), ("llama", "pretoken"), ("qwen3", "pretoken")],
+)
+def test_llama_cpp_generates_what_transformers_does(tmp_path, task, prompts, architecture, kind):
+    model = augmented(tmp_path, task, kind, architecture)
+    out, _ = exported(model, task, tmp_path / "out")
+    texts = [*PROMPTS, *OUTPUTS, *TEXTS, "say  it\n\nin the 2024 <|endoftext|>", "é 日本 's"]
+    found = answers(out, prompts, texts=texts)
+    assert found["ids"] == greedy(model, prompts)
+    size = json.loads((model / "config.json").read_text())["vocab_size"]
+    tokenizer = load_tokenizer(str(model))
+    candidates = [vocabulary(tokenizer, size, sought=sought) for sought in (True, False)]
+    assert found["encoded"] in [[way.encode(t) for t in texts] for way in candidates]
+    drafted = answers(out, prompts, drafts=True)
+    assert drafted["ids"] == found["ids"]
+
+
+@needs_engine[0]
+@needs_engine[1]
+def test_caches_are_read_and_accepted(tmp_path, task, prompts):
+    """What the model writes is in the caches, so it is drafted and accepted."""
+    model = augmented(tmp_path, task, "pretoken")
+    out, _ = exported(model, task, tmp_path / "out")
+    some = prompts[:10]
+    expected = greedy(model, some, 48)
+    for name, lengths in (("ngrams-static.bin", STATIC), ("ngrams-dynamic.bin", DYNAMIC)):
+        rows = [np.array(ids, np.int32) for ids in expected]
+        write(count(rows, 0, lengths), out / name)
+    found = answers(out, some, drafts=True, tokens=48)
+    assert found["ids"] == expected
+    assert found["drafted"] > 0
+    assert found["accepted"] > 0
+
+
+@needs_engine[0]
+@needs_engine[1]
+@pytest.mark.parametrize("weights", ["f16", "bf16", "q8_0"])
+def test_smaller_numbers_load_and_answer(tmp_path, task, prompts, weights):
+    model = augmented(tmp_path, task, "pretoken")
+    out, _ = exported(model, task, tmp_path / "out", weights=weights)
+    found = answers(out, prompts[:5], exact=False)["ids"]
+    assert [len(ids) for ids in found] == [len(ids) for ids in greedy(model, prompts[:5])]
+
+
+@needs_engine[0]
+@needs_engine[1]
+def test_the_readme_of_llama_cpp_runs_as_it_stands(tmp_path, task):
+    import re
+
+    out, _ = exported(augmented(tmp_path, task, "pretoken"), task, tmp_path / "out")
+    (code,) = re.findall(r"```python\n(.*?)\n```", (out / "README.md").read_text(), re.DOTALL)
+    ran = subprocess.run(
+        [str(PYTHON), "-c", code], capture_output=True, text=True, timeout=300, cwd=out, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.strip()

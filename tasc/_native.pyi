@@ -74,7 +74,6 @@ class NgramIndex:
     entries: int
     vocabulary: int
     block: UInt64
-    def text(self) -> Int32: ...
     @overload
     def __init__(
         self,
@@ -89,6 +88,7 @@ class NgramIndex:
     ) -> None: ...
     @overload
     def __init__(self, block: UInt64) -> None: ...
+    def text(self) -> Int32: ...  # a copy: mark, output, end, one output after another
     def check_integrity(self) -> str | None: ...
 
 class NgramTable:

@@ -67,9 +67,8 @@ MAY_IMPORT = {
     "tasc/models": DATA,
     "tasc/finetune": OPTIONS | {"tasc.models", "tasc.vocab", "tasc.analysis"},
     "tasc/spec": OPTIONS | {"tasc.models", "tasc.vocab", "tasc.analysis"},
-    "tasc/serving": OPTIONS
-    | {"tasc.models", "tasc.vocab", "tasc.analysis", "tasc.spec", "tasc.places", "tasc.artefact"},
     "tasc/bench": BENCH,
+    "tasc/serving": BENCH,
     "tasc/recipe": BENCH | {"tasc.bench", "tasc.serving"},
     "cli": BENCH | {"tasc.bench", "tasc.serving", "tasc.recipe"},
 }

@@ -51,18 +51,18 @@ void bind_index(nb::module_& m) {
       .def_prop_ro("contexts", &tasc::NgramIndex::contexts)
       .def_prop_ro("entries", &tasc::NgramIndex::entries)
       .def_prop_ro("vocabulary", &tasc::NgramIndex::vocabulary)
+      .def("text",
+           [](const tasc::NgramIndex& self) {
+             std::vector<int32_t> text(self.tokens());
+             for (size_t i = 0; i < text.size(); ++i) text[i] = self.text(static_cast<uint32_t>(i));
+             return to_numpy(std::move(text));
+           })
       .def_prop_ro(
           "block",
           [](const tasc::NgramIndex& self) {
             return nb::ndarray<nb::numpy, const uint64_t, nb::ndim<1>>(self.block().data(),
                                                                       {self.block().size()}, nb::find(&self));
           })
-      .def("text",
-           [](const tasc::NgramIndex& self) {
-             std::vector<int32_t> tokens(self.tokens());
-             for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = self.text(static_cast<uint32_t>(i));
-             return to_numpy(std::move(tokens));
-           })
       .def("check_integrity", &broken<tasc::NgramIndex>);
 }
 

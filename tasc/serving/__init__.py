@@ -1,1 +1,1 @@
-"""What engines load: exports of models and indexes, and the classes that engines import."""
+"""What serving engines load: exports of models and indexes, drafters in an engine's own terms."""

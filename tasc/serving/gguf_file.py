@@ -17,7 +17,7 @@ from tasc.serving.gguf_vocabulary import Vocabulary
 if TYPE_CHECKING:
     from gguf import GGUFWriter
 
-# By transformers' names. Llama's rotary embedding alone is taken in pairs of neighbours in llama.cpp,
+# By transformers' names. Of these, llama.cpp takes Llama's rotary embedding in pairs of neighbours,
 # where transformers pairs the halves: its queries and keys are reordered.
 ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 _PAIRED = {"llama"}

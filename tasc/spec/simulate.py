@@ -68,7 +68,7 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
     """
     drafted: list[int] = []
     accepted: list[int] = []
-    targets, steps, seconds = references.targets(), [], 0.0
+    targets, steps, seconds, ended = references.targets(), [], 0.0, 0
     for prompt, target in zip(references.prompts, targets, strict=True):
         known = len(drafted)
         run = _Run(factory(), target, references.max_new_tokens)
@@ -79,9 +79,10 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
             accepted.append(tokens)
         steps.append(len(drafted) - known)
         seconds += run.seconds
+        ended += run.ended
     lengths = np.array([len(target) for target in targets])
     return StepStats(
-        lengths, np.array(steps), np.array(drafted, int), np.array(accepted, int), seconds
+        lengths, np.array(steps), np.array(drafted, int), np.array(accepted, int), seconds, ended
     )
 
 
@@ -94,6 +95,7 @@ class _Run:
     most: int
     committed: int = 0
     seconds: float = 0.0
+    ended: bool = False  # whether the last token was drafted
 
     def start(self, prompt: np.ndarray) -> None:
         """Read the prompt, whose forward commits the first token."""
@@ -109,7 +111,9 @@ class _Run:
         draft = self.drafter.draft(min(tree_size, self.most - self.committed - 1))
         self.seconds += time.perf_counter() - begin
         rest = self.target[self.committed :]
-        committed = rest[: _agreeing(draft.tokens, draft.parents, rest) + 1]
+        agreeing = _agreeing(draft.tokens, draft.parents, rest)
+        self.ended = agreeing == len(rest)
+        committed = rest[: agreeing + 1]
         begin = time.perf_counter()
         self.drafter.observe(committed)
         self.seconds += time.perf_counter() - begin

@@ -26,6 +26,8 @@ class StepStats:
         drafted: (S,) nodes of the draft of each step.
         accepted: (S,) draft tokens that each step commits before the one that the target adds.
         draft_seconds: spent in the drafter.
+        ended: outputs whose end token was drafted and accepted; simulated ones only. ``accepted``
+            counts it as the token that the target adds.
     """
 
     tokens: np.ndarray
@@ -33,6 +35,7 @@ class StepStats:
     drafted: np.ndarray
     accepted: np.ndarray
     draft_seconds: float
+    ended: int = 0
 
     @classmethod
     def of(cls, generations: "Sequence[Generation]") -> "StepStats":
@@ -68,6 +71,15 @@ class StepStats:
         steps = np.array([self.steps[rows].sum() for rows in drawn])
         low, high = np.quantile(_tokens_per_step(tokens, steps), [_TAIL, 1 - _TAIL]).tolist()
         return low, high
+
+    @property
+    def engine_counts(self) -> tuple[int, int, int]:
+        """Drafts, drafted tokens and accepted ones, as vLLM's metrics count them.
+
+        Steps without a draft are no drafts there, and an accepted end token is one of the accepted.
+        """
+        drafts, accepted = (self.drafted > 0).sum(), self.accepted.sum()
+        return int(drafts), int(self.drafted.sum()), int(accepted) + self.ended
 
     @property
     def accepted_by_position(self) -> list[float]:

@@ -1,8 +1,8 @@
 """llama.cpp's server inside of a process, in an environment of its own: JSON in, JSON out.
 
 stdin: {"model": file, "prompts": ids each, "texts": to encode, "tokens": to generate, "drafts":
-folder of n-gram caches or null,
-"exact": whether attention is in float32}; stdout: {"ids", "content", "encoded", "drafted", "accepted"}.
+folder of n-gram caches or null, "exact": whether attention is in float32}
+stdout: {"ids", "content", "encoded", "drafted", "accepted"}
 """
 
 import json

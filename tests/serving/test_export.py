@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import tasc
 from tasc.errors import InputError
 from tasc.serving.table import EXPORTS
-from tasc.spec.drafters.ngram.index import load_index, outputs_of
+from tasc.spec.drafters.ngram.index import indexed_outputs, load_index
 from tests.cli import done
 from tests.cli import tasc as run
 from tests.pico import TEXTS, make_base
@@ -91,7 +91,7 @@ def test_the_index_is_the_one_given_or_counted_from_the_data(tmp_path, base, tas
     assert blocks[0] == blocks[1]
     tokenizer = tasc.data.tokenizer.load_tokenizer(str(base))
     loaded = load_index(tmp_path / "a" / "index", tokenizer)
-    assert [tokenizer.decode(ids) for ids in outputs_of(loaded)] == OUTPUTS
+    assert [tokenizer.decode(ids) for ids in indexed_outputs(loaded)] == OUTPUTS
 
 
 def test_an_export_without_drafts_is_the_plain_model(tmp_path, base):

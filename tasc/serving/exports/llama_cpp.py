@@ -8,7 +8,7 @@ from tasc.serving.gguf_file import Source, library, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
 from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
 from tasc.serving.parts import Parts, Start
-from tasc.spec.index import outputs_of
+from tasc.spec.drafters.ngram.index import indexed_outputs
 from tasc.vocab.export import save as save_tokenizer
 
 MODEL = "model.gguf"
@@ -57,7 +57,7 @@ class LlamaCppExport:
         )
         save_tokenizer(parts.tokenizer.tokenizer, parts.tokenizer.files, folder)
         if parts.index is not None:
-            outputs = outputs_of(parts.index)
+            outputs = indexed_outputs(parts.index)
             for name, lengths in CACHES.values():
                 write(count(outputs, parts.index.end, lengths), folder / name)
 

@@ -45,6 +45,13 @@ def build_index(outputs: Sequence[np.ndarray], end: int, options: Counts) -> Ngr
     return NgramIndex(tokens, offsets, end, o.n_max, o.discount, o.strength, o.p_min, o.mark)
 
 
+def indexed_outputs(index: NgramIndex) -> list[np.ndarray]:
+    """Return the outputs (T_i,) int32 that ``index`` was counted from, without their end tokens."""
+    text = index.text()
+    parts = np.split(text, np.flatnonzero(text == index.end) + 1)[:-1]
+    return [part[int(index.mark) : -1] for part in parts]
+
+
 def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> Path:
     """Write ``index``, whose tokens are ``tokenizer``'s, into ``folder``; return the file."""
     block = index.block
@@ -153,16 +160,6 @@ def make_index(corpus: Corpus, tokenizer: LoadedTokenizer, options: IndexOptions
     seconds = time.perf_counter() - begin
     sizes = len(outputs), len(encoded.tokens)
     return Indexed(index, tokenizer, options, corpus.split, *sizes, seconds)
-
-
-def outputs_of(index: NgramIndex) -> list[np.ndarray]:
-    """Return the outputs that ``index`` counted, (T_i,) int32 each, without what stands between."""
-    text = index.text()
-    ends = np.flatnonzero(text == index.end)
-    if index.mark:  # an output may hold the end token; behind its own stands the next one's mark
-        ends = np.append(np.flatnonzero(text == TOKEN_LIMIT)[1:] - 1, len(text) - 1)
-    begins = np.append(0, ends[:-1] + 1) + int(index.mark)
-    return [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
 
 
 def method_for(index: NgramIndex) -> str:

@@ -8,7 +8,7 @@ from ._console import say, table
 
 if TYPE_CHECKING:
     from tasc.analysis.report import TokenReport
-    from tasc.bench.results.search import Drafting
+    from tasc.bench.results.search import Drafting, ServedDrafts
 
 
 def show(result: dict[str, Any]) -> None:
@@ -49,6 +49,8 @@ def show(result: dict[str, Any]) -> None:
         say(f"Knee of the budgets up to {most:,} tokens: {knee:,} ({why})")
     if found.drafting:
         _show_drafting(found.drafting)
+    if found.serving:
+        _show_serving(found.serving)
     say(f"Verdict: {found.verdict.choice}")
     for reason in found.verdict.reasons:
         say(f"  {reason}")
@@ -120,6 +122,26 @@ def _show_drafting(drafting: "Drafting") -> None:
     )
     if len(trials) > 1:
         say(f"Best: --method {drafting.best.method}")
+
+
+def _show_serving(serving: "ServedDrafts") -> None:
+    engine = serving.engine
+    table(
+        f"Served by {engine}: chains simulated on {serving.samples:,} held-out outputs",
+        ["draft tokens", "steps/output", "tokens/step", f"accepted ({engine})", "speed-up"],
+        [
+            [
+                str(trial.setting.tree_size),
+                f"{trial.steps_per_output:.2f}",
+                f"{trial.tokens_per_step:.2f}",
+                f"{trial.engine_accepted_length:.2f}",
+                f"{trial.speedup:.2f}×" if trial.speedup else "-",
+            ]
+            for trial in serving.trials
+        ],
+    )
+    say(f"{engine} counts 1 + accepted tokens / drafts, and no steps without a draft.")
+    say(f"Set --speculative-tokens {serving.speculative_tokens}: {serving.reason}.")
 
 
 COMMAND = Command(

@@ -2,9 +2,9 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from tasc.bounds import MOST
+from tasc.bounds import MOST, MOST_NODES
 from tasc.options import TOKENIZER, Device, Dtype, Kind, ModelOptions, Shell, StepOptions
 
 
@@ -48,6 +48,14 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions):
         min_length=1,
         description="Budgets of added tokens to predict; repeatable.",
     )
+    serve: Annotated[Literal["vllm"] | None, Shell(default="no engine")] = Field(
+        None, description="Predict steps and accepted lengths of drafts served by an engine."
+    )
+    speculative_tokens: str = Field(
+        "4,8,16",
+        pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$",
+        description="Numbers of draft tokens to predict for --serve, with commas between.",
+    )
     jobs: int = Field(
         1, ge=1, le=512, description="Processes that tokenise and count; 1 uses threads instead."
     )
@@ -62,8 +70,21 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions):
         """Whether settings of TASC-spec are searched."""
         return self.grid or self.model is not None
 
+    @property
+    def chains(self) -> tuple[int, ...]:
+        """The numbers of draft tokens to predict."""
+        return tuple(sorted({int(number) for number in self.speculative_tokens.split(",")}))
+
+    @field_validator("speculative_tokens", mode="before")
+    @classmethod
+    def _one_number(cls, value: object) -> object:
+        return str(value) if isinstance(value, int) else value
+
     @model_validator(mode="after")
     def _tokens_to_draft(self) -> Self:
-        if self.grid and not (self.tokenizer or self.model):
-            raise ValueError("the grid drafts tokens: give a tokenizer or a model")
+        if (self.grid or self.serve) and not (self.tokenizer or self.model):
+            what = "the grid" if self.grid else "serve"
+            raise ValueError(f"{what} drafts tokens: give a tokenizer or a model")
+        if not all(1 <= number <= MOST_NODES for number in self.chains):
+            raise ValueError(f"speculative_tokens: numbers from 1 to {MOST_NODES}")
         return self

@@ -23,6 +23,7 @@ from tasc.spec.simulate import References
 if TYPE_CHECKING:
     from tasc.models.cost import CostCurve
 
+DEFAULT = Setting()
 _HELD_OUT_EVERY = 10  # where there is no other split
 
 
@@ -32,10 +33,11 @@ def simulate_drafts(
     tokenizer: LoadedTokenizer,
     grid: Grid,
     *,
+    start: Setting = DEFAULT,
     cost: "CostCurve | None" = None,
     progress: Progress = silent,
 ) -> Search | None:
-    """Simulate TASC-spec's default setting on held-out outputs, and those along ``grid``.
+    """Simulate the setting ``start`` of TASC-spec on held-out outputs, and those along ``grid``.
 
     Without another split, every tenth output is held out, or FEWEST where that is more and others
     are left; none at all gives None.
@@ -56,7 +58,7 @@ def simulate_drafts(
         return None
     references = References.of(tokenizer, prompts, outputs)
     known = _known(once, weights)
-    return search(known, references, Setting(), grid, cost=cost, progress=progress)
+    return search(known, references, start, grid, cost=cost, progress=progress)
 
 
 def _without(once: Outputs, held_out: list[str]) -> np.ndarray:

@@ -10,7 +10,8 @@ from tasc.analysis.report import analyze as analyze_texts
 from tasc.analysis.token_counts import save_counts
 from tasc.bench.advise import advise, simulate_drafts
 from tasc.bench.results.analysis import AnalysisResults
-from tasc.bench.results.search import Drafting
+from tasc.bench.results.search import Drafting, ServedDrafts, Setting
+from tasc.bench.served import served_drafts
 from tasc.bench.tune import GRID
 from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.recipe.analysis_page import render
@@ -57,11 +58,25 @@ def analyze(options: AnalyzeOptions, job: Job) -> TaskAnalysis:
         job.texts.stream or job.texts.corpus, tokenizer, options, progress=job.progress
     )
     best = drafts = None
+    served: ServedDrafts | None = None
     if tokenizer:
         others, grid = job.texts.optional("held_out"), GRID if options.searches else {}
         best = knee(found, tokenizer, options.export, others)
         drafts = simulate_drafts(found, others, tokenizer, grid, cost=cost, progress=job.progress)
+        if options.serve:
+            chains = simulate_drafts(
+                found,
+                others,
+                tokenizer,
+                {"tree_size": options.chains},
+                start=Setting(width=1, tree_size=options.chains[0]),
+                cost=cost,
+                progress=job.progress,
+            )
+            served = served_drafts(options.serve, chains) if chains else None
     verdict = advise(found.report, drafts)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
-    results = AnalysisResults(**vars(found.report), knee=best, drafting=drafting, verdict=verdict)
+    results = AnalysisResults(
+        **vars(found.report), knee=best, drafting=drafting, serving=served, verdict=verdict
+    )
     return TaskAnalysis(results, found, tokenizer)

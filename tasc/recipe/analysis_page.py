@@ -12,7 +12,7 @@ def render(results: AnalysisResults) -> str:
     charts = [*_words(results), *_tokens(results), *_costs(results)]
     page = template("tasc.analysis", "analysis.html")
     knee, drafting = results.knee, results.drafting
-    return page.render(r=results, d=drafting, knee=knee, charts=charts)
+    return page.render(r=results, d=drafting, s=results.serving, knee=knee, charts=charts)
 
 
 def _words(results: AnalysisResults) -> Iterator[Chart]:

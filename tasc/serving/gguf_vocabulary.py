@@ -53,8 +53,10 @@ class Vocabulary:
                 parts = [piece for part in parts for piece in _cut(part, content, token)]
         found: list[int] = []
         for part in parts:
-            own = isinstance(part, int)
-            found += [part] if own else self._plain.encode(part, add_special_tokens=False).ids
+            if isinstance(part, int):
+                found.append(part)
+            else:
+                found += self._plain.encode(part, add_special_tokens=False).ids
         return found
 
     @cached_property
@@ -68,7 +70,7 @@ class Vocabulary:
     def _plain(self) -> Tokenizer:
         """What is done to the text between them."""
         entries = {token: i for i, token in enumerate(self.tokens)}
-        merges = [tuple(merge.split(" ")) for merge in self.merges]
+        merges = [(left, right) for left, _, right in (m.partition(" ") for m in self.merges)]
         whole = self.pre == "llama-bpe"
         made = Tokenizer(models.BPE(entries, merges, ignore_merges=whole))
         split = pre_tokenizers.Split(Regex(PRE_TOKENIZERS[self.pre]), "isolated")

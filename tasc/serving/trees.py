@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tasc.spec.core.draft import Draft
-from tasc.spec.drafters import Factory
 from tasc.spec.core.protocols import Drafter
+from tasc.spec.drafters import Factory
 
 
 @dataclass

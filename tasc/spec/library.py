@@ -73,8 +73,8 @@ def generate(
         prompts: texts, which are encoded as the tokenizer does by default, or token ids.
         drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``.
         corpus: outputs of the task that drafts are made from, texts or token ids, or an index of
-            them (``tasc.spec.drafters.ngram.index.load_index``), counted as the drafter's options say; without it,
-            the drafter knows the prompt and the output so far.
+            them (``tasc.spec.drafters.ngram.index.load_index``), counted as the drafter's options
+            say; without it, the drafter knows the prompt and the output so far.
         max_new_tokens: the most tokens a completion may have.
         sampling: how to sample; None is greedy. Each prompt has random numbers of its own.
         verify: the verifier when sampling: "sampled" for any drafter, where the output depends on

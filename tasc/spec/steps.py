@@ -82,6 +82,12 @@ class StepStats:
         return int(drafts), int(self.drafted.sum()), int(accepted) + self.ended
 
     @property
+    def engine_accepted_length(self) -> float:
+        """Mean accepted length by vLLM's definition: 1 + accepted / drafts; 1 without drafts."""
+        drafts, _, accepted = self.engine_counts
+        return 1 + accepted / drafts if drafts else 1.0
+
+    @property
     def accepted_by_position(self) -> list[float]:
         """Share of steps that accept at least 1, 2, … draft tokens, up to the most of a step."""
         most = int(self.accepted.max(initial=0))
@@ -98,7 +104,12 @@ class StepStats:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures; ``steps_per_output`` has the prompt's forward, as in a bench."""
+        drafts, drafted, accepted = self.engine_counts
         return {
+            "drafts": drafts,
+            "drafted_tokens": drafted,
+            "accepted_tokens": accepted,
+            "engine_accepted_length": self.engine_accepted_length,
             "samples": self.samples,
             "tokens_per_output": float(self.tokens.mean()),
             "steps_per_output": float(self.steps.mean()) + 1,

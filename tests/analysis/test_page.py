@@ -35,7 +35,9 @@ def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer
     report = analyze(make_corpus(rows), tokenizer if with_tokens else None, options).report
     choice: Any = "<b2>both</b2>"
     made = Verdict(choice, ("because",))
-    page = render(AnalysisResults(**vars(report), knee=None, drafting=None, verdict=made))
+    page = render(
+        AnalysisResults(**vars(report), knee=None, drafting=None, serving=None, verdict=made)
+    )
     found = Tags()
     found.feed(page)
     assert found.tags.count("figure") == (4 if with_tokens else 2)

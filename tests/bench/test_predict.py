@@ -30,6 +30,10 @@ def simulated(ms_per_sample, tokens_per_step):
         tokens_per_step=tokens_per_step,
         tokens_per_step_interval=(1, 2),
         accepted_by_position=(),
+        drafts=1,
+        drafted_tokens=1,
+        accepted_tokens=1,
+        engine_accepted_length=2,
         ms_per_sample=ms_per_sample,
         speedup=None,
     )

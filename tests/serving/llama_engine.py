@@ -8,6 +8,7 @@ stdout: {"ids", "content", "encoded", "drafted", "accepted"}
 import json
 import sys
 import urllib.request
+from typing import Any
 
 import xllamacpp
 
@@ -29,7 +30,7 @@ def main() -> None:
         caches.lookup_cache_dynamic = asked["drafts"] + "/ngrams-dynamic.bin"
     server = xllamacpp.Server(params)
 
-    def post(path: str, body: dict) -> dict:
+    def post(path: str, body: Any) -> Any:
         request = urllib.request.Request(
             server.listening_address + path,
             json.dumps(body).encode(),

@@ -91,7 +91,7 @@ def test_the_index_is_the_one_given_or_counted_from_the_data(tmp_path, base, tas
     assert blocks[0] == blocks[1]
     tokenizer = tasc.data.tokenizer.load_tokenizer(str(base))
     loaded = load_index(tmp_path / "a" / "index", tokenizer)
-    assert [tokenizer.decode(ids) for ids in indexed_outputs(loaded)] == OUTPUTS
+    assert [tokenizer.decode(ids.tolist()) for ids in indexed_outputs(loaded)] == OUTPUTS
 
 
 def test_an_export_without_drafts_is_the_plain_model(tmp_path, base):

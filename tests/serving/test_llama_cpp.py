@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def augmented(folder: Path, task: Path, kind: str, architecture: str = "qwen2") 
     return folder / "model"
 
 
-def exported(model: Path, task: Path, out: Path, **options) -> tuple[Path, dict]:
+def exported(model: Path, task: Path, out: Path, **options) -> tuple[Path, Any]:
     made = tasc.export(
         tasc.ExportOptions(model=str(model), to="llama-cpp", source=str(task), **options)
     )
@@ -60,7 +61,7 @@ def exported(model: Path, task: Path, out: Path, **options) -> tuple[Path, dict]
     return out, made.to_dict()
 
 
-def records(path: Path) -> dict:
+def records(path: Path) -> Any:
     """Read a cache as llama.cpp does."""
     raw, at, found = path.read_bytes(), 0, {}
     while at < len(raw):
@@ -152,7 +153,7 @@ def test_a_gguf_holds_the_weights_in_the_numbers_asked_for(tmp_path, task, weigh
         assert np.abs(found - expected).max() <= worst * np.abs(expected).max()
 
 
-def answers(folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=True) -> dict:
+def answers(folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=True) -> Any:
     asked = {"model": str(folder / "model.gguf"), "prompts": prompts, "texts": list(texts)}
     asked |= {"drafts": str(folder) if drafts else None, "tokens": tokens, "exact": exact}
     command = [str(PYTHON), str(ENGINE)]
@@ -160,8 +161,7 @@ def answers(folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=T
         command, input=json.dumps(asked), capture_output=True, text=True, timeout=300, check=False
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    found: dict = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
 def greedy(model: Path, prompts, tokens=16) -> list[list[int]]:

@@ -5,7 +5,7 @@ import sys
 import types
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ class CustomSpecAlgo:
 
 @pytest.fixture
 def engine(monkeypatch):
-    held = {
+    held: dict[str, Any] = {
         "spec_info": {"SpeculativeAlgorithm": SpeculativeAlgorithm},
         "spec_registry": {"CustomSpecAlgo": CustomSpecAlgo},
         "ngram_worker": {"NGRAMWorker": NGRAMWorker},

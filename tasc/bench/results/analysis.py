@@ -6,7 +6,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from tasc.analysis.report import TaskReport
-from tasc.bench.results.search import Drafting
+from tasc.bench.results.search import Drafting, ServedDrafts
 from tasc.bench.verdict import Verdict
 from tasc.vocab.budget import Point
 
@@ -18,11 +18,13 @@ class AnalysisResults(TaskReport):
     Attributes:
         knee: the budget to choose, None without merges.
         drafting: TASC-spec simulated on held-out outputs, None without a tokenizer or outputs.
+        serving: the same as the engine asked for would run it, None where none was.
         verdict: what to use.
     """
 
     knee: Point | None
     drafting: Drafting | None
+    serving: ServedDrafts | None
     verdict: Verdict
 
     @classmethod

@@ -12,6 +12,13 @@ class StepFigures(Record):
     tokens_per_step: float
     tokens_per_step_interval: tuple[float, float]
     accepted_by_position: tuple[float, ...]
+    drafts: int
+    """Steps with a draft."""
+    drafted_tokens: int
+    accepted_tokens: int
+    """With the end tokens among them, as vLLM counts."""
+    engine_accepted_length: float
+    """By vLLM's definition: 1 + accepted tokens / drafts."""
     ms_per_sample: float | None
     """Predicted from T(k); None where that is not known."""
     speedup: float | None

@@ -65,6 +65,20 @@ class Drafting(Search):
     """The one that was timed."""
 
 
+class ServedDrafts(Record):
+    """Chains of several lengths, simulated for an engine."""
+
+    engine: str
+    speculative_tokens: int
+    """The number of draft tokens to set."""
+    reason: str
+    """Why that number."""
+    samples: int
+    """Outputs that were simulated."""
+    trials: tuple[Trial, ...]
+    """One a length, which is the setting's tree size."""
+
+
 class TunedTask(Record):
     """What was simulated."""
 

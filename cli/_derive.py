@@ -35,9 +35,9 @@ _DOOR: dict[str, tuple[Any, Any]] = {
 class Door:
     """What a command line says of a run that is no option of the library."""
 
-    json: bool
     output: str | None = None
     force: bool = False
+    json: bool = False
     resume: bool = True  # commands without checkpoints have none to pass over
 
 
@@ -76,7 +76,7 @@ class _Derived(TyperCommand):
 def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
     """Return the function that typer reads: its signature is that of the command."""
     fields = typed(kind)
-    door = _door(kind)
+    door = kind.flags
 
     def function(context: typer.Context, **values: Any) -> None:  # noqa: ANN401
         asked = Door(**{name: values[name] for name in door})
@@ -90,12 +90,6 @@ def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
     function.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in listed}
     return function
-
-
-def _door(kind: "type[CommandOptions]") -> list[str]:
-    if not kind.makes_folder:
-        return ["json"]
-    return [name for name in _DOOR if name != "resume" or kind.resumes]
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:

@@ -11,7 +11,7 @@ from tasc import __version__
 from tasc.disk import refusal
 from tasc.errors import InputError, TascError
 
-from . import compare, doctor, run
+from . import compare, doctor, run, serve
 from ._commands import COMMANDS
 from ._console import note, say
 
@@ -25,6 +25,7 @@ for command in COMMANDS:
     command.register(app)
 run.register(app)
 compare.register(app)
+serve.register(app)
 app.command("doctor")(doctor.doctor)
 
 

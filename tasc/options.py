@@ -138,10 +138,9 @@ class CommandOptions(Options):
     """The options of a command; in Python and on the command line wrong ones are an InputError."""
 
     command: ClassVar[str]
-    # Whether a killed run leaves a checkpoint to go on from.
-    resumes: ClassVar[bool] = False
-    # Whether it leaves a folder.
-    makes_folder: ClassVar[bool] = True
+    # Of --output, --force, --json and --resume those that make sense: all but the last are about a
+    # folder that is left, the last about a checkpoint that a killed run leaves.
+    flags: ClassVar[tuple[str, ...]] = ("output", "force", "json")
 
     if not TYPE_CHECKING:  # mypy reads the fields instead
 

@@ -16,13 +16,18 @@ from tasc.bench.options import CompareOptions
 from tasc.options import CommandOptions, StepOptions
 from tasc.recipe.commands import COMMANDS
 from tasc.recipe.plan import RunOptions
+from tasc.serving.options import ServeOptions
 from tests.cli import tasc as run
 from tests.pico import make_base
 
 ROOT = Path(__file__).parents[1]
 FILES = [*(ROOT / "tasc").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-KINDS: dict[str, type[CommandOptions]] = COMMANDS | {"run": RunOptions, "compare": CompareOptions}
+KINDS: dict[str, type[CommandOptions]] = COMMANDS | {
+    "run": RunOptions,
+    "compare": CompareOptions,
+    "serve": ServeOptions,
+}
 
 
 def calls(name: str) -> list[tuple[Path, ast.Call]]:
@@ -114,7 +119,8 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
 
 
 def test_every_command_is_on_the_command_line_and_in_recipes_alike():
-    assert set(get_command(app).commands) == {*COMMANDS, "run", "compare", "doctor"}  # type: ignore[attr-defined]
+    shown = set(get_command(app).commands)  # type: ignore[attr-defined]
+    assert shown == {*COMMANDS, "run", "compare", "serve", "doctor"}
 
 
 def test_help_of_a_command_loads_no_torch(capsys):

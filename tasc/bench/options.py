@@ -156,7 +156,7 @@ class CompareOptions(CommandOptions):
     """Options of ``tasc compare``."""
 
     command = "compare"
-    makes_folder: ClassVar = False
+    flags: ClassVar = ("json",)
 
     old: Annotated[str, Shell(argument=True)] = Field(
         description="Folder of tasc bench, or its results.json, from before a change."

@@ -27,7 +27,7 @@ class TrainingOptions(ModelOptions):
     """What both commands take."""
 
     result_file = "training.json"
-    resumes = True
+    flags: ClassVar = ("output", "force", "json", "resume")
     other_splits: ClassVar = {"validation": _VALIDATION}
 
     epochs: float = Field(

@@ -49,6 +49,7 @@ class Exported:
             "vocabulary": len(parts.tokenizer.vocabulary()),
             "drafts": self.start.drafts,
             "speculative_tokens": parts.options.speculative_tokens,
+            "exact": self.start.exact,
             "index": index and {"tokens": index.tokens, "contexts": index.contexts},
             "head": None if parts.head is None else str(parts.head),
             "limits": entry.limits,

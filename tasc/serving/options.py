@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tasc.bounds import MOST_NODES
-from tasc.options import CommandOptions, Data, Kind, Shell, StepOptions
+from tasc.options import CommandOptions, Data, Kind, Shell, StepOptions, as_value_error
+from tasc.places import at_home
 from tasc.serving.table import EXPORTS
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class ServeOptions(CommandOptions):
     """Options of ``tasc serve``."""
 
     command = "serve"
+    flags: ClassVar = ()
 
     folder: Annotated[str, Shell("dir", argument=True)] = Field(
         description="Folder of tasc export."
@@ -79,3 +81,9 @@ class ServeOptions(CommandOptions):
         LOOPBACK, min_length=1, description="Address to listen on; 0.0.0.0 lets other machines in."
     )
     port: int = Field(PORT, ge=1, le=65535, description="Port to listen on.")
+
+    @field_validator("folder")
+    @classmethod
+    def _at_home(cls, value: str) -> str:
+        with as_value_error():
+            return at_home(value)

@@ -1,0 +1,53 @@
+"""``tasc serve``: the command that starts the installed engine on an exported folder."""
+
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from tasc.errors import InputError, UnavailableError
+from tasc.models.model_files import read_json
+from tasc.serving.options import ExportOptions, ServeOptions
+from tasc.serving.parts import Start
+from tasc.serving.table import EXPORTS, Entry
+
+
+def command(options: ServeOptions) -> list[str]:
+    """Return the words to run inside of the folder.
+
+    They are made anew from what export.json says was exported: no command is taken from a file.
+
+    Raises:
+        InputError: the folder is no export, or its engine is a library.
+        UnavailableError: the engine is not installed.
+    """
+    folder = Path(options.folder)
+    file = folder / ExportOptions.result_file
+    if not file.is_file():
+        raise InputError(f"{folder} is no folder of tasc export: make one with tasc export")
+    found = read_json(file, f"export {folder}")
+    name, exact = found.get("name"), found.get("exact")
+    drafts, tokens = found.get("drafts"), found.get("speculative_tokens")
+    entry = EXPORTS.get(str(found.get("to")))
+    flags = isinstance(drafts, bool) and isinstance(exact, bool) and isinstance(tokens, int)
+    if entry is None or not isinstance(name, str) or name.startswith("-") or not flags:
+        raise InputError(f"{file} is damaged: make the folder again with tasc export")
+    start = Start(name, bool(drafts), int(tokens or 0), bool(exact), options.host, options.port)
+    words = entry.format().command(start)
+    if not words:
+        raise InputError(
+            f"{entry.label} is a library, no server: {folder / 'README.md'} has the code"
+        )
+    return _installed(words, entry)
+
+
+def _installed(words: list[str], entry: Entry) -> list[str]:
+    """Return the command with this Python in it; a module in the folder is none of the engine's."""
+    if words[0] != "python":
+        if shutil.which(words[0]) is None:
+            raise UnavailableError(f"{words[0]} is not on PATH: {entry.install}")
+        return words
+    module = words[words.index("-m") + 1].partition(".")[0]
+    if find_spec(module) is None:
+        raise UnavailableError(f"{entry.label} is not installed beside tasc: {entry.install}")
+    return [sys.executable, "-P", *words[1:]]

@@ -14,7 +14,7 @@ DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'));
 DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['docs'], sep='\n')"
 
-.PHONY: install demo test test-all campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis \
+.PHONY: install demo test test-all test-llama campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis \
   bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-hetero bench-heads gpu-bench round-trips \
   dist clean
 
@@ -32,6 +32,17 @@ test: install  ## the quick tier
 
 test-all: install  ## both tiers: what takes minutes, too
 	$(PYTEST)
+
+LLAMA := build/llama-venv
+test-llama: install $(LLAMA)/.installed  ## exports to llama.cpp, run by llama.cpp in an environment of its own
+	$(BIN)/python -m pytest -m serving tests/serving/test_llama_cpp.py
+
+$(LLAMA)/.installed:
+	@$(PIP) install -c constraints.txt gguf
+	@test -x $(LLAMA)/bin/python || $(PYTHON) -m venv $(LLAMA)
+	@$(LLAMA)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: xllamacpp || \
+	  echo "no wheel of xllamacpp for this machine: its tests are skipped"
+	@touch $@
 
 MINUTES ?= 5
 campaign: install fuzz  ## attack every command, and the native readers; MINUTES=60 ARGS="--distributions"

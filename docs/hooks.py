@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from site_tables import commands, methods, results, schema
+from site_tables import commands, exports, methods, results, schema
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -26,6 +26,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "verifiers": methods.verifiers,
     "metrics": methods.metrics,
     "objectives": methods.objectives,
+    "engines": exports.engines,
     "results": results.table,
     "schema": schema.tables,
 }

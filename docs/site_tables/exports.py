@@ -1,0 +1,21 @@
+"""The table of engines that models are exported to, from the registry that the program uses."""
+
+from site_tables import markdown
+from tasc.serving.table import EXPORTS
+
+
+def engines(_block: str) -> str:
+    """Return a table of all engines."""
+    return markdown.table(
+        ["`--to`", "engine", "needs", "drafts with", "what it cannot do"],
+        [
+            [
+                f"`{name}`",
+                entry.label,
+                f"`{entry.install}`" if entry.install.startswith("pip") else entry.install,
+                ", ".join(sorted(entry.drafts)),
+                entry.limits,
+            ]
+            for name, entry in EXPORTS.items()
+        ],
+    )

@@ -26,7 +26,7 @@ class ExportOptions(StepOptions):
     result_file = "export.json"
     references: ClassVar = {"model": "model", "index": "index", "head": "draft head"}
 
-    model: Annotated[str, Shell("dir", argument=True)] = Field(
+    model: Annotated[str, Shell(argument=True)] = Field(
         description="Model to serve: folder of tasc finetune --merge, of tasc base, or any other."
     )
     to: Engine = Field(description="Engine that will serve it.")
@@ -74,7 +74,7 @@ class ServeOptions(CommandOptions):
     command = "serve"
     flags: ClassVar = ()
 
-    folder: Annotated[str, Shell("dir", argument=True)] = Field(
+    folder: Annotated[str, Shell(argument=True)] = Field(
         description="Folder of tasc export."
     )
     host: str = Field(

@@ -21,6 +21,7 @@ GIVEN: dict[str, Any] = {  # what must be there before a number is looked at
     "draft": "d",
     "head": "medusa",
     "draft_head": True,
+    "to": "transformers",
     "temperature": 1.0,
 }
 NUMBERS = (10**40, -(10**40), 1e308, float("nan"), float("inf"), "9" * 40, "inf", True)
@@ -75,10 +76,13 @@ def test_no_numeric_option_of_a_command_takes_everything(capsys, tmp_path, comma
     needed = ["quickstart" if command == "run" else "x"] * sum(
         p.param_type_name == "argument" for p in parameters
     )
-    for name in ("tokenizer", "model"):
-        needed += [f"--{name}", "x"] * any(p.name == name for p in parameters)
-    if any(p.name == "output" for p in parameters):
-        needed += ["--output", tmp_path / "out"]
+    for name, held in {
+        "tokenizer": "x",
+        "model": "x",
+        "to": "vllm",
+        "output": tmp_path / "out",
+    }.items():
+        needed += [f"--{name}", str(held)] * any(f"--{name}" in p.opts for p in parameters)
     tried = [p for p in parameters if numeric(p.type_descriptor.annotation)]
     for parameter in tried:
         code, out, err = tasc(capsys, command, *needed, parameter.opts[0], value)

@@ -146,9 +146,13 @@ def test_nonsense_is_refused_in_one_line_that_says_what_to_type(capsys, tmp_path
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in ("compare", "doctor")])
+NO_OUTPUT = ("compare", "doctor", "serve")
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in NO_OUTPUT])
 def test_an_empty_output_is_no_folder(capsys, command):
     needed = {name: ["--tokenizer", "x"] for name in ("augment", "index", "tune")}
+    needed["export"] = ["--to", "vllm"]
     given = ["x", "y"] if command == "vocab" else ["quickstart" if command == "run" else "x"]
     more = needed.get(command, ["--model", "x"] if command in ("finetune", "bench") else [])
     code, out, err = tasc(capsys, command, *given, *more, "--output", " ")

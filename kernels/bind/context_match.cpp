@@ -16,6 +16,27 @@ void bind_context_match(nb::module_& m) {
       },
       nb::arg("sequence").noconvert(), nb::arg("n_max"), nb::arg("wanted"));
 
+  nb::class_<tasc::LookupDrafter>(m, "LookupDrafter")
+      .def(nb::init<int, int, int32_t>(), nb::arg("n_max"), nb::arg("chain"), nb::arg("end"))
+      .def(
+          "start",
+          [](tasc::LookupDrafter& self, const Input<int32_t>& prompt) { self.start(view(prompt)); },
+          nb::arg("prompt").noconvert())
+      .def(
+          "observe",
+          [](tasc::LookupDrafter& self, const Input<int32_t>& tokens) {
+            for (const int32_t token : view(tokens)) self.append(token);
+          },
+          nb::arg("tokens").noconvert())
+      .def(
+          "draft",
+          [](const tasc::LookupDrafter& self, int budget) {
+            tasc::DraftTree tree = self.draft(budget);
+            return std::tuple(to_numpy(std::move(tree.tokens)), to_numpy(std::move(tree.parents)),
+                              to_numpy(std::move(tree.probabilities)));
+          },
+          nb::arg("budget"));
+
   nb::class_<tasc::NgramTrie>(m, "NgramTrie")
       .def(nb::init<int, int>(), nb::arg("n"), nb::arg("prefix"))
       .def(

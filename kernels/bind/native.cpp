@@ -11,4 +11,5 @@ NB_MODULE(_native, m) {
   bind_tree(m);
   bind_verify(m);
   bind_window_vocab(m);
+  bind_chains(m);
 }

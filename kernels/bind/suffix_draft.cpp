@@ -27,8 +27,8 @@ void bind_suffix_draft(nb::module_& m) {
       });
 
   nb::class_<tasc::SuffixDrafter>(m, "SuffixDrafter")
-      .def(nb::init<const tasc::SuffixArray&, int, double, int32_t>(), nb::arg("corpus"),
-           nb::arg("longest"), nb::arg("min_probability"), nb::arg("end"), nb::keep_alive<1, 2>())
+      .def(nb::init<const tasc::SuffixArray&, int, double, int, int32_t>(), nb::arg("corpus"),
+           nb::arg("longest"), nb::arg("min_probability"), nb::arg("width"), nb::arg("end"), nb::keep_alive<1, 2>())
       .def(
           "start",
           [](tasc::SuffixDrafter& self, const Input<int32_t>& prompt) { self.start(view(prompt)); },

@@ -23,6 +23,22 @@ std::pair<size_t, size_t> prompt_lookup(std::span<const int32_t> sequence, int n
   return {0, 0};
 }
 
+LookupDrafter::LookupDrafter(int n_max, int chain, int32_t end) : n_max_(n_max), chain_(chain), end_(end) {
+  if (n_max < 1) throw std::invalid_argument("n_max must be at least 1, got " + std::to_string(n_max));
+}
+
+DraftTree LookupDrafter::draft(int budget) const {
+  DraftTree tree;
+  const int wanted = chain_ > 0 ? std::min(budget, chain_) : budget;
+  const auto [begin, stop] = prompt_lookup(sequence_, n_max_, static_cast<size_t>(std::max(wanted, 0)));
+  for (size_t i = begin; i < stop && (tree.tokens.empty() || tree.tokens.back() != end_); ++i) {
+    tree.parents.push_back(static_cast<int32_t>(tree.tokens.size()) - 1);
+    tree.tokens.push_back(sequence_[i]);
+    tree.probabilities.push_back(1);
+  }
+  return tree;
+}
+
 NgramTrie::NgramTrie(int n, int prefix) : n_(static_cast<size_t>(n)), prefix_(static_cast<size_t>(prefix)) {
   if (prefix < 1 || n <= prefix)
     throw std::invalid_argument("an n-gram trie needs 1 <= prefix < n, got prefix " + std::to_string(prefix) +

@@ -110,8 +110,9 @@ const char* SuffixArray::check_integrity() const {
   return nullptr;
 }
 
-SuffixDrafter::SuffixDrafter(const SuffixArray& corpus, int longest, double min_probability, int32_t end)
-    : corpus_(corpus), longest_(static_cast<uint32_t>(longest)), min_probability_(min_probability), end_(end), local_(longest) {}
+SuffixDrafter::SuffixDrafter(const SuffixArray& corpus, int longest, double min_probability, int width, int32_t end)
+    : corpus_(corpus), longest_(static_cast<uint32_t>(longest)), min_probability_(min_probability), width_(width), end_(end),
+      local_(longest) {}
 
 void SuffixDrafter::start(std::span<const int32_t> prompt) {
   local_.clear();
@@ -177,9 +178,10 @@ DraftTree SuffixDrafter::draft(int budget) const {
   std::vector<State> states;
   uint32_t order = 0;
   const auto expand = [&](const State& state, int32_t node, double probability) {
+    const int most = width_ > 0 ? std::min(width_, budget) : budget;
     int named = 0;
     for (const Proposal& p : propose(state)) {
-      if (named++ == budget || probability * p.probability < min_probability_) break;
+      if (named++ == most || probability * p.probability < min_probability_) break;
       open.push({probability * p.probability, node, p.token, order++});
     }
   };

@@ -26,7 +26,7 @@ void suffixes(FuzzedDataProvider& from, const Ids& tokens, const Ids& sequence, 
   const auto offsets = offsets_over(from, tokens.size(), from.ConsumeIntegralInRange<size_t>(1, 4));
   const tasc::SuffixArray corpus(tokens, offsets, from.ConsumeIntegralInRange<int32_t>(-1, 9));
   hold(!corpus.check_integrity());
-  tasc::SuffixDrafter drafter(corpus, from.ConsumeIntegralInRange<int>(-1, 64), 0.1, 7);
+  tasc::SuffixDrafter drafter(corpus, from.ConsumeIntegralInRange<int>(-1, 64), 0.1, from.ConsumeIntegralInRange<int>(0, 2), 7);
   drafter.start(sequence);
   for (size_t i = 0; i < tokens.size(); ++i) {
     drafter.append(tokens[i]);
@@ -37,6 +37,9 @@ void suffixes(FuzzedDataProvider& from, const Ids& tokens, const Ids& sequence, 
 void contexts(FuzzedDataProvider& from, const Ids& tokens, const Ids& sequence, int budget) {
   const auto [begin, end] = tasc::prompt_lookup(sequence, from.ConsumeIntegralInRange<int>(-1, 70), from.ConsumeIntegral<size_t>());
   hold(begin <= end && end <= sequence.size());
+  tasc::LookupDrafter lookup(from.ConsumeIntegralInRange<int>(-1, 70), from.ConsumeIntegralInRange<int>(-1, 9), 7);
+  lookup.start(sequence);
+  check(lookup.draft(budget), budget);
   tasc::NgramTrie trie(from.ConsumeIntegralInRange<int>(-1, 12), from.ConsumeIntegralInRange<int>(-1, 12));
   trie.build(tokens);
   check(trie.draft(sequence, from.ConsumeIntegralInRange<int>(-1, 99), budget), budget);

@@ -14,11 +14,14 @@ int main() {
   assert(!corpus.check_integrity());
   assert(corpus.find(std::vector<int32_t>{2, 3}).end - corpus.find(std::vector<int32_t>{2, 3}).begin == 3);
   assert(corpus.find(std::vector<int32_t>{4, 1}).length == 0);  // samples are apart
-  SuffixDrafter drafter(corpus, 16, 0, 50);
+  SuffixDrafter drafter(corpus, 16, 0, 0, 50);
   drafter.start(std::vector<int32_t>{9, 2, 3});
   const auto tree = drafter.draft(4);  // after (2, 3): 5 twice, 4 once
   assert((tree.tokens == std::vector<int32_t>{5, 50, 4, 50}));
   assert((tree.parents == std::vector<int32_t>{-1, 0, -1, 2}));
+  SuffixDrafter narrow(corpus, 16, 0, 1, 50);
+  narrow.start(std::vector<int32_t>{9, 2, 3});
+  assert(narrow.draft(4).tokens == (std::vector<int32_t>{5, 50}));  // a chain ends with its sample
   drafter.start(std::vector<int32_t>{7, 8, 9, 7, 8});  // only the sequence itself knows
   assert(drafter.draft(2).tokens == (std::vector<int32_t>{9, 7}));
 
@@ -34,7 +37,7 @@ int main() {
     }
     const SuffixArray any(text, ends, 50);
     assert(!any.check_integrity());
-    SuffixDrafter mixed(any, 24, 0, 50);
+    SuffixDrafter mixed(any, 24, 0, 0, 50);
     mixed.start(std::vector<int32_t>{1, 50, 1});
     for (int i = 0; i < 100; ++i) {
       mixed.append(static_cast<int32_t>(random() % 6));

@@ -151,7 +151,7 @@ def test_suffix_counts_what_followed_the_longest_match(texts, sequence):
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     corpus = SuffixArray(array([t for text in texts for t in text]), offsets, 9)
     assert corpus.check_integrity() is None
-    drafter = SuffixDrafter(corpus, 60, 0.0, 9)
+    drafter = SuffixDrafter(corpus, 60, 0.0, 0, 9)
     drafter.start(array(sequence))
     tokens, parents, probabilities = drafter.draft(200)
     follows = slow_suffix(texts, sequence, 9)

@@ -14,6 +14,21 @@ namespace tasc {
 // follows its first occurrence, wanted tokens at most; empty where there is none.
 std::pair<size_t, size_t> prompt_lookup(std::span<const int32_t> sequence, int n_max, size_t wanted);
 
+// Prompt lookup of one sequence: a chain that copies what prompt_lookup finds.
+class LookupDrafter {
+ public:
+  // Chains have chain tokens at most (0: no limit of its own) and stop behind end.
+  LookupDrafter(int n_max, int chain, int32_t end);
+  void start(std::span<const int32_t> prompt) { sequence_.assign(prompt.begin(), prompt.end()); }
+  void append(int32_t token) { sequence_.push_back(token); }
+  DraftTree draft(int budget) const;
+
+ private:
+  int n_max_, chain_;
+  int32_t end_;
+  std::vector<int32_t> sequence_;
+};
+
 // Algorithm 1 of "Faster In-Context Learning for LLMs via N-Gram Trie Speculative Decoding": a window
 // of n tokens slides over the context; its last n - j tokens, j = 0..prefix - 1, are inserted, and a
 // node counts the insertions that pass it.

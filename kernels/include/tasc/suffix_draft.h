@@ -37,7 +37,8 @@ class SuffixArray {
 // equally far, their counts add up. Wide intervals are sampled at 1024 places.
 class SuffixDrafter {
  public:
-  SuffixDrafter(const SuffixArray& corpus, int longest, double min_probability, int32_t end);
+  // A node has width children at most; 0 is no limit, 1 makes a chain.
+  SuffixDrafter(const SuffixArray& corpus, int longest, double min_probability, int width, int32_t end);
   void start(std::span<const int32_t> prompt);
   void append(int32_t token);
   DraftTree draft(int budget) const;
@@ -53,6 +54,7 @@ class SuffixDrafter {
   const SuffixArray& corpus_;
   uint32_t longest_;
   double min_probability_;
+  int width_;
   int32_t end_;
   NgramTable local_;
   std::vector<int32_t> sequence_;

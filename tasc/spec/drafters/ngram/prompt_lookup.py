@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasc._native import prompt_lookup
+from tasc._native import LookupDrafter
 from tasc.bounds import LONGEST, Bounded, within
-from tasc.spec.core.draft import Draft, chain
+from tasc.spec.core.draft import Draft
 from tasc.spec.core.protocols import Factory
 from tasc.spec.core.resources import Resources
 
@@ -34,27 +34,17 @@ class PromptLookup:
 
     def __init__(self, end: int, options: PromptLookupOptions) -> None:
         """Draft chains that stop behind ``end``."""
-        self.end, self.options = end, options
-        self.sequence = np.empty(1024, np.int32)
-        self.length = 0
+        self.native = LookupDrafter(options.n_max, options.chain, end)
 
     def start(self, prompt: np.ndarray) -> None:
         """Begin with ``prompt`` (L,) int32."""
-        self.length = 0
-        self.observe(prompt)
+        self.native.start(prompt)
 
     def draft(self, budget: int) -> Draft:
         """Return the continuation of the first match, at most ``budget`` tokens."""
-        wanted = min(budget, self.options.chain or budget)
-        begin, stop = prompt_lookup(self.sequence[: self.length], self.options.n_max, wanted)
-        tokens = self.sequence[begin:stop]
-        ends = np.flatnonzero(tokens == self.end)
-        return chain((tokens[: ends[0] + 1] if len(ends) else tokens).copy())
+        tokens, parents, _ = self.native.draft(budget)
+        return Draft(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:
         """Append what the step settled."""
-        needed = self.length + len(tokens)
-        if needed > len(self.sequence):
-            self.sequence = np.resize(self.sequence, max(needed, 2 * len(self.sequence)))
-        self.sequence[self.length : needed] = tokens
-        self.length = needed
+        self.native.observe(tokens)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc._native import SuffixArray, SuffixDrafter
-from tasc.bounds import Bounded, within
+from tasc.bounds import MOST, Bounded, within
 from tasc.errors import InputError
 from tasc.spec.core.draft import Draft
 from tasc.spec.core.protocols import Factory
@@ -22,10 +22,14 @@ from tasc.spec.core.resources import Resources
 
 @dataclass(frozen=True)
 class SuffixOptions(Bounded):
-    """``longest``: tokens of a match within the sequence; paths below ``min_probability`` end."""
+    """``longest``: tokens of a match within the sequence; paths below ``min_probability`` end.
+
+    A node has ``width`` children at most: 0 is no limit, 1 makes a chain.
+    """
 
     longest: int = within(24, 1, 63)
     min_probability: float = within(0.0, 0, 1, below=True)
+    width: int = within(0, 0, MOST)
 
 
 def suffix_array(outputs: Sequence[np.ndarray], end: int) -> SuffixArray:
@@ -47,7 +51,8 @@ class Suffix:
 
     def __init__(self, corpus: SuffixArray, end: int, options: SuffixOptions) -> None:
         """Draft from ``corpus``; nothing follows ``end``."""
-        self.native = SuffixDrafter(corpus, options.longest, options.min_probability, end)
+        o = options
+        self.native = SuffixDrafter(corpus, o.longest, o.min_probability, o.width, end)
 
     def start(self, prompt: np.ndarray) -> None:
         """Begin with ``prompt`` (L,) int32."""
@@ -55,8 +60,8 @@ class Suffix:
 
     def draft(self, budget: int) -> Draft:
         """Return the most frequent continuations of the longest match, ``budget`` nodes at most."""
-        tokens, parents, _ = self.native.draft(budget)
-        return Draft(tokens, parents)
+        tokens, parents, probabilities = self.native.draft(budget)
+        return Draft(tokens, parents, probabilities=probabilities)
 
     def observe(self, tokens: np.ndarray) -> None:
         """Append what the step settled."""

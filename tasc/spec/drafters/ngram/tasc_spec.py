@@ -130,6 +130,10 @@ class TascSpec:
     def observe(self, tokens: np.ndarray) -> None:
         """Extend the local table by what the step settled; remember a finished output."""
         self.native.observe(tokens)
+        self.remember(tokens)
+
+    def remember(self, tokens: np.ndarray) -> None:
+        """Collect an output from the tokens (k,) int32 of its steps; learn it when it has ended."""
         if self.memory is None:
             return
         self.output.append(tokens)

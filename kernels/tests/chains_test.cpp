@@ -1,0 +1,46 @@
+#include "tasc/chains.h"
+
+#include <cassert>
+#include <stdexcept>
+#include <vector>
+
+#include "tasc/context_match.h"
+
+using tasc::DraftTree;
+using Ids = std::vector<int32_t>;
+
+template <class Call>
+bool refused(Call call) {
+  try {
+    call();
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+  return false;
+}
+
+int main() {
+  const DraftTree tree{{4, 5, 6, 7, 8}, {-1, -1, 0, 2, 2}, {0.9f, 0.8f, 0.5f, 0.2f, 0.1f}};
+  for (const auto& [least, expected] : {std::pair{0.0, Ids{4, 6, 7}}, {0.3, Ids{4, 6}}, {0.95, Ids{}}}) {
+    Ids path;
+    tasc::follow_first(tree, least, path);
+    assert(path == expected);
+  }
+
+  tasc::LookupDrafter first(2, 0, 50), second(2, 2, 50);
+  const std::vector<tasc::LookupDrafter*> both = {&first, &second};
+  const Ids text = {1, 2, 3, 50, 1, 2};
+  first.start(text), second.start(text);
+  auto chains = tasc::draft_chains<tasc::LookupDrafter>(both, Ids{9, 9}, 0);
+  assert((chains.tokens == Ids{3, 50, 3, 50}) && (chains.offsets == std::vector<int64_t>{0, 2, 4}));
+  tasc::observe_chains<tasc::LookupDrafter>(both, Ids{3, 7, 1}, std::vector<int64_t>{0, 0, 3});
+  chains = tasc::draft_chains<tasc::LookupDrafter>(both, Ids{0, 9}, 0);
+  assert((chains.tokens == Ids{2, 3}) && (chains.offsets == std::vector<int64_t>{0, 0, 2}));
+
+  assert(tasc::LookupDrafter(2, 0, 50).draft(3).tokens.empty());
+  assert(first.draft(-1).tokens.empty());
+  assert(refused([] { tasc::LookupDrafter(0, 0, 50); }));
+  assert(refused([&] { tasc::draft_chains<tasc::LookupDrafter>(both, Ids{1}, 0); }));
+  for (const auto& offsets : {std::vector<int64_t>{0, 3}, {0, 1, 2}, {0, 4, 3}, {1, 1, 3}})
+    assert(refused([&] { tasc::observe_chains<tasc::LookupDrafter>(both, Ids{1, 2, 3}, offsets); }));
+}

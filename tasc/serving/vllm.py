@@ -1,0 +1,143 @@
+"""A drafter for vLLM: ``--speculative-config '{"method": "custom_class", "model": …}'``.
+
+vLLM asks for chains, between its steps, in its own process; this class answers from tokens alone
+and changes no output. What it drafts with is told by ``--additional-config``, under ``tasc``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.errors import InputError
+from tasc.explain import explain
+from tasc.options import Options
+from tasc.serving.guard import TOKEN_COST, Guard, StepCost
+from tasc.serving.proposer import ChainProposer, Sizes
+from tasc.spec.drafters import DRAFTERS, Factory, Method, Resources, parse
+from tasc.spec.drafters.ngram.index import indexed_outputs, load_index
+
+KEY = "tasc"  # of additional_config
+
+
+class ProposerOptions(Options):
+    """What vLLM's ``additional_config`` says under ``tasc``."""
+
+    index: str | dict[str, str] = Field(
+        default_factory=dict,
+        description="Folder that tasc index wrote for the served model's tokenizer; or several, "
+        "by names of your own.",
+    )
+    use: list[str] | None = Field(
+        None, description="Names of the indexes to draft from; all of them if left out."
+    )
+    method: str = Field(
+        "tasc-spec:adapt=true",
+        description="Method as tasc bench takes it; the default drafts from the indexes, the "
+        "prompt, and the outputs of finished requests.",
+    )
+    guard: bool = Field(True, description="Draft less, or not, while drafts are not accepted.")
+    cost: float | dict[int, float] = Field(
+        TOKEN_COST,
+        description="What a drafted token adds to a step, as a share of a step of one token; or "
+        "seconds of a step by its number of tokens.",
+    )
+
+    @classmethod
+    def read(cls, additional: Mapping[str, Any] | None) -> Self:
+        """Take the options from vLLM's ``additional_config``.
+
+        Raises:
+            InputError: a key or a value cannot be used.
+        """
+        try:
+            return cls.model_validate((additional or {}).get(KEY, {}))
+        except ValidationError as error:
+            found = "; ".join(explain(list(error.errors())))
+            raise InputError(f"additional_config[{KEY!r}]: {found}") from None
+
+    def folders(self) -> list[Path]:
+        """Return the folders of the indexes to use.
+
+        Raises:
+            InputError: ``use`` names one that is not there.
+        """
+        named = {"index": self.index} if isinstance(self.index, str) else self.index
+        for name in self.use or ():
+            if name not in named:
+                raise InputError(
+                    f"use: {name!r} is no index; there are: {', '.join(named) or 'none'}"
+                )
+        return [Path(named[name]).expanduser() for name in (self.use or named)]
+
+
+class TascProposer:
+    """vLLM's proposer of draft tokens (V1, ``custom_class``)."""
+
+    def __init__(self, vllm_config: Any, *_: Any) -> None:  # noqa: ANN401 - vLLM's own
+        """Read the indexes that ``vllm_config.additional_config`` names.
+
+        Raises:
+            InputError: a setting or an index cannot be used.
+        """
+        options = ProposerOptions.read(vllm_config.additional_config)
+        model = vllm_config.model_config
+        tokenizer = load_tokenizer(str(model.tokenizer))
+        sizes = Sizes(
+            vllm_config.speculative_config.num_speculative_tokens,
+            model.max_model_len,
+            2 * vllm_config.scheduler_config.max_num_seqs,
+        )
+        guard = Guard(StepCost(options.cost)) if options.guard else None
+        factory = chain_factory(options, tokenizer)
+        self.proposer = ChainProposer(factory, tokenizer.eos_id, sizes, guard)
+
+    def load_model(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - vLLM's own
+        """Do nothing: there is no model."""
+
+    def propose(
+        self,
+        sampled_token_ids: Sequence[Sequence[int]],
+        num_tokens_no_spec: np.ndarray,
+        token_ids_cpu: np.ndarray,
+        *_: Any,  # noqa: ANN401 - vLLM's own
+        **__: Any,  # noqa: ANN401
+    ) -> list[list[int]]:
+        """Return a chain for each row; see ChainProposer.propose."""
+        new = [list(tokens) for tokens in sampled_token_ids]
+        lengths = num_tokens_no_spec[: len(new)].tolist()
+        return self.proposer.propose(new, lengths, token_ids_cpu)
+
+
+def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Factory:
+    """Return what makes a drafter of chains for each request.
+
+    Raises:
+        InputError: the method needs more than tokens, or does not fit the indexes.
+    """
+    method = _chains(parse(options.method))
+    indexes = [load_index(folder, tokenizer) for folder in options.folders()]
+    # Without an index an empty output stands in for it: all that it says is where outputs begin.
+    outputs = [np.empty(0, np.int32)]
+    if method.name == "suffix" and indexes:
+        outputs = [output for index in indexes for output in indexed_outputs(index)]
+    return method.prepare(Resources(outputs, tokenizer.eos_id, indexes=indexes))
+
+
+def _chains(method: Method) -> Method:
+    """Return ``method`` with one child a node, which vLLM's chains are."""
+    if method.name in ("ar", "ngrammys") or not DRAFTERS[method.name].simulates:
+        raise InputError(
+            f"method {method.label!r} needs more than tokens, or drafts nothing: choose another"
+        )
+    if method.adaptive:
+        raise InputError(
+            f"method {method.label!r}: num_speculative_tokens says how many tokens vLLM verifies; "
+            "leave budget=auto out"
+        )
+    wide = any(field.name == "width" for field in fields(method.options))
+    return replace(method, options=replace(method.options, width=1)) if wide else method

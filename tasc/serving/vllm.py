@@ -101,16 +101,15 @@ class TascProposer:
 
     def propose(
         self,
-        sampled_token_ids: Sequence[Sequence[int]],
+        sampled_token_ids: Sequence[list[int]],
         num_tokens_no_spec: np.ndarray,
         token_ids_cpu: np.ndarray,
         *_: Any,  # noqa: ANN401 - vLLM's own
         **__: Any,  # noqa: ANN401
     ) -> list[list[int]]:
         """Return a chain for each row; see ChainProposer.propose."""
-        new = [list(tokens) for tokens in sampled_token_ids]
-        lengths = num_tokens_no_spec[: len(new)].tolist()
-        return self.proposer.propose(new, lengths, token_ids_cpu)
+        lengths = num_tokens_no_spec[: len(sampled_token_ids)].tolist()
+        return self.proposer.propose(sampled_token_ids, lengths, token_ids_cpu)
 
 
 def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Factory:

@@ -11,10 +11,12 @@ MODEL ?= build/bench-base
 STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
+SERVING_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
+  print(*p['dependency-groups']['serving'], sep='\n')"
 DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['docs'], sep='\n')"
 
-.PHONY: install demo test test-all test-llama campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis \
+.PHONY: install demo test test-all test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis \
   bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-hetero bench-heads gpu-bench round-trips \
   dist clean
 
@@ -43,6 +45,51 @@ $(LLAMA)/.installed:
 	@$(LLAMA)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: xllamacpp || \
 	  echo "no wheel of xllamacpp for this machine: its tests are skipped"
 	@touch $@
+
+# Trained models, their indexes, and an environment with vLLM; vLLM's wheels are not for all machines.
+SERVING := build/serving
+ENGINE := build/serving-venv
+ENGINE_ENV := OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_ENABLE_V1_MULTIPROCESSING=0
+test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, against transformers; DATA as above
+	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; else \
+	  $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft && \
+	  $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_DATA=$(dir $(TASK)) \
+	    $(ENGINE)/bin/python -m pytest -m serving tests/serving; fi
+
+# What has no wheel here is no error: the file then holds the reason.
+$(ENGINE)/.installed: pyproject.toml constraints.txt $(KERNELS) | $(VENV)/.dependencies
+	@test -x $(ENGINE)/bin/python || $(PYTHON) -m venv $(ENGINE)
+	@$(BIN)/python -c $(SERVING_GROUP) > $(ENGINE)/wanted.txt
+	@grep '^torch==' constraints.txt > $(ENGINE)/constraints.txt
+	@echo "installing vLLM into $(ENGINE)"
+	@if ! $(ENGINE)/bin/pip install --quiet --only-binary :all: -c $(ENGINE)/constraints.txt \
+	    -r $(ENGINE)/wanted.txt; then \
+	  echo "no wheels of $$(cat $(ENGINE)/wanted.txt) for this machine: test-serving is skipped" > $@; \
+	else \
+	  : "builds for CUDA, which vLLM asks for and a CPU cannot load" && \
+	  $(ENGINE)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec && \
+	  $(ENGINE)/bin/pip install --quiet pytest scipy scikit-build-core nanobind cmake ninja && \
+	  PATH="$(abspath $(ENGINE))/bin:$$PATH" $(ENGINE)/bin/pip install --quiet --no-deps \
+	    --no-build-isolation -C build-dir=build/serving-native -C cmake.define.TASC_CUDA=OFF -e . && \
+	  : > $@; \
+	fi
+
+$(SERVING)/base:
+	$(BIN)/tasc base $(TASK) --preset $(or $(PRESET),tiny) --epochs 5 --threads 1 --output $@
+
+$(SERVING)/tokens: | $(SERVING)/base
+	$(BIN)/tasc augment $(TASK) --tokenizer $(SERVING)/base --output $@
+
+TUNE = $(BIN)/tasc finetune $(TASK) --model $(SERVING)/base --threads 1 --epochs 1 --limit 4000 \
+  --learning-rate 3e-3 --batch-size 32 --effective-batch 32 --max-length 160 --no-quantize --merge --output $@
+$(SERVING)/baseline: | $(SERVING)/base
+	$(TUNE)
+
+$(SERVING)/tasc-ft: | $(SERVING)/tokens
+	$(TUNE) --augmented $(SERVING)/tokens
+
+$(SERVING)/index-%: | $(SERVING)/%
+	$(BIN)/tasc index $(TASK) --tokenizer $(SERVING)/$*/model --output $@
 
 MINUTES ?= 5
 campaign: install fuzz  ## attack every command, and the native readers; MINUTES=60 ARGS="--distributions"

@@ -45,8 +45,15 @@ class Request:
 Key = tuple[int, bytes]
 
 
-def _key(tokens: np.ndarray) -> Key:
-    return len(tokens), tokens[-TAIL:].tobytes()
+_LAST = np.arange(-TAIL, 0)
+
+
+def keys(tokens: np.ndarray, rows: Sequence[int], lengths: Sequence[int]) -> list[Key]:
+    """Return what tells the first ``lengths[i]`` tokens of row ``rows[i]`` of ``tokens`` (R, P)."""
+    places = np.maximum(np.array(lengths, int)[:, None] + _LAST, 0)
+    tails = tokens[np.array(rows, int)[:, None], places].tobytes()
+    size = TAIL * tokens.itemsize
+    return [(n, tails[i * size : (i + 1) * size]) for i, n in enumerate(lengths)]
 
 
 class Requests:
@@ -61,17 +68,14 @@ class Requests:
         """Return how many are kept."""
         return self.count
 
-    def take(self, tokens: np.ndarray) -> Request | None:
-        """Remove and return one that has read just ``tokens`` (L,), or None."""
-        key = _key(tokens)
+    def take(self, key: Key) -> Request | None:
+        """Remove and return one that has read the sequence of ``key``, or None."""
         found = self.by_key.get(key)
-        if found is None:
-            return None
-        return self._pop(key, found, -1)
+        return self._pop(key, found, -1) if found else None
 
-    def put(self, tokens: np.ndarray, request: Request) -> None:
-        """Keep ``request``, which has read ``tokens`` (L,); two may have read the same."""
-        self.by_key.setdefault(_key(tokens), []).append(request)
+    def put(self, key: Key, request: Request) -> None:
+        """Keep ``request``, which has read the sequence of ``key``; two may have read the same."""
+        self.by_key.setdefault(key, []).append(request)
         self.count += 1
         while self.count > self.most:
             oldest = next(iter(self.by_key))
@@ -119,7 +123,11 @@ class ChainProposer:
             tokens: (R, P) int32; row i holds ``tokens[i, :lengths[i]]``.
         """
         rows = [row for row in range(len(new)) if len(new[row])]
-        known = [self._request(tokens[row, : lengths[row] - len(new[row])]) for row in rows]
+        read = [lengths[row] - len(new[row]) for row in rows]
+        known = [
+            self.requests.take(key) or self._begin(tokens[row, : key[0]])
+            for row, key in zip(rows, keys(tokens, rows, read), strict=True)
+        ]
         self._learn([request.drafted for request in known], [len(new[row]) for row in rows])
         going: list[tuple[int, Request]] = []
         for row, request in zip(rows, known, strict=True):
@@ -130,20 +138,20 @@ class ChainProposer:
                 going.append((row, request))
         drafters = [request.drafter for _, request in going]
         self.batch.observe(drafters, [new[row] for row, _ in going])
-        chains = self._draft(drafters, [lengths[row] for row, _ in going])
+        grown = [lengths[row] for row, _ in going]
+        chains = self._draft(drafters, grown)
+        names = keys(tokens, [row for row, _ in going], grown)
         answer: list[list[int]] = [[] for _ in new]
-        for (row, request), chain in zip(going, chains, strict=True):
+        for (row, request), chain, key in zip(going, chains, names, strict=True):
             answer[row] = chain
             request.drafted = len(chain)
-            self.requests.put(tokens[row, : lengths[row]], request)
+            self.requests.put(key, request)
         return answer
 
-    def _request(self, read: np.ndarray) -> Request:
-        found = self.requests.take(read)
-        if found is None:
-            found = Request(self.factory())
-            found.drafter.start(np.ascontiguousarray(read, np.int32))
-        return found
+    def _begin(self, prompt: np.ndarray) -> Request:
+        request = Request(self.factory())
+        request.drafter.start(np.ascontiguousarray(prompt, np.int32))
+        return request
 
     def _learn(self, drafted: list[int], committed: list[int]) -> None:
         if self.guard:

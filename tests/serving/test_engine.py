@@ -22,7 +22,7 @@ from tasc.spec.simulate import References, simulate
 pytestmark = [pytest.mark.serving, pytest.mark.slow]
 
 PROMPTS, LONG, DRAWS, REQUESTS = 100, 8, 400, 2000
-TOKENS, SEQUENCES, MOST = 8, 8, 200
+TOKENS, SEQUENCES, MOST, GROWTH = 8, 8, 200, 120
 MODELS = ("baseline", "tasc-ft")
 METHOD = "tasc-spec:adapt=true"
 
@@ -47,19 +47,26 @@ class Served:
         self.tokenizer: LoadedTokenizer = load_tokenizer(str(self.folder))
         self.ids = [ids.tolist() for ids in self.tokenizer.encode(prompts).split()]
         self.long = [sum(self.ids[i : i + 25], [])[-230:] for i in range(0, 10 * LONG, 10)]  # noqa: RUF017
+        self.growing = [ids[-60:] for ids in self.long]
         self.expected = self.answers(self.ids)
         self.expected_long = self.answers(self.long)
+        self.expected_growing = self.answers(self.growing, GROWTH)
         self.runs = {drafts: self.run(drafts) for drafts in (False, True)}
 
-    def answers(self, prompts: list[list[int]]) -> list[list[int]]:
-        """Return what transformers generates, in float32, one prompt at a time."""
+    def answers(self, prompts: list[list[int]], growth: int = 0) -> list[list[int]]:
+        """Return what transformers generates, in float32, one prompt at a time.
+
+        With ``growth`` so many tokens, the end token or not.
+        """
         import torch
         from transformers import AutoModelForCausalLM
 
         model = AutoModelForCausalLM.from_pretrained(self.folder, dtype=torch.float32)
+        if growth:
+            model.generation_config.eos_token_id = None
         with torch.inference_mode():
             return [
-                model.generate(torch.tensor([ids]), max_new_tokens=MOST, do_sample=False)[
+                model.generate(torch.tensor([ids]), max_new_tokens=growth or MOST, do_sample=False)[
                     0, len(ids) :
                 ].tolist()
                 for ids in prompts
@@ -68,11 +75,13 @@ class Served:
     def run(self, drafts: bool) -> dict[str, Any]:
         """Run all phases in an engine of its own, and return their answers and counters."""
         options = {"index": str(self.index), "method": METHOD, "guard": False}
-        phases = ["alone", "together", "long_prompts", "cached", "sampled", "aborted"]
+        phases = ["alone", "together", "long_prompts", "cached", "preempted", "sampled", "aborted"]
         job = {
             "model": str(self.folder),
             "prompts": self.prompts,
             "long": self.long,
+            "growing": self.growing,
+            "growth": GROWTH,
             "draws": DRAWS,
             "requests": REQUESTS,
             "tasc": options if drafts else None,
@@ -111,7 +120,8 @@ def test_long_prompts_preemption_and_cached_prefixes_change_nothing(served):
     assert min(map(len, served.long)) > 96  # the engine reads 96 tokens a step
     for run in served.runs.values():
         assert run["long_prompts"]["answer"] == served.expected_long
-        assert run["long_prompts"]["counted"]["vllm:num_preemptions"] > 0
+        assert run["preempted"]["answer"] == served.expected_growing
+        assert run["preempted"]["counted"]["vllm:num_preemptions"] > 0
         assert run["cached"]["answer"][::2] == served.expected_long
         assert run["cached"]["answer"][1::2] == served.expected_long
         assert run["cached"]["counted"]["vllm:prefix_cache_hits"] > 0
@@ -128,7 +138,7 @@ def test_samples_have_the_same_distribution(served):
     from scipy.stats import chi2_contingency
 
     plain, drafted = (served.runs[drafts]["sampled"]["answer"] for drafts in (False, True))
-    assert spec(served.runs[True]["sampled"]["counted"], "accepted_tokens") > DRAWS / 4
+    assert spec(served.runs[True]["sampled"]["counted"], "accepted_tokens") > DRAWS / 10
     for length in (1, 2, 3, 6):
         counts = [Counter(tuple(ids[:length]) for ids in answers) for answers in (plain, drafted)]
         common = [key for key, n in (counts[0] + counts[1]).items() if n >= 10]

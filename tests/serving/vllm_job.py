@@ -63,7 +63,7 @@ def together(llm: LLM, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def long_prompts(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
-    """Ask prompts that are longer than a chunk, and than what fits side by side."""
+    """Ask prompts that are longer than a chunk, more than fit side by side."""
     prompts: Any = [{"prompt_token_ids": p} for p in job["long"]]
     return ids(llm.generate(prompts, SamplingParams(**GREEDY), use_tqdm=False))
 
@@ -76,10 +76,17 @@ def cached(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
     return [ids(answer)[0] for answer in answers]
 
 
+def preempted(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
+    """Let requests grow, past their ends, until the cache holds a few of them only."""
+    prompts: Any = [{"prompt_token_ids": p} for p in job["growing"]]
+    wanted = SamplingParams(temperature=0.0, max_tokens=job["growth"], ignore_eos=True)
+    return ids(llm.generate(prompts, wanted, use_tqdm=False))
+
+
 def sampled(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
     """Draw many answers to one prompt, each with a seed of its own."""
     wanted = [
-        SamplingParams(temperature=1.0, max_tokens=6, seed=seed) for seed in range(job["draws"])
+        SamplingParams(temperature=0.7, max_tokens=6, seed=seed) for seed in range(job["draws"])
     ]
     return ids(llm.generate([job["prompts"][0]] * len(wanted), wanted, use_tqdm=False))
 
@@ -123,6 +130,7 @@ PHASES: tuple[Callable[[LLM, dict[str, Any]], Any], ...] = (
     together,
     long_prompts,
     cached,
+    preempted,
     sampled,
     aborted,
     endurance,

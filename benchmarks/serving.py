@@ -160,7 +160,7 @@ def measure(arms: dict[str, Arm], prompts: list[str], repeats: int) -> dict[str,
     """Ask all arms in turns, and return medians over the repeats by concurrency."""
     found: dict[str, Any] = {}
     for concurrency in CONCURRENCY:
-        asked = prompts[: max(32, min(len(prompts), 24 * concurrency))]
+        asked = prompts[: 12 * concurrency]
         told: dict[str, list[dict[str, Any]]] = {name: [] for name in arms}
         for repeat in range(repeats + 1):  # the first warms up, and is how all outputs compare
             for name, arm in arms.items():
@@ -243,8 +243,8 @@ def main() -> None:
         }
         for arm in arms.values():
             arm.process.terminate()
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        if given.json:
+            given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

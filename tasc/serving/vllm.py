@@ -4,6 +4,7 @@ vLLM asks for chains, between its steps, in its own process; this class answers 
 and changes no output. What it drafts with is told by ``--additional-config``, under ``tasc``.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -22,6 +23,10 @@ from tasc.spec.drafters import DRAFTERS, Factory, Method, Resources, parse
 from tasc.spec.drafters.ngram.index import indexed_outputs, load_index
 
 KEY = "tasc"  # of additional_config
+_WRONG_SAMPLES = (
+    "this build of vLLM loses the temperature of a request where there are drafts (vLLM issue "
+    "55005): samples are wrong, whatever drafts; ask with temperature 0, or serve without drafts"
+)
 
 
 class ProposerOptions(Options):
@@ -97,7 +102,9 @@ class TascProposer:
         self.proposer = ChainProposer(factory, tokenizer.eos_id, sizes, guard)
 
     def load_model(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - vLLM's own
-        """Do nothing: there is no model."""
+        """Load nothing, as there is no model; warn where vLLM would sample wrongly with drafts."""
+        if not _keeps_temperatures():
+            logging.getLogger("vllm.tasc").warning(_WRONG_SAMPLES)
 
     def propose(
         self,
@@ -110,6 +117,18 @@ class TascProposer:
         """Return a chain for each row; see ChainProposer.propose."""
         lengths = num_tokens_no_spec[: len(sampled_token_ids)].tolist()
         return self.proposer.propose(sampled_token_ids, lengths, token_ids_cpu)
+
+
+def _keeps_temperatures() -> bool:
+    """Say whether vLLM verifies drafts at the temperature that a request asks for."""
+    try:
+        import torch
+        from vllm.v1.sample.rejection_sampler import expand_batch_to_tokens
+    except ImportError:  # another version, of which nothing is known
+        return True
+    asked, ends = torch.tensor([0.25, 0.75]), torch.tensor([1, 3], dtype=torch.int32)
+    found: list[float] = expand_batch_to_tokens(asked, ends, 3).tolist()
+    return found == [0.25, 0.75, 0.75]
 
 
 def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Factory:

@@ -157,8 +157,14 @@ bench-serving: test-serving  ## tokens a second of vLLM: alone, with its drafter
 	$(ENGINE_ENV) $(ENGINE)/bin/python -m benchmarks.serving --models $(SERVING) --data-dir $(TASK) \
 	  --json benchmarks/results/serving.json $(ARGS)
 
-gpu-bench: install  ## what only an NVIDIA device can show; ARGS="--only verify overhead"
-	$(BIN)/python -m benchmarks.gpu --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
+# WHEELS is a folder of wheels: this machine's own Python and packages are used, and those wheels.
+gpu-bench: $(if $(WHEELS),,install)  ## what only an NVIDIA device can show, in one file; ARGS="--only verify overhead"
+ifneq ($(WHEELS),)
+	$(PYTHON) -m pip install --no-index --no-deps $(wildcard $(WHEELS)/*.whl)
+	$(PYTHON) -m pip install --no-index --no-deps --no-build-isolation -e .
+endif
+	$(if $(WHEELS),$(PYTHON),$(BIN)/python) -m benchmarks.gpu \
+	  --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)
 
 build/bench-base:
 	$(BIN)/tasc base $(TASK) --preset small --minutes 4 --output $@

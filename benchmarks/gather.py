@@ -11,7 +11,7 @@ import argparse
 import itertools
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,15 @@ Way = Callable[[int], object]  # takes which of the SETS choices is its turn
 
 def main() -> None:
     """Measure and print the figures as JSON."""
+    options = parse_options()
+    if options.device == "cuda" and (not torch.cuda.is_available() or cuda.library() is None):
+        sys.exit("needs an NVIDIA device and libtasc_cuda; --device cpu runs without")
+    torch.set_num_threads(options.threads)
+    publish(measure(options), options.json)
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line, or ``arguments``."""
     parser = script(__doc__, threads=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--vocabulary", type=int, default=151_646)
@@ -39,17 +48,19 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=3072)
     parser.add_argument("--step-rows", type=int, default=64, help="rows that enter in a step")
     parser.add_argument("--repeats", type=int, default=48)
-    options = parser.parse_args()
-    if options.device == "cuda" and (not torch.cuda.is_available() or cuda.library() is None):
-        sys.exit("needs an NVIDIA device and libtasc_cuda; --device cpu runs without")
-    torch.set_num_threads(options.threads)
+    found: argparse.Namespace = parser.parse_args(arguments)
+    return found
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of gathers and of a step."""
     torch.manual_seed(0)
     head = nn.Linear(options.width, options.vocabulary, bias=False, device="meta")
     head = head.to_empty(device=options.device).to(getattr(torch, options.dtype))
     nn.init.normal_(head.weight[: options.window])  # real memory is what counts, not what it holds
     head.weight.detach()[options.window :].fill_(0.5)
     with torch.inference_mode():
-        figures = {
+        return {
             "device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
             "threads": options.threads,
             "gather": [
@@ -58,7 +69,6 @@ def main() -> None:
             ],
             "step": step(head, options),
         }
-    publish(figures, options.json)
 
 
 def seconds(device: str, run: Callable[[], object]) -> float:

@@ -1,6 +1,7 @@
 """The benchmark for GPUs says what it lacks, and every part of it runs."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,14 +9,30 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.gpu import kernels
+
 pytestmark = pytest.mark.slow  # each starts a process that imports torch
 ROOT = Path(__file__).parents[1]
-PARTS = {"kernels", "verify", "overhead", "decode", "4bit"}
+PARTS = {"kernels", "verify", "gather", "overhead", "decode", "4bit"}
+
+# Python runs sitecustomize at its start. There, and in the processes that it starts, these packages
+# are not found.
+HIDE = """
+from importlib.machinery import PathFinder
+
+find, hidden = PathFinder.find_spec, {"peft", "bitsandbytes", "datasets", "typer"}
+PathFinder.find_spec = classmethod(
+    lambda cls, name, *more: None if name.partition(".")[0] in hidden else find(name, *more)
+)
+"""
 
 
-def gpu_bench(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def gpu_bench(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks.gpu", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = os.environ | environment
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_without_a_device_it_is_one_line(data_dir, tmp_path):
@@ -33,15 +50,34 @@ def test_every_part_runs_and_a_later_run_keeps_the_others(data_dir, tmp_path):
     report = tmp_path / "gpu.json"
     common = ["--data-dir", data_dir, "--device", "cpu", "--quick", "--minutes", "0.1"]
     common += ["--json", report, "--work", tmp_path]
-    for only in (["verify", "overhead"], ["kernels", "decode", "4bit"]):
+    for only in (["verify", "overhead"], ["kernels", "gather", "decode", "4bit"]):
         done = gpu_bench(*common, "--only", *only)
         assert done.returncode == 0, done.stdout + done.stderr
     parts = json.loads(report.read_text())["parts"]
     assert set(parts) == PARTS
     assert set(parts["verify"]) >= {"bfloat16", "float16", "float32"}
     assert all(parts["verify"][d]["times_one_read"] > 0 for d in ("bfloat16", "float32"))
+    assert [g["rows"] for g in parts["gather"]["gather"]] == [128, 8]
     assert parts["overhead"]["tasc-spec"]["steps"] < parts["overhead"]["ar"]["steps"]
     for name in ("decode", "4bit"):
         ways = {way["method"]: way for way in parts[name]["ways"]}
         assert {"transformers, batch 1", "ar, batch 1", "tasc-spec, batch 1"} <= set(ways)
         assert all(way["tokens_per_second"] > 0 for way in ways.values())
+
+
+def test_every_file_of_tests_that_need_a_device_is_run():
+    files = set((ROOT / "tests").rglob("test_*.py")) - {Path(__file__)}
+    found = {str(f.relative_to(ROOT)) for f in files if "pytest.mark.gpu" in f.read_text()}
+    assert found == set(kernels.TESTS)
+
+
+def test_it_needs_no_package_that_only_other_commands_need(data_dir, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    report = tmp_path / "gpu.json"
+    common = ["--data-dir", data_dir, "--device", "cpu", "--quick", "--minutes", "0.05"]
+    done = gpu_bench(*common, "--json", report, "--work", tmp_path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    parts = json.loads(report.read_text())["parts"]
+    assert set(parts) == PARTS
+    assert parts["kernels"]["tests"]["status"] == 0
+    assert parts["4bit"]["skipped"] == "bitsandbytes is not installed"

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu import decode, kernels, overhead, verify
-from benchmarks.gpu.setup import Setup
+from benchmarks.gpu import decode, gather, kernels, overhead, verify
+from benchmarks.gpu.setup import Setup, clocks
 from tasc.backend import cuda
 from tasc.environment import environment
 from tasc.errors import TascError
@@ -26,6 +26,7 @@ from tasc.finetune.base import PRESETS
 PARTS: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "kernels": kernels.run,
     "verify": verify.run,
+    "gather": gather.run,
     "overhead": overhead.run,
     "decode": decode.run,
     "4bit": decode.run_4bit,
@@ -61,6 +62,7 @@ def main() -> int:
         figures["parts"][name] = {
             "took_seconds": time.perf_counter() - start,
             "environment": environment(),
+            "clocks": clocks(),
             **found,
         }
         options.json.parent.mkdir(parents=True, exist_ok=True)

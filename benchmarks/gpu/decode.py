@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -31,6 +32,8 @@ def run(setup: Setup) -> dict[str, Any]:
 
 def run_4bit(setup: Setup) -> dict[str, Any]:
     """Measure the same model with bitsandbytes NF4 weights, without graphs and at batch 1."""
+    if find_spec("bitsandbytes") is None:
+        return {"skipped": "bitsandbytes is not installed"}
     model = trained(setup, quantize=True)
     theirs = trained(setup, quantize=True).model
     return {

@@ -1,6 +1,7 @@
 """What all parts share: the options, and a clock that knows about devices."""
 
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,6 +59,17 @@ class Setup:
                 run()
                 found.append(time.perf_counter() - start)
         return found
+
+
+def clocks() -> str | None:
+    """Return driver, clocks (now and at most) and power limit as nvidia-smi names them."""
+    asked = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
+    command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
 
 
 def spread(values: list[float]) -> dict[str, float]:

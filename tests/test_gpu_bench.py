@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu import kernels
-
 pytestmark = pytest.mark.slow  # each starts a process that imports torch
 ROOT = Path(__file__).parents[1]
 PARTS = {"kernels", "verify", "gather", "overhead", "decode", "4bit"}
@@ -65,12 +63,6 @@ def test_every_part_runs_and_a_later_run_keeps_the_others(data_dir, tmp_path):
         assert all(way["tokens_per_second"] > 0 for way in ways.values())
 
 
-def test_every_file_of_tests_that_need_a_device_is_run():
-    files = set((ROOT / "tests").rglob("test_*.py")) - {Path(__file__)}
-    found = {str(f.relative_to(ROOT)) for f in files if "pytest.mark.gpu" in f.read_text()}
-    assert found == set(kernels.TESTS)
-
-
 def test_it_needs_no_package_that_only_other_commands_need(data_dir, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(HIDE)
     report = tmp_path / "gpu.json"
@@ -80,4 +72,5 @@ def test_it_needs_no_package_that_only_other_commands_need(data_dir, tmp_path):
     parts = json.loads(report.read_text())["parts"]
     assert set(parts) == PARTS
     assert parts["kernels"]["tests"]["status"] == 0
+    assert parts["kernels"]["tests"]["last"].startswith("20 ")  # passed, or skipped
     assert parts["4bit"]["skipped"] == "bitsandbytes is not installed"

@@ -200,3 +200,22 @@ def test_the_readme_of_transformers_runs_as_it_stands(folder):
     ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=out)
     assert ran.stdout.strip()
     assert Path(out / "custom_generate" / "generate.py").is_file()
+
+
+def test_a_recipe_ends_with_something_to_serve(capsys, tmp_path, base, task):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        f"name: x\ndescription: y\ndata: {{path: {task}}}\nsteps:\n"
+        f"  counted: {{command: index, tokenizer: {base}}}\n"
+        f"  served: {{command: export, model: {base}, index: counted, to: vllm}}\n"
+        f"  plain: {{command: export, model: served, to: transformers, source: null}}\n"
+    )
+    for state in ("done", "up to date"):
+        code, out, err = run(capsys, "run", recipe, "--output", tmp_path / "out")
+        assert code == 0, err
+        assert f"served: {state}" in err
+        assert EXPORTS["vllm"].limits in " ".join(out.split())
+    assert (tmp_path / "out" / "served" / "index" / "index.tasc").is_file()
+    result = json.loads((tmp_path / "out" / "plain" / "export.json").read_text())
+    assert result["drafts"] is False
+    assert not (tmp_path / "out" / "plain" / "custom_generate").exists()

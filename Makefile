@@ -40,7 +40,6 @@ test-llama: install $(LLAMA)/.installed  ## exports to llama.cpp, run by llama.c
 	$(BIN)/python -m pytest -m serving tests/serving/test_llama_cpp.py
 
 $(LLAMA)/.installed:
-	@$(PIP) install -c constraints.txt gguf
 	@test -x $(LLAMA)/bin/python || $(PYTHON) -m venv $(LLAMA)
 	@$(LLAMA)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: xllamacpp || \
 	  echo "no wheel of xllamacpp for this machine: its tests are skipped"

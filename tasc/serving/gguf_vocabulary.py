@@ -101,8 +101,11 @@ def vocabulary(tokenizer: LoadedTokenizer, size: int, *, sought: bool) -> Vocabu
     made = {left + right for left, right in pairs}
     for entry, token in state["model"]["vocab"].items():
         text = _text(strings[token])
-        alone = sought and len(entry) > 1 and entry not in made and text is not None
-        tokens[token], types[token] = (text, USER_DEFINED) if alone and text else (entry, NORMAL)
+        # A bare word is left out: it would be found inside of longer ones, and behind a space.
+        if sought and len(entry) > 1 and entry not in made and text and not text.isalpha():
+            tokens[token], types[token] = text, USER_DEFINED
+        else:
+            tokens[token], types[token] = entry, NORMAL
     for added in state["added_tokens"]:
         kind = CONTROL if added["special"] else USER_DEFINED
         tokens[added["id"]], types[added["id"]] = added["content"], kind

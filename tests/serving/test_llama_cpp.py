@@ -96,6 +96,7 @@ def test_new_tokens_are_text_that_is_looked_for_or_plain_entries(tmp_path, task)
     assert spanning
     assert min(spanning) >= len(base)
     assert all(sought.tokens[i].encode() == strings[i] for i in spanning)
+    assert not any(sought.tokens[i].isalpha() for i in spanning)
     assert all(plain.types[i] == NORMAL for i in spanning)
     assert sought.types[0] == CONTROL
     assert sought.types[len(strings) :] == [UNUSED] * (VOCABULARY - len(strings))

@@ -79,7 +79,10 @@ def _seeds(found: "BenchResults") -> None:
     )
     for pair in found.seeds_pairs:
         parts = [
-            _told(found, name, seen.difference, _bounds(seen.interval, "+z.3f"))
+            _told(
+                f"{found.metrics[name].label} {seen.difference:+z.3f}",
+                _bounds(seen.interval, "+z.3f"),
+            )
             for name, seen in pair.quality.items()
         ]
         say(f"{pair.model} against {pair.against}, over seeds: {', '.join(parts)}")
@@ -89,10 +92,9 @@ def _around(spread: "Spread", form: str) -> str:
     return f"{spread.mean:{form}}±{spread.sd:{form}}"  # one word, which no table breaks
 
 
-def _told(found: "BenchResults", metric: str, difference: float, *why: str) -> str:
+def _told(figure: str, *why: str) -> str:
     inside = "; ".join(filter(None, why))
-    part = f"{found.metrics[metric].label} {difference:+z.3f}"
-    return f"{part} ({inside})" if inside else part
+    return f"{figure} ({inside})" if inside else figure
 
 
 def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
@@ -103,10 +105,10 @@ def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
         if test:
             counts = f"{test.only_model} against {test.only_against}, p = {test.p_value:.2g}"
         bounds = _bounds(seen.interval, "+z.3f")
-        parts.append(_told(found, name, seen.difference, bounds, counts))
+        figure = f"{found.metrics[name].label} {seen.difference:+z.3f}"
+        parts.append(_told(figure, bounds, counts))
     for method, speed in pair.speed.items():
-        span = _bounds(speed.interval, ".2f")
-        parts.append(f"{method} {speed.ratio:.2f}×" + (f" ({span})" if span else ""))
+        parts.append(_told(f"{method} {speed.ratio:.2f}×", _bounds(speed.interval, ".2f")))
     return f"{pair.model} against {pair.against}: {', '.join(parts)}"
 
 

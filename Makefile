@@ -196,12 +196,12 @@ build/hetero/target:  # three quarters of an hour of one core: stories are sampl
 # A model with Qwen2's vocabulary and its draft head; HEADS is where they and the tasks are made.
 HEADS ?= build/draft-heads
 bench-heads: install $(HEADS)/head $(HEADS)/medusa  ## draft heads over all and parts of 151,646 tokens; DATA as above
-	$(BIN)/python -m benchmarks.draft_heads --model $(HEADS)/target --draft-head $(HEADS)/head $(HEADS)/medusa \
+	$(BIN)/python -m benchmarks.heads --model $(HEADS)/target --draft-head $(HEADS)/head $(HEADS)/medusa \
 	  --corpus $(HEADS)/train --prompts 40 --json $(HEADS)/figures.json \
 	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
 
 $(HEADS)/train:
-	$(BIN)/python -m benchmarks.draft_head_tasks --output $(HEADS) \
+	$(BIN)/python -m benchmarks.heads.tasks --output $(HEADS) \
 	  --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
 
 $(HEADS)/target: $(HEADS)/train

@@ -26,7 +26,7 @@ from tasc.analysis.scan import scan
 from tasc.data.corpus import Rows, load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
-from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 
 def main() -> None:

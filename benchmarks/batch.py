@@ -19,14 +19,14 @@ import torch
 from transformers import PreTrainedModel
 
 from benchmarks.figures import add_json, publish
-from tasc.bench.matrix import Loaded
+from tasc.benchmark.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.data.tokenizer import load_tokenizer
+from tasc.decoding.decode import Request, generate_all
+from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.models.load import load_model
 from tasc.models.target import Target
-from tasc.spec.decode import Request, generate_all
-from tasc.spec.drafters import Factory, Resources, parse
+from tasc.tokenizer.loaded import load_tokenizer
 
 Outputs = list[list[int]]
 METHODS = ("ar", "tasc-spec")

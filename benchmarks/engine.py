@@ -18,10 +18,10 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 
 from benchmarks.figures import add_json, publish
+from tasc.decoding.decode import Generation, generate
+from tasc.decoding.drafters import DRAFTERS, Resources, parse
 from tasc.models.borrow import borrowed
 from tasc.models.load import device_has_bfloat16
-from tasc.spec.decode import Generation, generate
-from tasc.spec.drafters import DRAFTERS, Resources, parse
 
 SHAPES: dict[str, dict[str, Any]] = {
     "30m": {

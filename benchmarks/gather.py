@@ -20,8 +20,8 @@ from torch import nn
 
 from benchmarks.figures import publish, script, timed
 from tasc.backend import cuda
-from tasc.spec.drafters.heads.draft_vocab.microspec import ops
-from tasc.spec.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.decoding.drafters.heads.draft_vocab.microspec import ops
+from tasc.decoding.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
 
 SETS = 16  # choices of rows that runs take in turn
 TREE, TOP, ACCEPTED = 60, 3, 4  # a step's draft tree, candidates a row, rows on the path

@@ -20,18 +20,18 @@ import torch
 
 from benchmarks.figures import add_json, publish
 from tasc.backend.tree import tree_inputs
-from tasc.bench.matrix import Loaded
+from tasc.benchmark.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.data.tokenizer import load_tokenizer
+from tasc.decoding.budget import Adaptive, Budgeted
+from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.decode import Generation, generate
+from tasc.decoding.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory, Resources, parse
+from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost import CostCurve, measure
 from tasc.models.load import load_model
 from tasc.models.target import Target, Tree
-from tasc.spec.budget import Adaptive, Budgeted
-from tasc.spec.core.protocols import Drafter
-from tasc.spec.decode import Generation, generate
-from tasc.spec.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory, Resources, parse
-from tasc.spec.drafters.none import Autoregressive
+from tasc.tokenizer.loaded import load_tokenizer
 
 Decode = Callable[[np.ndarray, str], Generation]  # a prompt and a method
 METHODS = ("autoregressive", "fixed", "auto", "auto, forgetful")

@@ -21,16 +21,16 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from benchmarks.figures import publish, script
-from tasc.data.tokenizer import load_tokenizer
+from tasc.decoding.core.resources import DraftSource
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import Factory, Resources, parse
+from tasc.decoding.drafters.hetero.source import load_draft
+from tasc.decoding.library import chosen
 from tasc.models.borrow import borrowed
 from tasc.models.load import load_model
 from tasc.models.target import Target
-from tasc.spec.core.resources import DraftSource
-from tasc.spec.core.sampling import Sampling
-from tasc.spec.decode import generate
-from tasc.spec.drafters import Factory, Resources, parse
-from tasc.spec.drafters.hetero.source import load_draft
-from tasc.spec.library import chosen
+from tasc.tokenizer.loaded import load_tokenizer
 
 METHODS = ("ar", "slem", "tli", "union", "slrs", "slrs:floor=0", "standard")
 WORDS = 12  # of a story that make a prompt

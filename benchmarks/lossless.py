@@ -20,22 +20,22 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.figures import publish, script
-from tasc.bench.lossless import match
+from tasc.benchmark.lossless import match
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
-from tasc.data.tokenizer import LoadedTokenizer
-from tasc.finetune.base_tokenizer import train_tokenizer
-from tasc.finetune.batch import collate, example_sequences, packed_blocks
-from tasc.finetune.draft_head import train_head
-from tasc.finetune.folder import save_model
-from tasc.finetune.objectives.language import summed_loss
-from tasc.finetune.options import FinetuneOptions
+from tasc.decoding.core.resources import DraftSource
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import DRAFTERS, Resources, parse
+from tasc.decoding.library import chosen
 from tasc.models.borrow import borrowed
-from tasc.spec.core.resources import DraftSource
-from tasc.spec.core.sampling import Sampling
-from tasc.spec.decode import generate
-from tasc.spec.drafters import DRAFTERS, Resources, parse
-from tasc.spec.library import chosen
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.training.base_tokenizer import train_tokenizer
+from tasc.training.core.batch import collate, example_sequences, packed_blocks
+from tasc.training.draft_head import train_head
+from tasc.training.folder import save_model
+from tasc.training.objectives.language import summed_loss
+from tasc.training.options import FinetuneOptions
 
 ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
 VOCABULARY, BLOCK, ROWS, END = 2048, 256, 9, 0

@@ -17,7 +17,7 @@ from benchmarks.figures import peak_bytes, publish, run_alone, script, timed
 from tasc.backend import MergeRequest, get_backend
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.data.tokenizer import load_tokenizer
+from tasc.tokenizer.loaded import load_tokenizer
 
 DATA_SETS = ("eur-lex", "medquad")
 

@@ -16,10 +16,10 @@ import numpy as np
 from benchmarks.figures import publish, script, timed
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.data.tokenizer import load_tokenizer
-from tasc.spec.core.draft import Draft, chain
-from tasc.spec.drafters import Resources, parse
-from tasc.spec.simulate import References, simulate
+from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.simulate import References, simulate
+from tasc.tokenizer.loaded import load_tokenizer
 
 TASKS = {"massive-en": "input", "ud-ewt-pos": "tokens", "medquad": "input"}
 BUDGETS = (8, 12, 32, 60)

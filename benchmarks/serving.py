@@ -130,9 +130,9 @@ class Arm:
 
 def proposing(rows: int = 64, repeats: int = 200) -> dict[str, float]:
     """Time a step of the proposer for many requests of a narrow task, in µs of one core."""
-    from tasc.serving.guard import Guard, StepCost
-    from tasc.serving.proposer import ChainProposer, Sizes
-    from tasc.spec.drafters import Resources, parse
+    from tasc.decoding.drafters import Resources, parse
+    from tasc.serving.drafts.guard import Guard, StepCost
+    from tasc.serving.drafts.proposer import ChainProposer, Sizes
 
     rng = np.random.default_rng(0)
     words = [rng.integers(5, 2000, rng.integers(2, 7)).tolist() for _ in range(300)]

@@ -18,9 +18,9 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from tasc.data.sentencepiece import merges_of
-from tasc.data.tokenizer import load_tokenizer
 from tasc.models.load import load_model
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.tokenizer.sentencepiece import merges_of
 
 BEGIN, END, FIRST_PIECE = 1, 2, 259
 CONTEXT = 512

@@ -12,8 +12,8 @@ from ._derive import Door, register
 from ._progress import show_progress
 
 if TYPE_CHECKING:
-    from tasc.options import CommandOptions
-    from tasc.recipe.steps import Outcome
+    from tasc.commands.steps import Outcome
+    from tasc.options.command import CommandOptions
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Command:
         register(app, self.name, self.help, self._kind, self._run)
 
     def _kind(self) -> "type[CommandOptions]":
-        from tasc.recipe.commands import COMMANDS
+        from tasc.commands.registry import COMMANDS
 
         return COMMANDS[self.name]
 
     def _run(self, options: dict[str, Any], door: Door) -> None:
-        from tasc.artefact import check_output
+        from tasc.files.artefact import check_output
 
         folder = place("output", door.output) or Path("tasc-out") / self.name
         checked = self._kind()(**options)
@@ -58,8 +58,8 @@ class Command:
 
 
 def _carry_out(options: Any, folder: Path, door: Door) -> "Outcome":  # noqa: ANN401
-    from tasc.recipe.steps import carry_out
-    from tasc.resume import work_of
+    from tasc.commands.steps import carry_out
+    from tasc.files.resume import work_of
 
     try:
         with show_progress() as progress:
@@ -75,7 +75,7 @@ def _carry_out(options: Any, folder: Path, door: Door) -> "Outcome":  # noqa: AN
 def place(option: str, text: str | None) -> Path | None:
     """Return the folder that an option names, None where left out; refuse an empty one."""
     from tasc.errors import InputError
-    from tasc.places import expanded
+    from tasc.options.references import expanded
 
     if text is None:
         return None

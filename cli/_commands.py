@@ -1,6 +1,6 @@
 """The commands that are steps of recipes, too, in the order of ``tasc --help``."""
 
-from . import analyze, augment, base, bench, export, finetune, index, tune, vocab
+from .commands import analyze, augment, base, bench, export, finetune, index, tune, vocab
 
 COMMANDS = tuple(
     module.COMMAND

@@ -17,7 +17,7 @@ from typer.main import get_command
 from ._typed import Typed, typed
 
 if TYPE_CHECKING:
-    from tasc.options import CommandOptions
+    from tasc.options.command import CommandOptions
 
 _OUTPUT = typer.Option(help="Folder of the artefact.", show_default="tasc-out/COMMAND")
 _FORCE = typer.Option("--force", help="Replace an existing artefact.")

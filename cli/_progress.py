@@ -60,7 +60,7 @@ def _lines(every_s: float) -> Iterator[Progress]:
 
     def print_lines() -> None:
         while not ended.wait(every_s):
-            note(_line(*latest, seconds=time.monotonic() - begin))
+            note(_line(latest, time.monotonic() - begin))
 
     printer = threading.Thread(target=print_lines, daemon=True)
     printer.start()
@@ -71,6 +71,7 @@ def _lines(every_s: float) -> Iterator[Progress]:
         printer.join()
 
 
-def _line(description: str, done: int, total: int, *, seconds: float) -> str:
+def _line(latest: tuple[str, int, int], seconds: float) -> str:
+    description, done, total = latest
     counted = f": {done:,} of {total:,}" if total else f": {done:,}" if done else ""
     return f"{description}{counted}, {seconds:.0f} s"

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from tasc.options import CommandOptions, Shell
+    from tasc.options.command import CommandOptions, Shell
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def typed(kind: "type[CommandOptions]") -> list[Typed]:
 
 
 def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
-    from tasc.options import Data, ModelOptions
+    from tasc.options.command import Data, ModelOptions
 
     for name, info in kind.model_fields.items():
         shell = _shell(info)
@@ -105,7 +105,7 @@ def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
 
 def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
     """Yield the fields of a source: where it is stands first, unless that may be left out."""
-    from tasc.options import Data
+    from tasc.options.command import Data
 
     needed = source.is_required()
     known = source.default.model_dump() if source.default and not needed else {}
@@ -121,7 +121,7 @@ def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
 
 
 def _shell(info: "FieldInfo") -> "Shell":
-    from tasc.options import Shell
+    from tasc.options.command import Shell
 
     return next((held for held in info.metadata if isinstance(held, Shell)), Shell())
 

@@ -8,12 +8,12 @@ from typing import Annotated, NoReturn, cast
 import typer
 
 from tasc import __version__
-from tasc.disk import refusal
 from tasc.errors import InputError, TascError
+from tasc.files.disk import refusal
 
-from . import compare, doctor, run, serve
 from ._commands import COMMANDS
 from ._console import note, say
+from .commands import compare, doctor, run, serve
 
 app = typer.Typer(
     add_completion=False,

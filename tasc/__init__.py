@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions
-    from tasc.bench.options import BenchOptions, CompareOptions, TuneOptions, VocabularyOptions
-    from tasc.bench.paired.compare import compare_results
-    from tasc.finetune.options import BaseOptions, FinetuneOptions
-    from tasc.options import Data
-    from tasc.recipe.calls import (
+    from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
+    from tasc.benchmark.paired.compare import compare_results
+    from tasc.benchmark.paired.options import CompareOptions
+    from tasc.commands.calls import (
         analyze,
         augment,
         base,
@@ -23,12 +22,14 @@ if TYPE_CHECKING:
         index,
         tune,
     )
+    from tasc.decoding.core.sampling import Sampling
+    from tasc.decoding.custom_generate import custom_generate
+    from tasc.decoding.drafters.ngram.options import IndexOptions
+    from tasc.decoding.library import Completion, generate
+    from tasc.options.command import Data
     from tasc.serving.options import ExportOptions
-    from tasc.spec.core.sampling import Sampling
-    from tasc.spec.custom_generate import custom_generate
-    from tasc.spec.drafters.ngram.options import IndexOptions
-    from tasc.spec.library import Completion, generate
-    from tasc.vocab.options import AugmentOptions
+    from tasc.training.options import BaseOptions, FinetuneOptions
+    from tasc.vocab.search.options import AugmentOptions
 
 __version__ = "0.1.0"
 
@@ -61,21 +62,22 @@ __all__ = [
 ]
 
 # module -> names in it; torch and transformers are imported when one of them is first asked for.
-# A call is not named as a room is: importing tasc.bench would put the room in its place.
+# A call is not named as a room is: importing tasc.benchmark would put the room in its place.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
-    "tasc.bench.options": "BenchOptions CompareOptions TuneOptions VocabularyOptions",
-    "tasc.bench.paired.compare": "compare_results",
-    "tasc.finetune.options": "BaseOptions FinetuneOptions",
-    "tasc.options": "Data",
-    "tasc.recipe.calls": "analyze augment base benchmark compare_vocabularies export fine_tune "
+    "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",
+    "tasc.benchmark.paired.options": "CompareOptions",
+    "tasc.benchmark.paired.compare": "compare_results",
+    "tasc.training.options": "BaseOptions FinetuneOptions",
+    "tasc.options.command": "Data",
+    "tasc.commands.calls": "analyze augment base benchmark compare_vocabularies export fine_tune "
     "index tune",
     "tasc.serving.options": "ExportOptions",
-    "tasc.spec.custom_generate": "custom_generate",
-    "tasc.spec.library": "Completion generate",
-    "tasc.spec.drafters.ngram.options": "IndexOptions",
-    "tasc.spec.core.sampling": "Sampling",
-    "tasc.vocab.options": "AugmentOptions",
+    "tasc.decoding.custom_generate": "custom_generate",
+    "tasc.decoding.library": "Completion generate",
+    "tasc.decoding.drafters.ngram.options": "IndexOptions",
+    "tasc.decoding.core.sampling": "Sampling",
+    "tasc.vocab.search.options": "AugmentOptions",
 }
 
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tasc.bench.metrics import score
-from tasc.bench.paired.pairs import comparisons, pairs
-from tasc.bench.paired.seeds import seeds, seeds_pairs
-from tasc.bench.results.bench import BenchResults
-from tasc.bench.results.cells import Cell
-from tasc.bench.results.conditions import Settings
+from tasc.benchmark.metrics import score
+from tasc.benchmark.paired.pairs import comparisons, pairs
+from tasc.benchmark.paired.seeds import seeds, seeds_pairs
+from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.cells import Cell
+from tasc.benchmark.results.conditions import Settings
 from tasc.environment import environment
 
 SECONDS = dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tasc.data.tokenizer import LoadedTokenizer
+    from tasc.tokenizer.loaded import LoadedTokenizer
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,7 +42,7 @@ def data_dir() -> Path:
 @pytest.fixture(scope="session")
 def real_tokenizer(data_dir: Path) -> Callable[[str], "LoadedTokenizer"]:
     """A function that loads a published tokenizer by its name, each once."""
-    from tasc.data.tokenizer import load_tokenizer
+    from tasc.tokenizer.loaded import load_tokenizer
 
     return cache(lambda name: load_tokenizer(str(data_dir / "tokenizers" / name)))
 

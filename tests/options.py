@@ -4,10 +4,10 @@ from functools import partial
 from typing import Any
 
 from tasc.analysis import options as analysis
-from tasc.bench import options as bench
-from tasc.finetune import options as training
-from tasc.options import Data, StepOptions
-from tasc.vocab import options as vocab
+from tasc.benchmark import options as bench
+from tasc.options.command import Data, StepOptions
+from tasc.training import options as training
+from tasc.vocab.search import options as vocab
 
 _SOURCE: dict[str, Any] = {"source": Data(path="task.jsonl")}
 

@@ -1,4 +1,4 @@
-"""Imports point down: cli → recipe → bench → finetune, spec → models, vocab, analysis → data."""
+"""Imports point down: cli → commands → serving, benchmark → decoding, training → vocab → data."""
 
 import ast
 import subprocess
@@ -7,72 +7,46 @@ from pathlib import Path
 
 import pytest
 
-from tasc.spec.drafters import DRAFTERS
+from tasc.decoding.drafters import DRAFTERS
 from tests.pico import make_tokenizer
 
 ROOT = Path(__file__).parents[1]
-FLOOR = {
-    "tasc.errors",
-    "tasc.progress",
-    "tasc.environment",
-    "tasc.charts",
-    "tasc.html",
-    "tasc.disk",
-    "tasc.folders",
-    "tasc.scratch",
-    "tasc.visible",
-    "tasc.bounds",
-    "tasc.explain",
-    "tasc.__version__",
-}
+FLOOR = {"tasc.errors", "tasc.progress", "tasc.environment", "tasc.visible", "tasc.__version__"}
 BACKEND = {"tasc.backend", "tasc._native"}
-DATA = BACKEND | {"tasc.data"}
-OPTIONS = DATA | {"tasc.options"}
-BENCH = OPTIONS | {
-    f"tasc.{name}"
-    for name in (
-        "texts",
-        "analysis",
-        "vocab",
-        "models",
-        "finetune",
-        "spec",
-        "artefact",
-        "resume",
-        "places",
-    )
-}
+TEXTS = BACKEND | {"tasc.files", "tasc.data", "tasc.tokenizer"}
+OPTIONS = TEXTS | {"tasc.options", "tasc.report"}
+MODELS = OPTIONS | {"tasc.analysis", "tasc.vocab", "tasc.models"}
+RUNS = MODELS | {"tasc.training", "tasc.decoding"}
 # layer -> what it may import of tasc besides itself and the floor
 MAY_IMPORT = {
     "tasc/errors.py": set(),
     "tasc/progress.py": set(),
     "tasc/environment.py": set(),
-    "tasc/charts.py": set(),
-    "tasc/html.py": set(),
-    "tasc/disk.py": set(),
     "tasc/visible.py": set(),
-    "tasc/bounds.py": set(),
-    "tasc/explain.py": set(),
-    "tasc/folders.py": set(),
-    "tasc/scratch.py": set(),
-    "tasc/resume.py": set(),
-    "tasc/artefact.py": {"tasc.resume"},
-    "tasc/places.py": {"tasc.artefact"},
+    "tasc/report": set(),
+    "tasc/files": set(),
     "tasc/backend": {"tasc._native"},
-    "tasc/data": BACKEND,
-    "tasc/options.py": {"tasc.data", "tasc.places"},
-    "tasc/texts.py": OPTIONS,
+    "tasc/data": {"tasc.files"},
+    "tasc/tokenizer": {"tasc.files", "tasc.data"},
+    "tasc/options": {"tasc.files", "tasc.data"},
     "tasc/analysis": OPTIONS,
     "tasc/vocab": OPTIONS | {"tasc.analysis"},
-    "tasc/models": DATA,
-    "tasc/finetune": OPTIONS | {"tasc.models", "tasc.vocab", "tasc.analysis"},
-    "tasc/spec": OPTIONS | {"tasc.models", "tasc.vocab", "tasc.analysis"},
-    "tasc/bench": BENCH,
-    "tasc/serving": BENCH,
-    "tasc/recipe": BENCH | {"tasc.bench", "tasc.serving"},
-    "cli": BENCH | {"tasc.bench", "tasc.serving", "tasc.recipe"},
+    "tasc/models": TEXTS,
+    "tasc/training": MODELS,
+    "tasc/decoding": MODELS,
+    "tasc/benchmark": RUNS,
+    "tasc/serving": RUNS,
+    "tasc/commands": RUNS | {"tasc.benchmark", "tasc.serving"},
+    "cli": RUNS | {"tasc.benchmark", "tasc.serving", "tasc.commands"},
 }
-TORCH_ROOMS = ("models", "finetune", "spec", "bench")
+TORCH_ROOMS = ("models", "training", "decoding", "benchmark", "serving")
+# Inner folders, each of which knows those before it and none behind it.
+INNER = {
+    "tasc/decoding": ["core", "verify", "drafters"],
+    "tasc/training": ["core", "objectives"],
+    "tasc/vocab": ["measure", "exports", "search"],
+}
+MOST_FILES = 14
 
 
 def imports(path: Path) -> list[tuple[str, bool]]:
@@ -121,26 +95,41 @@ def test_no_two_folders_import_each_other():
     """All folders, nested ones too, wherever the imports stand; the layers above say the rest."""
     tasc, edges = ROOT / "tasc", dict[tuple[Path, Path], str]()
     for path in python_files("tasc"):
-        for name, _ in imports(path):
+        for name, _ in imports(path) if path != tasc / "__init__.py" else ():
             if name.startswith("tasc."):
                 edges[path.parent, folder_of(name)] = f"{path.relative_to(ROOT)} imports {name}"
-    table = tasc / "spec" / "drafters"
+    table = tasc / "decoding" / "drafters"
     for entry in DRAFTERS.values():  # imported by name, when they are used
-        module = f"tasc.spec.drafters.{entry.path.partition(':')[0]}"
+        module = f"tasc.decoding.drafters.{entry.path.partition(':')[0]}"
         edges[table, folder_of(module)] = f"the table of drafters names {module}"
-    pairs = [
-        f"{why}; {edges[b, a]}"
-        for (a, b), why in edges.items()
-        if a < b and (b, a) in edges and tasc not in (a, b)
-    ]
+    pairs = [f"{why}; {edges[b, a]}" for (a, b), why in edges.items() if a < b and (b, a) in edges]
     assert not pairs, "\n".join(pairs)
 
 
 def test_the_core_of_decoding_knows_no_drafter_and_no_loop():
-    for path in python_files("tasc/spec/core"):
+    for path in python_files("tasc/decoding/core"):
         for name, _ in imports(path):
-            own = not name.startswith("tasc.spec") or name.startswith("tasc.spec.core")
+            own = not name.startswith("tasc.decoding") or name.startswith("tasc.decoding.core")
             assert own, f"{path.relative_to(ROOT)} imports {name}"
+
+
+@pytest.mark.parametrize("room", INNER)
+def test_inner_folders_do_not_import_what_stands_on_them(room):
+    own = room.replace("/", ".")
+    parts = [f"{own}.{name}" for name in INNER[room]]
+    assert {p.parent.name for p in (ROOT / room).glob("*/__init__.py")} == set(INNER[room])
+    for i, part in enumerate(parts):
+        for path in python_files(part.replace(".", "/")):
+            for name, _ in imports(path):
+                if name.startswith(own + "."):
+                    assert any(name.startswith(p + ".") for p in parts[: i + 1]), (path, name)
+
+
+def test_no_folder_holds_more_files_than_one_takes_in_at_a_glance():
+    for top in ("tasc", "cli", "benchmarks"):
+        folders = {path.parent for path in (ROOT / top).rglob("*.py")}
+        crowded = {f: len(list(f.glob("*.py"))) for f in folders}
+        assert not {f: n for f, n in crowded.items() if n > MOST_FILES}
 
 
 def test_every_room_has_its_rule():

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tasc import environment
-from tasc.artefact import (
+from tasc.errors import InputError, IntegrityError
+from tasc.files.artefact import (
     MANIFEST,
     Step,
     check_output,
@@ -23,7 +24,6 @@ from tasc.artefact import (
     up_to_date,
     write_json,
 )
-from tasc.errors import InputError, IntegrityError
 
 STEP = Step("demo", {"size": 1, "model": "somewhere"}, {"model": "abc"})
 
@@ -225,7 +225,7 @@ def test_fingerprints_follow_contents(tmp_path):
 ENDLESS = """
 import sys
 from pathlib import Path
-from tasc.artefact import Step, create
+from tasc.files.artefact import Step, create
 step = Step("demo", {}, {})
 for i in range(100000):
     with create(Path(sys.argv[1]), step, force=True) as workspace:

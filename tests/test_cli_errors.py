@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasc import artefact
-from tasc.recipe.calls import CALLS
+from tasc.commands.calls import CALLS
+from tasc.files import artefact
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 

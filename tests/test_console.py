@@ -4,7 +4,8 @@ import time
 
 import pytest
 from rich.console import Console
-from tasc_cli import _console, _progress, finetune
+from tasc_cli import _console, _progress
+from tasc_cli.commands import finetune
 
 COLUMNS = ["model", "method", "ms", "tokens", "lossless", "tok.acc"]
 ROW = ["tuned [/b] :x:", "tasc-spec:width=1,budget=8", "1234.56", "25.10", "8/8", "0.512"]

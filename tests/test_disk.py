@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 from safetensors import SafetensorError
 
-from tasc.disk import no_room, refusal, replacing, writing
 from tasc.errors import InputError, StorageError
+from tasc.files.disk import no_room, refusal, replacing, writing
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 
@@ -130,7 +130,7 @@ def test_a_full_temporary_folder_is_one_line(capsys, tmp_path, monkeypatch):
 
 
 def test_a_cache_that_cannot_be_written_costs_only_the_caching(tmp_path, limited):
-    from tasc.spec.drafters.ngram.ngrammys import bigram_table
+    from tasc.decoding.drafters.ngram.ngrammys import bigram_table
     from tests.pico import build_model
 
     model = build_model()
@@ -141,7 +141,7 @@ def test_a_cache_that_cannot_be_written_costs_only_the_caching(tmp_path, limited
 
 def test_a_tokenizer_is_made_in_a_folder_that_went_away(capsys, tmp_path, monkeypatch):
     """The error of a library in Rust, outside of any place that expects one."""
-    from tasc.recipe.calls import CALLS
+    from tasc.commands.calls import CALLS
 
     def gone(options: object, job: object) -> None:
         raise Exception("No such file or directory (os error 2)")

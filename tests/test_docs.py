@@ -13,12 +13,12 @@ from site_tables import results, schema
 from tasc_cli.main import app
 from typer.main import get_command
 
-from tasc.bench.metrics import METRICS
-from tasc.finetune.objectives import OBJECTIVES
-from tasc.recipe.commands import COMMANDS as KINDS
-from tasc.recipe.plan import Overrides, read
-from tasc.spec.drafters import DRAFTERS, parse
-from tasc.spec.verify import VERIFIERS
+from tasc.benchmark.metrics import METRICS
+from tasc.commands.plan import Overrides, read
+from tasc.commands.registry import COMMANDS as KINDS
+from tasc.decoding.drafters import DRAFTERS, parse
+from tasc.decoding.verify import VERIFIERS
+from tasc.training.objectives import OBJECTIVES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tasc import disk, folders
-from tasc.artefact import MANIFEST, Step, check_output, create, fingerprint
 from tasc.errors import InputError
-from tasc.resume import work_of
+from tasc.files import disk, folders
+from tasc.files.artefact import MANIFEST, Step, check_output, create, fingerprint
+from tasc.files.resume import work_of
 from tests.cli import tasc
 
 STEP = Step("demo", {}, {})
@@ -53,7 +53,7 @@ def test_a_work_folder_of_others_is_refused(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="files tasc did not write"):
             make(tmp_path / "out")
     (work / "key").write_text(STEP.key)
-    monkeypatch.setattr("tasc.resume.owner", lambda output: os.geteuid() + 1)
+    monkeypatch.setattr("tasc.files.resume.owner", lambda output: os.geteuid() + 1)
     with pytest.raises(InputError, match="belongs to another user"):
         make(tmp_path / "out")
     assert (work / "thesis.txt").read_text() == "mine"
@@ -205,7 +205,7 @@ def test_an_artefact_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypat
 
 def test_a_new_parent_is_on_the_disk_too(tmp_path, monkeypatch):
     flushed = []
-    monkeypatch.setattr("tasc.artefact.flush", flushed.append)
+    monkeypatch.setattr("tasc.files.artefact.flush", flushed.append)
     make(tmp_path / "a" / "b" / "out")
     assert set(flushed) == {tmp_path, tmp_path / "a"}
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tasc.recipe.calls import CALLS
-from tasc.recipe.job import Job
-from tasc.spec.drafters.ngram.options import IndexOptions
+from tasc.commands.calls import CALLS
+from tasc.commands.context import Job
+from tasc.decoding.drafters.ngram.options import IndexOptions
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 

@@ -7,9 +7,9 @@ import pytest
 from tasc_cli.main import app
 from typer.main import get_command
 
+from tasc.commands.registry import COMMANDS
+from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.errors import InputError
-from tasc.recipe.commands import COMMANDS
-from tasc.spec.drafters import DRAFTERS, parse
 from tests.cli import tasc
 
 GIVEN: dict[str, Any] = {  # what must be there before a number is looked at

@@ -12,10 +12,10 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 import tasc
-from tasc.bench.options import CompareOptions
-from tasc.options import CommandOptions, StepOptions
-from tasc.recipe.commands import COMMANDS
-from tasc.recipe.plan import RunOptions
+from tasc.benchmark.paired.options import CompareOptions
+from tasc.commands.plan import RunOptions
+from tasc.commands.registry import COMMANDS
+from tasc.options.command import CommandOptions, StepOptions
 from tasc.serving.options import ServeOptions
 from tests.cli import tasc as run
 from tests.pico import make_base
@@ -128,7 +128,7 @@ def test_help_of_a_command_loads_no_torch(capsys):
     import sys
 
     code = (
-        "import sys; import tasc.recipe.commands; "
+        "import sys; import tasc.commands.commands; "
         "heavy = {'torch', 'transformers', 'datasets'} & set(sys.modules); "
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from tasc.artefact import Step, create
-from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
-from tasc.places import at_home, join, labelled, resolve_model
+from tasc.files.artefact import Step, create
+from tasc.options.references import at_home, join, labelled, resolve_model
+from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import tasc
 from tests.pico import make_tokenizer
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tasc.analysis.options import AnalyzeOptions
+from tasc.commands.plan import Overrides, read
+from tasc.commands.steps import carry_out
+from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import InputError, RecipeError
-from tasc.options import Data
-from tasc.recipe.plan import Overrides, read
-from tasc.recipe.steps import carry_out
-from tasc.spec.drafters.ngram.options import IndexOptions
-from tasc.vocab.options import AugmentOptions
+from tasc.options.command import Data
+from tasc.vocab.search.options import AugmentOptions
 from tests.cli import tasc
 from tests.pico import make_tokenizer
 

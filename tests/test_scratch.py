@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tasc import scratch as module
-from tasc.scratch import scratch
+from tasc.files import scratch as module
+from tasc.files.scratch import scratch
 
 HOLD = """
 import tempfile, time
-from tasc.scratch import scratch
+from tasc.files.scratch import scratch
 with scratch() as folder:
     (folder / "runs").write_text("much")
     print(folder, flush=True)

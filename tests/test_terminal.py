@@ -9,7 +9,7 @@ import yaml
 from tasc_cli.main import app
 from typer.main import get_command
 
-from tasc.html import template
+from tasc.report.html import template
 from tasc.visible import visible, visible_line
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer

@@ -21,7 +21,7 @@ from benchmarks.gpu.setup import Setup, clocks
 from tasc.backend import cuda
 from tasc.environment import environment
 from tasc.errors import TascError
-from tasc.finetune.base import PRESETS
+from tasc.training.base import PRESETS
 
 PARTS: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "kernels": kernels.run,

@@ -10,9 +10,9 @@ from transformers import PreTrainedModel
 from benchmarks.batch import Outputs, by_transformers, by_us, measure
 from benchmarks.gpu.model import Trained, trained
 from benchmarks.gpu.setup import Setup
+from tasc.decoding.drafters import parse
 from tasc.models.static import target_for
 from tasc.models.target import Target
-from tasc.spec.drafters import parse
 
 METHODS = ("ar", "tasc-spec", "prompt-lookup")
 NEW_TOKENS, LOOKUP = 48, 10

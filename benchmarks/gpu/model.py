@@ -11,12 +11,12 @@ from benchmarks.gpu.setup import Setup
 from benchmarks.lossless import ids
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.data.tokenizer import load_tokenizer
-from tasc.finetune.base import train_base
-from tasc.finetune.options import BaseOptions
+from tasc.decoding.drafters import Resources
 from tasc.models.load import load_model
 from tasc.models.target import Target
-from tasc.spec.drafters import Resources
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.base import train_base
+from tasc.training.options import BaseOptions
 
 
 @dataclass(frozen=True)

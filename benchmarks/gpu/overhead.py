@@ -8,10 +8,10 @@ import torch
 
 from benchmarks.gpu.model import Trained, trained
 from benchmarks.gpu.setup import Setup, spread
+from tasc.decoding.decode import Generation, generate
+from tasc.decoding.drafters import DEFAULT_BUDGET, parse
 from tasc.models.static import StaticTarget, Step
 from tasc.models.target import Target
-from tasc.spec.decode import Generation, generate
-from tasc.spec.drafters import DEFAULT_BUDGET, parse
 
 METHODS = ("ar", "tasc-spec")
 

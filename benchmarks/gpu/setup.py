@@ -19,7 +19,7 @@ class Setup:
     device: torch.device
     data: Path  # folder of massive-en
     work: Path  # folder for what is trained
-    shape: str  # a preset of tasc.finetune.base
+    shape: str  # a preset of tasc.training.base
     minutes: float  # of training, at most
     quick: bool
     seed: int = 0

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import tasc.spec.verify.ops  # noqa: F401 - registers torch.ops.tasc
+import tasc.decoding.verify.ops  # noqa: F401 - registers torch.ops.tasc
 from benchmarks.gpu.setup import Setup, spread
 
 NODES, VOCABULARY = 64, 151_936

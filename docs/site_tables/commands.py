@@ -12,7 +12,7 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 from site_tables import markdown
-from tasc.recipe.commands import COMMANDS as KINDS
+from tasc.commands.registry import COMMANDS as KINDS
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]

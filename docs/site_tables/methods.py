@@ -6,11 +6,11 @@ from dataclasses import fields
 from typing import Any
 
 from site_tables import markdown
-from tasc.bench.metrics import METRICS
-from tasc.bench.metrics.metric import Metric
-from tasc.finetune.objectives import ANSWERS, OBJECTIVES
-from tasc.spec.drafters.table import DRAFTERS, NEEDS, Entry
-from tasc.spec.verify import VERIFIERS
+from tasc.benchmark.metrics import METRICS
+from tasc.benchmark.metrics.metric import Metric
+from tasc.decoding.drafters.table import DRAFTERS, NEEDS, Entry
+from tasc.decoding.verify import VERIFIERS
+from tasc.training.objectives import ANSWERS, OBJECTIVES
 
 
 def drafters(_block: str) -> str:

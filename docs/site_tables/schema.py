@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from site_tables import markdown
-from tasc.bench.results.bench import BenchResults
+from tasc.benchmark.results.bench import BenchResults
 
 FILE = "reference/results.schema.json"
 

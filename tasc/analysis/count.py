@@ -14,8 +14,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tasc.backend import get_backend
-from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import TascError
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 BATCH = 4_000_000  # characters of a batch: about a million tokens, 8 MB of records
 _here: dict[str, LoadedTokenizer] = {}  # of a worker process

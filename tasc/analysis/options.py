@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasc.bounds import MOST, MOST_NODES
-from tasc.options import TOKENIZER, Device, Dtype, Kind, ModelOptions, Shell, StepOptions
+from tasc.options.bounds import MOST, MOST_NODES
+from tasc.options.command import TOKENIZER, Device, Dtype, Kind, ModelOptions, Shell, StepOptions
 
 
 class MergeSearchOptions(StepOptions):

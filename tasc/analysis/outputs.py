@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc.backend.base import Int64, UInt8
-from tasc.data.tokenizer import Encoded, LoadedTokenizer
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from tasc.analysis.tokens import (
 from tasc.analysis.valuable import Valuable, most_valuable
 from tasc.backend import MergeResult
 from tasc.data.stream import Stream
-from tasc.data.tokenizer import LoadedTokenizer
 from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 
 @dataclass(frozen=True)

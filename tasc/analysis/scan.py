@@ -20,9 +20,9 @@ from tasc.analysis.sample import RowSample, Sample, SomeRows
 from tasc.analysis.tokens import TokenStats
 from tasc.backend import Counts, WordCounter, get_backend
 from tasc.data.stream import Stream
-from tasc.data.tokenizer import LoadedTokenizer
+from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
-from tasc.scratch import scratch
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 Int64 = npt.NDArray[np.int64]
 

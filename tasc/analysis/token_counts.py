@@ -7,8 +7,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError, IntegrityError
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 FILE = "token_counts.safetensors"
 

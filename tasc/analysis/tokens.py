@@ -11,8 +11,8 @@ from tasc.analysis.ngrams import NgramStats
 from tasc.analysis.options import MergeSearchOptions
 from tasc.analysis.outputs import Distinct, Outputs
 from tasc.backend import MergeRequest, MergeResult, get_backend
-from tasc.data.tokenizer import Encoded, LoadedTokenizer
 from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 Int64 = npt.NDArray[np.int64]
 

@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 
 from tasc.environment import processor
 from tasc.errors import InputError
-from tasc.models import disk_cache
+from tasc.models.folder import disk_cache
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)

@@ -11,10 +11,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, P
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError, TascError, UnavailableError
-from tasc.models import model_config
-from tasc.models.fetch import model_folder
-from tasc.models.model_files import Shapes, read_json, tensor_shapes, weight_files
-from tasc.models.quiet import quiet
+from tasc.models.folder import model_config
+from tasc.models.folder.fetch import model_folder
+from tasc.models.folder.files import Shapes, read_json, tensor_shapes, weight_files
+from tasc.models.folder.quiet import quiet
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]

@@ -16,7 +16,7 @@ from torch.nn.functional import silu
 from transformers import PreTrainedModel
 
 from tasc.errors import InputError, IntegrityError
-from tasc.models import head_files
+from tasc.models.folder import head_files
 
 HEADS, LAYERS = "medusa_num_heads", "medusa_num_layers"  # what their config.json states
 

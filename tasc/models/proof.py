@@ -16,8 +16,8 @@ from transformers import PreTrainedModel
 
 from tasc import __version__
 from tasc.errors import TascError, UnavailableError
-from tasc.models import disk_cache
-from tasc.models.quiet import quiet
+from tasc.models.folder import disk_cache
+from tasc.models.folder.quiet import quiet
 from tasc.models.target import Target
 
 PROMPTS = 6, 3  # tokens; a tree and what follows it take four positions more

@@ -11,7 +11,7 @@ from tasc.serving.parts import HEAD_FOLDER, INDEX_FOLDER
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from tasc.spec.custom_generate import CustomGenerate
+    from tasc.decoding.custom_generate import CustomGenerate
 
 _PLAIN = ("assistant_model", "streamer", "past_key_values", "inputs_embeds")
 _methods: "WeakKeyDictionary[PreTrainedModel, CustomGenerate]" = WeakKeyDictionary()
@@ -46,10 +46,10 @@ def method_of(folder: Path) -> "CustomGenerate":
 
     Raises InputError where it holds neither, or they are not the model's.
     """
-    from tasc.data.tokenizer import load_tokenizer
+    from tasc.decoding.custom_generate import custom_generate
+    from tasc.decoding.drafters.ngram.index import load_index, method_for
     from tasc.models.medusa import is_medusa
-    from tasc.spec.custom_generate import custom_generate
-    from tasc.spec.drafters.ngram.index import load_index, method_for
+    from tasc.tokenizer.loaded import load_tokenizer
 
     head = folder / HEAD_FOLDER
     if head.is_dir():

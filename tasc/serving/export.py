@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from tasc.data.corpus import Corpus
-from tasc.data.tokenizer import load_tokenizer
-from tasc.models.fetch import model_folder
-from tasc.places import resolve_model
+from tasc.decoding.drafters.ngram.index import build_index, load_index
+from tasc.decoding.drafters.ngram.options import Counts
+from tasc.models.folder.fetch import model_folder
+from tasc.options.references import resolve_model
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
 from tasc.serving.parts import Format, Parts, Start
 from tasc.serving.readme import readme
 from tasc.serving.table import EXPORTS
-from tasc.spec.drafters.ngram.index import build_index, load_index
-from tasc.spec.drafters.ngram.options import Counts
+from tasc.tokenizer.loaded import load_tokenizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         index = build_index(outputs, tokenizer.eos_id, Counts())
     head = None
     if options.head:
-        from tasc.models import head_files
+        from tasc.models.folder import head_files
 
         head = head_files.find(Path(options.head))
         head_files.read(head)

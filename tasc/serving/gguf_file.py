@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import safe_open
 
-from tasc.data.tokenizer import LoadedTokenizer
-from tasc.disk import writing
 from tasc.errors import InputError, UnavailableError
-from tasc.models.model_files import CONFIG, read_json, weight_files
+from tasc.files.disk import writing
+from tasc.models.folder.files import CONFIG, read_json, weight_files
 from tasc.serving.gguf_vocabulary import Vocabulary
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter

@@ -14,8 +14,8 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasc.bounds import MOST_NODES
-from tasc.options import CommandOptions, Data, Kind, Shell, StepOptions, as_value_error
-from tasc.places import at_home
+from tasc.options.bounds import MOST_NODES
+from tasc.options.command import CommandOptions, Data, Kind, Shell, StepOptions, as_value_error
+from tasc.options.references import at_home
 from tasc.serving.table import EXPORTS
 
 if TYPE_CHECKING:

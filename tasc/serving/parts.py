@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
-from tasc.data.tokenizer import LoadedTokenizer
-from tasc.models.model_files import CONFIG, INDEX, WEIGHTS, check_inside, weight_files
+from tasc.decoding.drafters.ngram.index import save_index
+from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, check_inside, weight_files
 from tasc.serving.options import ExportOptions
-from tasc.spec.drafters.ngram.index import save_index
-from tasc.vocab.export import save as save_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.exports.export import save as save_tokenizer
 
 INDEX_FOLDER, HEAD_FOLDER = "index", "head"
 _GENERATION = "generation_config.json"

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tasc.errors import InputError, UnavailableError
-from tasc.models.model_files import read_json
+from tasc.models.folder.files import read_json
 from tasc.serving.options import ExportOptions, ServeOptions
 from tasc.serving.parts import Start
 from tasc.serving.table import EXPORTS, Entry

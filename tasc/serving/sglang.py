@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tasc.data.tokenizer import load_tokenizer
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.drafters.ngram.index import load_index, method_for
 from tasc.errors import InputError
+from tasc.serving.drafts.trees import DraftTrees
 from tasc.serving.parts import INDEX_FOLDER
-from tasc.serving.trees import DraftTrees
-from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.ngram.index import load_index, method_for
+from tasc.tokenizer.loaded import load_tokenizer
 
 NAME = "TASC"
 VARIABLE = "TASC_INDEX"  # folder of the index, where it does not lie in the model's

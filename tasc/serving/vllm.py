@@ -13,14 +13,14 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, ValidationError
 
-from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
+from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
 from tasc.errors import InputError
-from tasc.explain import explain
-from tasc.options import Options
-from tasc.serving.guard import TOKEN_COST, Guard, StepCost
-from tasc.serving.proposer import ChainProposer, Sizes
-from tasc.spec.drafters import DRAFTERS, Factory, Method, Resources, parse
-from tasc.spec.drafters.ngram.index import indexed_outputs, load_index
+from tasc.options.command import Options
+from tasc.options.explain import explain
+from tasc.serving.drafts.guard import TOKEN_COST, Guard, StepCost
+from tasc.serving.drafts.proposer import ChainProposer, Sizes
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 KEY = "tasc"  # of additional_config
 _WRONG_SAMPLES = (

@@ -16,20 +16,20 @@ from tokenizers import Tokenizer
 
 from tasc.analysis.outputs import Outputs, encode_outputs
 from tasc.data.corpus import Corpus
-from tasc.data.tokenizer import LoadedTokenizer
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
-from tasc.vocab import export
-from tasc.vocab.budget import MOST, Curve, Sightings, budget_curve
-from tasc.vocab.check import changed_outputs, check_round_trip
-from tasc.vocab.compression import Compression, replay
-from tasc.vocab.merges import NewToken, write_merges
-from tasc.vocab.options import AugmentOptions
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.exports import export
+from tasc.vocab.exports.merges import NewToken, write_merges
+from tasc.vocab.measure.check import changed_outputs, check_round_trip
+from tasc.vocab.measure.compression import Compression, replay
+from tasc.vocab.measure.usage import Usage, usage
 from tasc.vocab.page import render
-from tasc.vocab.refine import Refined, Refiner
-from tasc.vocab.rows import RowCost
-from tasc.vocab.selection import steps
-from tasc.vocab.usage import Usage, usage
+from tasc.vocab.search.budget import MOST, Curve, Sightings, budget_curve
+from tasc.vocab.search.options import AugmentOptions
+from tasc.vocab.search.refine import Refined, Refiner
+from tasc.vocab.search.rows import RowCost
+from tasc.vocab.search.selection import steps
 
 
 @dataclass(frozen=True)

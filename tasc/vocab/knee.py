@@ -5,11 +5,11 @@ from pathlib import Path
 from tasc.analysis.outputs import encode_outputs
 from tasc.analysis.report import Analysis
 from tasc.data.corpus import Corpus
-from tasc.data.tokenizer import LoadedTokenizer
-from tasc.vocab.budget import Point, budget_curve
-from tasc.vocab.export import Export
-from tasc.vocab.options import RISK_PRICE
-from tasc.vocab.rows import row_cost
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.exports.export import Export
+from tasc.vocab.search.budget import Point, budget_curve
+from tasc.vocab.search.options import RISK_PRICE
+from tasc.vocab.search.rows import row_cost
 
 
 def knee(

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tasc.charts import Chart, chart
-from tasc.html import template
+from tasc.report.charts import Chart, chart
+from tasc.report.html import template
 
 Points = Sequence[dict[str, Any]]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tasc.data.tokenizer import LoadedTokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.strings import Strings
 
 PREFIX = 100  # characters of a text that injectivity is tested on, as in Appendix F

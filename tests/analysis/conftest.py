@@ -5,7 +5,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
-from tasc.data.tokenizer import LoadedTokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from tasc.analysis.report import analyze
-from tasc.bench.results.analysis import AnalysisResults
-from tasc.bench.verdict import Verdict
-from tasc.charts import chart
-from tasc.recipe.analysis_page import render
+from tasc.benchmark.results.analysis import AnalysisResults, Verdict
+from tasc.commands.analysis_page import render
+from tasc.report.charts import chart
 from tests.options import AnalyzeOptions
 
 

@@ -14,8 +14,7 @@ from tasc.analysis.tokens import (
     merged_counts,
     search,
 )
-from tasc.bench.results.analysis import AnalysisResults
-from tasc.bench.verdict import Verdict
+from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError

@@ -14,8 +14,8 @@ from tasc.analysis.token_counts import load_counts, save_counts
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
-from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
+from tasc.tokenizer.loaded import load_tokenizer
 from tests import pico
 
 ROWS = [(f"say {n % 7} again", f"intent {n % 11}: \u00a0slot {n % 3}") for n in range(3000)]

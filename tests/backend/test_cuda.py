@@ -59,7 +59,7 @@ def test_a_stale_or_damaged_library_is_one_line_and_not_usable(tmp_path, monkeyp
     cuda.library.cache_clear()
     try:
         found = cuda.state()
-        from tasc.recipe.doctor import examine
+        from tasc.commands.doctor import examine
 
         assert examine()["kernels"]["cuda"] == found
     finally:

@@ -9,12 +9,12 @@ import torch
 
 from tasc.backend import cuda
 from tasc.backend.tree import ancestor_bits
+from tasc.decoding.drafters.heads.draft_vocab.microspec.reference import TorchWindow
+from tasc.decoding.drafters.heads.draft_vocab.microspec.window import NativeWindow
+from tasc.decoding.verify import ops
 from tasc.errors import InputError
 from tasc.models.compaction import compact_reference
-from tasc.spec.drafters.heads.draft_vocab.microspec.reference import TorchWindow
-from tasc.spec.drafters.heads.draft_vocab.microspec.window import NativeWindow
-from tasc.spec.verify import ops
-from tests.spec.drafts import DTYPES
+from tests.decoding.drafts import DTYPES
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 OPTIONS = ["-std=c++20", "-O1", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-x", "c++"]

@@ -35,8 +35,8 @@ def lossless(rng: Random) -> str:
     from transformers import AutoTokenizer
 
     import tasc
+    from tests.decoding.test_lossless import VARIANTS
     from tests.pico import ARCHITECTURES, build_model, make_tokenizer
-    from tests.spec.test_lossless import VARIANTS
 
     free = [v for name, vs in VARIANTS.items() if name not in _NEED_MORE for v in vs]
     architecture, method = rng.choice(ARCHITECTURES), rng.choice(free)
@@ -73,7 +73,7 @@ def _greedy(model: PreTrainedModel, prompt: list[int]) -> list[int]:
 
 def sampled() -> list[tuple[str, str, str]]:
     """Return every (drafter, verifier, setting) whose distribution can be enumerated."""
-    from tests.spec import test_hetero_loop, test_sampling
+    from tests.decoding import test_hetero_loop, test_sampling
 
     pairs = [(kind, rule) for rule, kind in test_sampling.PAIRS] + test_hetero_loop.PAIRS
     return [(*pair, setting) for pair in pairs for setting in test_sampling.SETTINGS]
@@ -81,9 +81,9 @@ def sampled() -> list[tuple[str, str, str]]:
 
 def sampling(rng: Random, case: tuple[str, str, str] | None = None) -> str:
     """Sequences of three tokens have the target's distribution, top-k and top-p included."""
-    from tasc.spec.verify import verifier
-    from tests.spec import test_hetero_loop, test_sampling
-    from tests.spec.table import TableTarget, chance, exact_law, sample
+    from tasc.decoding.verify import verifier
+    from tests.decoding import test_hetero_loop, test_sampling
+    from tests.decoding.table import TableTarget, chance, exact_law, sample
 
     kind, rule, setting = case or rng.choice(sampled())
     settings = test_sampling.SETTINGS[setting]

@@ -155,7 +155,7 @@ def test_tuning_needs_no_model_and_never_chooses_worse_than_the_default(
     best = result["best"]
     assert best["tokens_per_step"] >= result["default"]["tokens_per_step"] > 1
     assert result["task"]["split"] == "validation"
-    from tasc.spec.drafters import parse
+    from tasc.decoding.drafters import parse
 
     assert parse(best["method"]).budget == 12
     assert best["tokens_per_step"] == max(t["tokens_per_step"] for t in result["trials"])

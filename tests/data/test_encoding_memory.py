@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tasc.data import tokenizer as module
-from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
+from tasc.tokenizer import loaded as module
+from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import TEXTS, make_tokenizer
 
 

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tasc.data.quiet import held_stderr
-from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tests.pico import make_tokenizer
 
 DEEP = "[" * 100_000 + "]" * 100_000

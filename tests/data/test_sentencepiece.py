@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from tasc.data.sentencepiece import merges_of
-from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.tokenizer.sentencepiece import merges_of
 
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 BYTES = [(f"<0x{byte:02X}>", 0.0, BYTE) for byte in range(256)]

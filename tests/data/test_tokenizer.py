@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from tasc.data.token_bytes import byte_alphabet, spell_bytes
-from tasc.data.tokenizer import LoadedTokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.token_bytes import byte_alphabet, spell_bytes
 from tests.data.byte_level import SAMPLES, strings_of, train
 
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tasc.data.tiktoken import merges_of
-from tasc.data.token_bytes import spell_bytes
-from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError, UnavailableError
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.tiktoken import merges_of
+from tasc.tokenizer.token_bytes import spell_bytes
 from tests.data.byte_level import SAMPLES, strings_of, train
 
 

@@ -6,7 +6,7 @@ import pytest
 from tasc.errors import InputError
 from tasc.models import cost
 from tasc.models.cost import SIZES, CostCurve, cost_curve, measure
-from tasc.models.disk_cache import cache_folder
+from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
 from tests.pico import build_model
 

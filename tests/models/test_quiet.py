@@ -3,7 +3,7 @@ import warnings
 
 from transformers.utils import logging as transformers_logging
 
-from tasc.models.quiet import quiet
+from tasc.models.folder.quiet import quiet
 
 
 def test_what_libraries_say_stays_off_the_terminal_and_is_heard_again_later(capfd, caplog):

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.decoding.simulate import References, simulate
 from tasc.serving.vllm import ProposerOptions, chain_factory
-from tasc.spec.simulate import References, simulate
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 pytestmark = [pytest.mark.serving, pytest.mark.slow]
 

@@ -12,9 +12,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import tasc
+from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
 from tasc.errors import InputError
 from tasc.serving.table import EXPORTS
-from tasc.spec.drafters.ngram.index import indexed_outputs, load_index
 from tests.cli import done
 from tests.cli import tasc as run
 from tests.pico import TEXTS, make_base
@@ -89,7 +89,7 @@ def test_the_index_is_the_one_given_or_counted_from_the_data(tmp_path, base, tas
         made.save(tmp_path / name)
         blocks.append((tmp_path / name / "index" / "index.tasc").read_bytes())
     assert blocks[0] == blocks[1]
-    tokenizer = tasc.data.tokenizer.load_tokenizer(str(base))
+    tokenizer = tasc.tokenizer.loaded.load_tokenizer(str(base))
     loaded = load_index(tmp_path / "a" / "index", tokenizer)
     assert [tokenizer.decode(ids.tolist()) for ids in indexed_outputs(loaded)] == OUTPUTS
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tasc.errors import InputError
-from tasc.serving.guard import ALLOWANCE, CREDIT, Guard, StepCost
+from tasc.serving.drafts.guard import ALLOWANCE, CREDIT, Guard, StepCost
 
 
 def run(cost: StepCost, accepted: float, steps: int, sequences: int = 1) -> tuple[float, int]:

@@ -14,10 +14,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM
 
 import tasc
-from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
 from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, vocabulary
 from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tests.pico import TEXTS, make_base, make_model, make_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tasc.serving.batch import Batch, OneByOne, Together, batch_for
-from tasc.serving.proposer import ChainProposer, Request, Requests, Sizes, keys
-from tasc.spec.drafters import Factory, Resources, parse
-from tasc.spec.simulate import References, simulate
+from tasc.decoding.drafters import Factory, Resources, parse
+from tasc.decoding.simulate import References, simulate
+from tasc.serving.drafts.batch import Batch, OneByOne, Together, batch_for
+from tasc.serving.drafts.proposer import ChainProposer, Request, Requests, Sizes, keys
 from tests.serving.engine import Engine
 
 END, K = 0, 8

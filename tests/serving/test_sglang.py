@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import tasc
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.drafters import Resources, parse
 from tasc.errors import InputError
 from tasc.serving import sglang
-from tasc.serving.trees import DraftTrees, padded
-from tasc.spec.core.draft import Draft
-from tasc.spec.drafters import Resources, parse
+from tasc.serving.drafts.trees import DraftTrees, padded
 from tests.pico import TEXTS, make_base
 
 NODES = 6
@@ -104,7 +104,7 @@ def test_the_entry_point_registers_a_worker_that_hands_over_trees(engine, folder
     check(arguments(folder))
     assert kind().is_ngram()
     worker = factory(arguments(folder))(arguments(folder), 0, target_worker=None, dp_rank=0)
-    tokenizer = tasc.data.tokenizer.load_tokenizer(str(folder))
+    tokenizer = tasc.tokenizer.loaded.load_tokenizer(str(folder))
     prompts, outputs = (
         [ids.tolist() for ids in tokenizer.encode([t.split("\n")[i] for t in TEXTS]).split()]
         for i in (0, 1)

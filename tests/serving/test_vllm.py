@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tasc.data.tokenizer import load_tokenizer
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.drafters.ngram.index import build_index, indexed_outputs, save_index
+from tasc.decoding.drafters.ngram.options import Counts
 from tasc.errors import InputError
-from tasc.serving.proposer import ChainProposer, Sizes
+from tasc.serving.drafts.proposer import ChainProposer, Sizes
 from tasc.serving.vllm import ProposerOptions, TascProposer, chain_factory
-from tasc.spec.drafters import Resources, parse
-from tasc.spec.drafters.ngram.index import build_index, indexed_outputs, save_index
-from tasc.spec.drafters.ngram.options import Counts
+from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import TEXTS, make_tokenizer
 from tests.serving.engine import Engine
 

@@ -7,8 +7,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
-from tasc.data.sentencepiece import merges_of
-from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.sentencepiece import merges_of
 from tests.vocab.tiny import END, TEXTS, TOOL
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]

@@ -8,11 +8,11 @@ import pytest
 
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.data.tokenizer import load_tokenizer
 from tasc.errors import InputError, IntegrityError
+from tasc.tokenizer.loaded import load_tokenizer
 from tasc.vocab.augment import augment
-from tasc.vocab.export import Export
-from tasc.vocab.merges import read_merges
+from tasc.vocab.exports.export import Export
+from tasc.vocab.exports.merges import read_merges
 from tests.options import AugmentOptions, replace
 from tests.vocab.tiny import TEXTS, corpus, tokenizer
 

@@ -9,11 +9,11 @@ from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, get_backend
 from tasc.errors import InputError
 from tasc.vocab.augment import augment
-from tasc.vocab.budget import Sightings, budget_curve
 from tasc.vocab.knee import knee
 from tasc.vocab.page import render
-from tasc.vocab.rows import RowCost, row_cost
-from tasc.vocab.selection import select
+from tasc.vocab.search.budget import Sightings, budget_curve
+from tasc.vocab.search.rows import RowCost, row_cost
+from tasc.vocab.search.selection import select
 from tests.options import AnalyzeOptions, AugmentOptions
 from tests.pico import build_model
 from tests.vocab.tiny import corpus, tokenizer

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.backend import MergeRequest, get_backend
-from tasc.vocab.compression import Compression, replay
-from tasc.vocab.selection import steps, walk
+from tasc.vocab.measure.compression import Compression, replay
+from tasc.vocab.search.selection import steps, walk
 
 
 @settings(max_examples=100, deadline=None)

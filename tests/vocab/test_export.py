@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer
 
-from tasc.data.tokenizer import LoadedTokenizer, load_tokenizer
 from tasc.errors import InputError
-from tasc.vocab.check import changed_outputs
-from tasc.vocab.export import Addition, Export, Exporter, companions, save
-from tasc.vocab.splits import splits_of
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.vocab.exports.export import Addition, Export, Exporter, companions, save
+from tasc.vocab.exports.splits import splits_of
+from tasc.vocab.measure.check import changed_outputs
 from tests.vocab.tiny import END, TEXTS, TOOL, tokenizer
 
 KINDS = ["bytelevel", "gpt2", "qwen2", "llama3", "o200k"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.data.tokenizer import LoadedTokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.augment import augment
 from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, MARK, marked

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from tasc.data.tokenizer import LoadedTokenizer
-from tasc.data.word_marks import splitting
 from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.word_marks import splitting
 from tasc.vocab.augment import Augmentation, augment
-from tasc.vocab.check import changed_outputs
+from tasc.vocab.measure.check import changed_outputs
 from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, REAL, marked, real
 from tests.vocab.tiny import END, TEXTS, TOOL, corpus

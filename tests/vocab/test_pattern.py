@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.vocab.pattern import BasePattern
+from tasc.vocab.exports.pattern import BasePattern
 from tests.vocab.tiny import PATTERNS
 
 BASES = {name: BasePattern(pattern) for name, pattern in PATTERNS.items()}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.data.alignment import Aligned, Encoder, longest_stretch, lossy, split_incomplete
+from tasc.tokenizer.alignment import Aligned, Encoder, longest_stretch, lossy, split_incomplete
 from tasc.vocab.pairing import comes_back, pairing, recommend
 from tasc.vocab.strings import CONTINUE, NOTHING, Outcomes, Strings
 

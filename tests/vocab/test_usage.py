@@ -3,9 +3,9 @@
 import pytest
 
 from tasc.analysis.outputs import encode_outputs
-from tasc.data.tokenizer import LoadedTokenizer
-from tasc.vocab.export import Addition, Exporter
-from tasc.vocab.usage import usage
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.exports.export import Addition, Exporter
+from tasc.vocab.measure.usage import usage
 from tests.vocab.marked import marked
 from tests.vocab.tiny import tokenizer
 

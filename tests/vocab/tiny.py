@@ -4,7 +4,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
-from tasc.data.tokenizer import LoadedTokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 END = "<|end|>"
 TOOL = "<tool>"  # an added token that is not special

@@ -1,5 +1,5 @@
 // Verification of a draft tree: which nodes are accepted, and the token after them. The C++ and the
-// CUDA build run these very routines; a reference in torch (tasc/spec/verify) defines the results.
+// CUDA build run these very routines; a reference in torch (tasc/decoding/verify) defines the results.
 //
 // Lanes share the work on a row: index(), count(), and sync(), which all of them must reach. A row
 // is cut into kSlices parts whatever the number of lanes, and sums are added part by part, so that

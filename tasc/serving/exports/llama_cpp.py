@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from tasc.decoding.drafters.ngram.index import indexed_outputs
 from tasc.serving.exports.vllm import completion
 from tasc.serving.gguf_file import Source, library, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
 from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
 from tasc.serving.parts import Parts, Start
-from tasc.spec.drafters.ngram.index import indexed_outputs
-from tasc.vocab.export import save as save_tokenizer
+from tasc.vocab.exports.export import save as save_tokenizer
 
 MODEL = "model.gguf"
 CACHES = {"-lcs": ("ngrams-static.bin", STATIC), "-lcd": ("ngrams-dynamic.bin", DYNAMIC)}

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tasc.decoding.drafters.ngram.index import indexed_outputs
 from tasc.serving.exports.vllm import completion
 from tasc.serving.parts import Parts, Start
-from tasc.spec.drafters.ngram.index import indexed_outputs
 
 CORPUS = "corpus.jsonl"
 _DEFAULT_CORPUS = 10_000_000  # tokens that SGLang takes without a word from us

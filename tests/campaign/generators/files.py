@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasc.spec.drafters.ngram.index import FILE, HEADER
+from tasc.decoding.drafters.ngram.index import FILE, HEADER
 from tests.campaign.mutate import positions
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from tasc_cli._typed import typed
 from tasc_cli.main import app
 from typer.main import get_command
 
-from tasc.recipe.commands import COMMANDS
-from tasc.spec.drafters import DRAFTERS
+from tasc.commands.registry import COMMANDS
+from tasc.decoding.drafters import DRAFTERS
 
 if TYPE_CHECKING:
     from tests.campaign.seeds import Seeds

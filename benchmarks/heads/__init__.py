@@ -1,0 +1,1 @@
+"""Draft heads side by side, and the prompts they are measured on."""

@@ -1,0 +1,1 @@
+"""A file a command: what it is called, and how its result is shown."""

@@ -1,0 +1,152 @@
+"""``tasc analyze``: how predictable a task's outputs are, and what each method would bring."""
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from .._command import Command
+from .._console import say, table
+
+if TYPE_CHECKING:
+    from tasc.analysis.report import TokenReport
+    from tasc.benchmark.results.search import Drafting, ServedDrafts
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print Table 1's row, the token statistics, the budget grid, and the verdict."""
+    from tasc.benchmark.results.analysis import AnalysisResults
+
+    found = AnalysisResults.read(result)
+    sides = (("input", found.input), ("output", found.output))
+    dropped = f"; {found.dropped:,} without an output left out" if found.dropped else ""
+    table(
+        f"Word bigrams of {found.path} ({found.split}, {found.samples:,} samples{dropped})",
+        ["", "entropy (bits)", "distinct bigrams", "bigrams for 80 %", "words/sample"],
+        [
+            [
+                name,
+                f"{side.bigrams.entropy_bits:.2f}",
+                f"{side.bigrams.distinct:,}",
+                f"{side.bigrams.n80:,}",
+                f"{side.words_per_sample:.1f}",
+            ]
+            for name, side in sides
+        ]
+        + [
+            [
+                "change",
+                f"{found.entropy_change:+z.1%}",
+                "",
+                f"{found.coverage_ratio:.1f}",
+                "",
+            ]
+        ],
+    )
+    if found.tokens:
+        _show_tokens(found.tokens)
+    if found.knee and found.tokens:
+        knee, most = found.knee.budget, found.tokens.budgets[-1].added
+        why = "steps saved against rows and rarely seen tokens, as augment --budget auto"
+        say(f"Knee of the budgets up to {most:,} tokens: {knee:,} ({why})")
+    if found.drafting:
+        _show_drafting(found.drafting)
+    if found.serving:
+        _show_serving(found.serving)
+    say(f"Verdict: {found.verdict.choice}")
+    for reason in found.verdict.reasons:
+        say(f"  {reason}")
+
+
+def _show_tokens(tokens: "TokenReport") -> None:
+    table(
+        f"Tokens of {tokens.tokenizer} ({tokens.vocabulary:,} in the vocabulary)",
+        ["", "tokens/sample", "bytes/token", "entropy H", "H / log2|V|", "Rényi H2", "typical set"],
+        [
+            [
+                name,
+                f"{side.tokens_per_sample:.2f}",
+                f"{side.bytes_per_token:.2f}",
+                f"{unigrams.entropy_bits:.2f}",
+                f"{unigrams.normalised:.3f}",
+                f"{unigrams.renyi2_bits:.2f}",
+                f"{unigrams.typical_set:,.0f}",
+            ]
+            for name, side in (("input", tokens.input), ("output", tokens.output))
+            for unigrams in [side.ngrams[0]]
+        ],
+    )
+    table(
+        "TASC-ft: predicted from one merge search on the training outputs",
+        ["added tokens", "tokens/output", "bytes/token", "H2 (bits)", "fewer steps"],
+        [
+            [
+                f"{point.added:,}",
+                f"{point.tokens_per_output:.2f}",
+                f"{point.bytes_per_token:.2f}",
+                f"{point.h2_bits:.2f}",
+                f"{point.step_ratio:.2f}×",
+            ]
+            for point in tokens.budgets
+        ],
+    )
+    say("Fewer steps: those of an output with its end token, without added tokens by with them.")
+
+
+def _show_drafting(drafting: "Drafting") -> None:
+    cost = drafting.cost
+    if cost:
+        sizes = [(k, t) for k, t in zip(cost.sizes, cost.seconds, strict=True) if k > 1]
+        figures = ", ".join(f"{t / cost.seconds[0]:.2f} for {k}" for k, t in sizes[::2])
+        say(f"A forward here, by its tokens, against one: {figures}")
+        key, title = "speedup", "best settings by predicted speed-up"
+    else:
+        key, title = "tokens_per_step", "by tokens a step; what they cost, --model measures"
+        title = f"best settings {title}" if len(drafting.trials) > 1 else "default"
+    trials = sorted(drafting.trials, key=attrgetter(key), reverse=True)
+    table(
+        f"TASC-spec: simulated on {drafting.samples:,} held-out outputs, {title}",
+        ["", "tokens/step", "95 %", "steps/output", "speed-up"],
+        [
+            [
+                trial.method,
+                f"{trial.tokens_per_step:.2f}",
+                "{:.2f}–{:.2f}".format(*trial.tokens_per_step_interval),
+                f"{trial.steps_per_output:.2f}",
+                f"{trial.speedup:.2f}×" if trial.speedup else "-",
+            ]
+            for trial in trials[:4]
+        ],
+    )
+    say(
+        "Tokens a step: what a step after the prompt's forward commits; steps count that forward "
+        "and the end token."
+    )
+    if len(trials) > 1:
+        say(f"Best: --method {drafting.best.method}")
+
+
+def _show_serving(serving: "ServedDrafts") -> None:
+    engine = serving.engine
+    table(
+        f"Served by {engine}: chains simulated on {serving.samples:,} held-out outputs",
+        ["draft tokens", "steps/output", "tokens/step", f"accepted ({engine})", "speed-up"],
+        [
+            [
+                str(trial.setting.tree_size),
+                f"{trial.steps_per_output:.2f}",
+                f"{trial.tokens_per_step:.2f}",
+                f"{trial.engine_accepted_length:.2f}",
+                f"{trial.speedup:.2f}×" if trial.speedup else "-",
+            ]
+            for trial in serving.trials
+        ],
+    )
+    say(f"{engine} counts 1 + accepted tokens / drafts, and no steps without a draft.")
+    say(f"Set --speculative-tokens {serving.speculative_tokens}: {serving.reason}.")
+
+
+COMMAND = Command(
+    "analyze",
+    help="Measure entropy and coverage of inputs and outputs, predict every budget, and advise.",
+    show=show,
+    leaves=(("report", "analysis.html"),),
+)

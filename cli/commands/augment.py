@@ -1,0 +1,94 @@
+"""``tasc augment``: add the task's n-grams to a tokenizer."""
+
+from typing import Any
+
+from .._command import Command
+from .._console import say, table
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print what the saved tokenizer reaches beside what the search predicted."""
+    sides = [("train", result["train"]), ("held out", result["held_out"])]
+    table(
+        f"{result['added']:,} new tokens ({result['export']}), vocabulary {result['size']:,}",
+        ["outputs", "tokens before", "predicted", "reached", "fewer tokens", "bytes/token"],
+        [
+            [
+                name,
+                f"{side['tokens_per_output']['before']:.2f}",
+                f"{side['tokens_per_output']['predicted']:.2f}",
+                f"{side['tokens_per_output']['reached']:.2f}",
+                f"{side['ratio']:.2f}×",
+                " → ".join(f"{side['bytes_per_token'][k]:.2f}" for k in ("before", "reached")),
+            ]
+            for name, side in sides
+            if side
+        ],
+    )
+    say("Fewer tokens: the end token left out; every one is a decoding step, and so is the end.")
+    excluded = ", ".join(f"{n} {why}" for why, n in result["excluded"].items() if n) or "none"
+    say(
+        f"H2 {result['h2']['before']:.2f} → {result['h2']['after']:.2f} bits; rejected by PCS: "
+        f"{result['rejected']}; excluded: {excluded}; dead: {result['dead']}"
+    )
+    show_use(result)
+    if result["budget"] == "auto":
+        show_knee(result["curve"])
+
+
+def show_use(result: dict[str, Any]) -> None:
+    """Print how often new tokens are seen and split words."""
+    seen, train = result["seen"], result["train"]
+    say(
+        f"new tokens in the training outputs: the rarest {seen['least']:,} times, a tenth of them "
+        f"{seen['tenth']:,.0f} or less, half {seen['median']:,.0f} or less"
+    )
+    split = train["splits_words"] / max(train["new_token_uses"], 1)
+    if result["export"] == "added":
+        say(
+            f"words split by new tokens: {train['splits_words']:,} of {train['new_token_uses']:,} "
+            f"uses ({split:.1%}); --export pretoken splits none"
+        )
+
+
+def show_knee(curve: dict[str, Any]) -> None:
+    """Print the budget that was chosen beside its neighbours."""
+    knee = curve["knee"]
+    around = [p for p in curve["points"] if p["budget"] in _around(curve)]
+    table(
+        f"Budget: the knee is at {knee['budget']:,} (risk price {curve['price']:g})",
+        ["new tokens", "steps/output", "held out", "seen min", "p10", "median", "risk", "cost"],
+        [
+            [
+                f"{p['budget']:,}" + (" ←" if p["budget"] == knee["budget"] else ""),
+                f"{p['train_steps']:.2f}",
+                "-" if p["held_out_steps"] is None else f"{p['held_out_steps']:.2f}",
+                f"{p['seen']['least']:,}",
+                f"{p['seen']['tenth']:,.0f}",
+                f"{p['seen']['median']:,.0f}",
+                f"{p['risk']:.1%}",
+                f"{p['cost']:.3f}",
+            ]
+            for p in around
+        ],
+    )
+    say(
+        "risk: outputs that a rarely seen token may spoil, predicted; cost: steps, their time, and "
+        "the risk at its price, against no new tokens"
+    )
+
+
+def _around(curve: dict[str, Any]) -> set[int]:
+    """No tokens, the knee, and its halves and doubles, as far as the curve has them."""
+    budgets = [p["budget"] for p in curve["points"]]
+    knee = curve["knee"]["budget"]
+    wanted = (0, knee / 4, knee / 2, knee, knee * 2, knee * 4)
+    return {min(budgets, key=lambda budget: abs(budget - want)) for want in wanted}
+
+
+COMMAND = Command(
+    "augment",
+    help="Choose n-grams by merge reward, drop colliding ones, save a plain tokenizer folder.",
+    show=show,
+    leaves=(("tokenizer", ""),),
+)

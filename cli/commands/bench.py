@@ -1,0 +1,149 @@
+"""``tasc bench``: measure models × methods on one decoding loop and report."""
+
+from typing import TYPE_CHECKING, Any
+
+from .._command import Command
+from .._console import interval_text, say, table
+
+if TYPE_CHECKING:
+    from tasc.benchmark.results.bench import BenchResults
+    from tasc.benchmark.results.cells import Lossless, ReferenceMatch
+    from tasc.benchmark.results.comparisons import ModelPair
+    from tasc.benchmark.results.record import Interval
+    from tasc.benchmark.results.seeds import Spread
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the table of cells; ms, tokens and steps are means per output.
+
+    In a batch the milliseconds of an output are its share of the batch's time.
+    """
+    from tasc.benchmark.results.bench import BenchResults
+
+    found = BenchResults.model_validate(result)
+    _cells(found)
+    if found.cells[0].lossless is None:
+        say("sampled: outputs differ by chance, so speed is by tokens per second")
+    for pair in found.pairs:
+        say(pair_line(pair, found))
+    if found.seeds:
+        _seeds(found)
+    for match in found.reference:
+        say(reference_line(match, found.settings.dtype))
+
+
+def _cells(found: "BenchResults") -> None:
+    rows, settings, metrics = found.cells, found.settings, found.metrics
+    sampling = settings.sampling
+    columns = ["model", "method", "ms", "speed", "tokens", "steps", "tokens/step", "lossless"]
+    table(
+        f"{found.task.source}: {found.task.samples} samples, "
+        f"batch {settings.batch_size}, {settings.dtype} on {settings.device}"
+        + (f", temperature {sampling.temperature:g}, {sampling.verify}" if sampling else ""),
+        [*columns, *(metric.label for metric in metrics.values())],
+        [
+            [
+                r.model,
+                r.method,
+                f"{r.ms_per_sample:.2f}",
+                f"{r.speedup(rows[0]):.2f}×",
+                f"{r.tokens_per_output:.2f}",
+                f"{r.decoding_steps_per_output:.2f}",
+                f"{r.tokens_per_step:.2f}",
+                _lossless(r.lossless),
+                *(f"{r.quality[name]:.3f}" for name in metrics),
+            ]
+            for r in rows
+        ],
+        text_columns=2,
+    )
+
+
+def _seeds(found: "BenchResults") -> None:
+    columns = ["model", "method", "seeds", "ms", "speed", "steps"]
+    table(
+        "Over seeds: mean ± standard deviation of a seed",
+        [*columns, *(metric.label for metric in found.metrics.values())],
+        [
+            [
+                row.model,
+                row.method,
+                str(len(row.models)),
+                *(_around(s, ".2f") for s in (row.ms_per_sample, row.speedup)),
+                _around(row.decoding_steps_per_output, ".2f"),
+                *(_around(row.quality[name], ".3f") for name in found.metrics),
+            ]
+            for row in found.seeds
+        ],
+        text_columns=2,
+    )
+    for pair in found.seeds_pairs:
+        parts = [
+            _told(
+                f"{found.metrics[name].label} {seen.difference:+z.3f}",
+                _bounds(seen.interval, "+z.3f"),
+            )
+            for name, seen in pair.quality.items()
+        ]
+        say(f"{pair.model} against {pair.against}, over seeds: {', '.join(parts)}")
+
+
+def _around(spread: "Spread", form: str) -> str:
+    return f"{spread.mean:{form}}±{spread.sd:{form}}"  # one word, which no table breaks
+
+
+def _told(figure: str, *why: str) -> str:
+    inside = "; ".join(filter(None, why))
+    return f"{figure} ({inside})" if inside else figure
+
+
+def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
+    """Say how two models differ: each metric with what chance explains, and their speed."""
+    parts = []
+    for name, seen in pair.quality.items():
+        test, counts = seen.mcnemar, ""
+        if test:
+            counts = f"{test.only_model} against {test.only_against}, p = {test.p_value:.2g}"
+        bounds = _bounds(seen.interval, "+z.3f")
+        figure = f"{found.metrics[name].label} {seen.difference:+z.3f}"
+        parts.append(_told(figure, bounds, counts))
+    for method, speed in pair.speed.items():
+        parts.append(_told(f"{method} {speed.ratio:.2f}×", _bounds(speed.interval, ".2f")))
+    return f"{pair.model} against {pair.against}: {', '.join(parts)}"
+
+
+def _bounds(interval: "Interval", form: str) -> str:
+    return f"95 % {interval_text(interval, form)}" if interval else ""
+
+
+def reference_line(found: "ReferenceMatch", dtype: str) -> str:
+    """Say how many greedy outputs of a model are those of transformers' own generate."""
+    name, counts = f"{found.model}, {found.method}", f"{found.identical} of {found.of}"
+    if found.identical == found.of:
+        return f"as transformers' own generate: {counts} outputs of {name}"
+    margin = f"(margin {found.largest_margin:.3g})"
+    if dtype == "float32":
+        return (
+            f"NOT LOSSLESS: only {counts} outputs of {name} are those of transformers' own "
+            f"generate {margin}"
+        )
+    return (
+        f"match rate with transformers' own generate: {found.match_rate:.0%}, {counts} outputs "
+        f"of {name} {margin}"
+    )
+
+
+def _lossless(found: "Lossless | None") -> str:
+    """Count identical outputs, and the margin of the largest difference where there is one."""
+    if found is None:
+        return "sampled"
+    ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
+    return f"{found.identical}/{found.of}{ties}"
+
+
+COMMAND = Command(
+    "bench",
+    help="Measure models and methods side by side; writes results.json and report.html.",
+    show=show,
+    leaves=(("report", "report.html"),),
+)

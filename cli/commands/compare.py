@@ -1,0 +1,71 @@
+"""``tasc compare``: two benches of the same samples; exit code 1 where something is worse."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .._console import interval_text, note, print_json, say, table
+from .._derive import Door
+from .._derive import register as register_derived
+
+if TYPE_CHECKING:
+    from tasc.benchmark.results.changes import Change, ResultsComparison
+    from tasc.options.command import CommandOptions
+
+
+def register(app: typer.Typer) -> None:
+    """Make it a command of ``app``."""
+    told = "Compare two benches of the same samples; exit code 1 where one is worse beyond noise."
+    register_derived(app, "compare", told, _kind, _run)
+
+
+def _kind() -> "type[CommandOptions]":
+    from tasc.benchmark.paired.options import CompareOptions
+
+    return CompareOptions
+
+
+def _run(options: dict[str, Any], door: Door) -> None:
+    from tasc.benchmark.paired.compare import compare_results
+    from tasc.benchmark.paired.options import CompareOptions
+
+    found = compare_results(CompareOptions(**options))
+    if door.json:
+        print_json(found.to_dict())
+    else:
+        _show(found)
+    if found.regressions:
+        raise typer.Exit(1)
+
+
+def _show(found: "ResultsComparison") -> None:
+    table(
+        f"{found.old} and {found.new}: {found.samples:,} samples",
+        ["model", "method", "figure", "old", "new", "change", "interval", ""],
+        [
+            [
+                change.model,
+                change.method,
+                change.what,
+                f"{change.old:.4g}",
+                f"{change.new:.4g}",
+                f"{change.change:{_form(change)}}",
+                interval_text(change.interval, _form(change)),
+                "" if change.verdict == "within the noise" else change.verdict,
+            ]
+            for change in found.changes
+        ],
+        text_columns=3,
+    )
+    for told in found.notes:
+        note(told)
+    worse = len(found.regressions)
+    say(f"worse beyond the noise: {worse} of {len(found.changes)} figures")
+    say(
+        f"Intervals have a confidence of {found.confidence:.2%} each, so that all hold together "
+        f"with 95 %; a speed must be worse by {found.tolerance:.0%}, too."
+    )
+
+
+def _form(change: "Change") -> str:
+    return ".3f" if change.what in ("speed", "steps") else "+z.3f"

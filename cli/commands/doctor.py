@@ -1,0 +1,27 @@
+"""``tasc doctor``: what is installed, what was built, and what this machine has."""
+
+from typing import Any
+
+from .._derive import Json
+
+
+def doctor(json: Json = False) -> None:
+    """Show versions, devices, kernels, and memory."""
+    from tasc.commands.doctor import examine
+
+    from .._console import print_json, table
+
+    report = examine()
+    if json:
+        print_json(report)
+        return
+    rows = [[what, _text(found)] for what, found in report.items()]
+    table("tasc doctor", ["what", "found"], rows, text_columns=2)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        return "\n".join(f"{k} {_text(v)}" for k, v in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or "none"
+    return str(value)

@@ -1,0 +1,27 @@
+"""``tasc finetune``: QLoRA on a task, with or without new tokens, or a draft head."""
+
+from typing import Any
+
+from .._command import Command
+from .._console import say
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print what the training did."""
+    evaluations = result["evaluations"]
+    held_out = f", validation loss {evaluations[-1]['loss']:.3f}" if evaluations else ""
+    say(
+        f"{result['steps']} steps in {result['seconds']:.0f} s, training loss "
+        f"{result['losses'][-1]:.3f}{held_out}, {result['trainable_parameters']:,} of "
+        f"{result['total_parameters']:,} parameters trained"
+    )
+    if result["cut_examples"]:
+        say(f"{result['cut_examples']:,} examples were longer than allowed, and cut")
+
+
+COMMAND = Command(
+    "finetune",
+    help="Train LoRA on an NF4 base, new token rows mean-initialised; or a draft head.",
+    show=show,
+    leaves=(("head", "head"), ("adapter", "adapter"), ("model", "model")),
+)

@@ -1,0 +1,50 @@
+"""``tasc run``: a whole recipe, each step done once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .._command import place
+from .._commands import COMMANDS
+from .._console import note, print_json
+from .._derive import Door
+from .._derive import register as register_derived
+from .._progress import show_progress
+
+if TYPE_CHECKING:
+    from tasc.options.command import CommandOptions
+
+
+def register(app: typer.Typer) -> None:
+    """Make it a command of ``app``."""
+    told = "Run a recipe: analyze, augment, finetune, bench; finished steps are not run again."
+    register_derived(app, "run", told, _kind, _run)
+
+
+def _kind() -> "type[CommandOptions]":
+    from tasc.commands.plan import RunOptions
+
+    return RunOptions
+
+
+def _run(options: dict[str, Any], door: Door) -> None:
+    from tasc.commands.plan import RunOptions, read
+    from tasc.commands.runner import find, run
+    from tasc.options.references import expanded
+
+    checked = RunOptions(**options)
+    path = find(str(expanded(Path(checked.recipe))))
+    plan = read(path, checked)
+    folder = place("output", door.output) or Path("tasc-out") / path.stem
+    shows = {command.name: command.show for command in COMMANDS}
+    results: dict[str, Any] = {}
+    with show_progress() as progress:
+        for name, step, done in run(plan, folder, force=door.force, progress=progress):
+            results[name] = done.result
+            state = "up to date" if done.reused else "done"
+            note(f"{name}: {state} ({done.output})")
+            if not door.json:
+                shows[step.command](done.result)
+    if door.json:
+        print_json(results)

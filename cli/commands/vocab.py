@@ -1,0 +1,57 @@
+"""``tasc vocab``: can this model draft for that one, and by which algorithm?"""
+
+from typing import Any
+
+from .._command import Command
+from .._console import say, table
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print both sides, what they share, and the recommendation."""
+    sides = [("target", result["target"]), ("drafter", result["draft"])]
+    table(
+        f"{result['task']['texts']} texts of {result['task']['source']}",
+        ["", "tokens", "strings", "longest", "mean bytes", "texts that come back"],
+        [
+            [
+                name,
+                f"{side['size']:,}",
+                f"{side['strings']:,}",
+                f"{side['longest']}",
+                f"{side['mean_bytes']:.2f}",
+                f"{side['injective']}/{side['tested']}",
+            ]
+            for name, side in sides
+        ],
+    )
+    for name, side in sides:
+        if side["lost"] is not None:
+            say(f"{name} does not give back {side['lost'][:60]!r}")
+    r = result
+    say(f"in both: {r['shared']:,} strings, {r['share']:.1%} of the target's tokens")
+    say(
+        f"in these texts: {r['used_shared']:,} of {r['used']:,} target tokens, "
+        f"{r['said_shared']:.1%} by occurrence; {r['draft_per_target']:.2f} draft tokens each"
+    )
+    say(
+        f"spellings of a target token by the drafter: median {r['spellings_median']:,.0f}, at most "
+        f"{r['spellings_max']:,}; none for {r['unreachable']} of {r['spelled']}"
+    )
+    say(
+        f"draft forwards for all spellings of a token: median {r['forwards']:,.0f} "
+        "(slrs follows the likely ones)"
+    )
+    if r["expected_acceptance"]:
+        figures = ", ".join(f"{k} {v:.3f}" for k, v in r["expected_acceptance"].items())
+        say(f"expected acceptance at temperature {r['temperature']:g}: {figures}")
+    best = r["recommended"]
+    say(f"recommended: {best['algorithm']} ({best['reason']})")
+
+
+COMMAND = Command(
+    "vocab",
+    help="Compare two vocabularies and recommend how the one model drafts for the other.\n\n"
+    "Where both folders hold a model, expected acceptance is measured, too.",
+    show=show,
+    leaves=(("comparison", "vocabularies.json"),),
+)

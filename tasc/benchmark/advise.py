@@ -1,0 +1,107 @@
+"""The verdict of an analysis: what was counted, and TASC-spec simulated on held-out outputs.
+
+It is made here, above both, as the analysis does not know drafters. Nothing imports torch, so that
+``tasc analyze`` needs none without a model.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasc.analysis.outputs import Outputs
+from tasc.analysis.report import Analysis, TaskReport
+from tasc.analysis.sample import SAMPLE
+from tasc.analysis.tokens import expand
+from tasc.benchmark.results.analysis import Verdict
+from tasc.benchmark.results.search import Search, Setting
+from tasc.benchmark.tune import Grid, search
+from tasc.benchmark.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
+from tasc.data.corpus import Corpus
+from tasc.decoding.simulate import References
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+if TYPE_CHECKING:
+    from tasc.models.cost import CostCurve
+
+DEFAULT = Setting()
+_HELD_OUT_EVERY = 10  # where there is no other split
+
+
+def simulate_drafts(
+    analysis: Analysis,
+    held_out: Corpus | None,
+    tokenizer: LoadedTokenizer,
+    grid: Grid,
+    *,
+    start: Setting = DEFAULT,
+    cost: "CostCurve | None" = None,
+    progress: Progress = silent,
+) -> Search | None:
+    """Simulate the setting ``start`` of TASC-spec on held-out outputs, and those along ``grid``.
+
+    Without another split, every tenth output is held out, or FEWEST where that is more and others
+    are left; none at all gives None.
+    """
+    once = analysis.searched
+    if once is None:
+        return None
+    prompts, outputs = analysis.rows.prompts, analysis.rows.outputs
+    weights = once.weights
+    if held_out is not None:
+        prompts, outputs = held_out.prompts, held_out.outputs
+    else:
+        count = analysis.report.samples
+        most = max(count // _HELD_OUT_EVERY, min(count // 2, FEWEST))
+        prompts, outputs = prompts[:most], outputs[:most]
+        weights = _without(once, outputs)
+    if not outputs:
+        return None
+    references = References.of(tokenizer, prompts, outputs)
+    known = _known(once, weights)
+    return search(known, references, start, grid, cost=cost, progress=progress)
+
+
+def _without(once: Outputs, held_out: list[str]) -> np.ndarray:
+    """Return the weights of the outputs (S,) that are left when each of ``held_out`` is out."""
+    rows = {text: row for row, text in enumerate(once.texts)}
+    weights = once.weights.copy()
+    for text in held_out:
+        if text in rows:  # else the sample is without it
+            weights[rows[text]] -= 1
+    return weights
+
+
+def _known(once: Outputs, weights: np.ndarray) -> list[np.ndarray]:
+    """Repeat each output as its weight says; all less often where that is more than SAMPLE."""
+    lengths = np.array([len(text) for text in once.texts])
+    share = min(1.0, SAMPLE / max(int(weights @ lengths), 1))
+    often = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
+    rows = np.repeat(np.arange(len(weights)), often.astype(np.int64))
+    return expand(once.encoded, rows).split()
+
+
+def advise(report: TaskReport, drafts: Search | None) -> Verdict:
+    """Weigh the analysis and the best setting that was simulated."""
+    change, outputs = report.entropy_change, report.output
+    words = (report.samples, outputs.words_per_sample, outputs.bigrams.n80, change)
+    tokens = report.tokens
+    if tokens is None:
+        return decide(Evidence(*words))
+    affordable = [point for point in tokens.budgets if point.budget <= BUDGET]
+    point = max(affordable or tokens.budgets[:1], key=lambda point: point.budget)
+    return decide(
+        Evidence(
+            *words,
+            steps_per_output=tokens.output.tokens_per_sample + 1,
+            step_ratio=point.step_ratio,
+            budget=point.added,
+            drafts=None if drafts is None else _drafts(drafts),
+        )
+    )
+
+
+def _drafts(found: Search) -> Drafts:
+    best = found.best
+    interval = best.tokens_per_step_interval
+    return Drafts(best.method, best.samples, best.tokens_per_step, interval, best.speedup)

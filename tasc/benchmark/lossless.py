@@ -1,0 +1,105 @@
+"""How far outputs agree that should be equal, and how close the choice was where they part.
+
+In float32 a method's greedy output is the model's own, token for token, and so is a sampled one
+with the same random numbers. In bfloat16 a tree forward rounds otherwise than a one-token forward,
+so a near tie may fall the other way: the margin between the two likeliest tokens at the first
+difference says whether it was one (METHODS section 10).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasc.benchmark.matrix import Cell, firsts
+from tasc.errors import InputError
+from tasc.models.target import Target
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where one output first parts from what was expected; -1 where one of them has ended.
+
+    ``margin`` is the largest logit minus the second largest (nats) after the tokens they share, by
+    one forward over prompt and tokens without a tree; None where tokens were sampled.
+    """
+
+    sample: int
+    position: int
+    expected: int
+    found: int
+    margin: float | None
+
+
+@dataclass(frozen=True)
+class Match:
+    """How many of ``compared`` outputs are identical, and the first difference of the others."""
+
+    compared: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def rate(self) -> float:
+        """Share of identical outputs."""
+        return 1 - len(self.differences) / self.compared
+
+    @property
+    def largest_margin(self) -> float:
+        """The margin of the least excusable difference; 0 when there is none."""
+        return max((d.margin for d in self.differences if d.margin is not None), default=0.0)
+
+
+def match(
+    target: Target,
+    prompts: Sequence[np.ndarray],
+    expected: Sequence[np.ndarray],
+    found: Sequence[np.ndarray],
+    *,
+    sampled: bool = False,
+) -> Match:
+    """Compare outputs (T_i,) int32 after ``prompts`` (L_i,) int32, both by the model of ``target``.
+
+    Runs a forward for each output that differs, unless they were ``sampled``. Raises InputError
+    when there is nothing to compare or the numbers of outputs are not the same.
+    """
+    if not prompts or not len(prompts) == len(expected) == len(found):
+        raise InputError(
+            f"{len(prompts)} prompts, {len(expected)} expected outputs and {len(found)} found "
+            "ones: give as many of each, at least one"
+        )
+    differences = []
+    for i, (prompt, a, b) in enumerate(zip(prompts, expected, found, strict=True)):
+        if np.array_equal(a, b):
+            continue
+        shared = min(len(a), len(b))
+        unequal = np.flatnonzero(a[:shared] != b[:shared])
+        at = int(unequal[0]) if len(unequal) else shared
+        first, second = (int(x[at]) if at < len(x) else -1 for x in (a, b))
+        margin = None if sampled else _margin(target, np.concatenate([prompt, a[:at]]))
+        differences.append(Difference(i, at, first, second, margin))
+    return Match(len(prompts), tuple(differences))
+
+
+def matches(
+    cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]], *, sampled: bool
+) -> list[Match]:
+    """Compare the first run of each cell with that of its model's first cell.
+
+    ``prompts`` are those of each model by its label, (L_i,) int32.
+    """
+    first = firsts(cells)
+    return [
+        match(
+            cell.model.target,
+            prompts[cell.model.label],
+            [g.tokens for g in first[cell.model.label].runs[0]],
+            [g.tokens for g in cell.runs[0]],
+            sampled=sampled,
+        )
+        for cell in cells
+    ]
+
+
+def _margin(target: Target, tokens: np.ndarray) -> float:
+    largest = target.prefill(tokens, 1)[0].float().topk(2).values
+    return float(largest[0] - largest[1])

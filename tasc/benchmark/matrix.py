@@ -1,0 +1,153 @@
+"""Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tasc.benchmark.options import BenchOptions
+from tasc.data.corpus import Corpus
+from tasc.decoding.budget import Adaptive, Budgeted
+from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.core.resources import DraftSource
+from tasc.decoding.decode import Generation, Request, generate_all
+from tasc.decoding.drafters import Factory, Method, Resources, parse
+from tasc.decoding.drafters.ngram.index import load_index
+from tasc.decoding.library import chosen
+from tasc.models.cost import cost_curve
+from tasc.models.folder.disk_cache import cache_folder
+from tasc.models.target import Target
+from tasc.options.references import labelled
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to decode: its target, its tokenizer, and the ids that end an output."""
+
+    label: str
+    target: Target
+    tokenizer: LoadedTokenizer
+    end_ids: tuple[int, ...]
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the ids (L_i,) int32 of each text, without special tokens around it."""
+        return self.tokenizer.encode(texts).split()
+
+
+@dataclass
+class Cell:
+    """One model with one method, and what it produced: a list of generations a repeat."""
+
+    model: Loaded
+    method: Method
+    factory: Factory
+    policy: Adaptive | None = None
+    runs: list[list[Generation]] = field(default_factory=list)
+    resources: Resources | None = None
+
+    def drafter(self) -> Drafter:
+        """Make the drafter of one sequence; an adaptive budget learns from all of them."""
+        drafter = self.factory()
+        return Budgeted(drafter, self.policy) if self.policy else drafter
+
+    def forget(self) -> None:
+        """Let drafters that learn from outputs begin again: they have seen what comes next."""
+        if self.resources is not None and getattr(self.method.options, "adapt", False):
+            self.factory = self.method.prepare(self.resources)
+
+
+def run(
+    models: Sequence[Loaded],
+    corpus: Corpus,
+    test: Corpus,
+    options: BenchOptions,
+    progress: Progress = silent,
+    draft: DraftSource | None = None,
+) -> list[Cell]:
+    """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
+
+    Indexes stand for the corpus where a method counts n-grams; ``draft`` is what methods with a
+    vocabulary of their own draft with.
+    """
+    methods, cells = [parse(text) for text in options.methods], list[Cell]()
+    for model in models:
+        resources = Resources(
+            model.encode(corpus.outputs),
+            model.end_ids[0],
+            indexes=[load_index(Path(labelled(i)[1]), model.tokenizer) for i in options.indexes],
+            target=model.target,
+            cache=cache_folder(),
+            progress=progress,
+            draft_heads=[Path(head) for head in options.draft_heads],
+            token_counts=Path(options.token_counts) if options.token_counts else None,
+            tokenizer=model.tokenizer,
+            draft=draft,
+            sampling=options.sampling,
+        )
+        policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
+        cells += [
+            Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
+            for m in methods
+        ]
+    prompts = {model.label: model.encode(test.prompts) for model in models}
+    samples = len(test.examples)
+    for turn in _turns(min(options.warmup, samples), options.batch_size):
+        for cell in cells:
+            decode(cell, prompts[cell.model.label], turn, options)
+    order = np.random.default_rng(options.seed)
+    for repeat in range(options.repeats):
+        for cell in cells:
+            cell.forget()
+            cell.runs.append([])
+        for turn in _turns(samples, options.batch_size):
+            # Drawn anew, so that no cell always runs behind the same one; samples stay in order,
+            # as drafters that learn from outputs depend on it.
+            for i in order.permutation(len(cells)):
+                cell = cells[i]
+                cell.runs[-1] += decode(cell, prompts[cell.model.label], turn, options)
+            progress("decode", repeat * samples + turn.stop, options.repeats * samples)
+    return cells
+
+
+def turn_length(batch_size: int) -> int:
+    """Return the samples of a turn.
+
+    One sample, or several batches' worth: the last rows of a turn run in ever smaller batches.
+    """
+    return 1 if batch_size == 1 else 8 * batch_size
+
+
+def _turns(samples: int, batch_size: int) -> list[slice]:
+    """Cut the samples into what a cell decodes before it is the next one's turn."""
+    length = turn_length(batch_size)
+    return [slice(i, min(i + length, samples)) for i in range(0, samples, length)]
+
+
+def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:
+    """Return the first cell of each model, by its label: the one that others are compared with."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        first.setdefault(cell.model.label, cell)
+    return first
+
+
+def decode(
+    cell: Cell, prompts: Sequence[np.ndarray], turn: slice, options: BenchOptions
+) -> list[Generation]:
+    """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
+    mine = prompts[turn]
+    samples = range(turn.start, turn.start + len(mine))
+    return generate_all(
+        cell.model.target,
+        [
+            Request(prompt, cell.drafter, chosen(options.verify, options.sampling, i))
+            for i, prompt in zip(samples, mine, strict=True)
+        ],
+        max_new_tokens=options.max_new_tokens,
+        end_ids=cell.model.end_ids,
+        budget=cell.method.budget,
+        batch_size=options.batch_size,
+    )

@@ -1,0 +1,109 @@
+"""The quality metrics by name: what heads a column, how samples are counted, what they need.
+
+A metric is one file here and one line of METRICS. Help, checks, reports and docs are read from it.
+"""
+
+from collections.abc import Sequence
+
+from tasc.benchmark.metrics import exact_match, items, rouge, slots, sql, token_accuracy
+from tasc.benchmark.metrics.metric import Metric, f1, precision, recall, share
+from tasc.errors import InputError
+
+_ITEMS = "items separated by `--delimiter`"
+_LABELS = f"{_ITEMS}, each a label"
+_INTENT = "`intent: NAME, …`"
+_SLOTS = "`{slot: value, …}`"
+
+METRICS: dict[str, Metric] = {
+    "exact_match": Metric(
+        "exact",
+        "Share of outputs equal to the reference; joint accuracy for intent and slots.",
+        exact_match.count,
+        share,
+        zero_one=True,
+    ),
+    "token_accuracy": Metric(
+        "tok.acc",
+        "Share of reference words that stand at the same position in the output.",
+        token_accuracy.count,
+        share,
+    ),
+    "micro_f1": Metric(
+        "F1",
+        "F1 over all items of all outputs, each as often as it occurs.",
+        items.count,
+        f1,
+        _ITEMS,
+    ),
+    "micro_precision": Metric(
+        "P", "Share of the items of outputs that the reference has.", items.count, precision, _ITEMS
+    ),
+    "micro_recall": Metric(
+        "R", "Share of the items of references that the output has.", items.count, recall, _ITEMS
+    ),
+    "macro_f1": Metric(
+        "macro-F1",
+        "F1 of each label of the references, then the mean over labels.",
+        items.count_by_label,
+        items.mean_f1,
+        _LABELS,
+    ),
+    "macro_precision": Metric(
+        "macro-P",
+        "Precision of each label of the references, then the mean over labels.",
+        items.count_by_label,
+        items.mean_precision,
+        _LABELS,
+    ),
+    "macro_recall": Metric(
+        "macro-R",
+        "Recall of each label of the references, then the mean over labels.",
+        items.count_by_label,
+        items.mean_recall,
+        _LABELS,
+    ),
+    "intent_accuracy": Metric(
+        "intent",
+        "Share of outputs that name the intent of the reference.",
+        slots.count_intents,
+        share,
+        _INTENT,
+        zero_one=True,
+    ),
+    "slot_f1": Metric(
+        "slot-F1",
+        "F1 over slots, right where name and value are (seqeval's definition of an entity).",
+        slots.count_slots,
+        f1,
+        _SLOTS,
+    ),
+    "sql_exact_match": Metric(
+        "SQL",
+        "Share of queries equal but for white space, case outside of quotes, and a last semicolon.",
+        sql.count,
+        share,
+        zero_one=True,
+    ),
+    "rouge_l": Metric(
+        "ROUGE-L",
+        "F-measure of the longest common subsequence of words, the mean over outputs.",
+        rouge.count,
+        share,
+        package="rouge-score",
+    ),
+}
+
+
+def check_metrics(names: Sequence[str]) -> None:
+    """Refuse a name that is not in METRICS, and one whose package is not installed."""
+    for name in names:
+        if name not in METRICS:
+            raise InputError(f"unknown metric {name!r}: choose from {', '.join(METRICS)}")
+        METRICS[name].check(name)
+
+
+def score(
+    names: Sequence[str], outputs: Sequence[str], references: Sequence[str], delimiter: str
+) -> dict[str, float]:
+    """Return each named metric of ``outputs`` against ``references``, between 0 and 1."""
+    return {name: METRICS[name].score(outputs, references, delimiter) for name in names}

@@ -1,0 +1,71 @@
+"""Items of outputs and references: labels in any order, each as often as it occurs.
+
+Micro averages count all items alike, macro averages all labels. Labels are those of the references,
+as where scikit-learn binarises by them: an item of an output that no reference has lowers the
+micro-precision alone.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from tasc.benchmark.metrics.metric import Counts, Value, f1, precision, recall
+
+
+def count(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> np.ndarray:
+    """Count (N, 3) items in both, in the output, in the reference."""
+    return shared(_split(outputs, delimiter), _split(references, delimiter))
+
+
+def shared(found: Sequence[Counter[str]], expected: Sequence[Counter[str]]) -> np.ndarray:
+    """Count (N, 3) items in both, found, expected."""
+    pairs = zip(found, expected, strict=True)
+    return np.array([[(a & b).total(), a.total(), b.total()] for a, b in pairs], float)
+
+
+def count_by_label(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> Counts:
+    """Count (N, 3 L), sparse: as ``count``, for each of the L labels of the references in order."""
+    from scipy.sparse import csr_array
+
+    found, expected = _split(outputs, delimiter), _split(references, delimiter)
+    labels = {name: i for i, name in enumerate(sorted(set().union(*expected)))}
+    cells = [
+        (times, sample, 3 * labels[name] + kind)
+        for sample, (a, b) in enumerate(zip(found, expected, strict=True))
+        for kind, items in enumerate((a & b, a, b))
+        for name, times in items.items()
+        if name in labels
+    ]
+    counts, samples, columns = np.array(cells, np.int64).reshape(-1, 3).T
+    shape = len(found), 3 * len(labels)
+    return csr_array((counts.astype(float), (samples, columns)), shape=shape)
+
+
+def _split(texts: Sequence[str], delimiter: str) -> list[Counter[str]]:
+    return [
+        Counter(item.strip() for item in text.split(delimiter) if item.strip()) for text in texts
+    ]
+
+
+def _mean(value: Value, sums: np.ndarray) -> np.ndarray:
+    """Average over the labels that the references of these sums have."""
+    by_label = sums.reshape(*sums.shape[:-1], -1, 3)
+    there = by_label[..., 2] > 0
+    found: np.ndarray = (value(by_label) * there).sum(-1) / np.maximum(there.sum(-1), 1)
+    return found
+
+
+def mean_f1(sums: np.ndarray) -> np.ndarray:
+    """Return macro-F1 of (..., 3 L) sums."""
+    return _mean(f1, sums)
+
+
+def mean_precision(sums: np.ndarray) -> np.ndarray:
+    """Return macro-precision of (..., 3 L) sums."""
+    return _mean(precision, sums)
+
+
+def mean_recall(sums: np.ndarray) -> np.ndarray:
+    """Return macro-recall of (..., 3 L) sums."""
+    return _mean(recall, sums)

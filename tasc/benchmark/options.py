@@ -1,0 +1,192 @@
+"""The options of ``tasc bench``, ``tasc tune`` and ``tasc vocab``."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tasc.benchmark.metrics import METRICS, check_metrics
+from tasc.decoding.drafters import check, describe, parse
+from tasc.errors import InputError
+from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
+from tasc.options.command import (
+    LONGEST,
+    MOST_EXAMPLES,
+    CorpusSplit,
+    Data,
+    Device,
+    Dtype,
+    ModelOptions,
+    Shell,
+    Split,
+    StepOptions,
+    as_value_error,
+)
+
+if TYPE_CHECKING:
+    from tasc.decoding.core.sampling import Sampling
+
+
+def _problem(check: Callable[[str], object], text: str) -> str | None:
+    """Return what ``check`` refuses in ``text``."""
+    try:
+        check(text)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+class BenchOptions(ModelOptions):
+    """Options of ``tasc bench``."""
+
+    command = "bench"
+    result_file = "results.json"
+    other_splits: ClassVar = {"corpus_split": None}
+    needed_splits: ClassVar = frozenset({"split", "corpus_split"})
+    references: ClassVar = {
+        "models": "model",
+        "indexes": "index",
+        "draft_model": "model",
+        "draft_heads": "draft head",
+        "token_counts": "token counts",
+    }
+
+    split: Split = "test"
+    models: Annotated[tuple[str, ...], Shell("model")] = Field(
+        min_length=1,
+        description="Model folder or Hub id, as PATH or LABEL=PATH; repeatable. LABEL#1=PATH, "
+        "LABEL#2=PATH, … are seeds of one.",
+    )
+    methods: Annotated[tuple[str, ...], Shell("method")] = Field(
+        ("ar", "tasc-spec"),
+        description=describe(),
+    )
+    metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
+        ("exact_match", "token_accuracy"),
+        description=f"{', '.join(METRICS)}; repeatable.",
+    )
+    delimiter: str = Field(
+        ";", min_length=1, description="What separates items for metrics of items."
+    )
+    corpus_split: CorpusSplit = "train"
+    indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
+        (), description="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."
+    )
+    draft_heads: Annotated[tuple[str, ...], Shell("draft-head")] = Field(
+        (),
+        description="Folder of tasc finetune --draft-head, for eagle, fr-spec, microspec, or "
+        "medusa; repeatable: each method takes the first of its kind.",
+    )
+    token_counts: Annotated[str | None, Shell(default="by training outputs")] = Field(
+        None,
+        description="Folder of tasc analyze: ranks tokens for fr-spec and options size, frequent.",
+    )
+    draft_model: Annotated[str | None, Shell("draft", default="byte n-grams")] = Field(
+        None, description="Model with any tokenizer that slem, tli, slrs draft with."
+    )
+    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Longest output, in tokens.")
+    dtype: Dtype = "float32"
+    device: Device = "auto"
+    repeats: int = Field(1, ge=1, le=1000, description="Passes over all samples.")
+    warmup: int = Field(3, ge=0, le=MOST, description="Samples that warm up, unmeasured.")
+    batch_size: int = Field(1, ge=1, le=1024, description="Samples decoded at a time.")
+    temperature: Annotated[float | None, Shell(default="greedy")] = Field(
+        None, ge=COLDEST, le=HOTTEST, description="Sample, with --seed."
+    )
+    top_k: int = Field(0, ge=0, le=MOST, description="Sample among so many tokens; 0: all.")
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="Sample among the likeliest tokens of so much probability."
+    )
+    verify: Literal["sampled", "rejection", "multi-branch"] = Field(
+        "sampled",
+        description="With --temperature: sampled, for any method, where outputs depend on the seed "
+        "alone; rejection (chains) or multi-branch (trees) for drafts drawn at random, as by slem, "
+        "tli, slrs, union, standard.",
+    )
+    graphs: Literal["auto", "off"] = Field("auto", description="CUDA graphs; auto: on CUDA.")
+    compile: bool = Field(False, description="torch.compile the forward: minutes, once a shape.")
+
+    @property
+    def sampling(self) -> "Sampling | None":
+        """How to sample; None for greedy decoding."""
+        from tasc.decoding.core.sampling import Sampling
+
+        if self.temperature is None:
+            return None
+        return Sampling(self.temperature, self.top_k, self.top_p, self.seed)
+
+    def greedy(self) -> Self:
+        """Return the same without sampling."""
+        return self.but(temperature=None, top_k=0, top_p=1.0, verify="sampled")
+
+    @field_validator("methods")
+    @classmethod
+    def _methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        problems = [problem for text in value if (problem := _problem(parse, text))]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        with as_value_error():
+            check_metrics(value)
+        return value
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        with as_value_error():
+            check([parse(text) for text in self.methods], head=bool(self.draft_heads))
+        return self
+
+    @model_validator(mode="after")
+    def _sampled(self) -> Self:
+        if self.temperature is None and (self.top_k or self.top_p < 1):
+            raise ValueError(
+                "top_k and top_p cut the distribution that is sampled: give a temperature, too"
+            )
+        if self.temperature is None and self.verify != "sampled":
+            raise ValueError(f"verify={self.verify} is for sampling: give a temperature, too")
+        return self
+
+
+class TuneOptions(StepOptions):
+    """Options of ``tasc tune``."""
+
+    command = "tune"
+    result_file = "tuning.json"
+    references: ClassVar = {"tokenizer": "model"}
+    other_splits: ClassVar = {"corpus_split": None}
+    needed_splits: ClassVar = frozenset({"split", "corpus_split"})
+
+    split: Split = "validation"
+    tokenizer: str = Field(description="Folder or Hub id of the model, or its tokenizer, to read.")
+    corpus_split: CorpusSplit = "train"
+    budget: int = Field(12, ge=1, le=MOST_NODES, description="Draft nodes a step.")
+
+
+class VocabularyOptions(ModelOptions):
+    """Options of ``tasc vocab``."""
+
+    command = "vocab"
+    result_file = "vocabularies.json"
+    references: ClassVar = {"target": "model", "draft": "model"}
+
+    source: Annotated[Data, Shell("data")] = Data(path="builtin:stdlib-docs")
+    target: Annotated[str, Shell(argument=True)] = Field(
+        description="Target: model or tokenizer folder, or Hub id."
+    )
+    draft: Annotated[str, Shell(argument=True)] = Field(
+        description="Drafter: the same; any vocabulary."
+    )
+    prompts: int = Field(20, ge=1, le=MOST, description="Examples that acceptance is measured on.")
+    places: int = Field(
+        8, ge=1, le=LONGEST, description="Positions in the output of each to measure at."
+    )
+    temperature: float = Field(
+        1.0, ge=COLDEST, le=HOTTEST, description="Of both models' distributions."
+    )
+    limit: int | None = Field(
+        1000, ge=1, le=MOST_EXAMPLES, description="Examples to tokenize, drawn by the seed."
+    )

@@ -1,0 +1,90 @@
+"""Several trainings of one model as one row, and what differs beyond the luck of a training.
+
+Models are named ``NAME#1``, ``NAME#2``, … Paired tests of two models say nothing about other
+seeds, so the trainings are the samples here: Welch's t interval of the difference of their means.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from tasc.benchmark.results.cells import Cell
+from tasc.benchmark.results.record import Interval
+from tasc.benchmark.results.seeds import Seeds, SeedsDifference, SeedsPair, Spread
+
+
+def name_of(label: str) -> str:
+    """Return the name that the seeds of a model share."""
+    return label.partition("#")[0]
+
+
+def seeds(cells: Sequence[Cell]) -> tuple[Seeds, ...]:
+    """Summarise each method of each model that has several seeds."""
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((name_of(cell.model), cell.method), []).append(cell)
+    return tuple(
+        Seeds(
+            model=model,
+            method=method,
+            models=tuple(cell.model for cell in group),
+            ms_per_sample=_spread([cell.ms_per_sample for cell in group]),
+            decoding_steps_per_output=_spread([c.decoding_steps_per_output for c in group]),
+            speedup=_spread([cell.speedup(cells[0]) for cell in group]),
+            quality={
+                name: _spread([cell.quality[name] for cell in group]) for name in group[0].quality
+            },
+        )
+        for (model, method), group in groups.items()
+        if len(group) > 1
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    return Spread(
+        mean=float(np.mean(values)), sd=float(np.std(values, ddof=1)), values=tuple(values)
+    )
+
+
+def seeds_pairs(rows: Sequence[Seeds]) -> tuple[SeedsPair, ...]:
+    """Compare the quality of each model that has several seeds with those before it.
+
+    It is that of the first method, as the others are to say the same.
+    """
+    first: dict[str, Seeds] = {}
+    for row in rows:
+        first.setdefault(row.model, row)
+    return tuple(
+        SeedsPair(model=b.model, against=a.model, quality=_differences(b.quality, a.quality))
+        for a, b in combinations(first.values(), 2)
+    )
+
+
+def _differences(
+    own: Mapping[str, Spread], other: Mapping[str, Spread]
+) -> dict[str, SeedsDifference]:
+    return {
+        name: SeedsDifference(
+            difference=spread.mean - other[name].mean,
+            interval=welch(spread.values, other[name].values),
+        )
+        for name, spread in own.items()
+    }
+
+
+def welch(values: Sequence[float], others: Sequence[float]) -> Interval:
+    """Return the 95 % interval of the difference of two means (Welch 1947).
+
+    None where no value differs from those of its own side: then nothing tells the spread.
+    """
+    from scipy.stats import t
+
+    parts = [float(np.var(side, ddof=1)) / len(side) for side in (values, others)]
+    if not sum(parts):
+        return None
+    sizes = [len(values) - 1, len(others) - 1]
+    freedom = sum(parts) ** 2 / sum(p**2 / n for p, n in zip(parts, sizes, strict=True))
+    half = float(t.ppf(0.975, freedom)) * sum(parts) ** 0.5
+    middle = float(np.mean(values) - np.mean(others))
+    return middle - half, middle + half

@@ -1,0 +1,87 @@
+"""Tests and intervals for two systems on the same samples.
+
+Where a sample is right or wrong: McNemar's exact test (McNemar 1947, in the exact binomial form).
+For all else: the paired percentile bootstrap over samples (Efron and Tibshirani 1993, chapter 13):
+both systems are resampled with the same samples, so what makes a sample hard cancels out.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tasc.benchmark.metrics.metric import Counts
+from tasc.benchmark.results.record import Interval
+
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+_PART = 256  # resamples at a time, as sums of many labels are large
+FEWEST = 10  # samples; a bootstrap of fewer is far too narrow, so there is none
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return the two-sided exact p-value that discordant samples fall on either side by chance.
+
+    Twice the smaller tail of a binomial of ``only_first + only_second`` fair draws, at most 1.
+    """
+    from scipy.stats import binom
+
+    drawn, fewer = only_first + only_second, min(only_first, only_second)
+    return min(1.0, 2 * float(binom.cdf(fewer, drawn, 0.5)))
+
+
+class Bootstrap:
+    """Resamples of N samples, the same ones for whatever is asked."""
+
+    def __init__(self, samples: int, *, resamples: int = RESAMPLES, seed: int = 0) -> None:
+        """Draw them. Memory: ``samples`` times ``resamples`` bytes."""
+        rng = np.random.default_rng(seed)
+        self._samples = samples
+        drawn = resamples if samples >= FEWEST else 0
+        self._times = np.empty((drawn, samples), np.uint8)  # how often each sample was drawn
+        for row in self._times:
+            row[:] = np.bincount(rng.integers(samples, size=samples), minlength=samples)
+
+    def values(self, value: Callable[[np.ndarray], np.ndarray], counts: Counts) -> np.ndarray:
+        """Return ``value`` of the sums over each resample of what samples add, (N, K): (R, ...)."""
+        parts = np.split(self._times, range(_PART, len(self._times), _PART))
+        return np.concatenate([value(part.astype(float) @ counts) for part in parts])
+
+    def interval(self, values: np.ndarray, confidence: float = CONFIDENCE) -> Interval:
+        """Return the percentile interval of a statistic of each resample (R,).
+
+        None where there are fewer than FEWEST samples.
+        """
+        if not len(values):
+            return None
+        tail = (1 - confidence) / 2
+        low, high = np.quantile(values, [tail, 1 - tail]).tolist()
+        return low, high
+
+    def difference(
+        self,
+        value: Callable[[np.ndarray], np.ndarray],
+        counts: Counts,
+        others: Counts,
+        confidence: float = CONFIDENCE,
+    ) -> tuple[float, Interval]:
+        """Return ``value`` of the sums of ``counts`` less that of ``others``, both (N, K)."""
+        seen = float(value(counts.sum(0)) - value(others.sum(0)))
+        drawn = self.values(value, counts) - self.values(value, others)
+        return seen, self.interval(drawn, confidence)
+
+    def ratio(
+        self, cost: np.ndarray, other: np.ndarray, confidence: float = CONFIDENCE
+    ) -> tuple[float, Interval]:
+        """Return how many times as much a unit of work costs ``other``.
+
+        Both are (N, 2): what each sample costs, and its work.
+        """
+        seen = float(share(other.sum(0)) / share(cost.sum(0)))
+        drawn = self.values(share, other) / self.values(share, cost)
+        return seen, self.interval(drawn, confidence)
+
+
+def share(sums: np.ndarray) -> np.ndarray:
+    """Divide the first of (..., 2) by the second."""
+    found: np.ndarray = sums[..., 0] / sums[..., 1]
+    return found

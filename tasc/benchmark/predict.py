@@ -1,0 +1,145 @@
+"""What a model and a drafter will reach, before they run: simulations joined with measured costs.
+
+A simulation on reference outputs says how many tokens each step commits; T(k) of the target on this
+device says what the step costs (``models/cost.py``). Departures from this are what the model does:
+it may write other outputs than the references.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from tasc.analysis.entropy import renyi_bits
+from tasc.analysis.predict import Measured, agreement
+from tasc.benchmark.matrix import Cell
+from tasc.benchmark.options import BenchOptions
+from tasc.benchmark.results import cells as results
+from tasc.benchmark.results.prediction import (
+    EntropyAndRuntime,
+    EntropyPoint,
+    PredictedCell,
+    Prediction,
+    StepFigures,
+)
+from tasc.data.corpus import Corpus
+from tasc.decoding.budget import Adaptive
+from tasc.decoding.drafters import DRAFTERS
+from tasc.decoding.simulate import References, simulate
+from tasc.errors import InputError
+from tasc.models.cost import CostCurve, cost_curve
+from tasc.models.load import Device, Dtype, load_model
+from tasc.models.static import target_for
+from tasc.options.references import resolve_model
+
+Figures = dict[str, StepFigures]
+
+
+def predict(
+    cells: Sequence[Cell],
+    corpus: Corpus,
+    test: Corpus,
+    options: BenchOptions,
+    measured: Sequence[results.Cell],
+) -> Prediction:
+    """Predict a bench from its references alone and say how far off that was.
+
+    Args:
+        cells: what ran; the first one is what speed-ups are against.
+        corpus: the outputs that drafters know.
+        test: prompts and references.
+        options: of the run. In batches nothing is predicted: T(k) is of one sequence.
+        measured: the records of the cells.
+
+    Returns:
+        the cells that draft from tokens alone, with the errors (predicted - measured) / measured;
+        and ``entropy_and_runtime``.
+    """
+    predicted: dict[str, Figures] = {}
+    if options.batch_size == 1 and _simulates(cells[0]):
+        for label in dict.fromkeys(cell.model.label for cell in cells):
+            own = [cell for cell in cells if cell.model.label == label]
+            predicted[label] = _predict_model(own, test, options.max_new_tokens)
+    rows = []
+    for seen in measured:
+        found = predicted.get(seen.model, {}).get(seen.method)
+        first = predicted.get(cells[0].model.label, {}).get(cells[0].method.label)
+        if found and first:
+            rows.append(_compared(found, first, seen, measured[0]))
+    entropy = entropy_and_runtime(cells, corpus, measured)
+    return Prediction(cells=tuple(rows), entropy=entropy)
+
+
+def cost_of(model: str, dtype: Dtype, device: Device) -> tuple[CostCurve, str]:
+    """Measure T(k) of a model here; also return the folder that holds the model."""
+    _, folder = resolve_model(model)
+    target = target_for(load_model(folder, dtype=dtype, device=device))
+    return cost_curve(target, fresh=True), folder
+
+
+def _simulates(cell: Cell) -> bool:
+    return DRAFTERS[cell.method.name].simulates
+
+
+def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Figures:
+    """Predict the methods of one model; nothing where it is too short for a cost curve."""
+    model = cells[0].model
+    try:
+        cost = cost_curve(model.target, fresh=True)  # seconds before what it is compared with
+    except InputError:
+        return {}
+    references = References.of(model.tokenizer, test.prompts, test.outputs, max_new_tokens)
+    result = {}
+    for cell in filter(_simulates, cells):
+        # Budget and drafter begin as before the run: they know nothing of these outputs.
+        fresh = replace(cell, policy=Adaptive(cost) if cell.policy else None)
+        fresh.forget()
+        found = simulate(fresh.drafter, references, cell.method.budget)
+        ms = found.ms_per_sample(references.prompts, cost)
+        result[cell.method.label] = StepFigures(**found.to_dict(), ms_per_sample=ms, speedup=None)
+    return result
+
+
+def _compared(
+    found: StepFigures, first: StepFigures, seen: results.Cell, seen_first: results.Cell
+) -> PredictedCell:
+    speedup = (first.ms_per_sample or 0.0) / (found.ms_per_sample or 1.0)
+    measured = seen.speedup(seen_first)
+    return PredictedCell(
+        **dict(found) | {"speedup": speedup},
+        model=seen.model,
+        method=seen.method,
+        measured_speedup=measured,
+        speedup_error=speedup / measured - 1,
+        measured_tokens_per_step=seen.tokens_per_step,
+        tokens_per_step_error=found.tokens_per_step / seen.tokens_per_step - 1,
+    )
+
+
+def entropy_and_runtime(
+    cells: Sequence[Cell], corpus: Corpus, measured: Sequence[results.Cell]
+) -> EntropyAndRuntime | None:
+    """Compare H_2 of the corpus' outputs with runtimes over models that differ in their budget.
+
+    Appendix E of Tsur et al., for the first method that every model ran. None for fewer than two
+    different vocabularies.
+    """
+    models = {cell.model.label: cell.model for cell in cells}
+    smallest = min(len(model.tokenizer.vocabulary()) for model in models.values())
+    method = cells[0].method.label
+    ms = {row.model: row.ms_per_sample for row in measured if row.method == method}
+    points: dict[int, Measured] = {}
+    for label, model in models.items():
+        size = len(model.tokenizer.vocabulary())
+        if label in ms and size not in points:
+            tokens = model.tokenizer.encode(corpus.outputs).tokens
+            h2 = renyi_bits(np.bincount(tokens, minlength=size).astype(np.int64))
+            points[size] = Measured(size - smallest, h2, ms[label])
+    if len(points) < 2:
+        return None
+    sequence = sorted(points.values(), key=lambda point: point.budget)
+    return EntropyAndRuntime(
+        method=method,
+        points=tuple(EntropyPoint(**asdict(point)) for point in sequence),
+        **asdict(agreement(sequence)),
+    )

@@ -1,0 +1,130 @@
+"""From generations to figures: one record a cell."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from tasc.benchmark.lossless import Match
+from tasc.benchmark.matrix import Cell, firsts
+from tasc.benchmark.metrics import score
+from tasc.benchmark.reference import Reference
+from tasc.benchmark.results import cells as results
+from tasc.decoding.decode import Generation
+from tasc.decoding.steps import StepStats
+
+PARTS = tuple(results.Seconds.model_fields)
+
+
+def records(
+    cells: Sequence[Cell],
+    matches: Sequence[Match] | None,
+    references: Sequence[str],
+    metrics: Sequence[str],
+    delimiter: str,
+) -> tuple[results.Cell, ...]:
+    """Describe each cell.
+
+    ``matches`` compare it with its model's first method; None where outputs need not be equal.
+    """
+    first, rows = firsts(cells), []
+    for i, cell in enumerate(cells):
+        lossless = None
+        if matches is not None:
+            against = first[cell.model.label].method.label
+            lossless = results.Lossless.model_validate(_agreement(matches[i], against))
+        outputs = _outputs(cell)
+        quality = score(metrics, [output.text for output in outputs], references, delimiter)
+        rows.append(_record(cell, outputs, quality, lossless))
+    return tuple(rows)
+
+
+def reference_records(references: Sequence[Reference]) -> tuple[results.ReferenceMatch, ...]:
+    """Describe how far each model's first method says what transformers' ``generate`` says."""
+    return tuple(
+        results.ReferenceMatch(
+            model=r.cell.model.label,
+            method=r.cell.method.label,
+            samples=r.samples,
+            **_agreement(r.match, "transformers generate"),
+        )
+        for r in references
+    )
+
+
+def _record(
+    cell: Cell,
+    outputs: tuple[results.Output, ...],
+    quality: dict[str, float],
+    lossless: results.Lossless | None,
+) -> results.Cell:
+    first, steps = cell.runs[0], StepStats.of(cell.runs[0])
+    ms = [1000 * median(g.timeline.total for g in runs) for runs in zip(*cell.runs, strict=True)]
+    tokens, forwards = sum(len(g.tokens) for g in first), sum(g.decoding_steps for g in first)
+    p10, p50, p90 = np.percentile(ms, [10, 50, 90]).tolist()
+    return results.Cell(
+        model=cell.model.label,
+        method=cell.method.label,
+        samples=len(first),
+        tokens=tokens,
+        tokens_per_output=tokens / len(first),
+        decoding_steps=forwards,
+        decoding_steps_per_output=forwards / len(first),
+        ms_per_sample=float(np.mean(ms)),
+        ms_per_sample_spread=results.Percentiles(p10=p10, p50=p50, p90=p90),
+        ms_per_sample_by_repeat=tuple(
+            1000 * sum(g.timeline.total for g in run) / len(run) for run in cell.runs
+        ),
+        tokens_per_second=1000 * tokens / sum(ms),
+        tokens_per_step=steps.tokens_per_step,
+        tokens_per_step_interval=steps.interval,
+        accepted_by_position=tuple(steps.accepted_by_position),
+        drafted=int(steps.drafted.sum()),
+        accepted=int(steps.accepted.sum()),
+        seconds=_seconds(cell.runs),
+        quality=quality,
+        lossless=lossless,
+        outputs=outputs,
+    )
+
+
+def _outputs(cell: Cell) -> tuple[results.Output, ...]:
+    """Describe each sample; text, tokens and steps are those of the first repeat."""
+    decode = cell.model.tokenizer.decode
+    return tuple(
+        results.Output(
+            text=decode(runs[0].tokens.tolist()),
+            tokens=len(runs[0].tokens),
+            steps=runs[0].decoding_steps,
+            ms=tuple(round(1000 * g.timeline.total, 4) for g in runs),
+        )
+        for runs in zip(*cell.runs, strict=True)
+    )
+
+
+def _seconds(runs: Sequence[Sequence[Generation]]) -> results.Seconds:
+    return results.Seconds(
+        **{
+            part: sum(getattr(g.timeline, part) for run in runs for g in run) / len(runs)
+            for part in PARTS
+        }
+    )
+
+
+def _agreement(found: Match, against: str) -> dict[str, Any]:
+    """Return the fields of a Lossless; the margin tells how near to a tie outputs parted."""
+    different = found.differences
+    fields: dict[str, Any] = {
+        "against": against,
+        "identical": found.compared - len(different),
+        "of": found.compared,
+        "match_rate": found.rate,
+    }
+    if different:
+        d = different[0]
+        fields["first_difference"] = results.Difference(
+            sample=d.sample, token=d.position, margin=d.margin
+        )
+        fields["largest_margin"] = None if d.margin is None else found.largest_margin
+    return fields

@@ -1,0 +1,46 @@
+"""What ``tasc analyze`` leaves: ``analysis.json``, typed."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from pydantic import TypeAdapter
+
+from tasc.analysis.report import TaskReport
+from tasc.benchmark.results.search import Drafting, ServedDrafts
+from tasc.vocab.search.budget import Point
+
+Choice = Literal["TASC-ft", "TASC-spec", "both", "neither", "too little data"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The choice and why, one sentence a reason."""
+
+    choice: Choice
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AnalysisResults(TaskReport):
+    """The analysis of a split, and what follows from it.
+
+    Attributes:
+        knee: the budget to choose, None without merges.
+        drafting: TASC-spec simulated on held-out outputs, None without a tokenizer or outputs.
+        serving: the same as the engine asked for would run it, None where none was.
+        verdict: what to use.
+    """
+
+    knee: Point | None
+    drafting: Drafting | None
+    serving: ServedDrafts | None
+    verdict: Verdict
+
+    @classmethod
+    def read(cls, result: dict[str, Any]) -> Self:
+        """Return what ``to_dict`` wrote."""
+        return TypeAdapter(cls).validate_python(result)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return dict(TypeAdapter(type(self)).dump_python(self, mode="json"))

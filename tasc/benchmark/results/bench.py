@@ -1,0 +1,63 @@
+"""What a bench leaves: ``results.json``, typed.
+
+The file's version rises when a field goes or changes its meaning. The JSON schema in the docs is
+made from these classes.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from tasc.benchmark.metrics import METRICS
+from tasc.benchmark.metrics.metric import Metric
+from tasc.benchmark.results.cells import Cell, ReferenceMatch
+from tasc.benchmark.results.comparisons import CellComparison, ModelPair
+from tasc.benchmark.results.conditions import Environment, Example, Sample, Settings, Task
+from tasc.benchmark.results.prediction import Prediction
+from tasc.benchmark.results.record import Record
+from tasc.benchmark.results.seeds import Seeds, SeedsPair
+
+VERSION: Literal[1] = 1
+
+
+class BenchResults(Record):
+    """Models and methods measured side by side."""
+
+    version: Literal[1] = VERSION
+    """Of this format."""
+    task: Task
+    settings: Settings
+    samples: tuple[Sample, ...]
+    """In the order of each cell's outputs."""
+    examples: tuple[Example, ...]
+    """The first prompts."""
+    cells: tuple[Cell, ...]
+    """Each model with each method."""
+    reference: tuple[ReferenceMatch, ...]
+    """Each model against transformers' own decoding."""
+    comparisons: tuple[CellComparison, ...]
+    """Each cell against the first one, and against the first method of its model."""
+    pairs: tuple[ModelPair, ...]
+    """Each model against those before it."""
+    seeds: tuple[Seeds, ...]
+    """Models of several seeds."""
+    seeds_pairs: tuple[SeedsPair, ...]
+    """Each of those against those before it."""
+    prediction: Prediction
+    started: str
+    command_line: str
+    environment: Environment
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Each metric that was asked for, by its name."""
+        return {name: METRICS[name] for name in self.settings.metrics}
+
+    def save(self, folder: Path) -> None:
+        """Write report.html."""
+        from tasc.benchmark.results.page import render
+
+        (folder / "report.html").write_text(render(self), encoding="utf-8")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as they stand in results.json."""
+        return self.model_dump(mode="json")

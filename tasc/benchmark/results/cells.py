@@ -1,0 +1,121 @@
+"""What a bench measured: one record a cell."""
+
+from functools import cached_property
+from statistics import median
+
+import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from tasc.benchmark.results.record import Record
+
+
+class Output(Record):
+    """What a cell said to one prompt, in the order of ``samples``."""
+
+    text: str
+    """Of the first repeat."""
+    tokens: NonNegativeInt
+    """Tokens of it, the end token included."""
+    steps: NonNegativeInt
+    """Forwards that it took, the prompt's included."""
+    ms: tuple[NonNegativeFloat, ...]
+    """Milliseconds of each repeat from prompt to last token; in a batch its share."""
+
+
+class Difference(Record):
+    """Where an output first parts from the one expected."""
+
+    sample: int
+    token: int
+    margin: float | None
+    """Nats between the two likeliest tokens there; None where tokens were sampled."""
+
+
+class Lossless(Record):
+    """How many outputs are token for token those of another decoding."""
+
+    against: str
+    """The method, or "transformers generate"."""
+    identical: int
+    of: int
+    match_rate: float
+    first_difference: Difference | None = None
+    largest_margin: float | None = None
+    """Of all first differences, nats."""
+
+
+class ReferenceMatch(Lossless):
+    """How a model's first method agrees with transformers' own greedy ``generate``."""
+
+    model: str
+    method: str
+    samples: tuple[int, ...]
+    """Those compared."""
+
+
+class Percentiles(Record):
+    """Percentiles over the samples."""
+
+    p10: float
+    p50: float
+    p90: float
+
+
+class Seconds(Record):
+    """Where the time of one pass over the samples went."""
+
+    prefill: float
+    draft: float
+    forward: float
+    verify: float
+    commit: float
+
+
+class Cell(Record):
+    """One model with one method."""
+
+    model: str
+    method: str
+    samples: int
+    tokens: int
+    tokens_per_output: float
+    decoding_steps: int
+    decoding_steps_per_output: float
+    ms_per_sample: float
+    """Mean over samples of each one's median over repeats."""
+    ms_per_sample_spread: Percentiles
+    ms_per_sample_by_repeat: tuple[float, ...]
+    tokens_per_second: float
+    tokens_per_step: float
+    """What a step after the prompt's forward commits, mean."""
+    tokens_per_step_interval: tuple[float, float]
+    """95 %, bootstrap over outputs."""
+    accepted_by_position: tuple[float, ...]
+    """Share of steps that accept at least 1, 2, … draft tokens."""
+    drafted: int
+    accepted: int
+    seconds: Seconds
+    quality: dict[str, float]
+    """By metric, between 0 and 1."""
+    lossless: Lossless | None
+    """Against the model's first method; None where outputs differ by chance."""
+    outputs: tuple[Output, ...]
+
+    @property
+    def label(self) -> str:
+        """Name it."""
+        return f"{self.model} · {self.method}"
+
+    @cached_property
+    def sample_ms(self) -> np.ndarray:
+        """Milliseconds of each sample (N,): the median over the repeats."""
+        return np.array([median(output.ms) for output in self.outputs])
+
+    def speedup(self, base: "Cell") -> float:
+        """Return how many times as fast this is as ``base``, by the time of a sample.
+
+        By tokens per second where outputs are not compared: their lengths differ by chance.
+        """
+        if self.lossless is None:
+            return self.tokens_per_second / base.tokens_per_second
+        return base.ms_per_sample / self.ms_per_sample

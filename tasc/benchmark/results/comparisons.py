@@ -1,0 +1,63 @@
+"""Cells against cells and models against models, on the same samples."""
+
+from tasc.benchmark.results.record import Interval, Record
+
+
+class CellName(Record):
+    """Which cell."""
+
+    model: str
+    method: str
+
+
+class CellComparison(CellName):
+    """A cell against another one on the same samples."""
+
+    against: CellName
+    speedup: float
+    """By time of a sample; by tokens per second where outputs differ by chance."""
+    speedup_interval: Interval
+    """95 %, paired bootstrap over samples; None below 10 samples."""
+    speedup_median_of_samples: float
+    speedup_by_repeat: tuple[float, ...]
+    fewer_steps: float
+    """Steps of the other by those of this one."""
+    quality_change: dict[str, float]
+
+
+class McNemar(Record):
+    """Samples that only one of two models has right, and McNemar's exact test on them."""
+
+    only_model: int
+    only_against: int
+    p_value: float
+    """Two-sided, of one pair and metric alone: many pairs need a smaller one."""
+
+
+class QualityDifference(Record):
+    """A metric of one model less that of another."""
+
+    difference: float
+    interval: Interval
+    """95 %, paired bootstrap over samples; None below 10 samples."""
+    mcnemar: McNemar | None
+    """For metrics where a sample is right or wrong."""
+
+
+class SpeedRatio(Record):
+    """How many times as fast."""
+
+    ratio: float
+    interval: Interval
+    """95 %, paired bootstrap over samples; None below 10 samples."""
+
+
+class ModelPair(Record):
+    """Two models on the same samples."""
+
+    model: str
+    against: str
+    quality: dict[str, QualityDifference]
+    """By metric, of each model's first method."""
+    speed: dict[str, SpeedRatio]
+    """By each method that both ran."""

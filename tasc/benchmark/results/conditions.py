@@ -1,0 +1,94 @@
+"""What was measured, how, and on what."""
+
+from tasc.benchmark.results.record import Record
+
+
+class Task(Record):
+    """What the samples are."""
+
+    source: str
+    """Folder, file, or Hub id."""
+    split: str
+    """Whose prompts were decoded."""
+    samples: int
+    """How many."""
+    corpus_split: str
+    """Whose outputs drafters know."""
+    corpus_outputs: int
+    """How many those are."""
+    indexes: tuple[str, ...]
+    """Saved n-gram indexes that stand for the corpus."""
+    draft_model: str | None
+    """What methods with a vocabulary of their own draft with."""
+
+
+class SamplingSettings(Record):
+    """How tokens were drawn."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    verify: str
+
+
+class Settings(Record):
+    """How the cells ran."""
+
+    dtype: str
+    device: str
+    threads: int
+    """CPU threads of torch."""
+    repeats: int
+    """Passes over all samples."""
+    warmup: int
+    """Samples decoded before, unmeasured."""
+    max_new_tokens: int
+    batch_size: int
+    turn: int
+    """Samples that a cell decoded before it was the next one's turn."""
+    sampling: SamplingSettings | None
+    """None for greedy decoding."""
+    graphs: bool
+    """Whether CUDA graphs were used."""
+    compiled: bool
+    """Whether the forward was compiled by torch."""
+    seed: int
+    """Of the order in which cells took turns."""
+    metrics: tuple[str, ...]
+    delimiter: str
+    """What separates items for metrics of items."""
+
+
+class Sample(Record):
+    """One prompt."""
+
+    id: str
+    """Begins the SHA-256 of prompt and reference."""
+    reference: str
+
+
+class Example(Record):
+    """A prompt to show."""
+
+    sample: int
+    prompt: str
+
+
+class Machine(Record):
+    """What it ran on."""
+
+    processor: str
+    cores: int | None
+    system: str
+
+
+class Environment(Record):
+    """Versions, commit, machine."""
+
+    tasc: str
+    git: str | None
+    """Commit, with "+" where files were changed."""
+    python: str
+    packages: dict[str, str | None]
+    machine: Machine

@@ -1,0 +1,77 @@
+"""``report.html``: the figures of a bench for a reader, self-contained and escaped."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.cells import Cell
+from tasc.report.charts import COLOURS, Chart, chart
+from tasc.report.html import template
+
+
+def render(results: BenchResults) -> str:
+    """Return the page."""
+    return template("tasc.benchmark", "report.html").render(
+        results=results,
+        rows=results.cells,
+        metrics=results.metrics,
+        latency=latency(results.cells),
+        acceptance=acceptance(results.cells),
+        bars=where_time_goes(results.cells),
+    )
+
+
+def latency(rows: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return a bar a cell: mean milliseconds a sample and the 10th to 90th percentile.
+
+    ``length``, ``begin`` and ``extent`` (of the percentiles) are percentages of what is longest.
+    """
+    longest = max(max(row.ms_per_sample, row.ms_per_sample_spread.p90) for row in rows)
+    scale = 100 / (longest or 1.0)
+    return [
+        {
+            "label": row.label,
+            "ms": row.ms_per_sample,
+            "p10": spread.p10,
+            "p90": spread.p90,
+            "length": scale * row.ms_per_sample,
+            "begin": scale * spread.p10,
+            "extent": scale * (spread.p90 - spread.p10),
+            "colour": COLOURS[i % len(COLOURS)],
+        }
+        for i, row in enumerate(rows)
+        for spread in [row.ms_per_sample_spread]
+    ]
+
+
+def acceptance(rows: Sequence[Cell]) -> Chart | None:
+    """Plot the share of steps in which at least k draft tokens were accepted, against k.
+
+    None where nothing drafted.
+    """
+    lines = {row.label: [*enumerate(row.accepted_by_position, 1)] for row in rows}
+    if not any(lines.values()):
+        return None
+    axes = "draft position k", "share of steps accepting ≥ k"
+    return chart("Acceptance by position", lines, *axes, highest=1)
+
+
+def where_time_goes(rows: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return a stacked bar a cell: its milliseconds a sample, by part of the loop.
+
+    ``length`` is the percentage of the longest bar, ``share`` that of the bar. The page draws them
+    itself, so that names and numbers stay readable on a narrow screen.
+    """
+    bars = []
+    for row in rows:
+        parts = {part: 1000 * seconds / row.samples for part, seconds in row.seconds}
+        bars.append({"label": row.label, "ms": sum(parts.values()), "parts": parts})
+    longest = max((bar["ms"] for bar in bars), default=0.0) or 1.0
+    for bar in bars:
+        total = bar["ms"] or 1.0
+        bar["length"] = 100 * bar["ms"] / longest
+        bar["parts"] = [
+            {"name": name, "ms": ms, "share": 100 * ms / total, "colour": colour}
+            for (name, ms), colour in zip(bar["parts"].items(), COLOURS, strict=False)
+        ]
+    return bars

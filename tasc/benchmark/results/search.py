@@ -1,0 +1,102 @@
+"""What a search over TASC-spec's settings found: ``tuning.json``, and the drafts of an analysis."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tasc.benchmark.results.prediction import StepFigures
+from tasc.benchmark.results.record import Record
+from tasc.decoding.drafters import DEFAULT_BUDGET
+from tasc.decoding.drafters.ngram.tasc_spec import TascSpecOptions
+
+
+@dataclass(frozen=True)
+class Setting(TascSpecOptions):
+    """How TASC-spec drafts, with at most how many nodes; by default as ``tasc bench`` does."""
+
+    tree_size: int = DEFAULT_BUDGET
+
+    @property
+    def method(self) -> str:
+        """The setting as ``--method`` takes it: what differs from the default."""
+        changed = [
+            f"{option.name.rstrip('_').replace('tree_size', 'budget')}={value:g}"
+            for option in fields(self)
+            if (value := getattr(self, option.name)) != option.default
+        ]
+        return ":".join(filter(None, ("tasc-spec", ",".join(changed))))
+
+
+class Trial(StepFigures):
+    """A setting simulated: its steps and, where T(k) is known, its time and speed-up."""
+
+    setting: Setting
+    method: str
+    """The setting as ``--method`` takes it."""
+
+
+class Costs(Record):
+    """T(k): seconds of a forward over so many tokens after ``context`` others."""
+
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    context: int
+
+
+class Search(Record):
+    """Every setting that was simulated, and the best of them."""
+
+    samples: int
+    """Outputs that were simulated."""
+    corpus_outputs: int
+    """Outputs that drafts were made from."""
+    cost: Costs | None
+    """Where a model was timed."""
+    default: Trial
+    """The setting that the search began with."""
+    best: Trial
+    trials: tuple[Trial, ...]
+
+
+class Drafting(Search):
+    """The search of an analysis."""
+
+    model: str | None
+    """The one that was timed."""
+
+
+class ServedDrafts(Record):
+    """Chains of several lengths, simulated for an engine."""
+
+    engine: str
+    speculative_tokens: int
+    """The number of draft tokens to set."""
+    reason: str
+    """Why that number."""
+    samples: int
+    """Outputs that were simulated."""
+    trials: tuple[Trial, ...]
+    """One a length, which is the setting's tree size."""
+
+
+class TunedTask(Record):
+    """What was simulated."""
+
+    source: str
+    split: str
+    """Whose outputs were decoded."""
+    corpus_split: str
+    """Whose outputs drafts were made from."""
+
+
+class Tuning(Search):
+    """The search of ``tasc tune`` for the most tokens a step."""
+
+    task: TunedTask
+
+    def save(self, folder: Path) -> None:
+        """Write nothing: all there is stands in ``to_dict``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return self.model_dump(mode="json")

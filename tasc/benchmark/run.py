@@ -1,0 +1,121 @@
+"""One bench from options to results: load, run every cell, describe."""
+
+import hashlib
+import shlex
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from tasc.benchmark import lossless, matrix, predict, record, reference
+from tasc.benchmark.options import BenchOptions
+from tasc.benchmark.paired.pairs import comparisons, pairs
+from tasc.benchmark.paired.seeds import seeds, seeds_pairs
+from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.conditions import (
+    Environment,
+    Example,
+    Sample,
+    SamplingSettings,
+    Settings,
+    Task,
+)
+from tasc.data.corpus import Corpus
+from tasc.decoding.core.resources import DraftSource, end_ids
+from tasc.decoding.drafters.hetero.source import load_draft
+from tasc.environment import environment
+from tasc.errors import InputError
+from tasc.models.load import load_model
+from tasc.models.static import target_for
+from tasc.options.references import resolve_model
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import load_tokenizer
+
+EXAMPLES = 5
+
+
+def bench(
+    corpus: Corpus, test: Corpus, options: BenchOptions, progress: Progress = silent
+) -> BenchResults:
+    """Run all cells and describe them."""
+    started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    models = [_load(text, options) for text in options.models]
+    if len({m.label for m in models}) < len(models):
+        raise InputError("two models have the same name: tell them apart with --model label=path")
+    cells = matrix.run(models, corpus, test, options, progress, _draft(options))
+    prompts = {m.label: m.encode(test.prompts) for m in models}
+    matches = None
+    if options.sampling is None or options.verify == "sampled":
+        matches = lossless.matches(cells, prompts, sampled=options.sampling is not None)
+    rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
+    settings, summaries = _settings(models[0], options), seeds(rows)
+    own = reference.references(cells, prompts, options, progress)
+    return BenchResults(
+        task=_task(corpus, test, options),
+        settings=settings,
+        samples=tuple(map(_sample, test.prompts, test.outputs)),
+        examples=tuple(
+            Example(sample=i, prompt=prompt) for i, prompt in enumerate(test.prompts[:EXAMPLES])
+        ),
+        cells=rows,
+        reference=record.reference_records(own),
+        comparisons=comparisons(rows, settings),
+        pairs=pairs(rows, test.outputs, settings),
+        seeds=summaries,
+        seeds_pairs=seeds_pairs(summaries),
+        prediction=predict.predict(cells, corpus, test, options, rows),
+        started=started,
+        command_line=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        environment=Environment.model_validate(environment()),
+    )
+
+
+def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
+    return Task(
+        source=test.source.path,
+        split=test.split,
+        samples=len(test.examples),
+        corpus_split=corpus.split,
+        corpus_outputs=len(corpus.examples),
+        indexes=options.indexes,
+        draft_model=options.draft_model,
+    )
+
+
+def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
+    sampling = options.sampling
+    return Settings(
+        dtype=str(next(model.target.model.parameters()).dtype).removeprefix("torch."),
+        device=str(model.target.device),
+        threads=torch.get_num_threads(),
+        sampling=sampling and SamplingSettings(**asdict(sampling), verify=options.verify),
+        turn=matrix.turn_length(options.batch_size),
+        graphs=model.target.graphs,
+        compiled=options.compile,
+        **{name: getattr(options, name) for name in _AS_ASKED},
+    )
+
+
+_AS_ASKED = ("repeats", "warmup", "max_new_tokens", "batch_size", "seed", "metrics", "delimiter")
+
+
+def _sample(prompt: str, reference: str) -> Sample:
+    held = hashlib.sha256(f"{prompt}\0{reference}".encode()).hexdigest()
+    return Sample(id=held[:16], reference=reference)
+
+
+def _load(text: str, options: BenchOptions) -> matrix.Loaded:
+    label, path = resolve_model(text)
+    tokenizer = load_tokenizer(path)  # first: it finds out soonest that nothing is there
+    model = load_model(path, dtype=options.dtype, device=options.device)
+    target = target_for(model, graphs=options.graphs, compiled=options.compile)
+    return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
+
+
+def _draft(options: BenchOptions) -> DraftSource | None:
+    if options.draft_model is None:
+        return None
+    _, path = resolve_model(options.draft_model)
+    return load_draft(path, options.dtype, options.device)

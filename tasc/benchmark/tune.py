@@ -1,0 +1,142 @@
+"""Search how TASC-spec should count, mix and grow, by simulations on held-out outputs.
+
+With a cost curve T(k) of the model every setting has a predicted speed-up, and the highest is
+searched for; without one the most tokens a step, for which a larger tree is never worse.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from tasc.benchmark.options import TuneOptions
+from tasc.benchmark.results.search import Costs, Search, Setting, Trial, TunedTask, Tuning
+from tasc.data.corpus import Corpus
+from tasc.decoding.drafters.ngram.index import build_index
+from tasc.decoding.drafters.ngram.options import Counts
+from tasc.decoding.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.simulate import References, simulate
+from tasc.decoding.steps import StepStats
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+if TYPE_CHECKING:
+    from tasc._native import NgramIndex
+    from tasc.models.cost import CostCurve
+
+Grid = Mapping[str, Sequence[Any]]
+
+# Values tried, one option at a time, in this order; the best is kept before the next option.
+GRID: Grid = {
+    "n_max": (3, 4, 5, 6, 7, 8),
+    "lambda_": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    "p_min": (1, 2, 5),
+    "discount": (0.6, 0.7, 0.8, 0.9),
+    "strength": (0.0, 0.5, 1.0, 2.0, 4.0),
+    "gain": (0.0, 0.25, 0.5, 1.0),
+    "width": (0, 1, 2, 4),
+    "tree_size": (4, 8, 12, 16, 24, 32),
+}
+COUNTS = tuple(option.name for option in fields(Counts))
+Options = TypeVar("Options", bound=TascSpecOptions)
+
+
+def tune(
+    corpus: Corpus,
+    held_out: Corpus,
+    tokenizer: LoadedTokenizer,
+    options: TuneOptions,
+    progress: Progress = silent,
+) -> Tuning:
+    """Search for the most tokens a step with drafts of ``options.budget`` nodes."""
+    references = References.of(tokenizer, held_out.prompts, held_out.outputs)
+    known = tokenizer.encode(corpus.outputs).split()
+    grid = {name: values for name, values in GRID.items() if name != "tree_size"}
+    start = Setting(tree_size=options.budget)
+    found = search(known, references, start, grid, progress=progress)
+    task = TunedTask(source=held_out.source.path, split=held_out.split, corpus_split=corpus.split)
+    return Tuning(task=task, **dict(found))
+
+
+def search(
+    known: Sequence[np.ndarray],
+    references: References,
+    start: Setting,
+    grid: Grid,
+    *,
+    cost: "CostCurve | None" = None,
+    progress: Progress = silent,
+) -> Search:
+    """Simulate settings of TASC-spec on ``references``, from ``start`` along ``grid``.
+
+    ``known`` are the outputs (T_i,) int32 that drafts are made from. ``progress`` is told of every
+    setting.
+    """
+    indexes = _Indexes(known, references.end)
+    trials: dict[Setting, Trial] = {}
+    total = 1 + sum(len(set(values) - {getattr(start, name)}) for name, values in grid.items())
+    plain = 0.0
+    if cost is not None:
+        undrafted = simulate(Autoregressive, references, 0)
+        plain = undrafted.ms_per_sample(references.prompts, cost)
+
+    def score(setting: Setting) -> float:
+        if setting not in trials:
+            index = indexes.get(setting)
+            drafter = lambda: TascSpec([index], references.end, setting)  # noqa: E731
+            steps = simulate(drafter, references, setting.tree_size)
+            ms = None if cost is None else steps.ms_per_sample(references.prompts, cost)
+            trials[setting] = _trial(setting, steps, ms, None if ms is None else plain / ms)
+            progress("simulate drafts", len(trials), total)
+        found = trials[setting]
+        return found.tokens_per_step if found.speedup is None else found.speedup
+
+    best = coordinate_search(start, grid, score)
+    return Search(
+        samples=len(references.prompts),
+        corpus_outputs=len(known),
+        cost=None if cost is None else Costs(**asdict(cost)),
+        default=trials[start],
+        best=trials[best],
+        trials=tuple(trials.values()),
+    )
+
+
+def _trial(
+    setting: Setting, steps: StepStats, ms_per_sample: float | None, speedup: float | None
+) -> Trial:
+    return Trial(
+        setting=setting,
+        method=setting.method,
+        ms_per_sample=ms_per_sample,
+        speedup=speedup,
+        **steps.to_dict(),
+    )
+
+
+def coordinate_search(start: Options, grid: Grid, score: Callable[[Options], float]) -> Options:
+    """Try the values of one field after the other; the best so far stays where none is better."""
+    best = start
+    score(best)
+    for name, values in grid.items():
+        tried = [replace(best, **{name: value}) for value in values]
+        best = max([best, *tried], key=score)
+    return best
+
+
+class _Indexes:
+    """Indexes of the same outputs under different options; the last one is kept."""
+
+    def __init__(self, outputs: Sequence[np.ndarray], end: int) -> None:
+        self.outputs, self.end = outputs, end
+        self._last: tuple[Counts, NgramIndex] | None = None
+
+    def get(self, options: Counts) -> "NgramIndex":
+        """Count as ``options`` say, or return what was counted last if that was alike."""
+        asked = Counts(**{name: getattr(options, name) for name in COUNTS})
+        if self._last is None or self._last[0] != asked:
+            self._last = None  # room for the next before it is built
+            self._last = asked, build_index(self.outputs, self.end, asked)
+        return self._last[1]

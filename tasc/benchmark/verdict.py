@@ -1,0 +1,168 @@
+"""Which method suits a task, in plain words, from measured numbers.
+
+The rule follows section 5.2, "Trade-off between methods", and section 3.1 of Tsur et al.: a small
+typical set favours TASC-ft, a large one TASC-spec, and outputs of a few tokens need neither. The
+thresholds are ours; each stands below with its reason.
+"""
+
+from dataclasses import dataclass
+
+from tasc.benchmark.results.analysis import Choice, Verdict
+
+# Fewer outputs than this say nothing of the next ones.
+FEWEST = 10
+# Outputs shorter than this (end included) leave nothing to save: reading the prompt dominates.
+SHORT_STEPS = 4.0
+# Fewer gains than this do not pay for fine-tuning with new tokens, or for verifying drafts.
+WORTH_RATIO = 1.5
+# The paper sees little gain beyond 500 added tokens (section 6.1), and training cost grows.
+BUDGET = 500
+# Without a tokenizer: a typical set that a budget of hundreds of n-grams covers in good part, and
+# one beyond which even a large table misses most outputs (Table 1: EUR-LEX 8.34K, MedQuAD 111.6K).
+FEW_BIGRAMS = 10_000
+# Without a tokenizer: an output entropy at least this far below the input's.
+LOWER_SHARE = 0.10
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """TASC-spec simulated on held-out outputs.
+
+    Attributes:
+        method: its setting, as ``--method`` takes it.
+        samples: held-out outputs.
+        tokens_per_step: as in ``StepStats``.
+        interval: 95 % confidence interval of that.
+        speedup: predicted; None where the model's times are not known.
+    """
+
+    method: str
+    samples: int
+    tokens_per_step: float
+    interval: tuple[float, float]
+    speedup: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measured numbers of one task; None where nothing was measured.
+
+    Attributes:
+        outputs: how many were analysed.
+        words_per_output: mean.
+        output_n80: most frequent output bigrams (words) that make 80 % of all.
+        entropy_change: (output - input) / input entropy of word bigrams.
+        steps_per_output: tokens of an output and its end, mean.
+        step_ratio: steps without added tokens by steps with ``budget`` added ones, the end token
+            counted in both.
+        budget: added tokens that ratio is for.
+        drafts: TASC-spec on held-out outputs.
+    """
+
+    outputs: int
+    words_per_output: float
+    output_n80: int
+    entropy_change: float
+    steps_per_output: float | None = None
+    step_ratio: float | None = None
+    budget: int | None = None
+    drafts: Drafts | None = None
+
+
+def decide(seen: Evidence) -> Verdict:
+    """Choose by this rule.
+
+    Too little data below FEWEST outputs. Measured on tokens: neither below SHORT_STEPS steps an
+    output; TASC-ft when the predicted step ratio is WORTH_RATIO or more; TASC-spec when WORTH_RATIO
+    tokens a step or more are simulated, and it is not predicted to be slower; both or neither
+    accordingly. Where fewer than FEWEST outputs were held out or the interval holds WORTH_RATIO,
+    TASC-spec is left open. Measured on words only: neither below two words an output; TASC-ft when
+    few bigrams (FEW_BIGRAMS) cover 80 % and the entropy is LOWER_SHARE below the input's; else
+    TASC-spec.
+    """
+    if seen.outputs < FEWEST:
+        return Verdict("too little data", (_too_little(seen.outputs, f"{FEWEST} are needed"),))
+    if seen.steps_per_output is None or seen.step_ratio is None:
+        return _from_words(seen)
+    if seen.steps_per_output < SHORT_STEPS:
+        short = (
+            f"An output takes {seen.steps_per_output:.1f} decoding steps on average, its end "
+            "included: there is nothing to save, reading the prompt dominates."
+        )
+        return Verdict("neither", (short,))
+    fine_tune, speculate = _worth(seen.step_ratio), _drafts_pay(seen.drafts)
+    choice: Choice = "too little data" if speculate is None else "neither"
+    if fine_tune or speculate:
+        choice = "both" if fine_tune and speculate else "TASC-ft" if fine_tune else "TASC-spec"
+    reasons = [_of_fine_tuning(seen, fine_tune), _of_speculation(seen.drafts, speculate)]
+    if choice == "both":
+        reasons.append(
+            "Fine-tune with the new tokens where the model may be trained, and draft on top; "
+            "TASC-spec alone needs no training."
+        )
+    return Verdict(choice, tuple(reasons))
+
+
+def _worth(ratio: float) -> bool:
+    """Judge what is shown: 1.496 reads 1.50."""
+    return round(ratio, 2) >= WORTH_RATIO
+
+
+def _drafts_pay(drafts: Drafts | None) -> bool | None:
+    """Say whether drafts pay; None where the data does not tell."""
+    if drafts is None or drafts.samples < FEWEST:
+        return None
+    if drafts.speedup is not None and round(drafts.speedup, 2) <= 1:
+        return False
+    low, high = map(_worth, drafts.interval)
+    return low if low == high else None
+
+
+def _too_little(outputs: int, why: str) -> str:
+    return f"Too little data to say: {outputs} outputs, and {why}."
+
+
+def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
+    if seen.budget == 0:
+        return "No n-gram of the outputs is worth a token of its own: TASC-ft does not pay."
+    return (
+        f"{seen.budget} added tokens are predicted to take {seen.step_ratio:.2f}× fewer decoding "
+        f"steps ({seen.steps_per_output:.1f} an output without, the end token counted): TASC-ft "
+        f"{'pays' if worth else f'does not pay (it should be {WORTH_RATIO}× or more)'}."
+    )
+
+
+def _of_speculation(drafts: Drafts | None, worth: bool | None) -> str:
+    if drafts is None:
+        return f"TASC-spec: {_too_little(0, 'some must be held out').lower()}"
+    low, high = drafts.interval
+    found = (
+        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens a step (95 % interval "
+        f"{low:.2f} to {high:.2f}) on {drafts.samples:,} held-out outputs, the end token counted"
+    )
+    if drafts.speedup is not None:
+        found += f", {drafts.speedup:.2f}× as fast as no drafts here, both predicted"
+    if worth is None:
+        few = f"{FEWEST} are needed" if drafts.samples < FEWEST else f"{WORTH_RATIO} lies within"
+        return f"{found}. TASC-spec: {_too_little(drafts.samples, few).lower()}"
+    need = f"does not pay (it should be {WORTH_RATIO} or more, and no slower)"
+    return f"{found}: TASC-spec {'pays' if worth else need}."
+
+
+def _from_words(seen: Evidence) -> Verdict:
+    hint = "Judged by words only: name a tokenizer to have the compression and drafts measured."
+    if seen.words_per_output < 2:
+        short = f"An output has {seen.words_per_output:.1f} words on average: nothing to save."
+        return Verdict("neither", (short, hint))
+    low = seen.output_n80 <= FEW_BIGRAMS and seen.entropy_change <= -LOWER_SHARE
+    numbers = (
+        f"{seen.output_n80:,} word bigrams make 80 % of the outputs, and their entropy is "
+        f"{abs(seen.entropy_change):.0%} {'below' if seen.entropy_change < 0 else 'above'} the "
+        f"inputs': the outputs vary {'little' if low else 'much'}."
+    )
+    why = (
+        "A few hundred added tokens can cover a good part of them."
+        if low
+        else "Added tokens cover little of them; drafts from the corpus need no training."
+    )
+    return Verdict("TASC-ft" if low else "TASC-spec", (numbers, why, hint))

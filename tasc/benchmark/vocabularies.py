@@ -1,0 +1,115 @@
+"""Two models' vocabularies side by side, and how much of a draft would be accepted."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasc.benchmark.options import VocabularyOptions
+from tasc.data.corpus import Corpus
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.drafters import Resources
+from tasc.decoding.drafters.hetero.expected import expected_acceptance
+from tasc.decoding.drafters.hetero.options import HeteroOptions
+from tasc.decoding.drafters.hetero.source import load_draft, pair_of
+from tasc.errors import InputError
+from tasc.models.load import load_model
+from tasc.models.static import target_for
+from tasc.options.references import resolve_model
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.vocab.pairing import Pairing, pairing, recommend
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two vocabularies on a corpus.
+
+    Attributes:
+        task: the source, its split, and how many texts were looked at.
+        pairing: what the vocabularies share.
+        acceptance: expected acceptance of each algorithm, None where a side is no model.
+        temperature: at which that is.
+        algorithm: the one to draft by.
+        reason: why.
+    """
+
+    task: dict[str, Any]
+    pairing: Pairing
+    acceptance: dict[str, float] | None
+    temperature: float
+    algorithm: str
+    reason: str
+
+    def save(self, folder: Path) -> None:
+        """Write nothing: all there is stands in ``to_dict``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "task": self.task,
+            **self.pairing.to_dict(),
+            "expected_acceptance": self.acceptance,
+            "temperature": self.temperature,
+            "recommended": {"algorithm": self.algorithm, "reason": self.reason},
+        }
+
+
+def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = silent) -> Comparison:
+    """Compare the tokenizers of two folders or Hub ids on a corpus.
+
+    Where both are models, the expected acceptance of each algorithm is measured at
+    ``options.places`` positions in the outputs of ``options.prompts`` examples.
+    """
+    paths = [resolve_model(name)[1] for name in (options.target, options.draft)]
+    ours, theirs = (load_tokenizer(path) for path in paths)
+    texts = [e.prompt + e.output for e in corpus.examples]
+    progress("tokenizing", 0, 0)
+    pair = pairing(ours, theirs, texts)
+    acceptance = None
+    if all(is_model(path) for path in paths):
+        acceptance = _acceptance(paths[0], paths[1], ours, corpus, options, progress)
+    task = {"source": corpus.source.path, "split": corpus.split, "texts": len(texts)}
+    return Comparison(task, pair, acceptance, options.temperature, *recommend(pair, acceptance))
+
+
+def is_model(path: str) -> bool:
+    """Say whether a folder, or a Hub id, is a model and not a tokenizer alone."""
+    place = Path(path).expanduser()
+    return (place / "config.json").is_file() if place.exists() else False
+
+
+def _acceptance(
+    target: str,
+    draft: str,
+    tokenizer: LoadedTokenizer,
+    corpus: Corpus,
+    options: VocabularyOptions,
+    progress: Progress,
+) -> dict[str, float]:
+    model = target_for(load_model(target, dtype="float32"), graphs="off")
+    source = load_draft(draft)
+    resources = Resources(
+        [],
+        tokenizer.eos_id,
+        target=model,
+        tokenizer=tokenizer,
+        draft=source,
+        sampling=Sampling(options.temperature),
+    )
+    most = model.max_positions or 2048
+    texts = []
+    for example in corpus.examples:
+        prompt, output = tokenizer.encode([example.prompt, example.output]).split()
+        if not len(prompt):  # something must stand in front of the first place
+            prompt, output = output[:1], output[1:]
+        if len(output) and len(prompt) < most:
+            texts.append((prompt, output[: most - len(prompt)]))
+        if len(texts) == options.prompts:
+            break
+    if not texts:
+        raise InputError(
+            f"{corpus.source.path}: no example of {corpus.split} has an output to measure on and a "
+            f"prompt below the model's {most:,} positions: shorten it with --template"
+        )
+    pair = pair_of(resources, HeteroOptions())
+    return expected_acceptance(pair, model, texts, options.places, progress)

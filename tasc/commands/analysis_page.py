@@ -1,0 +1,68 @@
+"""``analysis.html``: an analysis for a reader, self-contained and escaped."""
+
+from collections.abc import Iterator
+
+from tasc.benchmark.results.analysis import AnalysisResults
+from tasc.report.charts import Chart, chart
+from tasc.report.html import template
+
+
+def render(results: AnalysisResults) -> str:
+    """Return the page of an analysis."""
+    charts = [*_words(results), *_tokens(results), *_costs(results)]
+    page = template("tasc.analysis", "analysis.html")
+    knee, drafting = results.knee, results.drafting
+    return page.render(r=results, d=drafting, s=results.serving, knee=knee, charts=charts)
+
+
+def _words(results: AnalysisResults) -> Iterator[Chart]:
+    sides = {"inputs": results.input, "outputs": results.output}
+    yield chart(
+        "Coverage of word bigrams",
+        {name: side.bigrams.curve for name, side in sides.items()},
+        "most frequent bigrams",
+        "share of occurrences",
+        log="x",
+        highest=1,
+    )
+    yield chart(
+        "Entropy by length",
+        {name: [(row.n, row.entropy_bits) for row in side.ngrams] for name, side in sides.items()},
+        "words in an n-gram",
+        "bits",
+    )
+
+
+def _tokens(results: AnalysisResults) -> Iterator[Chart]:
+    tokens, knee = results.tokens, results.knee
+    if tokens is None:
+        return
+    before, after = tokens.frequency
+    yield chart(
+        "Output tokens by frequency",
+        {"without": before, f"with {tokens.budgets[-1].added:,} added": after},
+        "most frequent tokens",
+        "share of occurrences",
+        log="x",
+        highest=1,
+    )
+    yield chart(
+        "What a budget brings",
+        {"fewer steps, predicted": [(p.added, p.step_ratio) for p in tokens.budgets]},
+        "added tokens",
+        "× fewer decoding steps",
+        marks={knee.budget: f"knee: {knee.budget:,}"} if knee else {},
+    )
+
+
+def _costs(results: AnalysisResults) -> Iterator[Chart]:
+    """T(k) / T(1) of the model, where it was measured."""
+    cost = results.drafting and results.drafting.cost
+    if cost:
+        pairs = zip(cost.sizes, cost.seconds, strict=True)
+        yield chart(
+            "What a forward costs here",
+            {"T(k) / T(1)": [(k, t / cost.seconds[0]) for k, t in pairs]},
+            "tokens of a forward: draft nodes and one",
+            "× the time of one token",
+        )

@@ -1,0 +1,193 @@
+"""The commands as calls of the library: options in, a result in memory out.
+
+A result has ``to_dict()``, the report, and ``save(folder)``, which writes what the command would.
+What a command needs is imported when it is called.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasc.analysis.options import AnalyzeOptions
+from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
+from tasc.commands.context import Job, Result, at_work
+from tasc.decoding.drafters.ngram.options import IndexOptions
+from tasc.options.references import resolve_model
+from tasc.serving.options import ExportOptions
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.options import BaseOptions, FinetuneOptions
+from tasc.vocab.search.options import AugmentOptions
+
+if TYPE_CHECKING:
+    from tasc.benchmark.results.bench import BenchResults
+    from tasc.benchmark.results.search import Tuning
+    from tasc.benchmark.vocabularies import Comparison
+    from tasc.commands.analysis import TaskAnalysis
+    from tasc.decoding.drafters.ngram.index import Indexed
+    from tasc.serving.export import Exported
+    from tasc.training.base import BaseResult
+    from tasc.training.draft_head import HeadResult
+    from tasc.training.train import FinetuneResult
+    from tasc.vocab.augment import Augmentation
+
+
+def analyze(options: AnalyzeOptions, job: Job | None = None) -> "TaskAnalysis":
+    """Measure entropy and coverage of a task, predict every budget, and advise.
+
+    Example:
+        >>> found = tasc.analyze(tasc.AnalyzeOptions(source="builtin:stdlib-tokens", limit=500))
+        >>> found.results.verdict.choice
+    """
+    from tasc.commands import analysis
+
+    with at_work(options, job) as job:
+        return analysis.analyze(options, job)
+
+
+def augment(options: AugmentOptions, job: Job | None = None) -> "Augmentation":
+    """Add the n-grams of a task's outputs to a tokenizer.
+
+    Example:
+        >>> made = tasc.augment(
+        ...     tasc.AugmentOptions(source="builtin:stdlib-tokens", tokenizer="base", budget=50)
+        ... )
+        >>> made.save(Path("tokens"))  # a folder that AutoTokenizer loads
+    """
+    from tasc.tokenizer.files import tokenizer_folder
+    from tasc.vocab.augment import augment
+    from tasc.vocab.search.rows import row_cost
+
+    with at_work(options, job) as job:
+        held_out = job.texts.optional("held_out")
+        return augment(
+            job.texts.corpus,
+            load_tokenizer(options.tokenizer),
+            options,
+            held_out=held_out.outputs if held_out else (),
+            rows=row_cost(tokenizer_folder(Path(options.tokenizer))),
+            progress=job.progress,
+        )
+
+
+def base(options: BaseOptions, job: Job | None = None) -> "BaseResult":
+    """Train a small base model and its tokenizer from scratch.
+
+    Example:
+        >>> made = tasc.base(tasc.BaseOptions(source="builtin:stdlib-tokens", preset="pico"))
+        >>> made.save(Path("base"))
+    """
+    from tasc.training.base import train_base
+
+    with at_work(options, job) as job:
+        validation = job.texts.optional("validation")
+        return train_base(job.texts.corpus, validation, options, **job.training)
+
+
+def fine_tune(options: FinetuneOptions, job: Job | None = None) -> "FinetuneResult | HeadResult":
+    """Train LoRA on an NF4 base, with or without new tokens; or a draft head.
+
+    Example:
+        >>> made = tasc.finetune(
+        ...     tasc.FinetuneOptions(
+        ...         source="builtin:stdlib-tokens", model="base", augmented="tokens", merge=True
+        ...     )
+        ... )
+        >>> made.save(Path("tuned"))  # the adapter, and the plain model with it merged in
+    """
+    from tasc.vocab.exports.merges import read_merges
+
+    _, model = resolve_model(options.model)
+    with at_work(options, job) as job:
+        train, validation = job.texts.corpus, job.texts.optional("validation")
+        if options.draft_head:
+            from tasc.training.draft_head import train_head
+
+            return train_head(model, train, validation, options, **job.training)
+        from tasc.training.train import finetune
+
+        added = read_merges(Path(options.augmented)) if options.augmented else ()
+        tokenizer = options.augmented or model
+        return finetune(model, tokenizer, added, train, validation, options, **job.training)
+
+
+def index(options: IndexOptions, job: Job | None = None) -> "Indexed":
+    """Count the n-grams of a task's outputs, for methods to draft from.
+
+    Example:
+        >>> made = tasc.index(tasc.IndexOptions(source="builtin:stdlib-tokens", tokenizer="base"))
+        >>> made.save(Path("ngrams"))  # as tasc bench --index takes it
+    """
+    from tasc.decoding.drafters.ngram.index import make_index
+
+    with at_work(options, job) as job:
+        return make_index(job.texts.corpus, load_tokenizer(options.tokenizer), options)
+
+
+def benchmark(options: BenchOptions, job: Job | None = None) -> "BenchResults":
+    """Measure models and methods side by side on one decoding loop.
+
+    Example:
+        >>> found = tasc.benchmark(
+        ...     tasc.BenchOptions(source="builtin:stdlib-tokens", models=("base",), limit=20)
+        ... )
+        >>> [cell.tokens_per_step for cell in found.cells]
+    """
+    from tasc.benchmark.run import bench
+
+    with at_work(options, job) as job:
+        known = job.texts.corpora["corpus_split"]
+        return bench(known, job.texts.corpus, options, job.progress)
+
+
+def export(options: ExportOptions, job: Job | None = None) -> "Exported":
+    """Gather what an engine serves: model, tokenizer, and what drafts are made from.
+
+    Example:
+        >>> made = tasc.export(tasc.ExportOptions(model="tasc-ft", to="vllm", index="ngrams"))
+        >>> made.save(Path("served"))  # a folder with README.md, which says how to start it
+    """
+    from tasc.serving.export import export
+
+    with at_work(options, job) as job:
+        return export(job.texts.main, options)
+
+
+def tune(options: TuneOptions, job: Job | None = None) -> "Tuning":
+    """Choose TASC-spec's options by simulation on held-out outputs; no model is needed.
+
+    Example:
+        >>> found = tasc.tune(tasc.TuneOptions(source="builtin:stdlib-tokens", tokenizer="base"))
+        >>> found.best.method  # as tasc bench --method takes it
+    """
+    from tasc.benchmark.tune import tune
+
+    tokenizer = resolve_model(options.tokenizer)[1]
+    with at_work(options, job) as job:
+        known = job.texts.corpora["corpus_split"]
+        return tune(known, job.texts.corpus, load_tokenizer(tokenizer), options, job.progress)
+
+
+def compare_vocabularies(options: VocabularyOptions, job: Job | None = None) -> "Comparison":
+    """Compare two vocabularies and recommend how the one model drafts for the other.
+
+    Example:
+        >>> found = tasc.compare_vocabularies(tasc.VocabularyOptions(target="base", draft="gpt2"))
+        >>> found.algorithm  # as tasc bench --method takes it
+    """
+    from tasc.benchmark.vocabularies import compare
+
+    with at_work(options, job) as job:
+        return compare(job.texts.corpus, options, job.progress)
+
+
+CALLS: dict[str, Callable[[Any, Job], Result]] = {
+    "analyze": analyze,
+    "augment": augment,
+    "base": base,
+    "finetune": fine_tune,
+    "index": index,
+    "vocab": compare_vocabularies,
+    "bench": benchmark,
+    "export": export,
+    "tune": tune,
+}

@@ -1,0 +1,73 @@
+"""A command in flight: what it works on besides its options, and what it gives back."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tasc.files.scratch import scratch
+from tasc.options.command import ModelOptions, StepOptions
+from tasc.options.texts import Texts, read_texts
+from tasc.progress import Progress, silent
+
+
+class Result(Protocol):
+    """What a command gives back."""
+
+    def save(self, folder: Path) -> None:
+        """Write the files of an artefact into an existing folder."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report, as JSON values."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command in flight.
+
+    Attributes:
+        texts: the splits that its options name.
+        work: folder for checkpoints.
+        resume: whether to go on from those there.
+        progress: told how far it is.
+    """
+
+    texts: Texts
+    work: Path
+    resume: bool = False
+    progress: Progress = silent
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Keywords of what trains."""
+        return {"work": self.work, "resume": self.resume, "progress": self.progress}
+
+
+@contextmanager
+def at_work(options: StepOptions, job: Job | None) -> Iterator[Job]:
+    """Let torch use the command's number of CPU threads meanwhile, its own choice where None.
+
+    Where there is no ``job`` yet, the texts are read, and checkpoints do not outlive the call.
+    """
+    with _threads(options):
+        if job is not None:
+            yield job
+            return
+        with scratch() as folder:
+            yield Job(read_texts(options), folder)
+
+
+@contextmanager
+def _threads(options: StepOptions) -> Iterator[None]:
+    if not isinstance(options, ModelOptions) or options.threads is None:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(options.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,241 @@
+"""Reading a recipe: a YAML file that names data and a chain of steps, checked whole."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator
+
+from tasc.commands.registry import COMMANDS
+from tasc.commands.yaml_file import read_yaml
+from tasc.data.corpus import precheck
+from tasc.data.local import is_local
+from tasc.data.source import BUILTIN
+from tasc.errors import InputError, RecipeError
+from tasc.options.command import (
+    LARGEST_SEED,
+    MOST_EXAMPLES,
+    CommandOptions,
+    Data,
+    Options,
+    OptionsError,
+    Shell,
+    StepOptions,
+    as_value_error,
+)
+from tasc.options.explain import explain
+from tasc.options.references import expanded, labelled
+
+_MOST_PROBLEMS = 20  # told of one file
+_LONGEST_NAME = 100  # bytes of a step's, which names folders
+
+
+class RecipeFile(Options):
+    """The top level of a recipe file."""
+
+    name: str
+    description: str
+    data: Data
+    seed: int = Field(0, ge=0, le=LARGEST_SEED)
+    steps: dict[str, dict[str, Any]] = Field(min_length=1)
+
+
+class Overrides(CommandOptions):
+    """What the command line changes in every step of a recipe; None leaves the recipe's value.
+
+    ``limit`` never makes a step larger than the recipe has it.
+    """
+
+    command = "run"
+
+    data_dir: Annotated[Path | None, Shell(default="$TASC_DATA")] = Field(
+        None, description="Folder with local data sets."
+    )
+    split: str | None = Field(
+        None, description="Split for analyze and bench, instead of the recipe's."
+    )
+    limit: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_EXAMPLES,
+        description="Use at most so many examples in each step, or fewer as the recipe has it.",
+    )
+    seed: int | None = Field(
+        None, ge=0, le=LARGEST_SEED, description="Seed instead of the recipe's."
+    )
+
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _folder(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if not value.strip():
+            raise ValueError("--data-dir is empty: name a folder, or leave --data-dir out")
+        with as_value_error():
+            return expanded(Path(value))
+
+
+class RunOptions(Overrides):
+    """Options of ``tasc run``."""
+
+    recipe: Annotated[str, Shell(argument=True)] = Field(
+        description="YAML file, or the name of one that comes along."
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked recipe: its name and its steps in order, references still by step name."""
+
+    name: str
+    steps: dict[str, StepOptions]
+
+
+def read(path: Path, overrides: Overrides) -> Plan:
+    """Read and check a whole recipe before any of it runs.
+
+    Raises:
+        RecipeError: with all that is wrong with the file in one line.
+    """
+    raw, twice = read_yaml(path)
+    problems = [f"the key {name!r} is there twice: rename or remove one" for name in twice]
+    if not isinstance(raw, dict):
+        raise RecipeError(
+            f"{path} does not hold the keys name, description, data and steps: write them"
+        )
+    recipe = None
+    try:
+        recipe = RecipeFile.model_validate(raw)
+    except ValidationError as error:
+        problems += explain(error.errors())
+    steps: dict[str, StepOptions] = {}
+    listed = raw.get("steps")
+    named = {} if not isinstance(listed, dict) else listed
+    for name, options in named.items():
+        if isinstance(name, str) and isinstance(options, dict):
+            problems += _add(name, options, recipe, overrides, list(named), steps)
+    if problems or recipe is None:
+        told = list(dict.fromkeys(problems))
+        if len(told) > _MOST_PROBLEMS:
+            told[_MOST_PROBLEMS:] = [f"and {len(told) - _MOST_PROBLEMS} more"]
+        raise RecipeError(f"{path}: {'; '.join(told)}: mend the recipe")
+    return Plan(recipe.name, steps)
+
+
+def _add(
+    name: str,
+    options: dict[str, Any],
+    recipe: RecipeFile | None,
+    overrides: Overrides,
+    names: list[str],
+    steps: dict[str, StepOptions],
+) -> list[str]:
+    """Check one step and add it to ``steps``; return what is wrong with it."""
+    try:
+        config = _step(name, options, recipe, overrides)
+    except OptionsError as error:
+        return [f"step {name}: {problem}" for problem in error.problems]
+    except InputError as error:
+        return [str(error)]
+    problems = [
+        f"step {name}: {problem}"
+        for field, kind in config.references.items()
+        for other in (labelled(text)[1] for text in config.named(field))
+        if (problem := _misplaced(f"{field}: {other}", other, kind, names, name, steps))
+    ]
+    steps[name] = config
+    return problems + (list(_data_problems(config)) if recipe or "source" in options else [])
+
+
+def _step(
+    name: str, options: dict[str, Any], recipe: RecipeFile | None, overrides: Overrides
+) -> StepOptions:
+    _check_name(name)
+    options = dict(options)
+    command = options.pop("command", None)
+    if not isinstance(command, str) or command not in COMMANDS:
+        raise InputError(
+            f"step {name}: command must be one of {', '.join(COMMANDS)}, got {command!r:.60}"
+        )
+    if strange := [key for key in options if not isinstance(key, str)]:
+        raise InputError(f"step {name}: {strange[0]!r}: keys should be strings: quote it")
+    changed: dict[str, Any] = {"seed": overrides.seed}
+    if overrides.limit is not None and _larger(options.get("limit"), overrides.limit):
+        changed["limit"] = overrides.limit
+    if command in ("analyze", "bench"):
+        changed["split"] = overrides.split
+    # Where the top level is wrong the steps are checked all the same, with some data.
+    data = recipe.data if recipe else Data(path=f"{BUILTIN}stdlib-tokens")
+    values: dict[str, Any] = {"source": data, "seed": recipe.seed if recipe else 0} | options
+    values |= {key: value for key, value in changed.items() if value is not None}
+    config = COMMANDS[command](**values)
+    if config.data is None:
+        return config
+    path = _locate(config.data.path, overrides.data_dir)
+    return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
+
+
+def _larger(own: object, limit: int) -> bool:
+    """Whether a step takes more than ``limit``; one that is no number is left to be refused."""
+    return own is None or (type(own) is int and own > limit)
+
+
+def _check_name(name: str) -> None:
+    if (
+        not name.isprintable()
+        or set(name) & set("/=")
+        or name.startswith((".", "~", "-"))
+        or not name.strip()
+        or len(name.encode()) > _LONGEST_NAME
+    ):
+        raise InputError(
+            "a step's name is that of its folder, printable, without / or =, and does not begin "
+            f"with . ~ or -, got {name!r:.60}"
+        )
+
+
+def _misplaced(
+    what: str, other: str, kind: str, names: list[str], name: str, steps: Mapping[str, StepOptions]
+) -> str | None:
+    """Say why a reference cannot be used: what an older run left of a later step is stale."""
+    if other in names[names.index(name) :]:
+        return f"{what} is no earlier step: reorder them"
+    if other in steps:
+        made = steps[other].makes
+        merge = " (with merge: true a model)" if steps[other].command == "finetune" else ""
+        has = f"{', '.join(sorted(made)) or 'nothing to refer to'}{merge}"
+        return None if kind in made else f"{what} leaves no {kind} but {has}: name another step"
+    if other in names or Path(other).exists():
+        return None
+    if is_local(other):
+        return f"{what}: no such file or folder: name one that exists, or an earlier step"
+    alike = get_close_matches(other, names[: names.index(name)], 1, 0.7) if "/" not in other else []
+    return (
+        f"{what} is no earlier step: name {alike[0]}, or OWNER/NAME on the Hub" if alike else None
+    )
+
+
+def _data_problems(config: StepOptions) -> Iterator[str]:
+    """What is known to be missing of a step's data: files, splits that are asked for, columns."""
+    for field in ("split", *config.other_splits):
+        split = getattr(config, field)
+        if config.data and split is not None and config.must_exist(field):
+            try:
+                precheck(config.data.source(), split)
+            except InputError as error:
+                yield str(error)
+
+
+def _locate(path: str, data_dir: Path | None) -> str:
+    """Find local data: as it stands, else below --data-dir or $TASC_DATA; a Hub id stays."""
+    if path.startswith(BUILTIN) or Path(path).is_absolute():
+        return path
+    given = data_dir or os.environ.get("TASC_DATA")  # never both: no silent fallback
+    if given and (Path(given) / path).exists():
+        return str(Path(given) / path)
+    if data_dir is not None:
+        raise InputError(f"no {path} below {data_dir}: give the folder that holds it as --data-dir")
+    return path

@@ -1,0 +1,87 @@
+"""Every command as a step: what it reads, and how that becomes an artefact."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasc.commands.calls import CALLS
+from tasc.commands.context import Job
+from tasc.errors import InputError
+from tasc.files.artefact import Step, create, fingerprint, up_to_date, write_json
+from tasc.options.command import StepOptions
+from tasc.options.references import join, labelled
+from tasc.options.texts import Texts, read_texts
+from tasc.progress import Progress, silent
+from tasc.tokenizer.files import COMPANIONS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step left: its folder, its result, and whether it was there already."""
+
+    output: Path
+    result: dict[str, Any]
+    reused: bool
+
+
+def carry_out(
+    options: StepOptions,
+    output: Path,
+    *,
+    force: bool = False,
+    reuse: bool = False,
+    resume: bool = True,
+    progress: Progress = silent,
+) -> Outcome:
+    """Run one step into ``output``; with ``reuse``, an artefact of the same step is left alone.
+
+    ``resume`` continues a killed run of the very same step from its last checkpoint.
+    """
+    _keep_inputs(options, output)
+    texts = read_texts(options)
+    asked = options.model_dump(mode="json", exclude=options.incidental)
+    step = Step(options.command, asked, _inputs(options, texts))
+    if reuse and up_to_date(output, step):
+        result = json.loads((output / options.result_file).read_text(encoding="utf-8"))
+        return Outcome(output, result, reused=True)
+    with create(output, step, force=force or reuse, seed=options.seed) as workspace:
+        job = Job(texts, workspace.work, resume, progress)
+        made = CALLS[options.command](options, job)
+        made.save(workspace.folder)
+        result = made.to_dict()
+        write_json(workspace.folder / options.result_file, result)
+    return Outcome(output, result, reused=False)
+
+
+def _keep_inputs(options: StepOptions, output: Path) -> None:
+    """Refuse an output that would replace something the step reads."""
+    references = [labelled(text)[1] for name in options.references for text in options.named(name)]
+    read = [options.data.path] if options.data else []
+    for place in map(Path, (*read, *references)):
+        if place.exists() and place.resolve().is_relative_to(os.path.realpath(output)):
+            raise InputError(
+                f"output {output} would replace {place}, which is read: name another folder"
+            )
+
+
+def _inputs(options: StepOptions, texts: Texts) -> dict[str, str]:
+    inputs = {"source": texts.fingerprint}
+    for name in options.references:
+        inputs[name] = " ".join(_identify(text) for text in options.named(name))
+    return inputs
+
+
+def _identify(text: str) -> str:
+    """Name what a reference holds: label and contents of what lies there, or the Hub id itself.
+
+    With a tokenizer's file go those beside it that belong to it.
+    """
+    label, path = labelled(text)
+    place = Path(path)
+    if not place.exists():
+        return text
+    beside = [place.parent / name for name in COMPANIONS] if place.suffix == ".json" else []
+    held = [fingerprint(file) for file in (place, *beside) if file == place or file.is_file()]
+    return join(label, "+".join(held))

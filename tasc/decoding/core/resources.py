@@ -1,0 +1,67 @@
+"""What drafters are built from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasc.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from tasc._native import NgramIndex
+    from tasc.decoding.core.sampling import Sampling
+    from tasc.models.target import Target
+    from tasc.tokenizer.loaded import LoadedTokenizer
+
+
+def end_ids(model: "PreTrainedModel | None", own: int | None) -> tuple[int, ...]:
+    """Return the tokens that end an output, first ``own``, the tokenizer's, with which drafts end.
+
+    A chat model may list several; its tokenizer names the one that ends a turn.
+    """
+    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    return tuple(dict.fromkeys(int(i) for i in (own, *listed) if i is not None))
+
+
+@dataclass(frozen=True)
+class DraftSource:
+    """What drafts: a model with its tokenizer, or an n-gram model over a tokenizer's tokens."""
+
+    tokenizer: "LoadedTokenizer"
+    model: "PreTrainedModel | None" = None
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a text."""
+        return end_ids(self.model, self.tokenizer.eos_id)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The corpus' outputs, each (T_i,) int32, the end token, and what some methods need besides.
+
+    ``indexes`` are saved ones, used instead of counting ``outputs``. ``target`` is for methods that
+    ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
+    vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (n-grams of bytes
+    where None), and draw as ``sampling`` says, the most likely token where None.
+    ``draft_heads`` are folders of heads trained for that target, of which a method takes the first
+    of its kind; ``token_counts`` is what ``tasc analyze`` wrote with its tokenizer: it ranks tokens
+    where drafts keep to frequent ones, instead of ``outputs``.
+    """
+
+    outputs: Sequence[np.ndarray]
+    end: int
+    indexes: "Sequence[NgramIndex]" = ()
+    target: "Target | None" = None
+    cache: Path | None = None
+    progress: Progress = silent
+    tokenizer: "LoadedTokenizer | None" = None
+    draft: DraftSource | None = None
+    sampling: "Sampling | None" = None
+    draft_heads: Sequence[Path] = ()
+    token_counts: Path | None = None

@@ -1,0 +1,78 @@
+"""Sampling: from a row of logits to the law a token is drawn from."""
+
+from dataclasses import dataclass
+
+import torch
+
+from tasc.errors import InputError
+from tasc.options.bounds import COLDEST, HOTTEST
+
+NO_TOKEN = (
+    "a row of logits has no finite maximum: the model or a logits processor leaves no token to "
+    "choose"
+)
+
+_USUAL_NUCLEUS = 1024
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to sample. The law of a row is softmax(logits / temperature), cut to top-k, then top-p.
+
+    ``top_k`` keeps the k most likely tokens and what ties with the last of them; 0 keeps all.
+    ``top_p`` keeps the fewest tokens, most likely first, whose mass reaches it; 1 keeps all. These
+    are transformers' rules, in its order. ``seed`` fixes the sequence of random numbers.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        if not COLDEST <= self.temperature <= HOTTEST:
+            raise InputError(
+                f"temperature must be above 0 and finite, {COLDEST:g} to {HOTTEST:g}, got "
+                f"{self.temperature}: decode greedily for the most likely token at every step"
+            )
+        if self.top_k < 0:
+            raise InputError(f"top_k must be 0 (all tokens) or more, got {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top_p must be above 0 and at most 1 (all tokens), got {self.top_p}")
+        if self.seed < 0:
+            raise InputError(f"seed must be 0 or more, got {self.seed}")
+
+    @property
+    def cuts(self) -> bool:
+        """Whether some tokens may lose all their mass."""
+        return self.top_k > 0 or self.top_p < 1
+
+    def law(self, row: torch.Tensor) -> torch.Tensor:
+        """Return the law (V,) float32 of a row of logits (V,), of any float dtype.
+
+        Raises InputError for a row whose maximum is not finite: no token could be drawn from it.
+        """
+        scores = row.float() / self.temperature
+        scores = torch.where(scores.isnan(), float("-inf"), scores)
+        if not torch.isfinite(scores.max()):
+            raise InputError(NO_TOKEN)
+        if 0 < self.top_k < len(scores):
+            least = scores.topk(self.top_k).values[-1]
+            scores = scores.masked_fill(scores < least, float("-inf"))
+        if self.top_p < 1:
+            scores = _nucleus(scores, self.top_p)
+        return scores.softmax(-1)
+
+
+def _nucleus(scores: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Keep the most likely tokens up to the one with which their mass reaches ``top_p``."""
+    law = scores.softmax(-1)
+    # A nucleus is small as a rule: sorting 152k tokens would cost a tenth of a small model's step.
+    values, order = law.topk(min(_USUAL_NUCLEUS, len(law)))
+    if float(values.sum()) < top_p:
+        values, order = law.sort(descending=True)
+    inside = values.cumsum(-1) - values < top_p
+    inside[0] = True
+    kept = order[inside]
+    return torch.full_like(scores, float("-inf")).index_copy(0, kept, scores[kept])

@@ -1,0 +1,204 @@
+"""``tasc.custom_generate``: the decoding method of ``model.generate(custom_generate=…)``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.generation import (
+    EosTokenCriteria,
+    GenerateDecoderOnlyOutput,
+    GenerationConfig,
+    MaxLengthCriteria,
+    StoppingCriteria,
+)
+
+from tasc._native import NgramIndex
+from tasc.decoding import decode
+from tasc.decoding.core.processors import Processor
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.decode import Generation, OnTokens
+from tasc.decoding.drafters import Factory, parse
+from tasc.decoding.library import Known, chosen, prepare
+from tasc.errors import InputError
+from tasc.models.borrow import borrowed
+from tasc.models.target import Target
+
+_UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+
+
+class CustomGenerate:
+    """A decoding method for ``model.generate``; made by ``custom_generate``.
+
+    ``generations`` are those of the last call, one a sequence, with their timelines.
+    """
+
+    def __init__(
+        self,
+        drafter: str,
+        corpus: Known,
+        tokenizer: PreTrainedTokenizerBase | None,
+        on_tokens: OnTokens | None,
+        draft_head: Path | None = None,
+    ) -> None:
+        """Keep what drafts are made from; it is prepared at the first call."""
+        self.method = parse(drafter)
+        self.corpus, self.tokenizer, self.on_tokens = corpus, tokenizer, on_tokens
+        self.draft_head = draft_head
+        self.model: PreTrainedModel | None = None  # that the factories were made for
+        self.factories: dict[int, Factory] = {}
+        self.generations: list[Generation] = []
+
+    def __call__(
+        self,
+        model: PreTrainedModel,
+        input_ids: torch.Tensor,
+        logits_processor: Sequence[Processor] = (),
+        stopping_criteria: Sequence[StoppingCriteria] = (),
+        generation_config: GenerationConfig | None = None,
+        **model_inputs: Any,  # noqa: ANN401 - whatever generate prepares for a forward
+    ) -> torch.Tensor | GenerateDecoderOnlyOutput:
+        """Continue ``input_ids`` (B, L) int64, one sequence after another.
+
+        Called by ``generate``. Returns what it returns: (B, L + T) int64, padded on the right, or
+        an output object around it. Raises InputError for what this loop cannot do.
+        """
+        config = generation_config or model.generation_config
+        _check(config, model, model_inputs)
+        known = self.tokenizer and self.tokenizer.eos_token_id  # drafts end with the first
+        if isinstance(self.corpus, NgramIndex):
+            known = self.corpus.end
+        ends = sorted((i for c in stopping_criteria for i in _ends(c)), key=lambda i: i != known)
+        own = [
+            c for c in stopping_criteria if not isinstance(c, MaxLengthCriteria) and not _ends(c)
+        ]
+        mask = model_inputs.get("attention_mask")
+        sampling = Sampling(seed=int(torch.randint(2**62, ()))) if config.do_sample else None
+        self.generations = []
+        if model is not self.model:
+            self.model, self.factories = model, {}
+        with borrowed(model) as target:
+            for i, ids in enumerate(input_ids):
+                padding = 0 if mask is None else _left_padding(mask[i])
+                done = decode.generate(
+                    target,
+                    self._factory(ends, target)(),
+                    ids[padding:].cpu().numpy().astype(np.int32),
+                    max_new_tokens=config.max_length - len(ids),
+                    end_ids=ends,
+                    budget=self.method.budget,
+                    verify=chosen("sampled", sampling, i),
+                    stop=_Criteria(own, ids) if own else None,
+                    on_tokens=self.on_tokens,
+                    processors=[
+                        _one_row(p, ids[:padding], i, len(input_ids)) for p in logits_processor
+                    ],
+                )
+                self.generations.append(done)
+        sequences = _joined(input_ids, self.generations, config)
+        if config.return_dict_in_generate:
+            return GenerateDecoderOnlyOutput(sequences=sequences)
+        return sequences
+
+    def _factory(self, ends: Sequence[int], target: Target) -> Factory:
+        end = ends[0] if ends else -1
+        if end not in self.factories:
+            self.factories[end] = prepare(
+                self.method, self.corpus, self.tokenizer, end, target, draft_head=self.draft_head
+            )
+        return self.factories[end]
+
+
+def custom_generate(
+    drafter: str = "tasc-spec",
+    corpus: Known = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    on_tokens: OnTokens | None = None,
+    draft_head: Path | None = None,
+) -> CustomGenerate:
+    """Return what ``model.generate(**inputs, custom_generate=…)`` takes, to be used many times.
+
+    Greedy decoding and sampling, logits processors, stopping criteria, padded batches and several
+    sequences a prompt follow the arguments of ``generate``. Two of them never reach a decoding
+    method of one's own: instead of ``streamer`` pass ``on_tokens``, and instead of ``stop_strings``
+    a ``StopStringCriteria`` among the ``stopping_criteria``.
+
+    Args:
+        drafter: a method as ``tasc bench --method`` takes it.
+        corpus: outputs of the task, texts or token ids, or an index; see ``tasc.generate``.
+        tokenizer: needed for a corpus of texts.
+        on_tokens: called with the tokens (k,) int32 that each step settles.
+        draft_head: folder of a trained head, for drafters such as "eagle".
+    """
+    return CustomGenerate(drafter, corpus, tokenizer, on_tokens, draft_head)
+
+
+class _Criteria:
+    """transformers' stopping criteria as a stop rule: asked after every token."""
+
+    def __init__(self, criteria: Sequence[StoppingCriteria], ids: torch.Tensor) -> None:
+        self.criteria, self.ids = criteria, ids
+
+    def cut(self, tokens: list[int], new: int) -> int | None:
+        all_ids = torch.cat([self.ids, self.ids.new_tensor(tokens)])[None]
+        for end in range(len(tokens) - new + 1, len(tokens) + 1):
+            ids = all_ids[:, : len(self.ids) + end]
+            if any(bool(torch.as_tensor(c(ids, None)).any()) for c in self.criteria):
+                return end
+        return None
+
+
+def _ends(criterion: StoppingCriteria) -> list[int]:
+    found = criterion.eos_token_id.tolist() if isinstance(criterion, EosTokenCriteria) else []
+    return found if isinstance(found, list) else [found]
+
+
+def _one_row(processor: Processor, padding: torch.Tensor, row: int, rows: int) -> Processor:
+    """Return a processor of the batch as one of its sequence ``row``.
+
+    It is shown the padding, which some count, and a batch of as many rows as it was made for.
+    """
+    if rows == 1 and len(padding) == 0:
+        return processor
+
+    def process(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        ids = torch.cat([padding[None], ids], dim=1).repeat(rows, 1)
+        return processor(ids, scores.repeat(rows, 1))[row : row + 1]
+
+    return process
+
+
+def _left_padding(mask: torch.Tensor) -> int:
+    padding = int((mask == 0).sum())
+    if (mask[padding:] == 0).any():
+        raise InputError("prompts must be padded on the left: set tokenizer.padding_side = 'left'")
+    return padding
+
+
+def _check(config: GenerationConfig, model: PreTrainedModel, inputs: dict[str, Any]) -> None:
+    """Refuse what the loop would silently do differently."""
+    if config.num_beams > 1:
+        raise InputError(f"custom_generate does not search beams, got num_beams={config.num_beams}")
+    if model.config.is_encoder_decoder or inputs.get("inputs_embeds") is not None:
+        raise InputError("custom_generate continues input_ids: give them, and a decoder-only model")
+    cache = inputs.get("past_key_values")
+    if cache is not None and cache.get_seq_length() > 0:
+        raise InputError("custom_generate starts from the prompt: leave out past_key_values")
+    asked = [name for name in _UNSUPPORTED if getattr(config, name, False)]
+    if config.return_dict_in_generate and asked:
+        raise InputError(f"custom_generate returns sequences only: leave out {', '.join(asked)}")
+
+
+def _joined(
+    ids: torch.Tensor, generations: Sequence[Generation], config: GenerationConfig
+) -> torch.Tensor:
+    """Append the outputs to ``ids`` (B, L), padded to the longest."""
+    pad = getattr(config, "_pad_token_tensor", None)
+    longest = max(len(g.tokens) for g in generations)
+    out = ids.new_full((len(generations), longest), 0 if pad is None else int(pad))
+    for row, done in zip(out, generations, strict=True):
+        row[: len(done.tokens)] = torch.from_numpy(done.tokens)
+    return torch.cat([ids, out], dim=1)

@@ -1,0 +1,116 @@
+"""The methods with a trained head by name: EAGLE-2, FR-Spec, MicroSpec and Medusa.
+
+A vocabulary of another kind needs an options class and a function of a few lines here, which hands
+``drafters`` what makes one ``DraftVocabulary`` a sequence.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.resources import Resources
+from tasc.decoding.drafters.heads.draft_vocab.frequent import (
+    Frequent,
+    lm_head,
+    most_frequent,
+    token_counts,
+)
+from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Full, HeadsOwn
+from tasc.decoding.drafters.heads.draft_vocab.microspec.vocabulary import (
+    MicroSpec,
+    WindowOptions,
+    quick,
+)
+from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
+from tasc.decoding.drafters.heads.medusa import Medusa
+from tasc.errors import InputError
+from tasc.models.draft_head import load_head
+from tasc.models.medusa import is_medusa, load_medusa
+from tasc.options.bounds import MOST, within
+
+
+@dataclass(frozen=True)
+class FrSpecOptions(EagleOptions):
+    """As EAGLE-2's, over the ``size`` most frequent tokens."""
+
+    size: int = within(32768, 1, MOST)
+
+
+@dataclass(frozen=True)
+class MedusaOptions(EagleOptions):
+    """As EAGLE-2's, at most a level a head; over the ``size`` most frequent tokens, 0 for all."""
+
+    size: int = within(0, 0, MOST)
+
+
+@dataclass(frozen=True)
+class MicroSpecOptions(EagleOptions, WindowOptions):
+    """As EAGLE-2's, over the tokens of a sliding window."""
+
+
+def eagle(resources: Resources, options: EagleOptions) -> Factory:
+    """Prepare EAGLE-2 over the whole vocabulary."""
+    full = Full(lm_head(_model(resources)))
+    return drafters(resources, lambda: full, options)
+
+
+def fr_spec(resources: Resources, options: FrSpecOptions) -> Factory:
+    """Prepare EAGLE-2 over the most frequent tokens of a counts file, or of the outputs."""
+    frequent = _frequent(resources, options.size)
+    return drafters(resources, lambda: frequent, options)
+
+
+def microspec(resources: Resources, options: MicroSpecOptions) -> Factory:
+    """Prepare MicroSpec: each sequence has a window of its own."""
+    head = lm_head(_model(resources))
+    ranking = quick(head)
+    frequent = _frequent(resources, options.frequent) if options.frequent else None
+    return drafters(resources, lambda: MicroSpec(head, options, ranking, frequent), options)
+
+
+def medusa(resources: Resources, options: MedusaOptions) -> Factory:
+    """Prepare Medusa, with FR-Spec where a ``size`` is given."""
+    model = _model(resources)
+    heads = load_medusa(_folder(resources, medusa=True), model)
+    vocabulary: DraftVocabulary
+    if heads.lm_heads is not None:
+        some = _ids(resources, options.size, heads.lm_heads.shape[1]) if options.size else None
+        vocabulary = HeadsOwn(heads.lm_heads, some)
+    else:
+        size = options.size
+        vocabulary = _frequent(resources, size) if size else Full(lm_head(model))
+    return lambda: Medusa(heads, lambda: vocabulary, options)
+
+
+def drafters(
+    resources: Resources, vocabulary: Callable[[], DraftVocabulary], options: EagleOptions
+) -> Factory:
+    """Load EAGLE's head; each sequence gets a vocabulary from ``vocabulary``."""
+    model = _model(resources)
+    head = load_head(_folder(resources, medusa=False), model)
+    return lambda: Eagle(head, model.get_input_embeddings(), vocabulary, options)
+
+
+def _frequent(resources: Resources, size: int) -> Frequent:
+    head = lm_head(_model(resources))
+    return Frequent(head, _ids(resources, size, head.weight.shape[0]))
+
+
+def _ids(resources: Resources, size: int, vocabulary: int) -> Tensor:
+    return most_frequent(token_counts(resources, vocabulary), size)
+
+
+def _folder(resources: Resources, *, medusa: bool) -> Path:
+    """Return the first head of a kind; without one the first, whose loader says what it is."""
+    heads = resources.draft_heads
+    return next((head for head in heads if is_medusa(head) == medusa), heads[0])
+
+
+def _model(resources: Resources) -> PreTrainedModel:
+    if resources.target is None:
+        raise InputError("a draft head reads the model's hidden states: give a model")
+    return resources.target.model

@@ -1,0 +1,86 @@
+"""What drafters with a trained head have in common: they read the target's hidden states."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
+from tasc.errors import InputError
+
+
+class HeadDrafter(ABC):
+    """One sequence's drafter, in the columns of a vocabulary of its own.
+
+    A subclass says what it remembers of settled tokens and how a tree grows from that; ``budget``
+    is never below 1 there. On a device nothing is waited for but the finished tree.
+    """
+
+    def __init__(self, vocabulary: Callable[[], DraftVocabulary], device: torch.device) -> None:
+        """Draft on ``device``, where the target's hidden states are."""
+        self.vocabulary, self.device = vocabulary(), device
+        self.start(np.empty(0, np.int32))
+
+    @abstractmethod
+    def settle(self, hidden: Tensor, tokens: Tensor) -> None:
+        """Learn the pairs (the target's state (k, d) at i, token (k,) int64 at i + 1) settled."""
+
+    @abstractmethod
+    def grow(self, budget: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return a tree of at most ``budget`` nodes as ``tree.ranked`` does."""
+
+    def start(self, prompt: np.ndarray) -> None:
+        """See Drafter.start."""
+        self.prompt = self._ids(prompt)
+        self.seen: tuple[Tensor, Tensor, np.ndarray] | None = None
+        self.begun = False
+
+    def read(self, hidden: Tensor, rows: Tensor, path: np.ndarray) -> None:
+        """See Reader.read."""
+        self.seen = (hidden, rows, path)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """See Drafter.observe. Raises InputError where the target's states were not handed over."""
+        if self.seen is None:
+            raise InputError(
+                "a draft head reads the target's hidden states: give a model to decode with"
+            )
+        hidden, rows, path = self.seen
+        self.seen = None
+        settled = self._ids(tokens)
+        kept = self._ids(np.append(np.int32(0), path + 1)[: len(tokens)])
+        if self.begun:
+            self.settle(hidden[kept], settled)
+        else:
+            self.begun = True
+            self.vocabulary.start(self.prompt, hidden)
+            self.settle(hidden, torch.cat((self.prompt[1:], settled)))
+        self.vocabulary.observe(settled, rows, kept)
+
+    @torch.inference_mode()
+    def draft(self, budget: int) -> Draft:
+        """See Drafter.draft: at most ``budget`` nodes, the most probable ones first by level."""
+        if budget < 1 or not self.begun:
+            return Draft()
+        tokens, parents, values = self.grow(budget)
+        self.vocabulary.drafted(tokens)
+        return _draft(tokens, parents, values)
+
+    def _ids(self, tokens: np.ndarray) -> Tensor:
+        return torch.from_numpy(tokens.astype(np.int64)).to(self.device, non_blocking=True)
+
+
+def _draft(tokens: Tensor, parents: Tensor, values: Tensor) -> Draft:
+    """Bring a tree to the host, with one copy, and leave out the nodes that stand for no token."""
+    packed = torch.stack((tokens.int(), parents.int(), values.float().view(torch.int32)))
+    found = packed.cpu().numpy()
+    there = found[0] >= 0  # below a node without a token there is none with one
+    place = np.append(np.cumsum(there, dtype=np.int32) - 1, np.int32(-1))  # the last is parent -1's
+    return Draft(
+        found[0, there],
+        place[found[1, there]],
+        probabilities=np.exp(found[2, there].view(np.float32)),
+    )

@@ -1,0 +1,121 @@
+"""Dynamic draft trees: of the most probable paths, as many nodes as the budget allows.
+
+A node's value is the product of the probabilities on its path. Nothing here waits for a device.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
+from tasc.models.cache import Storage
+
+# (tokens (f,), hidden states before them (f, d), position, mask (f, keys)) -> states (f, d)
+Read = Callable[[Tensor, Tensor, int, Tensor], Tensor]
+
+
+def grow(
+    read: Read,
+    storage: Storage,
+    vocabulary: DraftVocabulary,
+    hidden: Tensor,
+    *,
+    width: int,
+    depth: int,
+    budget: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the tree of EAGLE-2, as ``ranked`` does: a beam, re-ranked to the ``budget``.
+
+    Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees" (2024),
+    section 4: a level expands the ``width`` nodes of highest value to their ``width`` likeliest
+    children each; of all nodes the best are kept. The head's keys and values of a level lie behind
+    those of the levels before it. ``hidden`` (1, d) is the head's state after the last settled
+    token; ``depth`` levels make as many forwards of the LM head, and one less of the head's layer,
+    which ``read`` carries out.
+    ``storage`` holds the head's keys and values; its length is as before afterwards.
+    """
+    device, begin = hidden.device, storage.length
+    width, depth = min(width, budget), min(depth, budget)
+    tokens, scores = _children(vocabulary, hidden, hidden.new_zeros(1), width)
+    parents = torch.full_like(tokens, -1)
+    levels = [(tokens, parents, scores)]
+    frontier, total = torch.arange(len(tokens), device=device), len(tokens)
+    states, mask = hidden.expand(len(tokens), -1), _seen(len(tokens), begin, device)
+    for level in range(1, depth):
+        states = read(tokens, states, begin + level - 1, mask)
+        storage.length += len(tokens)
+        found, values = _children(vocabulary, states, scores, width)
+        children = len(found) // len(tokens)
+        levels.append((found, frontier.repeat_interleave(children), values))
+        if level + 1 < depth:
+            scores, best = values.topk(min(width, len(values)))
+            tokens, origin = found[best], best // children
+            frontier, states = total + best, states[origin]
+            mask = torch.cat((mask[origin], _eye(len(best), device)), dim=1)
+        total += len(found)
+    storage.length = begin
+    return ranked(levels, budget)
+
+
+def product(
+    vocabulary: DraftVocabulary, states: Tensor, *, width: int, budget: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the best tree, as ``ranked`` does, where a level's law is the same below every path.
+
+    ``states`` (levels, d): the LM head makes one law of each. A level offers ``width`` tokens. As
+    a node's ancestors are worth no less than itself, expanding the ``budget`` best nodes of each
+    level leaves out none of the ``budget`` best ones of all.
+    """
+    none = states.new_zeros(len(states))
+    found, values = (
+        part.view(len(states), -1) for part in _children(vocabulary, states, none, width)
+    )
+    tokens, scores = found[0], values[0]
+    levels = [(tokens, torch.full_like(tokens, -1), scores)]
+    frontier, total = torch.arange(len(tokens), device=states.device), len(tokens)
+    for offered, worth in zip(found[1:], values[1:], strict=True):
+        grown = (scores[:, None] + worth).flatten()
+        levels.append(
+            (offered.repeat(len(scores)), frontier.repeat_interleave(len(offered)), grown)
+        )
+        scores, best = grown.topk(min(budget, len(grown)))
+        frontier, total = total + best, total + len(grown)
+    return ranked(levels, budget)
+
+
+def ranked(
+    levels: list[tuple[Tensor, Tensor, Tensor]], budget: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tokens, parents and log-probabilities (n,) of the ``budget`` nodes of highest value.
+
+    Parents come first: one is worth no less than its child. A column without a token has the value
+    -inf; a node of that value has the token -1, and so have all below it.
+    """
+    tokens, parents, values = (torch.cat(part) for part in zip(*levels, strict=True))
+    kept = values.sort(descending=True, stable=True).indices[:budget].sort().values
+    place = torch.full((len(values) + 1,), -1, device=values.device)  # the last is parent -1's
+    place[kept] = torch.arange(len(kept), device=values.device)
+    worth = values[kept]
+    return tokens[kept].masked_fill(worth == -torch.inf, -1), place[parents[kept]], worth
+
+
+def _children(
+    vocabulary: DraftVocabulary, hidden: Tensor, scores: Tensor, width: int
+) -> tuple[Tensor, Tensor]:
+    """Return the likeliest tokens after each of ``hidden`` (m, d) and their values, (m · c,)."""
+    logits = vocabulary.logits(hidden).float()
+    top = logits.topk(min(width, logits.shape[1]))
+    values = top.values - logits.logsumexp(-1, keepdim=True) + scores[:, None]
+    columns, ids = top.indices.flatten(), vocabulary.ids
+    # A column without a token has the value -inf: it is read as any token, and marked at the end.
+    return columns if ids is None else ids[columns].clamp(min=0), values.flatten()
+
+
+def _eye(n: int, device: torch.device) -> Tensor:
+    return torch.eye(n, dtype=torch.bool, device=device)
+
+
+def _seen(n: int, length: int, device: torch.device) -> Tensor:
+    """The first level's mask (n, length + n): all that was settled, and each node itself."""
+    return torch.cat((torch.ones(n, length, dtype=torch.bool, device=device), _eye(n, device)), 1)

@@ -1,0 +1,143 @@
+"""A target's and a drafter's vocabulary side by side, and the sequence as both of them see it."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.drafters.hetero.speaker import Speaker
+from tasc.decoding.verify.walks import pick
+from tasc.errors import InputError
+from tasc.tokenizer.alignment import Aligned, Encoding, split_incomplete
+from tasc.vocab.strings import Outcomes, Strings
+
+
+class Pair:
+    """What drafters of all sequences share. Tokens of both sides are compared as byte strings."""
+
+    def __init__(
+        self,
+        target: Encoding,
+        draft: Encoding,
+        ends: tuple[int, Sequence[int]],
+        sizes: tuple[int, int],
+        speaker: Callable[[], Speaker],
+        sampling: Sampling | None = None,
+    ) -> None:
+        """Pair two vocabularies.
+
+        Args:
+            target: the target's tokenizer.
+            draft: the drafter's.
+            ends: the target's token that ends a text, and the drafter's.
+            sizes: entries of a row of logits, target's and drafter's.
+            speaker: makes the draft model of one sequence.
+            sampling: how drafts are drawn; None is the most likely token.
+        """
+        self.target, self.draft, self.sizes = target, draft, sizes
+        self.target_end, self.draft_ends = ends[0], list(ends[1])
+        self.speaker, self.sampling = speaker, sampling
+        self.spoken = [*draft.strings, *[b""] * sizes[1]][: sizes[1]]
+        self.sequences = 0
+        # what spelling.relevant found, by what is spelled and the token
+        self.relevant: dict[tuple[bytes, int], tuple[np.ndarray, list[int]]] = {}
+        self.held = 0  # draft tokens in it
+
+    @cached_property
+    def vocabulary(self) -> Strings:
+        """The target's strings, of ids that it has logits for."""
+        return Strings(self.target.strings[: self.sizes[0]])
+
+    @cached_property
+    def drafted(self) -> Strings:
+        """The drafter's strings, of ids that it has logits for."""
+        return Strings(self.spoken)
+
+    @cached_property
+    def to_target(self) -> np.ndarray:
+        """The target token (V_D,) int64 that says the same as each draft token, -1 for none."""
+        found = np.array([self.vocabulary.ids.get(s, -1) if s else -1 for s in self.spoken])
+        found[self.draft_ends] = self.target_end
+        return found.astype(np.int64)
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """What draft tokens settle in the target's vocabulary."""
+        return Outcomes(
+            self.vocabulary, self.spoken, dict.fromkeys(self.draft_ends, self.target_end)
+        )
+
+    def random(self) -> np.random.Generator:
+        """Return random numbers for one more sequence, other ones than its verifier's."""
+        self.sequences += 1
+        seed = self.sampling.seed if self.sampling else 0
+        return np.random.default_rng([seed, self.sequences, 0xD4AF7])
+
+
+class Partner:
+    """The draft model at the target's side on one sequence: follows the text, draws tokens."""
+
+    def __init__(self, pair: Pair) -> None:
+        """Begin a sequence."""
+        self.pair, self.random = pair, pair.random()
+        self.speaker = pair.speaker()
+        self.text = Aligned(pair.draft)
+        self.pending = b""  # the beginning of a character that is not complete
+        self.begun = False
+        self.laws: dict[int, torch.Tensor] = {}
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Read target tokens (k,) int32; those that end a text or mean nothing leave no trace."""
+        string = self.pair.target.string_of(tokens.tolist(), first=not self.begun)
+        self.begun = self.begun or bool(string)
+        whole, self.pending = split_incomplete(self.pending + string)
+        if whole:
+            self.text.extend(whole)
+
+    def root(self) -> int | None:
+        """Return the node of the text so far; None where the draft model cannot follow it."""
+        ids = self.pair.draft.byte_ids
+        if not all(byte in ids for byte in self.pending):
+            return None
+        text = [*self.pair.draft.opening, *self.text.ids, *(ids[byte] for byte in self.pending)]
+        self.laws = {}
+        return self.speaker.follow(text or self.pair.draft_ends[:1])
+
+    def law(self, node: int) -> torch.Tensor:
+        """Return what tokens are drawn from after ``node``: (V_D,) float64 on the CPU."""
+        found = self.laws.get(node)
+        if found is None:
+            row, sampling = self.speaker.row(node), self.pair.sampling
+            if sampling is None:
+                found = torch.zeros(len(row), dtype=torch.float64)
+                found[int(row.argmax())] = 1
+            else:
+                found = sampling.law(row).double().cpu()
+            self.laws[node] = found
+        return found
+
+    def probabilities(self, node: int) -> np.ndarray:
+        """Return the same as an array (V_D,) float64."""
+        law: np.ndarray = self.law(node).numpy()
+        return law
+
+    def draw(self, law: torch.Tensor) -> int:
+        """Draw a token from ``law``."""
+        return pick(law, self.random.random())
+
+    def confidence(self, node: int, token: int) -> float:
+        """Return how likely the draft model itself finds ``token`` after ``node``."""
+        return float(self.speaker.row(node).float().softmax(-1)[token])
+
+
+def same_vocabulary(pair: Pair) -> None:
+    """Raise InputError unless every id means the same on both sides."""
+    a, b = pair.target.strings, pair.draft.strings
+    if a == b and pair.target_end in pair.draft_ends:
+        return
+    raise InputError(
+        f"standard speculative decoding needs one vocabulary: the target has {len(a)} tokens, the "
+        f"drafter {len(b)}; choose tli, slem or slrs for two"
+    )

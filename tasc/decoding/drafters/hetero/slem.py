@@ -1,0 +1,69 @@
+"""SLEM: text is drafted, and what the target would make of it is verified token by token.
+
+Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
+Heterogeneous Vocabularies", algorithm 2, with the re-alignment of section 3.2. Departs: the drafted
+text is encoded behind the last tokens of the output, and where no token begins between the two it
+is cut up longest token first. Tokens are exact matches, so drafts carry no laws.
+"""
+
+import numpy as np
+
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.drafters.hetero.options import HeteroOptions
+from tasc.decoding.drafters.hetero.pair import Pair, Partner
+from tasc.decoding.drafters.hetero.token_level import Chain
+from tasc.tokenizer.alignment import Aligned
+
+
+class Slem:
+    """One sequence's drafter."""
+
+    def __init__(self, pair: Pair, options: HeteroOptions) -> None:
+        """Draft with ``pair``."""
+        self.pair, self.options = pair, options
+
+    def start(self, prompt: np.ndarray) -> None:
+        """See Drafter.start."""
+        self.partner = Partner(self.pair)
+        self.written = Aligned(self.pair.target)
+        self.observe(prompt)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """See Drafter.observe."""
+        written = self.written
+        for token in tokens.tolist():
+            written.text += self.pair.target.string_of([token], first=not written.text)
+            written.ids.append(token)
+            written.ends.append(len(written.text))
+        self.partner.observe(tokens)
+
+    def draft(self, budget: int) -> Draft:
+        """See Drafter.draft."""
+        node = self.partner.root() if budget else None
+        if node is None:
+            return Draft()
+        string, ended, likely = self._speak(node, budget)
+        tokens = self.written.continuation(string) if string else []
+        if tokens is None:
+            tokens = self.pair.vocabulary.tokenize(string)
+        tokens = [*tokens, *([self.pair.target_end] if ended else [])][:budget]
+        chain = Chain()
+        for _ in tokens:  # a draft token's share of a target token is not known: spread evenly
+            chain.add(tokens[len(chain.tokens)], likely ** (1 / len(tokens)))
+        return chain.draft(None)
+
+    def _speak(self, node: int, budget: int) -> tuple[bytes, bool, float]:
+        """Return the drafted text, whether it ends there, and how likely it is."""
+        partner, pair, o = self.partner, self.pair, self.options
+        string, likely, count = b"", 1.0, 0
+        while True:
+            drawn = partner.draw(partner.law(node))
+            likely *= partner.confidence(node, drawn)
+            if not pair.spoken[drawn]:
+                return string, drawn in pair.draft_ends, likely
+            string += pair.spoken[drawn]
+            count += 1
+            full = len(pair.vocabulary.tokenize(string)) > budget
+            if full or count == o.lookahead or likely < o.confidence:
+                return string, False, likely
+            node = partner.speaker.extend([node], [drawn])[0]

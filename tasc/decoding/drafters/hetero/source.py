@@ -1,0 +1,106 @@
+"""Where a drafter with its own vocabulary comes from: a model, a tokenizer, or bytes."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.resources import DraftSource, Resources
+from tasc.decoding.drafters.heads.draft_vocab.frequent import corpus_counts, pruned, token_counts
+from tasc.decoding.drafters.hetero import token_level
+from tasc.decoding.drafters.hetero.ngram import NgramModel, NgramSpeaker
+from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
+from tasc.decoding.drafters.hetero.pair import Pair, same_vocabulary
+from tasc.decoding.drafters.hetero.slem import Slem
+from tasc.decoding.drafters.hetero.slrs import Slrs
+from tasc.decoding.drafters.hetero.speaker import NeuralSpeaker, Speaker
+from tasc.errors import InputError
+from tasc.models.load import Device, Dtype, load_model
+from tasc.models.proof import prove
+from tasc.models.target import Target
+from tasc.tokenizer.alignment import Bytes, Encoder, Encoding
+from tasc.tokenizer.loaded import load_tokenizer
+
+
+def load_draft(path: str, dtype: Dtype = "float32", device: Device = "cpu") -> DraftSource:
+    """Load what drafts from a folder or the Hub: a model, or a tokenizer where there is no model.
+
+    Raises InputError and what ``load_model`` raises.
+    """
+    tokenizer = load_tokenizer(path)
+    place = Path(path).expanduser()
+    if place.exists() and not (place / "config.json").is_file():
+        return DraftSource(tokenizer)
+    return DraftSource(tokenizer, load_model(path, dtype=dtype, device=device))
+
+
+def slem(resources: Resources, options: HeteroOptions) -> Factory:
+    """See Method.prepare; so is every function here that is named as a method."""
+    return partial(Slem, pair_of(resources, options), options)
+
+
+def slrs(resources: Resources, options: SlrsOptions) -> Factory:
+    """See ``slem``."""
+    return partial(Slrs, pair_of(resources, options), options)
+
+
+def tli(resources: Resources, options: HeteroOptions) -> Factory:
+    """See ``slem``."""
+    return partial(token_level.tli, pair_of(resources, options), options)
+
+
+def union(resources: Resources, options: HeteroOptions) -> Factory:
+    """See ``slem``."""
+    return partial(token_level.union, pair_of(resources, options), options)
+
+
+def standard(resources: Resources, options: HeteroOptions) -> Factory:
+    """See ``slem``. Raises InputError for two vocabularies now, not at the first sequence."""
+    pair = pair_of(resources, options)
+    same_vocabulary(pair)
+    return partial(token_level.standard, pair, options)
+
+
+def pair_of(resources: Resources, options: HeteroOptions) -> Pair:
+    """Return the pair of vocabularies that ``resources`` describe."""
+    if resources.tokenizer is None or resources.target is None:
+        raise InputError(
+            "drafting in another vocabulary needs the target's model and tokenizer: pass both"
+        )
+    target = Encoder(resources.tokenizer)
+    size = int(resources.target.model.config.get_text_config().vocab_size)
+    draft, ends, speaker, width = _drafter(resources, target, options)
+    return Pair(target, draft, (resources.end, ends), (size, width), speaker, resources.sampling)
+
+
+def _drafter(
+    resources: Resources, target: Encoder, options: HeteroOptions
+) -> tuple[Encoding, tuple[int, ...], Callable[[], Speaker], int]:
+    """Return the drafter's vocabulary, its end tokens, its speakers, and the size of its rows."""
+    source, most = resources.draft, options.size
+    if source is not None and source.model is not None:
+        model, known = source.model, Encoder(source.tokenizer)
+        width = int(model.config.get_text_config().vocab_size)
+        if most:
+            if known.strings == target.strings:
+                counts = token_counts(resources, width)
+            else:
+                counts = corpus_counts(_said(resources, target, known), source.ends[0], width)
+            model = pruned(model, counts, most)
+        prove(Target(model))
+        return known, source.ends, lambda: NeuralSpeaker(Target(model)), width
+    if most:
+        raise InputError("size prunes a draft model's LM head: name a model to draft with")
+    encoder: Encoding = Bytes() if source is None else Encoder(source.tokenizer)
+    ends = (Bytes.end,) if source is None else source.ends
+    width = len(encoder.strings)
+    table = NgramModel(_said(resources, target, encoder), width, options.n, ends[0])
+    return encoder, ends, lambda: NgramSpeaker(table), width
+
+
+def _said(resources: Resources, target: Encoder, drafter: Encoding) -> list[np.ndarray]:
+    """Return the corpus' outputs as the drafter's tokens, each (T_i,) int64."""
+    strings = [target.string_of(o.tolist(), first=True) for o in resources.outputs]
+    return [np.array(drafter.encode(s)[0], np.int64) for s in strings]

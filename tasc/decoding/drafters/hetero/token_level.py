@@ -1,0 +1,137 @@
+"""Drafters whose tokens are the target's own: TLI, union, and standard speculative decoding.
+
+Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
+Heterogeneous Vocabularies", algorithms 4, 1 and 5. They differ in which draft tokens count as which
+target tokens, and in whether a draw may fall outside of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from tasc.decoding.core.draft import AskedLaws, Draft, Laws
+from tasc.decoding.drafters.hetero.options import HeteroOptions
+from tasc.decoding.drafters.hetero.pair import Pair, Partner, same_vocabulary
+
+
+@dataclass
+class Chain:
+    """A chain that grows token by token.
+
+    Its laws may be one more than its tokens: then the last one gave no token.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    likely: list[float] = field(default_factory=list)
+
+    def add(self, token: int, probability: float) -> float:
+        """Append a token of that probability; return the probability of the whole chain."""
+        self.tokens.append(token)
+        self.likely.append(probability * (self.likely[-1] if self.likely else 1.0))
+        return self.likely[-1]
+
+    def draft(self, q: Laws | AskedLaws | None) -> Draft:
+        """Return the chain as a draft."""
+        n = len(self.tokens)
+        parents = np.arange(-1, n - 1, dtype=np.int32)
+        likely = np.array(self.likely, np.float32)
+        return Draft(np.array(self.tokens, np.int32), parents, q, probabilities=likely)
+
+    def laws(self, rows: Sequence[torch.Tensor]) -> Laws | None:
+        """Return ``rows``, each (V,) float32, as the chain's laws."""
+        if not rows:
+            return None
+        of = np.arange(len(self.tokens) + 1, dtype=np.int32)
+        of[len(rows) :] = -1
+        return Laws(torch.stack(list(rows)), of)
+
+
+class TokenLevel:
+    """One sequence's drafter: a chain of draft tokens that are target tokens, too."""
+
+    def __init__(
+        self, pair: Pair, options: HeteroOptions, to_target: np.ndarray, normalise: bool
+    ) -> None:
+        """Draft with ``pair``.
+
+        Args:
+            pair: the vocabularies and the draft model.
+            options: how far to draft.
+            to_target: (V_D,) int64, the target token of each draft token, -1 for none.
+            normalise: draw from draft tokens with a target token alone.
+        """
+        self.pair, self.options = pair, options
+        self.to_target, self.normalise = torch.from_numpy(to_target), normalise
+        self.inside = self.to_target >= 0
+
+    def start(self, prompt: np.ndarray) -> None:
+        """See Drafter.start."""
+        self.partner = Partner(self.pair)
+        self.partner.observe(prompt)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """See Drafter.observe."""
+        self.partner.observe(tokens)
+
+    def draft(self, budget: int) -> Draft:
+        """See Drafter.draft."""
+        node = self.partner.root() if budget else None
+        if node is None:
+            return Draft()
+        chain, rows = Chain(), list[torch.Tensor]()
+        most = min(budget, self.options.lookahead or budget)
+        while True:
+            law = self.law(node)
+            if law is None:
+                break
+            rows.append(self.over_target(law))
+            drawn = self.partner.draw(law)
+            token = int(self.to_target[drawn])
+            if token < 0:
+                break
+            likely = chain.add(token, self.partner.confidence(node, drawn))
+            ended = token == self.pair.target_end
+            if ended or len(chain.tokens) == most or likely < self.options.confidence:
+                break
+            node = self.partner.speaker.extend([node], [drawn])[0]
+        return chain.draft(chain.laws(rows) if self.pair.sampling else None)
+
+    def law(self, node: int) -> torch.Tensor | None:
+        """Return what is drawn from after ``node``, (V_D,) float64; None if nothing can be."""
+        if not self.normalise:
+            return self.partner.law(node)
+        if self.pair.sampling is None:  # the most likely of those that the target knows
+            row = self.partner.speaker.row(node).float().cpu().masked_fill(~self.inside, -torch.inf)
+            best = torch.zeros(len(row), dtype=torch.float64)
+            best[int(row.argmax())] = 1
+            return best if self.inside.any() else None
+        law = self.partner.law(node) * self.inside
+        mass = float(law.sum())
+        return law / mass if mass > 0 else None
+
+    def over_target(self, law: torch.Tensor) -> torch.Tensor:
+        """Return ``law`` (V_D,) as a law over target tokens, (V_T,) float32."""
+        row = torch.zeros(self.pair.sizes[0], dtype=torch.float64)
+        row.index_add_(0, self.to_target[self.inside], law[self.inside])
+        return row.float()
+
+
+def tli(pair: Pair, options: HeteroOptions) -> TokenLevel:
+    """Return the drafter of algorithm 4: the draft law restricted to the intersection."""
+    return TokenLevel(pair, options, pair.to_target, normalise=True)
+
+
+def union(pair: Pair, options: HeteroOptions) -> TokenLevel:
+    """Return the drafter of algorithm 1: what is drawn outside of the intersection is rejected."""
+    return TokenLevel(pair, options, pair.to_target, normalise=False)
+
+
+def standard(pair: Pair, options: HeteroOptions) -> TokenLevel:
+    """Return the drafter of algorithm 5. Raises InputError unless the vocabularies are one."""
+    same_vocabulary(pair)
+    target, draft = pair.sizes
+    same = np.arange(draft, dtype=np.int64)
+    same[target:] = -1
+    return TokenLevel(pair, options, same, normalise=False)

@@ -1,0 +1,170 @@
+"""N-grammys: the model's own bigrams, mixed with n-grams of the context.
+
+Stewart et al., "The n-grammys: accelerating autoregressive inference with learning-free batched
+speculation" (2024): the bigram table holds the k most probable next tokens of the target for each
+single token; rows of w tokens are proposed, first what followed the last token in the context, then
+the table's k continuations, each prolonged by its most probable successors. The rows share one tree
+here instead of being a batch. ``context=false`` is the bigram drafter, the default is mixed.
+"""
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.resources import Resources
+from tasc.errors import InputError, IntegrityError
+from tasc.files.disk import replacing
+from tasc.options.bounds import LONGEST, MOST_NODES, Bounded, within
+from tasc.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+ROWS_A_FORWARD = 512
+
+
+@dataclass(frozen=True)
+class NgrammysOptions(Bounded):
+    """``k`` continuations a token in the table, rows of ``width`` tokens, n-grams to ``n_max``."""
+
+    k: int = within(8, 1, MOST_NODES)
+    width: int = within(6, 1, MOST_NODES)
+    context: bool = True
+    n_max: int = within(3, 1, LONGEST)
+
+
+def prepare(resources: Resources, options: NgrammysOptions) -> Factory:
+    """See Method.prepare."""
+    if resources.target is None:
+        raise InputError("ngrammys asks the model for its bigrams: give a model")
+    model = resources.target.model
+    table = bigram_table(model, options.k, resources.cache, resources.progress)
+    return lambda: Ngrammys(table, resources.end, options)
+
+
+def bigram_table(
+    model: "PreTrainedModel", k: int, cache: Path | None, progress: Progress = silent
+) -> np.ndarray:
+    """Return the ``k`` most probable next tokens of every single token, (V, k) int32.
+
+    Of a vocabulary of fewer tokens it is all of them. Built in batched forward passes; kept below
+    ``cache`` under a hash of the model's weights. A cache that cannot be written costs only that.
+    """
+    vocabulary = int(model.get_input_embeddings().weight.shape[0])
+    k = min(k, vocabulary)
+    path = cache / f"bigrams-{_identity(model)}-{k}.npy" if cache else None
+    if path is not None and path.is_file():
+        return _read(path, (vocabulary, k))
+    table = np.empty((vocabulary, k), np.int32)
+    with torch.inference_mode():
+        for begin in range(0, vocabulary, ROWS_A_FORWARD):
+            ids = torch.arange(begin, min(begin + ROWS_A_FORWARD, vocabulary), device=model.device)
+            rows = model(input_ids=ids[:, None], use_cache=False).logits[:, -1]
+            table[begin : begin + len(ids)] = rows.topk(k).indices.to(torch.int32).cpu().numpy()
+            progress("bigrams", begin + len(ids), vocabulary)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            _write(path, table)
+    return table
+
+
+def _read(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    try:
+        table: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise IntegrityError(f"{path} is damaged ({error}): delete it, run again") from error
+    if table.shape != shape or table.dtype != np.int32:
+        raise IntegrityError(
+            f"{path} holds {table.dtype} {table.shape}, not int32 {shape}: delete it, run again"
+        )
+    return table
+
+
+def _write(path: Path, table: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as new, new.open("wb") as file:
+        np.save(file, table, allow_pickle=False)
+
+
+def _identity(model: "PreTrainedModel") -> str:
+    """Hash the weights' names, shapes and a sample of their values."""
+    digest = hashlib.sha256()
+    for name, weight in model.state_dict().items():
+        flat = weight.detach().flatten()
+        some = flat[:: max(1, len(flat) // 256)].float().cpu().numpy()
+        digest.update(f"{name}{tuple(weight.shape)}{weight.dtype}".encode() + some.tobytes())
+    return digest.hexdigest()[:16]
+
+
+class Ngrammys:
+    """One sequence's drafter; the table is shared."""
+
+    def __init__(self, table: np.ndarray, end: int, options: NgrammysOptions) -> None:
+        """Draft from ``table`` (V, k) int32; nothing follows ``end``."""
+        self.table, self.end, self.options = table, end, options
+        self.sequence: list[int] = []
+        self.places: dict[tuple[int, ...], list[int]] = {}
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Read ``prompt`` (L,) int32."""
+        self.sequence, self.places = [], {}
+        self.observe(prompt)
+
+    def draft(self, budget: int) -> Draft:
+        """Return the rows as one tree: context rows first, then the table's, ``budget`` nodes."""
+        tokens: list[int] = []
+        parents: list[int] = []
+        nodes: dict[tuple[int, int], int] = {}
+        for row in self._rows():
+            at = -1
+            for token in row:
+                key = (at, token)
+                if key not in nodes:
+                    if len(tokens) >= budget:
+                        return _tree(tokens, parents)
+                    nodes[key] = len(tokens)
+                    tokens.append(token)
+                    parents.append(at)
+                at = nodes[key]
+                if token == self.end:
+                    break
+        return _tree(tokens, parents)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Append what the step settled and remember where its n-grams end."""
+        for token in tokens.tolist():
+            self.sequence.append(token)
+            for n in range(1, min(self.options.n_max, len(self.sequence)) + 1):
+                gram = tuple(self.sequence[-n:])
+                self.places.setdefault(gram, []).append(len(self.sequence))
+
+    def _rows(self) -> list[list[int]]:
+        if not self.sequence:
+            return []
+        rows = self._context_rows() if self.options.context else []
+        for token in self.table[self.sequence[-1]].tolist():
+            row = [token]
+            while len(row) < self.options.width:
+                row.append(int(self.table[row[-1], 0]))
+            rows.append(row)
+        return rows
+
+    def _context_rows(self) -> list[list[int]]:
+        """What followed the longest n-gram that ends the sequence, the latest places first."""
+        for n in range(min(self.options.n_max, len(self.sequence)), 0, -1):
+            places = self.places.get(tuple(self.sequence[-n:]), [])
+            if len(places) > 1:  # the last one is the end of the sequence itself
+                latest = places[-2 : -2 - self.options.k : -1]
+                return [self.sequence[p : p + self.options.width] for p in latest]
+        return []
+
+
+def _tree(tokens: list[int], parents: list[int]) -> Draft:
+    return Draft(np.array(tokens, np.int32), np.array(parents, np.int32))

@@ -1,0 +1,68 @@
+"""Suffix drafting: the longest end of the sequence that stands in the corpus or earlier in it.
+
+The family of SAM-Decoding (Hu et al., 2024) and SuffixDecoding (Oliaro et al., 2024): the longer of
+the two matches proposes, and the tree follows the counts of what came next, best first.
+
+Departs: a suffix array sorted to 64 tokens stands for the automaton of the corpus, so matches end
+there, and a match in more than 1,024 places is sampled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasc._native import SuffixArray, SuffixDrafter
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.resources import Resources
+from tasc.errors import InputError
+from tasc.options.bounds import MOST, Bounded, within
+
+
+@dataclass(frozen=True)
+class SuffixOptions(Bounded):
+    """``longest``: tokens of a match within the sequence; paths below ``min_probability`` end.
+
+    A node has ``width`` children at most: 0 is no limit, 1 makes a chain.
+    """
+
+    longest: int = within(24, 1, 63)
+    min_probability: float = within(0.0, 0, 1, below=True)
+    width: int = within(0, 0, MOST)
+
+
+def suffix_array(outputs: Sequence[np.ndarray], end: int) -> SuffixArray:
+    """Sort the suffixes of ``outputs``, each (T_i,) int32 with ``end`` behind it."""
+    if not len(outputs):
+        raise InputError("the corpus has no outputs to match in: give some")
+    tokens = np.concatenate(outputs).astype(np.int32, copy=False)
+    return SuffixArray(tokens, np.cumsum([0, *map(len, outputs)], dtype=np.int64), end)
+
+
+def prepare(resources: Resources, options: SuffixOptions) -> Factory:
+    """See Method.prepare."""
+    corpus = suffix_array(resources.outputs, resources.end)
+    return lambda: Suffix(corpus, resources.end, options)
+
+
+class Suffix:
+    """One sequence's drafter; the suffix array is shared."""
+
+    def __init__(self, corpus: SuffixArray, end: int, options: SuffixOptions) -> None:
+        """Draft from ``corpus``; nothing follows ``end``."""
+        o = options
+        self.native = SuffixDrafter(corpus, o.longest, o.min_probability, o.width, end)
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Begin with ``prompt`` (L,) int32."""
+        self.native.start(prompt)
+
+    def draft(self, budget: int) -> Draft:
+        """Return the most frequent continuations of the longest match, ``budget`` nodes at most."""
+        tokens, parents, probabilities = self.native.draft(budget)
+        return Draft(tokens, parents, probabilities=probabilities)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Append what the step settled."""
+        self.native.observe(tokens)

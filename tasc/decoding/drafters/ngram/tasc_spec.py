@@ -1,0 +1,142 @@
+"""TASC-spec: a mixture of corpus and prompt n-grams as drafter.
+
+Tsur et al., "Task-Centric Acceleration of Small-Language Models", section 5.2: n-gram models of
+contexts up to n_max tokens, p_mixed = λ p_corp + (1 - λ) p_prompt; the prompt model covers the
+prompt and what has been generated; where neither side has a hit, the most frequent tokens.
+
+Departs, and ``tasc-spec-paper`` does not: all orders are interpolated by absolute discounting
+instead of the longest hit deciding alone; the side that matches the longer context weighs more
+(e^gain a token); a mark that no text contains stands before every output, in corpus and sequence,
+so that the beginning of an answer is predicted from the beginnings of the corpus; and drafts are
+best-first trees by path probability, of which the paper's chain is width 1.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasc._native import NgramDrafter, NgramIndex, NgramTable
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.resources import Resources
+from tasc.decoding.drafters.ngram.index import build_index, check_counts
+from tasc.decoding.drafters.ngram.options import Counts
+from tasc.errors import InputError
+from tasc.options.bounds import MOST, within
+
+
+@dataclass(frozen=True)
+class TascSpecOptions(Counts):
+    """How to count (see Counts) and mix; defaults were chosen on validation data, simulated.
+
+    ``corpus`` and ``prompt`` switch the two sides on. A node is left out when its path is less
+    likely than ``min_probability``: on a CPU it costs a few percent of a forward, more than such a
+    path brings. ``adapt`` learns from finished outputs, the last ``memory`` tokens of them at most.
+    """
+
+    lambda_: float = within(0.6, 0, 1)
+    gain: float = within(0.5, 0, 10)
+    prompt_discount: float = within(0.7, 0, 1)
+    width: int = within(0, 0, MOST)
+    min_probability: float = within(0.05, 0, 1)
+    corpus: bool = True
+    prompt: bool = True
+    adapt: bool = False
+    memory: int = within(100_000, 1, MOST)
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        super().__post_init__()
+        if not (self.corpus or self.prompt):
+            raise InputError("nothing is left to draft from: leave corpus or prompt on")
+
+
+def prepare(resources: Resources, options: TascSpecOptions) -> Factory:
+    """See Method.prepare: without ``corpus``, no index; saved ones must be counted as asked."""
+    indexes = list(resources.indexes) if options.corpus else []
+    for index in indexes:
+        check_counts(index, options)
+    if options.corpus and not indexes:
+        indexes = [build_index(resources.outputs, resources.end, options)]
+    memory = Memory(options.n_max, options.memory) if options.adapt else None
+    return lambda: TascSpec(indexes, resources.end, options, memory)
+
+
+class Memory:
+    """Finished outputs of a running job, counted within a bounded number of tokens."""
+
+    def __init__(self, n_max: int, limit: int) -> None:
+        """Keep at most ``limit`` tokens; when they are exceeded, the older half is forgotten."""
+        self.table = NgramTable(n_max)
+        self.limit, self.tokens = limit, 0
+        self.outputs: deque[np.ndarray] = deque()
+
+    def add(self, output: np.ndarray) -> None:
+        """Count ``output`` (T,) int32, its end token included."""
+        if len(output) > self.limit:
+            return
+        self.outputs.append(output)
+        self.tokens += len(output)
+        if self.tokens <= self.limit:
+            self.table.add_output(output)
+            return
+        while self.tokens > max(self.limit // 2, len(output)):
+            self.tokens -= len(self.outputs.popleft())
+        self.table.clear()
+        for kept in self.outputs:
+            self.table.add_output(kept)
+
+
+class TascSpec:
+    """One sequence's drafter; indexes and memory are shared."""
+
+    def __init__(
+        self,
+        indexes: Sequence[NgramIndex],
+        end: int,
+        options: TascSpecOptions,
+        memory: Memory | None = None,
+    ) -> None:
+        """Draft from ``indexes``; ``end`` is the token that ends an output."""
+        o = options
+        self.memory, self.end, self.mark = memory, end, o.mark
+        self.output: list[np.ndarray] = []
+        self.native = NgramDrafter(
+            list(indexes),
+            memory.table if memory else None,
+            o.prompt,
+            o.n_max,
+            o.lambda_,
+            o.gain,
+            o.prompt_discount,
+            o.width,
+            o.min_probability,
+            True,
+            end,
+        )
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Read the prompt into the local n-gram table."""
+        self.output = []
+        self.native.start(prompt, self.mark)
+
+    def draft(self, budget: int) -> Draft:
+        """Return the tree of at most ``budget`` nodes with the most probable paths."""
+        tokens, parents, probabilities = self.native.draft(budget)
+        return Draft(tokens, parents, probabilities=probabilities)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Extend the local table by what the step settled; remember a finished output."""
+        self.native.observe(tokens)
+        self.remember(tokens)
+
+    def remember(self, tokens: np.ndarray) -> None:
+        """Collect an output from the tokens (k,) int32 of its steps; learn it when it has ended."""
+        if self.memory is None:
+            return
+        self.output.append(tokens)
+        if len(tokens) and tokens[-1] == self.end:
+            self.memory.add(np.concatenate(self.output))
+            self.output = []

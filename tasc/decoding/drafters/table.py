@@ -1,0 +1,102 @@
+"""The table of methods. A method is one file and one entry here; all else follows from that."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.resources import Resources
+
+DEFAULT_BUDGET = 12
+# what a method may need besides the tokens of prompt, output and corpus -> how it is given
+NEEDS = {
+    "model": "the target's own predictions",
+    "draft": "`--draft`, a small model; else n-grams",
+    "head": "a trained draft head: `--draft-head`",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method.
+
+    ``path`` names the function that builds what sequences share, as MODULE or MODULE:FUNCTION (by
+    default ``prepare``) below ``tasc.decoding.drafters``; it is imported when the method is used.
+    It takes ``resources`` and ``options``, whose annotation is the class of the method's options.
+    ``paper`` says where the method is described, ``needs`` what it needs of ``NEEDS``. ``preset``
+    are options that differ from their class' defaults; ``budget`` is the nodes a step, None for a
+    method that does not draft.
+    """
+
+    path: str
+    paper: str
+    needs: str = ""
+    budget: int | None = DEFAULT_BUDGET
+    preset: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def prepare(self) -> Callable[[Resources, Any], Factory]:
+        """The function at ``path``."""
+        module, _, name = self.path.partition(":")
+        made: Callable[[Resources, Any], Factory]
+        made = getattr(import_module(f"tasc.decoding.drafters.{module}"), name or "prepare")
+        return made
+
+    @property
+    def options(self) -> type:
+        """The class of the method's options, a dataclass."""
+        kind: type = inspect.signature(self.prepare).parameters["options"].annotation
+        return kind
+
+    @property
+    def simulates(self) -> bool:
+        """Whether references can stand for the target: not where its own states are read."""
+        return self.needs in ("", "model")
+
+
+# The constants of Tsur et al.; their back-off is discount = strength = 0.
+PAPER = {
+    "n_max": 5,
+    "lambda_": 0.75,
+    "p_min": 5,
+    "discount": 0.0,
+    "strength": 0.0,
+    "prompt_discount": 0.0,
+    "gain": 0.0,
+    "width": 1,
+    "mark": False,
+    "min_probability": 0.0,
+}
+_TSUR = "Tsur et al., TASC, section 5.2"
+_TIMOR = "Timor et al., Heterogeneous Vocabularies"
+_TRIE = "N-Gram Trie Speculative Decoding, section 3"
+_MEDUSA = "Cai et al., Medusa, section 2.1; pruned as in FR-Spec, table 5"
+_MICRO = "MicroSpec, arXiv:2605.26444, section 3"
+
+DRAFTERS: dict[str, Entry] = {
+    "ar": Entry("none", "plain autoregressive decoding", budget=None),
+    "tasc-spec": Entry("ngram.tasc_spec", _TSUR),
+    "tasc-spec-paper": Entry("ngram.tasc_spec", _TSUR, budget=10, preset=PAPER),
+    "corpus": Entry("ngram.tasc_spec", f"{_TSUR}: p_corp", preset={"prompt": False}),
+    "prompt": Entry("ngram.tasc_spec", f"{_TSUR}: p_prompt", preset={"corpus": False}),
+    "prompt-lookup": Entry("ngram.prompt_lookup", "Saxena, Prompt Lookup Decoding", budget=10),
+    "ngram-trie": Entry("ngram.ngram_trie", _TRIE),
+    "suffix": Entry("ngram.suffix", "Oliaro et al., SuffixDecoding"),
+    "ngrammys": Entry("ngram.ngrammys", "Stewart et al., The n-grammys", "model"),
+    "slem": Entry("hetero.source:slem", f"{_TIMOR}, algorithm 2", "draft"),
+    "slrs": Entry("hetero.source:slrs", f"{_TIMOR}, algorithm 3", "draft"),
+    "tli": Entry("hetero.source:tli", f"{_TIMOR}, algorithm 4", "draft"),
+    "union": Entry("hetero.source:union", f"{_TIMOR}, algorithm 1", "draft"),
+    "standard": Entry("hetero.source:standard", f"{_TIMOR}, algorithm 5", "draft"),
+    "eagle": Entry("heads.methods:eagle", "Li et al., EAGLE-2", "head", 60),
+    "fr-spec": Entry("heads.methods:fr_spec", "Zhao et al., FR-Spec, section 3.2", "head", 60),
+    "microspec": Entry("heads.methods:microspec", _MICRO, "head", 60),
+    "medusa": Entry("heads.methods:medusa", _MEDUSA, "head", 60),
+}
+
+
+def needing(need: str) -> list[str]:
+    """Return the names of the methods that need ``need``."""
+    return [name for name, entry in DRAFTERS.items() if entry.needs == need]

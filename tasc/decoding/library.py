@@ -1,0 +1,195 @@
+"""``tasc.generate``: speculative decoding of a transformers model, for a library's users."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from tasc._native import NgramIndex
+from tasc.decoding.budget import Adaptive, Budgeted
+from tasc.decoding.core.processors import Processor
+from tasc.decoding.core.protocols import Verifier
+from tasc.decoding.core.resources import DraftSource, end_ids
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.core.stopping import StopStrings
+from tasc.decoding.decode import Generation, OnTokens, Request, Timeline, generate_all
+from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
+from tasc.decoding.inputs import Prompt, draft_source, fast_tokenizer, ids_of, text_of
+from tasc.decoding.verify import greedy, verifier
+from tasc.errors import InputError
+from tasc.models.borrow import borrowed, given_back
+from tasc.models.cost import cost_curve
+from tasc.models.static import Graphs
+from tasc.models.target import Target
+
+Known = Sequence[Prompt] | NgramIndex | None  # what drafts are made from
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What was generated for one prompt. ``text`` ends before a stop string."""
+
+    text: str
+    generation: Generation
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The tokens (T,) int32, the end token and what completed a stop string included."""
+        return self.generation.tokens
+
+    @property
+    def timeline(self) -> Timeline:
+        """Seconds of prefill, and of draft, forward, verify and commit at every step."""
+        return self.generation.timeline
+
+
+def generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Prompt],
+    drafter: str = "tasc-spec",
+    corpus: Known = None,
+    *,
+    max_new_tokens: int = 256,
+    sampling: Sampling | None = None,
+    verify: str = "sampled",
+    stop: Sequence[str] = (),
+    processors: Sequence[Processor] = (),
+    on_tokens: OnTokens | Sequence[OnTokens] | None = None,
+    batch_size: int = 1,
+    graphs: Graphs = "off",
+    draft_model: PreTrainedModel | None = None,
+    draft_tokenizer: PreTrainedTokenizerBase | None = None,
+    draft_head: Path | None = None,
+) -> list[Completion]:
+    """Generate a completion of each prompt; models are given back as they were.
+
+    Args:
+        model: a causal language model of transformers, all of whose layers attend.
+        tokenizer: its tokenizer.
+        prompts: texts, which are encoded as the tokenizer does by default, or token ids.
+        drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``.
+        corpus: outputs of the task that drafts are made from, texts or token ids, or an index of
+            them (``tasc.decoding.drafters.ngram.index.load_index``), counted as the drafter's
+            options say; without it, the drafter knows the prompt and the output so far.
+        max_new_tokens: the most tokens a completion may have.
+        sampling: how to sample; None is greedy. Each prompt has random numbers of its own.
+        verify: the verifier when sampling: "sampled" for any drafter, where the output depends on
+            the seed alone; "rejection" and "multi-branch" for drafters with probabilities.
+        stop: strings that end a completion.
+        processors: logits processors of transformers, applied before anything is decided.
+        on_tokens: called with the tokens (k,) int32 of each step as soon as they are settled; or
+            one such function for each prompt, which a batch needs to tell them apart.
+        batch_size: prompts that are decoded at a time; but for rounding, outputs do not depend on
+            it. Processors are shared, so they must not keep a state then.
+        graphs: "auto" captures steps in CUDA graphs where the model is on such a device: worth it
+            for many prompts, as the first step of each shape takes longer.
+        draft_model: what slem, tli, slrs, union and standard draft with; without it, n-grams of the
+            corpus' bytes, or of its tokens where there is a ``draft_tokenizer``.
+        draft_tokenizer: the draft model's tokenizer, any one.
+        draft_head: folder of a trained head, for drafters such as "eagle".
+
+    Returns one completion a prompt. Raises InputError.
+    """
+    if isinstance(prompts, str):
+        raise InputError("got one text as prompts: give a list of texts or of token ids")
+    method = parse(drafter)
+    ends = end_ids(model, tokenizer.eos_token_id)
+    draft = draft_source(draft_model, draft_tokenizer)
+    rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
+    listening = _listeners(on_tokens, len(prompts), batch_size)
+    ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
+    with given_back(draft_model), borrowed(model, graphs) as target:
+        end = ends[0] if ends else -1
+        make = prepare(
+            method,
+            corpus,
+            tokenizer,
+            end,
+            target,
+            draft=draft,
+            sampling=sampling,
+            draft_head=draft_head,
+        )
+        done = generate_all(
+            target,
+            [
+                Request(prompt, make, chosen(verify, sampling, i), rule, listening[i], processors)
+                for i, prompt in enumerate(ids)
+            ],
+            max_new_tokens=max_new_tokens,
+            end_ids=ends,
+            budget=method.budget,
+            batch_size=batch_size,
+        )
+    texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
+    return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
+
+
+def _listeners(
+    given: OnTokens | Sequence[OnTokens] | None, prompts: int, batch_size: int
+) -> Sequence[OnTokens | None]:
+    if given is None or callable(given):
+        if given is not None and batch_size > 1 and prompts > 1:
+            raise InputError(
+                "got one on_tokens for a whole batch: give a list of one for each prompt"
+            )
+        return [given] * prompts
+    if len(given) != prompts:
+        raise InputError(f"{prompts} prompts need as many on_tokens, got {len(given)}")
+    return given
+
+
+def chosen(name: str, sampling: Sampling | None, sequence: int) -> Verifier:
+    """Return the verifier called ``name`` for one of many sequences, or greedy without sampling."""
+    if sampling is None:
+        return greedy
+    # Any pair of integers seeds a generator of its own; its first number seeds the verifier.
+    seed = np.random.SeedSequence([sampling.seed, sequence]).generate_state(1, np.uint64)[0]
+    own = Sampling(sampling.temperature, sampling.top_k, sampling.top_p, int(seed))
+    return verifier(name, own)
+
+
+def prepare(
+    method: Method,
+    corpus: Known,
+    tokenizer: PreTrainedTokenizerBase | None,
+    end: int,
+    target: Target,
+    *,
+    draft: DraftSource | None = None,
+    sampling: Sampling | None = None,
+    draft_head: Path | None = None,
+) -> Factory:
+    """Build what the drafters of a call share."""
+    if isinstance(corpus, str):
+        raise InputError("got one text as corpus: give a list of texts or of token ids")
+    # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
+    indexes: tuple[NgramIndex, ...] = ()
+    outputs = [np.empty(0, np.int32)]
+    if isinstance(corpus, NgramIndex):
+        indexes = (corpus,)
+    elif corpus is not None:
+        outputs = [ids_of(c, tokenizer) for c in corpus]
+    known = None
+    if tokenizer is not None and DRAFTERS[method.name].needs == "draft":
+        known = fast_tokenizer(tokenizer)
+    make = method.prepare(
+        Resources(
+            outputs,
+            end,
+            indexes,
+            target=target,
+            tokenizer=known,
+            draft=draft,
+            sampling=sampling,
+            draft_heads=(draft_head,) if draft_head else (),
+        )
+    )
+    if not method.adaptive:
+        return make
+    policy = Adaptive(cost_curve(target))
+    return lambda: Budgeted(make(), policy)

@@ -1,0 +1,124 @@
+"""What decoding steps commit, simulated or measured: one definition of each figure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tasc.decoding.decode import Generation
+    from tasc.models.cost import CostCurve
+
+_RESAMPLES = 1000  # of the bootstrap
+_TAIL = 0.025  # outside of the interval, on either side
+
+
+@dataclass(frozen=True, eq=False)
+class StepStats:
+    """What decoding steps committed: simulated by ``simulate``, or measured.
+
+    A step is a forward after the prompt's own, which commits the first token.
+
+    Attributes:
+        tokens: (N,) of each output, the end token included.
+        steps: (N,) of each output.
+        drafted: (S,) nodes of the draft of each step.
+        accepted: (S,) draft tokens that each step commits before the one that the target adds.
+        draft_seconds: spent in the drafter.
+        ended: outputs whose end token was drafted and accepted; simulated ones only. ``accepted``
+            counts it as the token that the target adds.
+    """
+
+    tokens: np.ndarray
+    steps: np.ndarray
+    drafted: np.ndarray
+    accepted: np.ndarray
+    draft_seconds: float
+    ended: int = 0
+
+    @classmethod
+    def of(cls, generations: "Sequence[Generation]") -> "StepStats":
+        """Count what a decoding loop did."""
+        return cls(
+            np.array([len(g.tokens) for g in generations]),
+            np.array([len(g.accepted) for g in generations]),
+            np.array([nodes for g in generations for nodes in g.drafted], int),
+            np.array([tokens for g in generations for tokens in g.accepted], int),
+            sum(g.timeline.draft for g in generations),
+        )
+
+    @property
+    def samples(self) -> int:
+        """Number of outputs, N."""
+        return len(self.tokens)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean tokens that a step commits: those accepted and one more, the end token counted.
+
+        The first token of an output, the prompt's forward and nothing else are left out. Steps
+        without a draft count. 1 where there are no steps.
+        """
+        return float(_tokens_per_step(self.tokens.sum() - self.samples, self.steps.sum()))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Bounds of the 95 % confidence interval of ``tokens_per_step``: bootstrap over outputs."""
+        rng = np.random.default_rng(0)
+        drawn = [rng.integers(self.samples, size=self.samples) for _ in range(_RESAMPLES)]
+        tokens = np.array([self.tokens[rows].sum() - self.samples for rows in drawn])
+        steps = np.array([self.steps[rows].sum() for rows in drawn])
+        low, high = np.quantile(_tokens_per_step(tokens, steps), [_TAIL, 1 - _TAIL]).tolist()
+        return low, high
+
+    @property
+    def engine_counts(self) -> tuple[int, int, int]:
+        """Drafts, drafted tokens and accepted ones, as vLLM's metrics count them.
+
+        Steps without a draft are no drafts there, and an accepted end token is one of the accepted.
+        """
+        drafts, accepted = (self.drafted > 0).sum(), self.accepted.sum()
+        return int(drafts), int(self.drafted.sum()), int(accepted) + self.ended
+
+    @property
+    def engine_accepted_length(self) -> float:
+        """Mean accepted length by vLLM's definition: 1 + accepted / drafts; 1 without drafts."""
+        drafts, _, accepted = self.engine_counts
+        return 1 + accepted / drafts if drafts else 1.0
+
+    @property
+    def accepted_by_position(self) -> list[float]:
+        """Share of steps that accept at least 1, 2, … draft tokens, up to the most of a step."""
+        most = int(self.accepted.max(initial=0))
+        return [float((self.accepted >= k).mean()) for k in range(1, most + 1)]
+
+    def ms_per_sample(self, prompts: Sequence[np.ndarray], cost: "CostCurve") -> float:
+        """Predict the milliseconds of an output: reading its prompt, drafts, and forwards by T(k).
+
+        T beyond its last size is as between the last two, also for ``prompts`` (L_i,).
+        """
+        reading = cost.at([max(len(prompt), 1) for prompt in prompts]).sum()
+        seconds = float(reading + cost.at(self.drafted + 1).sum()) + self.draft_seconds
+        return 1000 * seconds / self.samples
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures; ``steps_per_output`` has the prompt's forward, as in a bench."""
+        drafts, drafted, accepted = self.engine_counts
+        return {
+            "drafts": drafts,
+            "drafted_tokens": drafted,
+            "accepted_tokens": accepted,
+            "engine_accepted_length": self.engine_accepted_length,
+            "samples": self.samples,
+            "tokens_per_output": float(self.tokens.mean()),
+            "steps_per_output": float(self.steps.mean()) + 1,
+            "tokens_per_step": self.tokens_per_step,
+            "tokens_per_step_interval": list(self.interval),
+            "accepted_by_position": self.accepted_by_position,
+        }
+
+
+def _tokens_per_step(tokens: Any, steps: Any) -> np.ndarray:  # noqa: ANN401 - numbers or arrays
+    found: np.ndarray = np.where(steps > 0, tokens / np.maximum(steps, 1), 1.0)
+    return found

@@ -1,0 +1,58 @@
+"""Rejection sampling on a chain whose laws can be asked for single tokens only.
+
+Leviathan et al., algorithm 1, needs q of the drafted token to accept it, and all of q to draw from
+the residual when it does not. Both are had from single probabilities, and mostly from bounds on
+them. u · q < p is decided as soon as bounds leave no doubt. The residual max(p - q, 0) is drawn by
+proposing tokens from p and taking token t with probability 1 - q(t) / p(t): a rejection happens
+with the probability with which a proposal is taken, so one proposal a draft token is expected.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from tasc.decoding.core.draft import AskedLaws, Bounds, Draft
+from tasc.decoding.verify.walks import Law, Walked
+
+PROPOSALS = 100_000  # after as many in vain p and q are equal but for rounding
+
+
+def asked_walk(draft: Draft, q: AskedLaws, law: Law, random: np.random.Generator) -> Walked:
+    """Verify the chain ``draft``, whose nodes were drawn from ``q``; see Verifier."""
+    path: list[int] = []
+    for node, token in enumerate(draft.tokens.tolist()):
+        p = law(node - 1, path).double()
+        if not below(q.laws[node](token), _over(float(p[token]), random.random())):
+            return np.array(path, np.int32), _residual(p, q.laws[node], random)
+        path.append(node)
+    beyond = q.laws[len(draft)] if len(q.laws) > len(draft) else None
+    return np.array(path, np.int32), _residual(law(len(draft) - 1, path).double(), beyond, random)
+
+
+def _over(p: float, uniform: float) -> float:
+    return p / uniform if uniform > 0 else float("inf") if p > 0 else 0.0
+
+
+def below(bounds: Iterator[tuple[float, float]], limit: float) -> bool:
+    """Say whether what ``bounds`` close in on is below ``limit``; look no closer than needed."""
+    low = 0.0
+    for low, high in bounds:
+        if high < limit:
+            return True
+        if low >= limit:
+            return False
+    return low < limit
+
+
+def _residual(p: torch.Tensor, q: Bounds | None, random: np.random.Generator) -> int:
+    """Draw from what ``q`` leaves of ``p`` (V,)."""
+    cumulated = p.cumsum(-1)
+    last = int(p.nonzero()[-1])
+    token = last
+    for _ in range(PROPOSALS):
+        uniform = random.random() * float(cumulated[-1])
+        token = min(int(torch.searchsorted(cumulated, uniform, right=True)), last)
+        if q is None or below(q(token), (1 - random.random()) * float(p[token])):
+            break
+    return token

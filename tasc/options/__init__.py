@@ -1,0 +1,1 @@
+"""What every command's options share: fields, bounds, references, and the texts they name."""

@@ -1,0 +1,241 @@
+"""What the options of all commands share.
+
+A command has one frozen class, beside the library call that takes it: an option is one field of it,
+with its default, its bounds and its help. The command line and recipes are read from these classes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from tasc.data.source import Source
+from tasc.errors import InputError, TascError
+from tasc.options.bounds import Bounded, Bounds
+from tasc.options.explain import explain
+from tasc.options.references import at_home
+
+_BROKEN = re.compile("[\0\ud800-\udfff]")  # no system takes it in a path, no file as UTF-8
+MOST_EXAMPLES = 10**9
+LARGEST_SEED = 2**32 - 1  # the generators of all libraries take it
+MOST_THREADS = 1024
+LONGEST = 2**20  # tokens of a sequence
+Kind = Literal["model", "tokenizer", "new tokens", "index", "draft head", "token counts"]
+
+
+class OptionsError(InputError):
+    """Options that cannot be used: each of ``problems`` names one and says what was seen."""
+
+    def __init__(self, command: str, problems: list[str]) -> None:
+        """``command`` is the one whose options these are."""
+        super().__init__(f"tasc {command}: {'; '.join(problems)}; see tasc {command} --help")
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Shell:
+    """How a field is typed on the command line, where its own name and default do not say so.
+
+    Attributes:
+        name: the option's, without dashes.
+        argument: whether it stands without a name, by its position.
+        default: what is shown for an option left out.
+        escapes: whether ``\\\\n`` stands for a newline, which a shell makes hard to type.
+    """
+
+    name: str = ""
+    argument: bool = False
+    default: str = ""
+    escapes: bool = False
+
+
+@contextmanager
+def as_value_error() -> Iterator[None]:
+    """Turn what the library refuses into a finding among others of the same options."""
+    try:
+        yield
+    except TascError as error:
+        raise ValueError(str(error)) from None
+
+
+class Options(BaseModel):
+    """Frozen options; an unknown key is an error. Every number has bounds that a machine bears."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _sound(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true and false but for a switch, where they would be 1 and 0; and broken text."""
+        parts = value if isinstance(value, list | tuple) else (value,)
+        field = cls.model_fields[info.field_name or ""]
+        if field.annotation is not bool and any(isinstance(part, bool) for part in parts):
+            raise ValueError(f"{info.field_name}: true and false (on, yes, no) are for switches")
+        for text in parts:
+            if isinstance(text, str) and _BROKEN.search(text):
+                raise ValueError(f"{info.field_name}: {text!r:.60} holds what is no character")
+        return value
+
+
+class Data(Options):
+    """Where examples come from: a built-in task, a local file or folder, or a Hub data set."""
+
+    path: str = Field(
+        description="builtin:NAME (stdlib-tokens, stdlib-docs), a JSONL/JSON/CSV/Parquet file "
+        "(also .gz), a folder with splits, or a Hub id."
+    )
+    input_column: str = Field(
+        Source.input_column, description="Column of the inputs; a list is taken as words."
+    )
+    output_column: str = Field(
+        Source.output_column, description="Column of the outputs; a list is taken as words."
+    )
+    template: Annotated[str, Shell(escapes=True)] = Field(
+        Source.template,
+        description="Prompt template; {input} and other columns by name, {input:.200} for a "
+        "beginning.",
+    )
+    config: str | None = Field(Source.config, description="Configuration of a Hub data set.")
+
+    @field_validator("path")
+    @classmethod
+    def _at_home(cls, value: str) -> str:
+        with as_value_error():
+            return at_home(value)
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        with as_value_error():
+            self.source()
+        return self
+
+    def source(self) -> Source:
+        """Return the library's description of the same."""
+        return Source(**self.model_dump())
+
+
+Split = Annotated[str, Field(description="Split to work on.")]
+CorpusSplit = Annotated[str, Field(description="Split whose outputs drafters know.")]
+Device = Annotated[Literal["auto", "cpu", "cuda"], Field(description="Where models run.")]
+Dtype = Annotated[
+    Literal["float32", "bfloat16", "auto"], Field(description="Of the model's numbers.")
+]
+TOKENIZER = Field(description="Tokenizer or model folder, file, or Hub id.")
+
+
+class CommandOptions(Options):
+    """The options of a command; in Python and on the command line wrong ones are an InputError."""
+
+    command: ClassVar[str]
+    # Of --output, --force, --json and --resume those that make sense: all but the last are about a
+    # folder that is left, the last about a checkpoint that a killed run leaves.
+    flags: ClassVar[tuple[str, ...]] = ("output", "force", "json")
+
+    if not TYPE_CHECKING:  # mypy reads the fields instead
+
+        def __init__(self, **values: object) -> None:
+            """Check the options. Raises OptionsError with all that is wrong with them."""
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise OptionsError(self.command, explain(error.errors())) from None
+
+
+class StepOptions(CommandOptions):
+    """What every command takes that may be a step of a recipe."""
+
+    result_file: ClassVar[str]
+    # Fields that name a folder, file, or Hub id, and what must lie there. They may name an earlier
+    # step of a recipe that makes such a thing.
+    references: ClassVar[Mapping[str, Kind]] = {}
+    # Fields that say how to work and do not change the result.
+    incidental: ClassVar[set[str]] = set()
+    # What a later step may refer to in the artefact.
+    products: ClassVar[frozenset[Kind]] = frozenset()
+    # Fields that name another split, and at most how many of its examples are read.
+    other_splits: ClassVar[Mapping[str, int | None]] = {}
+    # Those without which there is nothing to do; others are left out where the source has none.
+    needed_splits: ClassVar[frozenset[str]] = frozenset({"split"})
+
+    source: Data
+    split: Split = "train"
+    limit: int | None = Field(
+        None, ge=1, le=MOST_EXAMPLES, description="Use at most so many examples, drawn by the seed."
+    )
+    seed: int = Field(0, ge=0, le=LARGEST_SEED, description="Seed of every random choice.")
+
+    @property
+    def data(self) -> Data | None:
+        """What texts are read from; None where a command that can do without was given none."""
+        return self.source
+
+    @property
+    def makes(self) -> frozenset[Kind]:
+        """What a later step may refer to in the artefact that these very options make."""
+        return self.products
+
+    # Whether the split is read in passing, for it may be larger than memory.
+    streamed: ClassVar[bool] = False
+
+    def named(self, field: str) -> tuple[str, ...]:
+        """Return what a field that refers to something names: several, one or nothing."""
+        value = getattr(self, field)
+        return value if isinstance(value, tuple) else () if value is None else (value,)
+
+    def must_exist(self, field: str) -> bool:
+        """Say whether the split that ``field`` names must be there: needed, or asked for."""
+        return field in self.needed_splits or field in self.model_fields_set
+
+    def but(self, **changes: Any) -> Self:  # noqa: ANN401
+        """Return the same options with ``changes``, checked anew."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**given | changes)
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _path_alone(cls, value: object) -> object:
+        return {"path": value} if isinstance(value, str) else value
+
+    @field_validator("*")
+    @classmethod
+    def _at_home(cls, value: object, info: ValidationInfo) -> object:
+        """Write ~ out wherever a folder is named: no shell does so behind ``LABEL=``."""
+        if value is None or info.field_name not in cls.references:
+            return value
+        named = value if isinstance(value, tuple) else (value,)
+        if not all(text.strip() for text in named):
+            raise ValueError(f"{info.field_name} is empty: name a file, a folder or a Hub id")
+        with as_value_error():
+            return tuple(map(at_home, named)) if named is value else at_home(named[0])
+
+
+class ModelOptions(StepOptions):
+    """What every command takes that runs a model."""
+
+    threads: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_THREADS,
+        description="CPU threads of torch; small models are fastest on one.",
+    )
+
+
+def like(kind: type[Bounded], name: str) -> Any:  # noqa: ANN401
+    """Declare a field as a ``Bounded`` dataclass has it: default, bounds and description."""
+    (found,) = (field for field in fields(kind) if field.name == name)
+    bounds: Bounds | None = found.metadata.get("bounds")
+    limits: dict[str, Any] = {}
+    if bounds:
+        limits = {"ge": bounds.low, "lt" if bounds.below else "le": bounds.high}
+    return Field(found.default, description=found.metadata["description"], **limits)

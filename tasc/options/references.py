@@ -1,0 +1,62 @@
+"""What a person writes for a folder, ``PATH`` or ``LABEL=PATH``, and what tasc wrote into one."""
+
+from pathlib import Path
+
+from tasc.errors import InputError
+from tasc.files.artefact import MANIFEST, read_manifest
+
+
+def labelled(text: str) -> tuple[str, str]:
+    """Split ``LABEL=PATH`` into (label, path); the label is "" where there is none.
+
+    A path may hold "=", too: a label has no "/", and whatever exists as it stands is a path.
+    """
+    label, found, path = text.partition("=")
+    if not found or "/" in label or Path(text).exists():
+        return "", text
+    return label, path
+
+
+def join(label: str, path: str) -> str:
+    """Write ``LABEL=PATH``, or the path alone: what ``labelled`` splits."""
+    return f"{label}={path}" if label else path
+
+
+def at_home(text: str) -> str:
+    """Return ``PATH`` or ``LABEL=PATH`` with a leading ~ of the path written out.
+
+    Raises InputError where ~ names somebody who is not there.
+    """
+    label, path = labelled(text)
+    return join(label, str(expanded(Path(path)))) if path.startswith("~") else text
+
+
+def expanded(path: Path) -> Path:
+    """Return ``path`` with a leading ~ written out. Raises InputError where nobody is named so."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: no such home folder: write the path out") from None
+
+
+def resolve_model(text: str) -> tuple[str, str]:
+    """Split ``label=path`` and find the plain model folder inside an artefact.
+
+    Returns (label, folder or Hub id). Raises InputError for an artefact without a plain model.
+    """
+    label, path = labelled(text)
+    folder = Path(path)
+    label = label or folder.name or path
+    if not (folder / MANIFEST).is_file():
+        return label, path
+    for candidate in (folder, folder / "model"):
+        if (candidate / "config.json").is_file():
+            return label, str(candidate)
+    if (folder / "adapter").is_dir():
+        raise InputError(
+            f"{folder} holds an adapter but no plain model: run tasc finetune with --merge"
+        )
+    raise InputError(
+        f"{folder} holds no model: tasc {read_manifest(folder)['command']} wrote it, name a folder "
+        "of tasc base, of tasc finetune --merge, or of a model"
+    )

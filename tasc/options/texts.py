@@ -1,0 +1,70 @@
+"""The texts a command works on: the splits that its options name."""
+
+from dataclasses import dataclass
+
+from tasc.data.corpus import Corpus, load, splits
+from tasc.data.source import Source
+from tasc.data.stream import Stream, open_stream
+from tasc.data.table import choose_split
+from tasc.errors import InputError
+from tasc.options.command import StepOptions
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Splits in memory, by the field that names them, and the main one in passing."""
+
+    corpora: dict[str, Corpus]
+    stream: Stream | None = None  # the main split, where it is read in passing
+
+    @property
+    def corpus(self) -> Corpus:
+        """The split the command works on."""
+        return self.corpora[MAIN]
+
+    @property
+    def main(self) -> Corpus | None:
+        """The same, for a command that can do without."""
+        return self.corpora.get(MAIN)
+
+    def optional(self, name: str) -> Corpus | None:
+        """Another split, if the command was given one and the source has it."""
+        return self.corpora.get(name)
+
+    @property
+    def fingerprint(self) -> str:
+        """What all of these hold."""
+        read = {name: corpus.fingerprint for name, corpus in self.corpora.items()}
+        if self.stream:
+            read = {MAIN: self.stream.fingerprint, **read}
+        return " ".join(f"{name}={held}" for name, held in read.items())
+
+
+def read_texts(options: StepOptions) -> Texts:
+    """Read every split that ``options`` name; none without data. The main one alone is limited."""
+    if options.data is None:
+        return Texts({})
+    source, corpora, stream = options.data.source(), {}, None
+    if not options.streamed:
+        corpora[MAIN] = load(source, options.split, limit=options.limit, seed=options.seed)
+    for name, most in options.other_splits.items():
+        split = getattr(options, name)
+        if split is None:
+            continue
+        if options.must_exist(name) or _is_another(source, split, options.split):
+            corpora[name] = load(source, split, limit=most, seed=options.seed)
+    if options.streamed:
+        stream = open_stream(source, options.split, limit=options.limit, seed=options.seed)
+    return Texts(corpora, stream)
+
+
+def _is_another(source: Source, split: str, main: str) -> bool:
+    """Whether a default split exists, and is not the very one that the step works on."""
+    existing = splits(source)
+    try:
+        found = choose_split(source.path, existing, split)
+    except InputError:
+        return False
+    return found != choose_split(source.path, existing, main)

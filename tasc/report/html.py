@@ -1,0 +1,18 @@
+"""Templates of pages: every value is escaped, and a name that is missing is an error."""
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+
+from tasc.visible import visible
+
+
+def template(package: str, name: str) -> Template:
+    """Return a template of ``package``, which may include those that pages share."""
+    loader = ChoiceLoader([PackageLoader(package), PackageLoader("tasc.report")])
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_shown
+    ).get_template(name)
+
+
+def _shown(value: object) -> object:
+    """Spell out what would steer; markup, which is a subclass of str, was made here."""
+    return visible(value) if type(value) is str else value

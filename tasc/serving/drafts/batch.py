@@ -1,0 +1,100 @@
+"""A step of many sequences: each reads what was committed, and each drafts a chain.
+
+``Together`` does a step of all sequences in one native call each way; ``OneByOne`` is the same in
+plain Python, for any drafter. Chains follow the first child of each node of a draft.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from typing import Any, Protocol
+
+import numpy as np
+
+from tasc._native import (
+    LookupDrafter,
+    NgramDrafter,
+    SuffixDrafter,
+    draft_chains,
+    observe_chains,
+)
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import Drafter
+
+_NATIVE = (NgramDrafter, SuffixDrafter, LookupDrafter)
+
+
+class Batch(Protocol):
+    """How the drafters of a step, all made by one factory, are asked."""
+
+    def observe(self, drafters: Sequence[Drafter], tokens: Sequence[Sequence[int]]) -> None:
+        """Let drafter i read ``tokens[i]``."""
+
+    def draft(
+        self, drafters: Sequence[Drafter], budgets: Sequence[int], least: float
+    ) -> list[list[int]]:
+        """Return a chain of each, ``budgets[i]`` tokens at most.
+
+        A token whose path is less likely than ``least`` is left out; a drafter that tells no
+        probabilities is certain.
+        """
+
+
+def batch_for(drafter: Drafter) -> Batch:
+    """Choose how drafters such as ``drafter`` are asked."""
+    return Together() if isinstance(getattr(drafter, "native", None), _NATIVE) else OneByOne()
+
+
+class OneByOne:
+    """The definition, in plain Python."""
+
+    def observe(self, drafters: Sequence[Drafter], tokens: Sequence[Sequence[int]]) -> None:
+        """See Batch.observe."""
+        for drafter, new in zip(drafters, tokens, strict=True):
+            drafter.observe(np.array(new, np.int32))
+
+    def draft(
+        self, drafters: Sequence[Drafter], budgets: Sequence[int], least: float
+    ) -> list[list[int]]:
+        """See Batch.draft."""
+        return [
+            _first_path(drafter.draft(budget), least) if budget > 0 else []
+            for drafter, budget in zip(drafters, budgets, strict=True)
+        ]
+
+
+class Together:
+    """The same for drafters around a native one, called ``native``; all of one kind."""
+
+    def observe(self, drafters: Sequence[Any], tokens: Sequence[Sequence[int]]) -> None:
+        """See Batch.observe."""
+        offsets = np.fromiter(accumulate(map(len, tokens), initial=0), np.int64)
+        flat = np.fromiter(chain.from_iterable(tokens), np.int32, int(offsets[-1]))
+        observe_chains([drafter.native for drafter in drafters], flat, offsets)
+        if drafters and hasattr(drafters[0], "remember"):
+            ends = offsets.tolist()
+            for i, drafter in enumerate(drafters):
+                drafter.remember(flat[ends[i] : ends[i + 1]])
+
+    def draft(
+        self, drafters: Sequence[Any], budgets: Sequence[int], least: float
+    ) -> list[list[int]]:
+        """See Batch.draft."""
+        natives = [drafter.native for drafter in drafters]
+        flat, offsets = draft_chains(natives, np.array(budgets, np.int32), least)
+        tokens, ends = flat.tolist(), offsets.tolist()
+        return [tokens[ends[i] : ends[i + 1]] for i in range(len(natives))]
+
+
+def _first_path(draft: Draft, least: float) -> list[int]:
+    found: list[int] = []
+    last = -1
+    for i, (token, parent) in enumerate(
+        zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True)
+    ):
+        if parent != last:
+            continue
+        if draft.probabilities is not None and draft.probabilities[i] < least:
+            break
+        found.append(token)
+        last = i
+    return found

@@ -1,0 +1,166 @@
+"""Chains for the requests of a serving engine, from tokens alone: nothing here knows an engine.
+
+An engine that tells neither when a request begins or ends nor which one a row is (rows move between
+steps) still shows each row's tokens. So a request's drafter is found by what was read: by the
+length and the last tokens of its sequence. A sequence that is not found is begun anew, its tokens
+so far as the prompt; drafts are then a little worse, and outputs the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.drafters import Factory
+from tasc.serving.drafts.batch import Batch, batch_for
+from tasc.serving.drafts.guard import Guard
+
+TAIL = 64  # tokens at the end of a sequence that, with its length, tell it from others
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What an engine allows.
+
+    Attributes:
+        tokens: of a draft, at most.
+        positions: of a sequence, at most; a draft and the token after it must fit.
+        sequences: drafters that are kept, at most; the one used longest ago goes first.
+    """
+
+    tokens: int
+    positions: int
+    sequences: int
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """One sequence's drafter, and how many tokens it drafted in its last step."""
+
+    drafter: Drafter
+    drafted: int = 0
+
+
+Key = tuple[int, bytes]
+
+
+def keys(tokens: np.ndarray, rows: Sequence[int], lengths: Sequence[int]) -> list[Key]:
+    """Return what tells the first ``lengths[i]`` tokens of row ``rows[i]`` of ``tokens`` (R, P)."""
+    return [
+        (n, tokens[row, max(n - TAIL, 0) : n].tobytes())
+        for row, n in zip(rows, lengths, strict=True)
+    ]
+
+
+class Requests:
+    """Requests by the content of their sequences, no more than ``most``."""
+
+    def __init__(self, most: int) -> None:
+        """Keep at most ``most``."""
+        self.most, self.count = most, 0
+        self.by_key: dict[Key, list[Request]] = {}  # the ones used longest ago come first
+
+    def __len__(self) -> int:
+        """Return how many are kept."""
+        return self.count
+
+    def take(self, key: Key) -> Request | None:
+        """Remove and return one that has read the sequence of ``key``, or None."""
+        found = self.by_key.get(key)
+        return self._pop(key, found, -1) if found else None
+
+    def put(self, key: Key, request: Request) -> None:
+        """Keep ``request``, which has read the sequence of ``key``; two may have read the same."""
+        self.by_key.setdefault(key, []).append(request)
+        self.count += 1
+        while self.count > self.most:
+            oldest = next(iter(self.by_key))
+            self._pop(oldest, self.by_key[oldest], 0)
+
+    def _pop(self, key: Key, found: list[Request], which: int) -> Request:
+        self.count -= 1
+        request = found.pop(which)
+        if not found:
+            del self.by_key[key]
+        return request
+
+
+class ChainProposer:
+    """Drafts a chain for each row of an engine's batch, step after step.
+
+    Rows whose output has ended are read first, so that a drafter that learns from outputs has
+    learnt them before the others draft. The same calls in the same order give the same drafts.
+    """
+
+    def __init__(
+        self,
+        factory: Factory,
+        end: int,
+        sizes: Sizes,
+        guard: Guard | None = None,
+        batch: Batch | None = None,
+    ) -> None:
+        """Draft with what ``factory`` makes, one for each request; ``end`` ends an output.
+
+        Without a ``guard`` every step drafts as much as it may.
+        """
+        self.factory, self.end, self.sizes, self.guard = factory, end, sizes, guard
+        self.batch = batch or batch_for(factory())
+        self.requests = Requests(sizes.sequences)
+
+    def propose(
+        self, new: Sequence[list[int]], lengths: Sequence[int], tokens: np.ndarray
+    ) -> list[list[int]]:
+        """Read a step and return a chain for each row, which may be empty.
+
+        Args:
+            new: the tokens that the step committed in each row; none: nothing to draft for yet.
+            lengths: tokens of each row, the new ones included.
+            tokens: (R, P) int32; row i holds ``tokens[i, :lengths[i]]``.
+        """
+        rows = [row for row in range(len(new)) if len(new[row])]
+        read = [lengths[row] - len(new[row]) for row in rows]
+        known = [
+            self.requests.take(key) or self._begin(tokens[row, : key[0]])
+            for row, key in zip(rows, keys(tokens, rows, read), strict=True)
+        ]
+        self._learn([request.drafted for request in known], [len(new[row]) for row in rows])
+        going: list[tuple[int, Request]] = []
+        for row, request in zip(rows, known, strict=True):
+            if self.end in new[row]:  # the request is not kept: what follows is cut by the engine
+                output = new[row][: new[row].index(self.end) + 1]
+                request.drafter.observe(np.array(output, np.int32))
+            else:
+                going.append((row, request))
+        drafters = [request.drafter for _, request in going]
+        self.batch.observe(drafters, [new[row] for row, _ in going])
+        grown = [lengths[row] for row, _ in going]
+        chains = self._draft(drafters, grown)
+        names = keys(tokens, [row for row, _ in going], grown)
+        answer: list[list[int]] = [[] for _ in new]
+        for (row, request), chain, key in zip(going, chains, names, strict=True):
+            answer[row] = chain
+            request.drafted = len(chain)
+            self.requests.put(key, request)
+        return answer
+
+    def _begin(self, prompt: np.ndarray) -> Request:
+        request = Request(self.factory())
+        request.drafter.start(np.ascontiguousarray(prompt, np.int32))
+        return request
+
+    def _learn(self, drafted: list[int], committed: list[int]) -> None:
+        if self.guard:
+            accepted = sum(n - 1 for n, asked in zip(committed, drafted, strict=True) if asked)
+            self.guard.learn(len(drafted), sum(drafted), accepted)
+
+    def _draft(self, drafters: list[Drafter], lengths: list[int]) -> list[list[int]]:
+        most, least = self.sizes.tokens, 0.0
+        if self.guard:
+            allowed, least = self.guard.limits(len(drafters))
+            most = min(most, allowed)
+        if not drafters or most < 1:
+            return [[] for _ in drafters]
+        room = self.sizes.positions - 1
+        return self.batch.draft(drafters, [min(most, room - n) for n in lengths], least)

@@ -1,0 +1,1 @@
+"""Tokenizers: their files, checked, and what they make of a text."""

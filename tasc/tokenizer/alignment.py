@@ -1,0 +1,189 @@
+"""Texts between two tokenizers: bytes to ids with their places, kept up as the text grows.
+
+Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
+Heterogeneous Vocabularies", section 3.2. Places are those that the tokenizers library gives, in the
+text as it was before normalisation, so a tokenizer that loses blanks or letter case is followed
+like any other.
+"""
+
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+LOOK_BEHIND = 10  # tokens that are encoded again with what is new
+
+
+def split_incomplete(string: bytes) -> tuple[bytes, bytes]:
+    """Cut off the beginning of a UTF-8 character that ``string`` ends with."""
+    for back in range(1, min(3, len(string)) + 1):
+        byte = string[-back]
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return (string[:-back], string[-back:]) if length > back else (string, b"")
+        if byte < 0x80:
+            break
+    return string, b""
+
+
+def lossy(string: bytes) -> tuple[str, list[int]]:
+    """Decode UTF-8, U+FFFD for what is none; return the text and the bytes before each character.
+
+    The list has one entry more than the text has characters.
+    """
+    text, widths = "", [0]
+    while string:
+        try:
+            good, bad = string.decode(), 0
+        except UnicodeDecodeError as error:
+            good, bad = string[: error.start].decode(), error.end - error.start
+            string = string[error.end :]
+        else:
+            string = b""
+        text += good + ("�" if bad else "")
+        widths += [len(letter.encode()) for letter in good] + ([bad] if bad else [])
+    return text, list(accumulate(widths))
+
+
+class Encoding(Protocol):
+    """A way to cut bytes into tokens.
+
+    ``strings`` are those of all ids, ``opening`` the ids that every text begins with, ``byte_ids``
+    the ids of single bytes.
+    """
+
+    strings: list[bytes]
+    opening: list[int]
+    byte_ids: dict[int, int]
+
+    def encode(self, string: bytes) -> tuple[list[int], list[int]]:
+        """Return the ids of ``string`` and how many bytes of it each one ends behind."""
+
+    def string_of(self, ids: list[int], first: bool = False) -> bytes:
+        """Return the bytes of ids; ``first`` where a text begins with them."""
+
+
+class Bytes:
+    """The vocabulary of all bytes, and of an end token 256; see Encoding."""
+
+    end = 256
+
+    def __init__(self) -> None:
+        """List the bytes."""
+        self.strings = [bytes([i]) for i in range(256)] + [b""]
+        self.opening: list[int] = []
+        self.byte_ids = {i: i for i in range(256)}
+
+    def encode(self, string: bytes) -> tuple[list[int], list[int]]:
+        """See Encoding.encode."""
+        return list(string), list(range(1, len(string) + 1))
+
+    def string_of(self, ids: list[int], first: bool = False) -> bytes:  # noqa: ARG002
+        """See Encoding.string_of."""
+        return bytes(i for i in ids if i < self.end)
+
+
+class Encoder:
+    """A tokenizer that takes bytes from the middle of a text; see Encoding."""
+
+    def __init__(self, tokenizer: LoadedTokenizer) -> None:
+        """Find out what the tokenizer puts in front of a text."""
+        self.tokenizer = tokenizer
+        self.strings = tokenizer.vocabulary()
+        first = tokenizer.encode(["a"]).tokens
+        # SentencePiece puts a blank before a text, and takes it away again when it decodes.
+        self.blank = bool(len(first)) and self.strings[int(first[0])].startswith(b" ")
+        opening = tokenizer.tokenizer.encode("", add_special_tokens=True).ids
+        end = opening[-1:] if len(opening) > 1 else []
+        self.opening: list[int] = opening[: len(opening) - len(end)]
+        self.byte_ids = {s[0]: i for i, s in enumerate(self.strings) if len(s) == 1}
+
+    def encode(self, string: bytes) -> tuple[list[int], list[int]]:
+        """See Encoding.encode."""
+        if self.blank and string.startswith(b" "):
+            ids, ends = self.encode(string[1:])
+            return ids, [end + 1 for end in ends]
+        if not string:
+            return [], []
+        text, places = lossy(string)
+        entry = self.tokenizer.tokenizer.encode(text, add_special_tokens=False)
+        return entry.ids, [places[end] for _, end in entry.offsets]
+
+    def string_of(self, ids: list[int], first: bool = False) -> bytes:
+        """See Encoding.string_of."""
+        string = b"".join(self.strings[i] for i in ids if 0 <= i < len(self.strings))
+        return string[1:] if first and self.blank and string.startswith(b" ") else string
+
+
+@dataclass
+class Aligned:
+    """The ids of a text that grows, as a tokenizer would encode it, at the cost of what is new.
+
+    ``ids`` and ``ends`` are parallel: token i ends behind ``ends[i]`` bytes of ``text``.
+    """
+
+    encoder: Encoding
+    text: bytes = b""
+    ids: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def extend(self, string: bytes) -> None:
+        """Append ``string``; the last tokens may change with it."""
+        self.text += string
+        keep = max(0, len(self.ids) - LOOK_BEHIND)
+        ids, ends = self._window(keep)
+        old, new, stretch = longest_stretch(self.ids[keep:], self.ends[keep:], ids, ends)
+        if not stretch and keep:  # the two encodings have nothing in common: look at all of it
+            keep, (ids, ends) = 0, self._window(0)
+        elif stretch:
+            keep += old + stretch
+            ids, ends = ids[new + stretch :], ends[new + stretch :]
+        self.ids[keep:], self.ends[keep:] = ids, ends
+
+    def _window(self, keep: int) -> tuple[list[int], list[int]]:
+        start = self.ends[keep - 1] if keep else 0
+        ids, ends = self.encoder.encode(self.text[start:])
+        return ids, [start + end for end in ends]
+
+    def continuation(self, string: bytes) -> list[int] | None:
+        """Return the ids of ``string`` where it follows the text; None if no token begins there."""
+        keep = max(0, len(self.ids) - LOOK_BEHIND)
+        start = self.ends[keep - 1] if keep else 0
+        ids, ends = self.encoder.encode(self.text[start:] + string)
+        here = len(self.text) - start
+        if not here:
+            return ids
+        for i in range(len(ends) - 1, -1, -1):
+            if ends[i] <= here:
+                return ids[i + 1 :] if ends[i] == here else None
+        return None
+
+
+def longest_stretch(
+    ids: list[int], ends: list[int], new_ids: list[int], new_ends: list[int]
+) -> tuple[int, int, int]:
+    """Return where the longest run of equal tokens at equal places starts in each, and its length.
+
+    The last of several as long. Tokens at one place, such as the bytes of a character, need care:
+    they are told apart by how many come before.
+    """
+    place = {key: i for i, key in enumerate(_keys(ids, ends))}
+    best, run = (0, 0, 0), 0
+    before = -2
+    for j, key in enumerate(_keys(new_ids, new_ends)):
+        i = place.get(key, -2)
+        run = run + 1 if i == before + 1 and run else int(i >= 0)
+        before = i
+        if run and run >= best[2]:
+            best = (i - run + 1, j - run + 1, run)
+    return best
+
+
+def _keys(ids: list[int], ends: list[int]) -> list[tuple[int, int, int]]:
+    order = np.zeros(len(ids), int)
+    for i in range(1, len(ids)):
+        order[i] = order[i - 1] + 1 if ends[i] == ends[i - 1] else 0
+    return [(i, end, int(o)) for i, end, o in zip(ids, ends, order, strict=True)]

@@ -1,0 +1,166 @@
+"""Where a tokenizer comes from: tokenizer.json, GPT-2's pair, a tiktoken or SentencePiece file, or
+the Hub."""
+
+import json
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from tasc.data.foreign import one_line, told
+from tasc.data.quiet import no_bars
+from tasc.data.whole_files import json_object, read_whole, text_of
+from tasc.errors import InputError, UnavailableError
+from tasc.tokenizer.check import check_added_tokens, check_tokenizer
+from tasc.tokenizer.sentencepiece import is_sentencepiece, read_sentencepiece
+from tasc.tokenizer.tiktoken import is_tiktoken, read_tiktoken
+
+COMPANIONS = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+_LARGEST = 256 << 20  # bytes of a vocabulary; the largest published ones have 35 million
+_LARGEST_COMPANION = 16 << 20
+_AGAIN = "save the tokenizer again with transformers' save_pretrained"
+_SUFFIXES = {".json", ".tiktoken", ".model", ".v3", ".txt"}
+
+Read = tuple[Tokenizer, dict[str, bytes]]  # the tokenizer and its companion files by name
+
+
+def read_tokenizer(path_or_id: str) -> Read:
+    """Return the tokenizer found at a path or on the Hub, and the contents of its companion files.
+
+    Where the source has no companion files a tokenizer_config.json is made up, so that an export
+    is complete. Accepts what ``tasc.tokenizer.loaded.load_tokenizer`` says.
+    """
+    tokenizer, files = _read(path_or_id)
+    check_tokenizer(tokenizer, path_or_id)
+    return tokenizer, files
+
+
+def _read(path_or_id: str) -> Read:
+    path = Path(path_or_id).expanduser()
+    if path.is_dir():
+        return _from_folder(path, path_or_id)
+    if path.is_file():
+        return _from_file(path, path_or_id)
+    if _looks_local(path_or_id):
+        raise InputError(
+            f"{path_or_id}: no such tokenizer: give a tokenizer.json, a folder that holds one, "
+            "or a Hub id"
+        )
+    return _from_hub(path_or_id)
+
+
+def tokenizer_folder(path: Path) -> Path:
+    """Return where the tokenizer lies: at ``path``, or inside, where tasc finetune wrote it."""
+    parts = (path, path / "model", path / "adapter")
+    return next((p for p in parts if (p / "tokenizer.json").is_file()), path)
+
+
+def _from_folder(folder: Path, name: str) -> Read:
+    folder = tokenizer_folder(folder)
+    if (folder / "tokenizer.json").is_file():
+        return _from_file(folder / "tokenizer.json", name)
+    for vocabulary, merges in _PAIRS:
+        if (folder / vocabulary).is_file() and (folder / merges).is_file():
+            return _from_pair(folder / vocabulary, folder / merges, name)
+    for path in [*sorted(folder.glob("*.tiktoken")), *sorted(folder.glob("tokenizer.model*"))]:
+        if path.is_file() and (is_tiktoken(path) or is_sentencepiece(path)):
+            return _from_file(path, name)
+    seen = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+    raise InputError(
+        f"{name}: no tokenizer in this folder: expected tokenizer.json, vocab.json with "
+        f"merges.txt, encoder.json with vocab.bpe, *.tiktoken or tokenizer.model; saw "
+        f"{seen}: give a folder that has one"
+    )
+
+
+def _from_file(path: Path, name: str) -> Read:
+    if path.suffix != ".json":
+        if is_sentencepiece(path):
+            tokenizer, end = read_sentencepiece(path, read_whole(path, _LARGEST))
+        elif is_tiktoken(path):
+            tokenizer, end = read_tiktoken(path, read_whole(path, _LARGEST))
+        else:
+            raise InputError(
+                f"{name}: no tokenizer.json, tiktoken file or SentencePiece model; save the "
+                "tokenizer with transformers' save_pretrained to get a tokenizer.json"
+            )
+        return (tokenizer, made_up_files(end))
+    contents = text_of(read_whole(path, _LARGEST), str(path))
+    with told(f"{path}: not a tokenizer.json", _AGAIN):
+        tokenizer = Tokenizer.from_str(contents)
+    check_added_tokens(tokenizer, contents, str(path))
+    return (tokenizer, _companions(path.parent))
+
+
+def _companions(folder: Path) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for name in COMPANIONS:
+        path = folder / name
+        if path.is_file():
+            files[name] = read_whole(path, _LARGEST_COMPANION)
+            check = json_object if path.suffix == ".json" else text_of
+            check(files[name], str(path))
+    return files
+
+
+def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
+    _check_class(_companions(vocabulary.parent).get("tokenizer_config.json", b"{}"), name)
+    with told(f"{name}: {vocabulary.name} and {merges.name} are not a BPE pair", _AGAIN):
+        model = models.BPE.from_file(str(vocabulary), str(merges))
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    return (tokenizer, made_up_files("<|endoftext|>"))
+
+
+def _check_class(config: bytes, name: str) -> None:
+    """The pair does not say how text is split: refuse one that another family's class wrote."""
+    found = json_object(config, f"{name}: tokenizer_config.json").get("tokenizer_class")
+    if found and found not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
+        raise InputError(
+            f"{name}: the pair of files belongs to a {found}, whose way to split text it does "
+            "not hold; give its tokenizer.json"
+        )
+
+
+def _from_hub(name: str) -> Read:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["tokenizer.json", "vocab.json", "merges.txt", *COMPANIONS]
+    try:
+        with no_bars():
+            folder = snapshot_download(name, allow_patterns=wanted)
+    except LocalEntryNotFoundError:
+        raise UnavailableError(
+            f"{name}: no such file or folder here, and the Hub cannot be reached; "
+            "give the path of a tokenizer.json"
+        ) from None
+    except (OSError, HFValidationError) as error:
+        raise InputError(
+            f"{name}: not a tokenizer on the Hub: {one_line(error)}; give a folder, a file or "
+            "another id"
+        ) from None
+    return _from_folder(Path(folder), name)
+
+
+def _looks_local(name: str) -> bool:
+    in_folders = name.startswith(("/", ".", "~")) or name.count("/") > 1
+    return in_folders or Path(name).suffix in _SUFFIXES
+
+
+def made_up_files(end: str) -> dict[str, bytes]:
+    """Return a tokenizer_config.json for a tokenizer that has none, which ends with ``end``."""
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": end,
+        "pad_token": end,
+        "clean_up_tokenization_spaces": False,
+    }
+    return {"tokenizer_config.json": json.dumps(config, indent=2).encode() + b"\n"}

@@ -1,0 +1,216 @@
+"""A model's tokenizer: where it is found, the bytes of each token, and texts as flat id arrays."""
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+
+from tasc.data.foreign import told
+from tasc.data.whole_files import json_object
+from tasc.errors import InputError
+from tasc.tokenizer.files import read_tokenizer
+from tasc.tokenizer.token_bytes import special_tokens, token_strings
+from tasc.tokenizer.word_marks import cut_finely
+
+_END_TOKENS = (
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<|im_end|>",
+    "<eos>",
+    "<|eot_id|>",
+    "[SEP]",
+)
+_ADVICE = "mend the tokenizer, or the text that it cannot take"
+# Handed over at once: the library's own encodings take 300 bytes and more for each token.
+_BATCH = 4096  # texts
+_BATCH_BYTES = 1 << 20
+_LONGEST = 4 << 20  # bytes of one text
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Texts as token ids, one after the other.
+
+    Attributes:
+        tokens: (T,) int32, the ids of all texts.
+        offsets: (S+1,) int64, text i is ``tokens[offsets[i]:offsets[i + 1]]``.
+    """
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+
+    def split(self) -> list[np.ndarray]:
+        """Return the ids (T_i,) int32 of each text."""
+        return np.split(self.tokens, self.offsets[1:-1]) if len(self.offsets) > 1 else []
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedTokenizer:
+    """A tokenizer and the files that lie beside it.
+
+    Attributes:
+        tokenizer: without truncation or padding.
+        path: what the user gave: a file, a folder or a Hub id.
+        files: contents of the companion files by name (tokenizer_config.json and the like); made
+            up where the source has none, so that an export of this tokenizer is complete.
+    """
+
+    tokenizer: Tokenizer
+    path: str
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def vocabulary(self) -> list[bytes]:
+        """Return the string of each id as bytes, ``b""`` for special tokens and holes.
+
+        The length is one more than the highest id: the first id a new token can have.
+        """
+        return list(self._strings)
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        """Ids that stand for no text: special tokens and the unknown token."""
+        return special_tokens(self.tokenizer)
+
+    @cached_property
+    def eos_id(self) -> int:
+        """Id of the token that ends a sequence.
+
+        Raises:
+            InputError: neither the companion files nor the usual names give one.
+        """
+        for name in (*self._configured_ends(), *_END_TOKENS):
+            token: int | None = self.tokenizer.token_to_id(name)
+            if token is not None:
+                return token
+        raise InputError(
+            f"{self.path}: the tokenizer has no end token; "
+            "name one as eos_token in tokenizer_config.json"
+        )
+
+    @cached_property
+    def identity(self) -> bytes:
+        """Hash what ids mean: the string of each id, and the token that ends an output.
+
+        Raises:
+            InputError: there is no end token.
+        """
+        digest = hashlib.sha256(struct.pack("<q", self.eos_id))
+        for string in self._strings:
+            digest.update(struct.pack("<I", len(string)) + string)
+        return digest.digest()
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Encode each text on its own, without special tokens around it."""
+        parts = [
+            np.asarray(entry.ids, dtype=np.int32)
+            for batch in _batches(texts)
+            for entry in self._entries(self.tokenizer.encode_batch_fast, batch)
+        ]
+        return Encoded(_joined(parts, np.int32), _offsets(parts))
+
+    def boundaries(self, texts: Sequence[str]) -> np.ndarray:
+        """Return (T,) uint8 over the tokens of ``encode(texts)``: 1 where a pre-token starts."""
+        return self.encode_with_boundaries(texts)[1]
+
+    def encode_with_boundaries(self, texts: Sequence[str]) -> tuple[Encoded, np.ndarray]:
+        """Return ``encode(texts)`` and ``boundaries(texts)`` in one pass.
+
+        Pre-tokens are what the tokenizer's own pre-tokenizer makes, cut finer where it marks blanks
+        (``tasc.tokenizer.word_marks``); an added token is one too.
+        """
+        parts, starts = [], []
+        for batch in _batches(texts):
+            for entry in self._entries(self._cut.encode_batch, batch):
+                parts.append(np.asarray(entry.ids, dtype=np.int32))
+                starts.append(_starts(entry.word_ids))
+        return Encoded(_joined(parts, np.int32), _offsets(parts)), _joined(starts, np.uint8)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of the ids, special tokens left out."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    def decode_batch(self, texts: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each list of ids, special tokens left out."""
+        with told(self.path, _ADVICE):
+            decoded: list[str] = self.tokenizer.decode_batch([list(ids) for ids in texts])
+        return decoded
+
+    def _entries(self, encode: Callable[..., list[Encoding]], batch: list[str]) -> list[Encoding]:
+        with told(self.path, _ADVICE):
+            return encode(batch, add_special_tokens=False)
+
+    @cached_property
+    def _cut(self) -> Tokenizer:
+        return cut_finely(self.tokenizer)
+
+    @cached_property
+    def _strings(self) -> list[bytes]:
+        return token_strings(self.tokenizer)
+
+    def _configured_ends(self) -> Iterator[str]:
+        for name in ("tokenizer_config.json", "special_tokens_map.json"):
+            config = json_object(self.files.get(name, b"{}"), f"{self.path}: {name}")
+            entry = config.get("eos_token")
+            content = entry.get("content") if isinstance(entry, dict) else entry
+            if isinstance(content, str):
+                yield content
+
+
+def load_tokenizer(path_or_id: str) -> LoadedTokenizer:
+    """Load a tokenizer.
+
+    Args:
+        path_or_id: a tokenizer.json or the folder that holds one; a folder with GPT-2's pair
+            (vocab.json + merges.txt, or encoder.json + vocab.bpe); a tiktoken file of a known
+            vocabulary or the folder that holds one; or a Hub id.
+
+    Raises:
+        InputError: there is no such file, folder or repository, or its contents are no tokenizer,
+            or one that cannot be worked with (``tasc.tokenizer.check``), such as a BPE with
+            dropout, whose tokens would change from run to run.
+        UnavailableError: a Hub id, and the Hub cannot be reached.
+    """
+    tokenizer, files = read_tokenizer(path_or_id)
+    return LoadedTokenizer(tokenizer, path_or_id, files)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    room = _BATCH_BYTES
+    for place, text in enumerate(texts, start=1):
+        size = len(text.encode(errors="surrogatepass"))
+        if size > _LONGEST:
+            raise InputError(
+                f"text {place} of {len(texts)} has {size:,} bytes, at most {_LONGEST:,} can be "
+                "encoded as one: cut it into several"
+            )
+        if batch and (size > room or len(batch) == _BATCH):
+            yield batch
+            batch, room = [], _BATCH_BYTES
+        batch.append(text)
+        room -= size
+    if batch:
+        yield batch
+
+
+def _starts(words: list[int | None]) -> np.ndarray:
+    """1 where the number of the pre-token differs from that of the token before."""
+    numbers = np.asarray(words, dtype=np.int64)
+    starts: np.ndarray = np.diff(numbers, prepend=-1) != 0
+    return starts.astype(np.uint8)
+
+
+def _joined(parts: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
+    joined: np.ndarray = np.concatenate([np.zeros(0, dtype=dtype), *parts])
+    return joined
+
+
+def _offsets(parts: list[np.ndarray]) -> np.ndarray:
+    lengths = np.fromiter((len(part) for part in parts), dtype=np.int64, count=len(parts))
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])

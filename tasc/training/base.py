@@ -1,0 +1,155 @@
+"""A small base model from scratch: Qwen2's architecture and pre-tokenizer, trained on a corpus."""
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from tasc.data.corpus import Corpus
+from tasc.models.load import device_has_bfloat16, resolve_device
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.training.base_tokenizer import train_tokenizer
+from tasc.training.core.batch import Sequences, example_sequences, packed_blocks
+from tasc.training.core.schedule import TrainReport
+from tasc.training.folder import save_model
+from tasc.training.loop import Run
+from tasc.training.objectives import OBJECTIVES
+from tasc.training.options import BaseOptions
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A size: parameters with the full vocabulary, and the learning rate found good for it."""
+
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    learning_rate: float
+    rows: int = 0  # of the embedding, where published models have more than tokens
+
+
+PRESETS = {
+    "pico": Preset(512, 64, 192, 2, 4, 2, 5e-3),  # 0.13 M
+    "tiny": Preset(1024, 128, 384, 4, 4, 2, 4e-3),  # 1.0 M
+    "small": Preset(2048, 256, 768, 5, 4, 2, 3e-3),  # 4.5 M
+    "medium": Preset(8192, 512, 1536, 8, 8, 2, 1e-3),  # 28 M
+    # The shape of Qwen2.5-0.5B, for a GPU: 0.49 B. Its learning rate is a customary one, not tuned.
+    "large": Preset(8192, 896, 4864, 24, 14, 2, 3e-4, rows=151_936),
+}
+
+
+_WEIGHT_DECAY = 0.1  # on matrices only
+
+
+@dataclass(frozen=True, eq=False)
+class BaseResult:
+    """A trained base model, still in memory."""
+
+    model: PreTrainedModel
+    tokenizer: LoadedTokenizer
+    report: TrainReport
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
+        save_model(self.model, self.tokenizer, folder)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return how the training went, as JSON values."""
+        return self.report.to_dict()
+
+
+def train_base(
+    corpus: Corpus,
+    validation: Corpus | None,
+    options: BaseOptions,
+    *,
+    work: Path,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> BaseResult:
+    """Train a tokenizer and a model on the documents prompt + output + end token of a corpus.
+
+    Args:
+        corpus: the documents.
+        validation: documents for the loss after each epoch.
+        options: size and length of the training.
+        work: folder for checkpoints.
+        resume: go on from the newest checkpoint there.
+        progress: called after each step.
+    """
+    preset = PRESETS[options.preset]
+    progress("training the tokenizer", 0, 0)
+    tokenizer = _tokenizer(corpus, options)
+    rows = max(len(tokenizer.vocabulary()), preset.rows)
+    model = build(preset, rows, options.positions, options.seed, end=tokenizer.eos_id)
+    model.to(resolve_device(options.device))
+    documents = _documents(tokenizer, corpus, sys.maxsize)
+    held_out = None if validation is None else _documents(tokenizer, validation, options.positions)
+    learner = OBJECTIVES["documents"].learner(model, options)
+    run = Run(
+        model,
+        _groups(model, options.learning_rate or preset.learning_rate),
+        packed_blocks(documents, options.block, options.seed),
+        options.schedule(bfloat16=device_has_bfloat16(model.device)),
+        work=work,
+        name=f"base {options.training} {asdict(preset)}",
+        loss=learner.loss,
+        score=learner.score,
+    )
+    report = run.train(held_out, resume=resume, progress=progress)
+    return BaseResult(model, tokenizer, report)
+
+
+def _tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
+    """Load the tokenizer that was asked for, or train one."""
+    if options.tokenizer is not None:
+        return load_tokenizer(options.tokenizer)
+    texts = list(corpus.prompts)
+    if options.tokenizer_text == "all":
+        texts = [prompt + out for prompt, out in zip(texts, corpus.outputs, strict=True)]
+    return train_tokenizer(texts, options.vocabulary or PRESETS[options.preset].vocabulary)
+
+
+def build(
+    preset: Preset, vocabulary: int, positions: int, seed: int, *, end: int = 0
+) -> PreTrainedModel:
+    """Return a model with random weights; embedding and LM head are tied, the end token pads."""
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=preset.hidden,
+        intermediate_size=preset.intermediate,
+        num_hidden_layers=preset.layers,
+        num_attention_heads=preset.heads,
+        num_key_value_heads=preset.key_value_heads,
+        max_position_embeddings=positions,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=end,
+        pad_token_id=end,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: PreTrainedModel = Qwen2ForCausalLM(config)
+    return model
+
+
+def _documents(tokenizer: LoadedTokenizer, corpus: Corpus, longest: int) -> Sequences:
+    return example_sequences(tokenizer, corpus.prompts, corpus.outputs, longest, learn_prompts=True)
+
+
+def _groups(model: PreTrainedModel, rate: float) -> list[dict[str, Any]]:
+    """AdamW groups: weight decay on matrices, none on biases and norms."""
+    betas = (0.9, 0.95)
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    others = [p for p in model.parameters() if p.ndim < 2]
+    return [
+        {"params": matrices, "lr": rate, "betas": betas, "weight_decay": _WEIGHT_DECAY},
+        {"params": others, "lr": rate, "betas": betas, "weight_decay": 0.0},
+    ]

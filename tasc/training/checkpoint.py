@@ -1,0 +1,143 @@
+"""Training state on disk: safetensors and JSON, whole or absent, the newest whole one wins."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from tasc.errors import InputError
+from tasc.files.disk import flush, flush_below, writing
+from tasc.files.folders import remove
+
+_KEPT = 2  # a damaged newest one falls back to the one before
+_TENSORS, _STATE = "state.safetensors", "state.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything a run needs to go on as if it had never stopped.
+
+    Attributes:
+        step: optimiser steps done.
+        parameters: trained tensors by name.
+        optimizer: its tensors, as ``"<parameter number>.<key>"``.
+        rng: generator state by device, uint8.
+        journal: JSON values the caller wants back (losses so far, seconds).
+    """
+
+    step: int
+    parameters: Mapping[str, torch.Tensor]
+    optimizer: Mapping[str, torch.Tensor]
+    rng: Mapping[str, torch.Tensor]
+    journal: Mapping[str, Any]
+
+
+def save(work: Path, identity: str, state: Checkpoint) -> None:
+    """Write a checkpoint under ``work`` and drop all but the newest two.
+
+    ``identity`` names the run: its options, data and model.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    name = f"step-{state.step:08d}"
+    temporary, final = work / f"{name}.tmp", work / name
+    for left in work.glob("step-*.tmp"):
+        remove(left)
+    temporary.mkdir()
+    groups = {"parameter": state.parameters, "optimizer": state.optimizer, "rng": state.rng}
+    tensors = {
+        f"{group}/{key}": tensor.detach().cpu().contiguous()
+        for group, members in groups.items()
+        for key, tensor in members.items()
+    }
+    record = {"identity": identity, "step": state.step, "journal": dict(state.journal)}
+    with writing(final, sum(tensor.nbytes for tensor in tensors.values())):
+        save_file(tensors, temporary / _TENSORS)
+        (temporary / _STATE).write_text(json.dumps(record), encoding="utf-8")
+        flush_below(temporary)
+    remove(final)
+    temporary.rename(final)
+    flush(work)
+    for old in _folders(work)[_KEPT:]:
+        remove(old)
+
+
+def newest(work: Path, identity: str) -> Checkpoint | None:
+    """Return the newest whole checkpoint under ``work``, or None where there is none.
+
+    Raises:
+        InputError: it belongs to a run with other options, data or model.
+    """
+    for folder in _folders(work):
+        try:
+            record = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+            tensors = load_file(folder / _TENSORS)
+        except (OSError, ValueError, SafetensorError):
+            continue  # damaged: the one before is as good a place to go on from
+        if record["identity"] != identity:
+            raise InputError(
+                f"checkpoint {folder} is of a run with other options, data or model: "
+                "use the same ones, or start again without --resume"
+            )
+        return Checkpoint(
+            step=record["step"],
+            parameters=_group(tensors, "parameter"),
+            optimizer=_group(tensors, "optimizer"),
+            rng=_group(tensors, "rng"),
+            journal=record["journal"],
+        )
+    return None
+
+
+def clear(work: Path) -> None:
+    """Remove all checkpoints under ``work``."""
+    for folder in work.glob("step-*"):
+        remove(folder)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Return the optimiser's state, which for AdamW is tensors only, flat."""
+    state = optimizer.state_dict()["state"]
+    return {f"{i}.{key}": value for i, entry in state.items() for key, value in entry.items()}
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Undo ``optimizer_tensors``; parameter groups keep their present options."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, key = name.split(".", 1)
+        state.setdefault(int(number), {})[key] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def rng_state(device: torch.device) -> dict[str, torch.Tensor]:
+    """Return the state of the generators that dropout draws from."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_rng(device: torch.device, states: Mapping[str, torch.Tensor]) -> None:
+    """Undo ``rng_state``."""
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+def _folders(work: Path) -> list[Path]:
+    """Finished checkpoints, newest first."""
+    found = [p for p in work.glob("step-*") if p.suffix != ".tmp"] if work.is_dir() else []
+    return sorted(found, reverse=True)
+
+
+def _group(tensors: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    prefix = f"{name}/"
+    return {key[len(prefix) :]: t for key, t in tensors.items() if key.startswith(prefix)}

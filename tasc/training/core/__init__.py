@@ -1,0 +1,1 @@
+"""What every training shares: rows of tokens, and the schedule."""

@@ -1,0 +1,118 @@
+"""Training a draft head, of any kind in ``objectives``, on the answers of its target."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import GenerationConfig, PreTrainedModel
+
+from tasc.data.corpus import Corpus
+from tasc.errors import InputError
+from tasc.models.attention import check_stateless
+from tasc.models.folder.quiet import quiet
+from tasc.models.load import device_has_bfloat16, load_model
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.core.batch import Sequences
+from tasc.training.core.schedule import TrainReport
+from tasc.training.loop import Run
+from tasc.training.objectives import OBJECTIVES
+from tasc.training.options import FinetuneOptions
+from tasc.training.own_outputs import own_outputs
+
+_HELD_OUT = 128
+
+
+@dataclass(frozen=True, eq=False)
+class HeadResult:
+    """A trained head, still in memory."""
+
+    head: Any  # a module that writes itself with ``save(folder)``
+    report: TrainReport
+
+    def save(self, folder: Path) -> None:
+        """Write ``head``, for ``tasc bench --draft-head`` and for loaders of EAGLE."""
+        self.head.save(folder / "head")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return how the training went, as JSON values."""
+        return self.report.to_dict()
+
+
+def train_head(
+    model_path: str,
+    train: Corpus,
+    validation: Corpus | None,
+    options: FinetuneOptions,
+    *,
+    work: Path,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> HeadResult:
+    """Let a model answer a corpus's prompts, and train a head to draft these answers.
+
+    The target is frozen. Its answers are greedy, and kept in ``work`` like the checkpoints, so a
+    killed run resumes within either part.
+
+    Args:
+        model_path: the target's folder or Hub id.
+        train: prompts to answer; its own outputs are not looked at.
+        validation: prompts for the loss after each epoch; the first 128 are answered.
+        options: of the training.
+        work: folder for answers and checkpoints.
+        resume: go on from what is there.
+        progress: called after each batch of answers and each step.
+    """
+    tokenizer = load_tokenizer(model_path)
+    progress("loading the model", 0, 0)
+    model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
+    check_stateless(model)
+    _check_positions(model, options)
+    learner = OBJECTIVES[options.head].learner(model, options)
+    head = learner.module
+
+    def answers(prompts: Sequence[str], name: str) -> Sequences:
+        return own_outputs(
+            model,
+            tokenizer,
+            prompts,
+            work / name,
+            max_length=options.max_length,
+            config=GenerationConfig(
+                max_new_tokens=options.max_new_tokens,
+                repetition_penalty=options.repetition_penalty,
+                do_sample=False,
+                eos_token_id=tokenizer.eos_id,
+                pad_token_id=tokenizer.eos_id,
+            ),
+            resume=resume,
+            progress=progress,
+        )
+
+    run = Run(
+        head,
+        [{"params": list(head.parameters()), "lr": options.peak, "betas": (0.9, 0.95)}],
+        answers(train.prompts, "answers"),
+        options.schedule(bfloat16=device_has_bfloat16(model.device)),
+        work=work,
+        name=f"draft head {model_path} {options.training}",
+        loss=learner.loss,
+        score=learner.score,
+    )
+    held_out = None
+    if validation is not None:
+        held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
+    with quiet():
+        report = run.train(held_out, resume=resume, progress=progress)
+    return HeadResult(head.to(model.dtype), report)
+
+
+def _check_positions(model: PreTrainedModel, options: FinetuneOptions) -> None:
+    """Refuse prompts and answers that are longer than the model reads."""
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions and options.max_length > positions:
+        raise InputError(
+            f"max_length {options.max_length} exceeds the model's {positions} positions: lower "
+            "--max-length"
+        )

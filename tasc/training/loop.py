@@ -1,0 +1,213 @@
+"""The training loop that fine-tuning and base training share: AdamW, a schedule, checkpoints."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from tasc.errors import InputError, UnavailableError
+from tasc.progress import Progress, silent
+from tasc.training import checkpoint
+from tasc.training.core.batch import IGNORED, Sequences, collate, plan_epoch
+from tasc.training.core.schedule import Evaluation, Schedule, TrainReport
+from tasc.training.objectives.language import evaluate, summed_loss
+from tasc.training.objectives.learner import Evaluate, Loss
+
+_EVALUATED_AT_ONCE = 32  # rows; evaluation keeps no activations
+
+
+@dataclass
+class _Journal:
+    """What accumulates during a run and survives in its checkpoints."""
+
+    losses: list[float] = field(default_factory=list)
+    evaluations: list[dict[str, float]] = field(default_factory=list)
+    tokens: int = 0
+    targets: int = 0
+    seconds: float = 0.0
+
+
+class Run:
+    """One training run of a model on the device it is on."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        groups: Sequence[Mapping[str, Any]],
+        data: Sequences,
+        schedule: Schedule,
+        *,
+        work: Path,
+        name: str,
+        loss: Loss = summed_loss,
+        score: Evaluate = evaluate,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            model: its parameters with ``requires_grad`` are trained.
+            groups: AdamW parameter groups, each with its own peak learning rate "lr".
+            data: rows to learn from.
+            schedule: how long and how fast.
+            work: folder for checkpoints.
+            name: stands for what else makes the run what it is (model, tokenizer). With the
+                schedule and the data it decides which checkpoints are this run's.
+            loss: what to minimise.
+            score: how to evaluate held-out rows.
+        """
+        self.device = next(model.parameters()).device
+        self.data, self.schedule, self.work = data, schedule, work
+        self.loss, self.score = loss, score
+        self.trainable = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        self.peaks = [float(group["lr"]) for group in groups]
+        self.steps = schedule.steps(len(data))
+        self.epoch_steps = schedule.epoch_steps(len(data))
+        self.identity = self._identity(name)
+        self.journal = _Journal()
+        self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
+        self.accelerator = Accelerator(cpu=self.device.type == "cpu")
+        if self.accelerator.num_processes > 1:
+            raise UnavailableError("training runs in one process only: leave out the launcher")
+        optimizer = torch.optim.AdamW([dict(group) for group in groups], fused=True)
+        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+
+    def train(
+        self,
+        held_out: Sequences | None = None,
+        *,
+        resume: bool = False,
+        progress: Progress = silent,
+    ) -> TrainReport:
+        """Train to the end and return the report; the model is in evaluation mode afterwards.
+
+        ``held_out`` is evaluated after each epoch and at the end. ``resume`` goes on from the
+        newest whole checkpoint where there is one; without it old checkpoints are removed. An
+        interrupt (KeyboardInterrupt) leaves the last checkpoint in place.
+        """
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(self.schedule.seed)
+            step = self._start(resume)
+            origin = time.monotonic() - self.journal.seconds
+            self.model.train()
+            while self.schedule.spent(step, self.steps, self.journal.seconds) < 1:
+                loss = self._step(step)
+                step += 1
+                self.journal.seconds = time.monotonic() - origin
+                over = self.schedule.spent(step, self.steps, self.journal.seconds) >= 1
+                if held_out is not None and (over or step % self.epoch_steps == 0):
+                    self._evaluate(held_out, step)
+                self.journal.seconds = time.monotonic() - origin
+                self._checkpoint(step, over=over)
+                progress(f"training, loss {loss:.3f}", step, self.steps)
+        self.model.eval()
+        return self._report(step)
+
+    def _start(self, resume: bool) -> int:
+        """Load the newest checkpoint, or clear old ones; return the number of steps done."""
+        state = checkpoint.newest(self.work, self.identity) if resume else None
+        if state is None:
+            checkpoint.clear(self.work)
+            return 0
+        with torch.no_grad():
+            for name, parameter in self.trainable.items():
+                parameter.copy_(state.parameters[name])
+        checkpoint.restore_optimizer(self.optimizer, state.optimizer)
+        checkpoint.restore_rng(self.device, state.rng)
+        self.journal = _Journal(**state.journal)
+        return state.step
+
+    def _step(self, step: int) -> float:
+        """Do one optimiser step; return its loss in nats per target.
+
+        The sum over the whole effective batch is divided once by its number of targets, so the
+        result does not depend on how the batch is cut into micro-batches.
+        """
+        micro = self._rows(step)
+        batches = [collate(self.data, rows).to(self.device) for rows in micro]
+        targets = max(1, sum(int((batch.labels != IGNORED).sum()) for batch in batches))
+        total = 0.0
+        for batch in batches:
+            loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
+            self.accelerator.backward(loss)
+            total += float(loss.detach())
+        self._check(total, step)
+        self.accelerator.clip_grad_norm_(self.trainable.values(), self.schedule.clip)
+        spent = self.schedule.spent(step, self.steps, self.journal.seconds)
+        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
+            group["lr"] = peak * self.schedule.rate(step, spent)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.journal.losses.append(total)
+        self.journal.targets += targets
+        self.journal.tokens += int(self.data.lengths[np.concatenate(micro)].sum())
+        return total
+
+    def _rows(self, step: int) -> list[np.ndarray]:
+        """The micro-batches of a step; an epoch's plan is made once."""
+        epoch, index = divmod(step, self.epoch_steps)
+        if self.plan[0] != epoch:
+            s = self.schedule
+            plan = plan_epoch(self.data.lengths, s.micro_batch, s.effective_batch, s.seed, epoch)
+            self.plan = (epoch, plan)
+        return self.plan[1][index]
+
+    def _evaluate(self, held_out: Sequences, step: int) -> None:
+        bfloat16 = self.schedule.bfloat16
+        result = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
+        self._check(result.loss, step - 1)
+        self.journal.evaluations.append(asdict(result))
+
+    def _check(self, loss: float, step: int) -> None:
+        """Refuse to go on with a model that is lost."""
+        if not math.isfinite(loss):
+            raise InputError(
+                f"the loss is {loss} at step {step + 1} of {self.steps}: training diverged; use a "
+                f"learning rate below {max(self.peaks):g}"
+            )
+
+    def _checkpoint(self, step: int, *, over: bool) -> None:
+        """Save where it is time to, and at the end: what comes after may be killed too."""
+        every = self.schedule.checkpoint_steps
+        if not every or (step % every and not over):
+            return
+        state = checkpoint.Checkpoint(
+            step=step,
+            parameters=self.trainable,
+            optimizer=checkpoint.optimizer_tensors(self.optimizer),
+            rng=checkpoint.rng_state(self.device),
+            journal=asdict(self.journal),
+        )
+        checkpoint.save(self.work, self.identity, state)
+
+    def _identity(self, name: str) -> str:
+        shapes = {n: list(p.shape) for n, p in self.trainable.items()}
+        parts = [name, asdict(self.schedule), self.data.fingerprint(), shapes, self.peaks]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def _report(self, step: int) -> TrainReport:
+        journal = self.journal
+        return TrainReport(
+            steps=step,
+            losses=tuple(journal.losses),
+            evaluations=tuple(Evaluation(**entry) for entry in journal.evaluations),  # type: ignore[arg-type]
+            tokens=journal.tokens,
+            targets=journal.targets,
+            seconds=journal.seconds,
+            trainable_parameters=sum(p.numel() for p in self.trainable.values()),
+            total_parameters=sum(_elements(p) for p in self.model.parameters()),
+            cut_examples=self.data.cut,
+        )
+
+
+def _elements(parameter: torch.nn.Parameter) -> int:
+    """Number of weights; a 4-bit parameter holds two in each byte."""
+    state = getattr(parameter, "quant_state", None)
+    return int(np.prod(state.shape)) if state is not None else parameter.numel()

@@ -1,0 +1,76 @@
+"""The loss on target tokens, for training and for held-out rows."""
+
+import inspect
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from tasc.training.core.batch import IGNORED, Batch, Sequences, collate
+from tasc.training.core.schedule import Evaluation
+from tasc.training.objectives.learner import Learner
+
+
+def learner(model: torch.nn.Module, _options: object) -> Learner:
+    """Return what trains ``model`` on its targets."""
+    return Learner(model, summed_loss, evaluate)
+
+
+def innermost(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the transformers model inside the wrappers of PEFT and accelerate."""
+    get_base = getattr(model, "get_base_model", None)
+    return get_base() if callable(get_base) else model
+
+
+def target_logits(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> tuple[Tensor, Tensor]:
+    """Run the model; return logits (N, V) in float32 and the N target ids they should predict.
+
+    Targets are in the order of rows. The LM head sees only the positions from the first target on.
+    """
+    options: dict[str, Any] = {}
+    if "logits_to_keep" in inspect.signature(innermost(model).forward).parameters:
+        options["logits_to_keep"] = batch.keep
+    if batch.position_ids is not None:
+        options["position_ids"] = batch.position_ids
+    with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
+        logits = model(input_ids=batch.input_ids, use_cache=False, **options).logits
+    labels = batch.labels[:, -logits.shape[1] :][:, 1:]
+    wanted = labels != IGNORED
+    return logits[:, :-1][wanted].float(), labels[wanted]
+
+
+def summed_loss(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
+    """Return the loss in nats, summed over the batch's targets."""
+    logits, labels = target_logits(model, batch, bfloat16=bfloat16)
+    return cross_entropy(logits, labels, reduction="sum")
+
+
+@torch.no_grad()
+def evaluate(
+    model: torch.nn.Module, data: Sequences, rows_at_once: int, step: int, *, bfloat16: bool
+) -> Evaluation:
+    """Return loss and exact matches over all rows. The model's mode is as it was afterwards."""
+    was_training = model.training
+    model.eval()
+    device = next(model.parameters()).device
+    order = np.argsort(data.lengths, kind="stable")
+    rows_at_once = min(rows_at_once, _affordable_rows(model, int(data.lengths.max())))
+    total, targets, exact = 0.0, 0, 0
+    for start in range(0, len(order), rows_at_once):
+        batch = collate(data, order[start : start + rows_at_once]).to(device)
+        logits, labels = target_logits(model, batch, bfloat16=bfloat16)
+        total += float(cross_entropy(logits, labels, reduction="sum"))
+        targets += len(labels)
+        owners = (batch.labels != IGNORED).nonzero()[:, 0]
+        wrong = owners[logits.argmax(-1) != labels]
+        exact += len(batch.labels) - len(set(wrong.tolist()))
+    model.train(was_training)
+    return Evaluation(step, total / max(1, targets), exact / len(data))
+
+
+def _affordable_rows(model: torch.nn.Module, length: int) -> int:
+    """How many rows of so many tokens have logits of half a gigabyte."""
+    vocabulary = int(innermost(model).get_output_embeddings().weight.shape[0])  # type: ignore[operator]
+    return max(1, (1 << 27) // (length * vocabulary))

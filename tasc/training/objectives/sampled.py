@@ -1,0 +1,70 @@
+"""Softmax over a part of a large vocabulary: what training costs must not grow with 150,000 rows.
+
+Importance sampling (Bengio and Senécal, "Adaptive importance sampling to accelerate training of a
+neural probabilistic language model", 2008): the normaliser is the sum over the tokens at hand, plus
+a uniform sample of the others that stands for all of them. Its expectation is the full normaliser.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from tasc.training.core.batch import IGNORED, Batch
+from tasc.training.objectives.language import evaluate, innermost, summed_loss
+from tasc.training.objectives.learner import Learner
+
+SAMPLED_FROM = 1 << 15  # vocabularies from this size on are sampled
+DRAWN = 4096
+
+
+def learner(model: nn.Module, _options: object) -> Learner:
+    """Return what trains ``model`` on its targets, sampled where its vocabulary is large."""
+    size = innermost(model).get_output_embeddings().weight.shape[0]  # type: ignore[operator]
+    return Learner(model, sampled_loss if size >= SAMPLED_FROM else summed_loss, evaluate)
+
+
+class Columns:
+    """Some tokens of a vocabulary, and how many each stands for."""
+
+    def __init__(self, present: Tensor, vocabulary: int) -> None:
+        """Take the tokens of ``present``, any shape, int64, and draw DRAWN of all others.
+
+        Of a vocabulary below SAMPLED_FROM take all. Draws come from torch's generator, so a resumed
+        run repeats them.
+        """
+        if vocabulary < SAMPLED_FROM:
+            present = torch.arange(vocabulary, device=present.device)
+        certain: Tensor = torch.unique(present)
+        drawn = torch.randint(vocabulary, (DRAWN,), device=certain.device)
+        drawn = drawn[~torch.isin(drawn, certain)]
+        self.certain = certain
+        self.ids = torch.cat([certain, drawn])
+        self.weight = torch.zeros(len(self.ids), device=certain.device)
+        if len(drawn):
+            self.weight[len(certain) :] = math.log((vocabulary - len(certain)) / len(drawn))
+
+    def logits(self, head: nn.Linear, hidden: Tensor) -> Tensor:
+        """Return (N, n) float32, whose softmax is an estimate of the full one, from (N, d)."""
+        bias = None if head.bias is None else head.bias[self.ids]
+        rows = nn.functional.linear(hidden.to(head.weight.dtype), head.weight[self.ids], bias)
+        return rows.float() + self.weight
+
+    def places(self, labels: Tensor) -> Tensor:
+        """Return the columns (N,) of ``labels`` (N,), which are among the certain ones."""
+        return torch.searchsorted(self.certain, labels)
+
+
+def sampled_loss(model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
+    """Return what ``language.summed_loss`` does, estimated; the same up to 2**15 tokens."""
+    inner = innermost(model)
+    options = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
+    with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
+        out = inner.base_model(input_ids=batch.input_ids, use_cache=False, **options)  # type: ignore[operator]
+        labels = batch.labels[:, 1:]
+        wanted = labels != IGNORED
+        head: nn.Linear = inner.get_output_embeddings()  # type: ignore[operator]
+        columns = Columns(labels[wanted], head.weight.shape[0])
+        logits = columns.logits(head, out.last_hidden_state[:, :-1][wanted])
+    return cross_entropy(logits, columns.places(labels[wanted]), reduction="sum")

@@ -1,0 +1,221 @@
+"""The options of the commands that train: ``tasc finetune`` and ``tasc base``."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tasc.options.bounds import MOST
+from tasc.options.command import LONGEST, Device, Dtype, Kind, ModelOptions, Shell, as_value_error
+from tasc.training.core.schedule import Schedule
+from tasc.training.objectives import MEDUSA_HEADS, head_help, heads
+
+MOST_SEQUENCES = 2**16  # of a batch
+MOST_EPOCHS, MOST_RATE = 10**6, 100
+# What an option left out stands for: of adapters, and of a draft head.
+_RATE, _HEAD_RATE = 2e-4, 1e-3
+_BATCH, _HEAD_BATCH = 64, 16
+_VALIDATION = 1000  # examples: enough for a loss, and not more work than the training itself
+
+if TYPE_CHECKING:
+    HeadKind = str
+else:
+    HeadKind = Literal[tuple(heads())]
+
+
+class TrainingOptions(ModelOptions):
+    """What both commands take."""
+
+    result_file = "training.json"
+    flags: ClassVar = ("output", "force", "json", "resume")
+    other_splits: ClassVar = {"validation": _VALIDATION}
+
+    epochs: float = Field(
+        3.0, gt=0, le=MOST_EPOCHS, description="Passes over the examples; a fraction stops within."
+    )
+    validation: str | None = Field(
+        "validation",
+        description="Split for the loss after each epoch (1,000 examples at most), where the "
+        "source has another such one.",
+    )
+    device: Device = "auto"
+    checkpoint_steps: int = Field(
+        50, ge=0, le=MOST, description="Steps of the optimizer between checkpoints; 0 for none."
+    )
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """What makes a run the same as another, which may go on from its checkpoints."""
+        return self.model_dump(mode="json", exclude={"source", "threads", "merge"})
+
+    def schedule(self, *, bfloat16: bool = True) -> Schedule:
+        """Return how long and how fast to train, for the training loop."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _trains(self) -> Self:
+        with as_value_error():
+            self.schedule()
+        return self
+
+
+class BaseOptions(TrainingOptions):
+    """Options of ``tasc base``.
+
+    A published model's tokenizer has not seen the outputs of the task at hand, and with
+    ``tokenizer_text="prompts"`` neither has this one; "all" fits it to the outputs from the start.
+    """
+
+    command = "base"
+    products: ClassVar = frozenset({"model", "tokenizer"})
+    references: ClassVar = {"tokenizer": "tokenizer"}
+
+    preset: Literal["pico", "tiny", "small", "medium", "large"] = Field(
+        "small", description="Size of the model: 0.13 M, 1 M, 4.5 M, 28 M or 494 M parameters."
+    )
+    tokenizer: str | None = Field(
+        None, description="File, folder or Hub id: take it instead of training one."
+    )
+    vocabulary: Annotated[int | None, Shell(default="the preset's")] = Field(
+        None, ge=300, le=2**20, description="Tokens of the tokenizer that is trained."
+    )
+    tokenizer_text: Literal["prompts", "all"] = Field(
+        "prompts", description="What the tokenizer learns from; all: prompts with their outputs."
+    )
+    minutes: float | None = Field(None, gt=0, le=10**6, description="Stop after so many minutes.")
+    learning_rate: Annotated[float | None, Shell(default="the preset's")] = Field(
+        None, gt=0, le=MOST_RATE, description="Peak rate of the cosine schedule."
+    )
+    block: int = Field(
+        256, ge=2, le=LONGEST, description="Tokens of a training row, into which texts are packed."
+    )
+    batch_blocks: int = Field(
+        9, ge=1, le=MOST_SEQUENCES, description="Training rows an optimizer step."
+    )
+    positions: int = Field(
+        4096, ge=2, le=LONGEST, description="Longest sequence that the model is declared to read."
+    )
+
+    def schedule(self, *, bfloat16: bool = True) -> Schedule:
+        """See TrainingOptions.schedule."""
+        return Schedule(
+            epochs=self.epochs,
+            micro_batch=self.batch_blocks,
+            effective_batch=self.batch_blocks,
+            minutes=self.minutes,
+            shape="cosine",
+            warmup_steps=30,
+            floor=0.05,
+            bfloat16=bfloat16,
+            checkpoint_steps=self.checkpoint_steps,
+            seed=self.seed,
+        )
+
+
+class FinetuneOptions(TrainingOptions):
+    """Options of ``tasc finetune``; the defaults of adapters are those of App. B.2.
+
+    Rows of new tokens start as a mean and have further to go than the adapters, above all in a
+    small model: a ``row_learning_rate`` of 10 to 50 times the adapters' rate. EAGLE's own rate is
+    3e-5, for heads as wide as a 7B model; small ones need more.
+    """
+
+    command = "finetune"
+    references: ClassVar = {"model": "model", "augmented": "new tokens"}
+
+    model: str = Field(description="Model folder or Hub id to start from.")
+    augmented: str | None = Field(
+        None, description="Folder written by tasc augment: adds its tokens."
+    )
+    merge: bool = Field(False, description="Also write a plain model folder, adapter merged in.")
+    draft_head: bool = Field(
+        False, description="Train a draft head for the model, on the model's own answers."
+    )
+    head: HeadKind = Field("eagle", description=f"With --draft-head: {head_help()}.")
+    heads: Annotated[int | None, Shell(default=str(MEDUSA_HEADS))] = Field(
+        None, ge=1, le=64, description="With --head medusa: how many, one for each token ahead."
+    )
+    learning_rate: Annotated[
+        float | None, Shell(default=f"{_RATE:g}; of a draft head {_HEAD_RATE:g}")
+    ] = Field(None, gt=0, le=MOST_RATE, description="Peak learning rate of AdamW.")
+    row_learning_rate: Annotated[float | None, Shell(default="the same")] = Field(
+        None, gt=0, le=MOST_RATE, description="Peak rate of new tokens' rows."
+    )
+    warmup_steps: int = Field(
+        0, ge=0, le=MOST, description="Of adapters: steps in which the rate rises to its peak."
+    )
+    batch_size: int = Field(8, ge=1, le=MOST_SEQUENCES, description="Examples a forward.")
+    effective_batch: Annotated[
+        int | None, Shell(default=f"{_BATCH}; of a draft head {_HEAD_BATCH}")
+    ] = Field(None, ge=1, le=MOST_SEQUENCES, description="Examples an optimizer step.")
+    max_length: int = Field(
+        512,
+        ge=8,
+        le=LONGEST,
+        description="Tokens of prompt and output together; a longer prompt loses its beginning.",
+    )
+    max_new_tokens: int = Field(
+        256, ge=1, le=LONGEST, description="With --draft-head: longest answer, in tokens."
+    )
+    repetition_penalty: float = Field(
+        1.0,
+        ge=1,
+        le=1000,
+        description="With --draft-head: of the answers; keeps small models from loops.",
+    )
+    rank: int = Field(16, ge=1, le=2**14, description="Of the adapters.")
+    alpha: int = Field(16, ge=1, le=MOST, description="Adapters are scaled by alpha / rank.")
+    dropout: float = Field(0.2, ge=0, lt=1, description="Share dropped before the adapters.")
+    quantize: bool = Field(
+        True, description="Hold the linear layers below the adapters in 4 bits (NF4)."
+    )
+    dtype: Dtype = "auto"
+    gradient_checkpointing: bool = Field(
+        False, description="Recompute activations instead of keeping them; less memory."
+    )
+
+    @property
+    def makes(self) -> frozenset[Kind]:
+        """See StepOptions.makes: a model only where the adapter is merged into it."""
+        if self.draft_head:
+            return frozenset({"draft head"})
+        return frozenset({"model", "tokenizer"} if self.merge else {"tokenizer"})
+
+    @property
+    def peak(self) -> float:
+        """The peak of the learning rate."""
+        return self.learning_rate or (_HEAD_RATE if self.draft_head else _RATE)
+
+    def schedule(self, *, bfloat16: bool = True) -> Schedule:
+        """See TrainingOptions.schedule; that of a draft head is a cosine after a few warm steps."""
+        whole = self.effective_batch or (_HEAD_BATCH if self.draft_head else _BATCH)
+        return Schedule(
+            epochs=self.epochs,
+            micro_batch=min(self.batch_size, whole),
+            effective_batch=whole,
+            shape="cosine" if self.draft_head else "linear",
+            warmup_steps=20 if self.draft_head else self.warmup_steps,
+            floor=0.05 if self.draft_head else 0.0,
+            clip=0.5 if self.draft_head else 1.0,
+            bfloat16=bfloat16,
+            checkpoint_steps=self.checkpoint_steps,
+            seed=self.seed,
+        )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if self.draft_head and (self.augmented or self.merge):
+            raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
+        if self.head == "medusa" and not self.draft_head:
+            raise ValueError("head=medusa is a kind of draft head: add draft_head")
+        if self.heads is not None and self.head != "medusa":
+            raise ValueError("heads: only Medusa has several, add head=medusa")
+        return self
+
+    @model_validator(mode="after")
+    def _room_for_answers(self) -> Self:
+        if self.draft_head and self.max_new_tokens >= self.max_length:
+            raise ValueError(
+                f"max_new_tokens must be from 1 to below max_length {self.max_length}, got "
+                f"{self.max_new_tokens}"
+            )
+        return self

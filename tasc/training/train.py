@@ -1,0 +1,190 @@
+"""Fine-tuning a model to a task, with or without new tokens: section 4.2 and App. B.2."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel
+
+from tasc.data.corpus import Corpus
+from tasc.errors import InputError
+from tasc.models.embeddings import NewRow, extend_embeddings
+from tasc.models.folder.quiet import quiet
+from tasc.models.load import Dtype, device_has_bfloat16, load_model
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.training import qlora
+from tasc.training.core.batch import Sequences, example_sequences
+from tasc.training.core.schedule import TrainReport
+from tasc.training.folder import save_model, save_tokenizer
+from tasc.training.loop import Run
+from tasc.training.objectives import OBJECTIVES
+from tasc.training.options import FinetuneOptions
+
+
+@dataclass(frozen=True, eq=False)
+class FinetuneResult:
+    """A trained adapter on its base model, still in memory.
+
+    Attributes:
+        model: the adapted model, in evaluation mode.
+        report: how the training went.
+    """
+
+    model: PeftModel
+    report: TrainReport
+    tokenizer: LoadedTokenizer
+    added: tuple[NewRow, ...]
+    base: str
+    merge: bool
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter into ``adapter``, and into ``model`` a plain model if that is asked."""
+        self.save_adapter(folder / "adapter")
+        if self.merge:
+            self.save_merged(folder / "model")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return how the training went, as JSON values."""
+        return self.report.to_dict()
+
+    def save_adapter(self, folder: Path) -> None:
+        """Write the adapter as PEFT does (safetensors), and the tokenizer beside it.
+
+        To load it with PEFT alone, resize the base model's embeddings to the tokenizer's length
+        first; the adapter holds the new rows themselves.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        # Not "auto", which asks the Hub whether the vocabulary grew and saves whole matrices.
+        self.model.save_pretrained(folder, save_embedding_layers=False)
+        (folder / "README.md").unlink(missing_ok=True)  # PEFT's model card, an empty form
+        save_tokenizer(self.tokenizer, folder)
+
+    def save_merged(self, folder: Path, dtype: Dtype = "auto") -> None:
+        """Write a plain model with the adapter in its weights, and the tokenizer beside it.
+
+        ``AutoModelForCausalLM`` and ``AutoTokenizer`` load it as any other; "auto" is the dtype of
+        the base model.
+        """
+        save_model(self.merged(dtype), self.tokenizer, folder)
+
+    def merged(self, dtype: Dtype = "auto") -> PreTrainedModel:
+        """Return the plain model of ``save_merged``."""
+        plain = load_model(self.base, dtype=dtype)
+        extend_embeddings(plain, self.added, _vocabulary_size(self.tokenizer))
+        qlora.merge_into(self.model, plain)
+        return plain
+
+
+def finetune(
+    model_path: str,
+    tokenizer_path: str,
+    added: Sequence[NewRow],
+    train: Corpus,
+    validation: Corpus | None,
+    options: FinetuneOptions,
+    *,
+    work: Path,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> FinetuneResult:
+    """Train adapters, and the rows of new tokens, to produce a corpus's outputs from its prompts.
+
+    Args:
+        model_path: the base model's folder or Hub id.
+        tokenizer_path: its tokenizer, or the augmented one.
+        added: the tokens that the augmented one has beyond the model's own; their rows start as
+            the mean of their base tokens' rows.
+        train: examples to learn from; the loss is on outputs and end tokens only.
+        validation: examples to evaluate after each epoch.
+        options: of the training.
+        work: folder for checkpoints.
+        resume: go on from the newest checkpoint there.
+        progress: called after each step.
+
+    Raises:
+        InputError: model, tokenizer and new tokens do not belong together, or checkpoints belong
+            to another run.
+    """
+    tokenizer = load_tokenizer(tokenizer_path)
+    progress("loading the model", 0, 0)
+    model = load_model(model_path, options.dtype, options.device, options.quantize)
+    _check_vocabulary(model, tokenizer, added)
+    extend_embeddings(model, added, _vocabulary_size(tokenizer))
+    length = _longest(model, options.max_length)
+    rows = _sequences(tokenizer, train, length)
+    held_out = None if validation is None else _sequences(tokenizer, validation, length)
+    if options.gradient_checkpointing:
+        _recompute_activations(model)
+    with torch.random.fork_rng():
+        torch.manual_seed(options.seed)
+        adapted = qlora.attach(
+            model,
+            [row.new_id for row in added],
+            rank=options.rank,
+            alpha=options.alpha,
+            dropout=options.dropout,
+        )
+    rate = options.peak
+    learner = OBJECTIVES["outputs"].learner(adapted, options)
+    run = Run(
+        adapted,
+        qlora.parameter_groups(adapted, rate, options.row_learning_rate or rate),
+        rows,
+        options.schedule(bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)),
+        work=work,
+        name=f"{model_path} {options.training}",
+        loss=learner.loss,
+        score=learner.score,
+    )
+    with quiet():
+        report = run.train(held_out, resume=resume, progress=progress)
+    return FinetuneResult(adapted, report, tokenizer, tuple(added), model_path, options.merge)
+
+
+def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:
+    return example_sequences(tokenizer, corpus.prompts, corpus.outputs, length)
+
+
+def _recompute_activations(model: PreTrainedModel) -> None:
+    with quiet():  # named otherwise from transformers 5.20 on
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def _vocabulary_size(tokenizer: LoadedTokenizer) -> int:
+    return len(tokenizer.vocabulary())
+
+
+def _longest(model: PreTrainedModel, max_length: int) -> int:
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions is not None and positions < 2:
+        raise InputError(
+            f"the model reads {positions} positions by its config.json, and an example has two or "
+            "more: choose another model"
+        )
+    return min(max_length, positions) if positions else max_length
+
+
+def _check_vocabulary(
+    model: PreTrainedModel, tokenizer: LoadedTokenizer, added: Sequence[NewRow]
+) -> None:
+    """Refuse a tokenizer with ids that the model does not have and that are not being added."""
+    known = model.get_input_embeddings().weight.shape[0]
+    size = _vocabulary_size(tokenizer)
+    new = {row.new_id for row in added}
+    unknown = [i for i in range(known, size) if i not in new]
+    if unknown:
+        raise InputError(
+            f"tokenizer {tokenizer.path} has {size} tokens and the model {known} rows, and token "
+            f"{unknown[0]} is not among the {len(new)} new ones: pass the model's own tokenizer, "
+            "or the one that tasc augment made from it"
+        )
+    beyond = [i for i in new if i >= size]
+    if beyond:
+        raise InputError(
+            f"tokenizer {tokenizer.path} has {size} tokens and no id {beyond[0]}: "
+            "make the new tokens for this one with tasc augment"
+        )

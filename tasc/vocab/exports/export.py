@@ -1,0 +1,115 @@
+"""New tokens in a tokenizer, in two ways; both are plain files that AutoTokenizer loads.
+
+``added`` is the paper's way: each n-gram is an AddedToken, matched in the text before it is split,
+so " in the" also fires inside " in therapy". ``pretoken`` matches only where the base tokenizer has
+pre-token boundaries on both sides: runs of whole pre-tokens go into the vocabulary and, as a
+guarded trie, into the split pattern; single pre-tokens need the vocabulary alone; pairs inside a
+pre-token are what the model itself joins last (``tasc.vocab.exports.entries``).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tokenizers import Tokenizer
+
+from tasc.data.whole_files import json_object
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.word_marks import MARK
+from tasc.vocab.exports.decoding import found_in_normalized, keep_blanks, prepend_but_to
+from tasc.vocab.exports.entries import extend_model
+from tasc.vocab.exports.splits import splits_of
+
+Export = Literal["pretoken", "added"]
+Rule = tuple[bytes, bytes]  # a BPE merge: the strings of its two parts
+
+_CONFIG = "tokenizer_config.json"
+_CLASS = "PreTrainedTokenizerFast"  # takes tokenizer.json as it is
+# Beside a config.json of some families (Qwen2 among them) AutoTokenizer takes the family's class,
+# with that class's own pre-tokenizer, whatever tokenizer_class says, unless the folder claims code
+# of its own. An empty claim is enough and runs nothing; with trust_remote_code=True it is an error.
+_OWN_CLASS = {"AutoTokenizer": ["", None]}
+
+
+@dataclass(frozen=True)
+class Addition:
+    """One token to add; ``spans`` if it is one or more whole pre-tokens somewhere."""
+
+    new_id: int
+    string: str
+    spans: bool = True
+
+
+class Exporter:
+    """Makes the tokenizer of a list of additions, again and again as the list changes."""
+
+    def __init__(self, base: LoadedTokenizer, kind: Export) -> None:
+        """Raise InputError when the base tokenizer does not allow this kind of export."""
+        self._path = base.path
+        state = json.loads(base.tokenizer.to_str())
+        self._splits = splits_of(state, base.path) if kind == "pretoken" else None
+        self.needs_blank = self._splits is None and found_in_normalized(state, base.path)
+        keep_blanks(state)
+        self._state = json.dumps(state, ensure_ascii=False)
+
+    def tokenizer(self, additions: Sequence[Addition], rules: Sequence[Rule] = ()) -> Tokenizer:
+        """Return the base tokenizer with the additions, ids as given.
+
+        ``rules`` are the BPE merges that make some of them inside a pre-token (``pretoken`` only).
+        With ``needs_blank`` every addition must begin with one. Raises InputError when an id does
+        not come out as asked: the base vocabulary has holes that added tokens would fall into.
+        """
+        state = json.loads(self._state)
+        wanted = {entry["content"]: entry["id"] for entry in state["added_tokens"]}
+        if self._splits is None:
+            tokens = [self._added_token(addition) for addition in additions]
+            state["added_tokens"] += tokens
+            if self.needs_blank:
+                prepend_but_to(state, [entry["content"] for entry in tokens])
+            wanted |= {entry["content"]: entry["id"] for entry in tokens}
+        else:
+            spell = self._splits.spell
+            entries = {spell(a.string.encode()): a.new_id for a in additions}
+            extend_model(state, entries, [(spell(left), spell(right)) for left, right in rules])
+            spanning = (a.string for a in additions if a.spans and self._splits.several(a.string))
+            state["pre_tokenizer"] = self._splits.extended(spanning)
+            wanted |= entries
+        made = Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
+        for content, token in wanted.items():
+            if made.token_to_id(content) != token:
+                raise InputError(
+                    f"{self._path}: token {content!r} would get another id than {token}, the "
+                    "vocabulary has holes; use the other export"
+                )
+        return made
+
+    def _added_token(self, addition: Addition) -> dict[str, Any]:
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
+        text = addition.string.replace(" ", MARK) if self.needs_blank else addition.string
+        return {"id": addition.new_id, "content": text, "normalized": self.needs_blank, **flags}
+
+
+def companions(base: LoadedTokenizer) -> dict[str, bytes]:
+    """Return the files to lie beside tokenizer.json: the base's own, naming the generic class.
+
+    A class of a model family builds its own pre-tokenizer and would drop the exported one.
+    """
+    files = {name: content for name, content in base.files.items() if name != "tokenizer.json"}
+    config = json_object(files.get(_CONFIG, b"{}"), f"{base.path}: {_CONFIG}")
+    for stale in ("added_tokens_decoder", "add_prefix_space"):
+        config.pop(stale, None)
+    if "eos_token" not in config and "special_tokens_map.json" not in files:
+        config["eos_token"] = base.tokenizer.id_to_token(base.eos_id)
+    config |= {"tokenizer_class": _CLASS, "auto_map": _OWN_CLASS}
+    text = json.dumps(config, indent=2, ensure_ascii=False)
+    return files | {_CONFIG: text.encode() + b"\n"}
+
+
+def save(tokenizer: Tokenizer, files: dict[str, bytes], folder: Path) -> None:
+    """Write tokenizer.json and its companions into an existing folder."""
+    tokenizer.save(str(folder / "tokenizer.json"))
+    for name, content in files.items():
+        (folder / name).write_bytes(content)

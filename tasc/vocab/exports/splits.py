@@ -1,0 +1,96 @@
+"""How the base tokenizer splits text into pre-tokens, and how its vocabulary spells them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tasc.errors import InputError
+from tasc.tokenizer.patterns import GPT2
+from tasc.tokenizer.token_bytes import spell_bytes
+from tasc.tokenizer.word_marks import MARK, splitting
+from tasc.vocab.exports.pattern import BasePattern
+
+_SPLITS = {("isolated", False), ("removed", True)}  # ways to keep every character
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The pre-tokens of a tokenizer, as its pattern sees them."""
+
+    base: BasePattern
+    spell: Callable[[bytes], str]  # string -> entry of the vocabulary
+    seen: Callable[[str], str]  # text -> what the pattern sees of it
+    described: Callable[[str], dict[str, Any]]  # pattern -> pre-tokenizer of tokenizer.json
+
+    def several(self, text: str) -> bool:
+        """Whether the text is ever more than one pre-token; white space looks ahead."""
+        seen = self.seen(text)
+        return seen[-1].isspace() or len(self.base.pieces(seen)) > 1
+
+    def extended(self, ngrams: Iterable[str]) -> dict[str, Any]:
+        """The pre-tokenizer whose pattern tries the n-grams first."""
+        return self.described(self.base.extended(map(self.seen, ngrams)))
+
+
+def splits_of(state: dict[str, Any], path: str) -> Splits:
+    """Find how the tokenizer of this tokenizer.json splits; InputError where that cannot be."""
+    model, split = state["model"], state["pre_tokenizer"] or {"type": "none"}
+    parts = split.get("pretokenizers", [split])
+    kinds = [part["type"] for part in parts]
+    found = None
+    if not (model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")):
+        found = _byte_level(model, parts) if kinds[-1] == "ByteLevel" else _marked(state)
+    if found is None:
+        raise InputError(
+            f"{path}: the pretoken export needs byte-level BPE split by one pattern, or BPE or "
+            "Unigram that mark blanks with ▁ and have no token across words, this is "
+            f"{model['type']} split by {' + '.join(kinds)}: use --export added"
+        )
+    return found
+
+
+def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | None:
+    *ahead, level = parts
+    if model["type"] != "BPE" or level.get("add_prefix_space", True):
+        return None
+    if level["use_regex"]:
+        base = None if ahead else BasePattern(GPT2)  # ByteLevel's own
+    else:
+        base = _pattern(ahead[0]) if [part["type"] for part in ahead] == ["Split"] else None
+    if base is None:
+        return None
+
+    def described(pattern: str) -> dict[str, Any]:
+        split = {
+            "type": "Split",
+            "pattern": {"Regex": pattern},
+            "behavior": base.behavior.capitalize(),
+            "invert": base.invert,
+        }
+        return {"type": "Sequence", "pretokenizers": [split, level | {"use_regex": False}]}
+
+    return Splits(base, spell_bytes, str, described)
+
+
+def _pattern(split: dict[str, Any]) -> BasePattern | None:
+    behavior, invert = split["behavior"].lower(), split["invert"]
+    pattern = split["pattern"].get("Regex")
+    return (
+        BasePattern(pattern, behavior, invert)
+        if pattern and (behavior, invert) in _SPLITS
+        else None
+    )
+
+
+def _marked(state: dict[str, Any]) -> Splits | None:
+    found = splitting(state)
+    if found is None:
+        return None
+
+    def seen(text: str) -> str:
+        return text.replace(" ", MARK)
+
+    def spell(string: bytes) -> str:
+        return seen(string.decode(errors="surrogateescape"))  # a part of a character has no entry
+
+    return Splits(BasePattern(found.pattern), spell, seen, found.described)

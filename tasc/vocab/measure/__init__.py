@@ -1,0 +1,1 @@
+"""What a tokenizer with new tokens does to the texts of a task."""

@@ -1,0 +1,61 @@
+"""Whether a tokenizer with new tokens still reads and writes the same text as before."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
+
+
+def check_round_trip(
+    texts: Sequence[str],
+    before: Encoded,
+    after: Encoded,
+    base: LoadedTokenizer,
+    saved: LoadedTokenizer,
+) -> None:
+    """Raise InputError unless every text decodes to itself, or as the base tokenizer does it.
+
+    ``before`` and ``after`` are the texts in tokens of either tokenizer.
+    """
+    expected = base.decode_batch(_rows(before))
+    actual = saved.decode_batch(_rows(after))
+    broken = [
+        (old, new)
+        for text, old, new in zip(texts, expected, actual, strict=True)
+        if new not in (old, text)
+    ]
+    if broken:
+        raise InputError(
+            f"{base.path}: with new tokens {len(broken)} of {len(texts)} outputs decode wrongly, "
+            f"{broken[0][0][:60]!r} becomes {broken[0][1][:60]!r}: use the other export"
+        )
+
+
+def changed_outputs(
+    before: Encoded, after: Encoded, spelled: Sequence[Sequence[int]], size: int
+) -> int:
+    """Count the texts whose tokens are not ``before`` when new tokens are spelled out.
+
+    Token ``size + k`` is spelled by the base ids ``spelled[k]``. With ``added`` a text changes when
+    a new token cuts a base token in two, as " in the" does in " in therapy".
+    """
+    pieces = [np.arange(size, dtype=np.int32), *(np.asarray(ids, np.int32) for ids in spelled)]
+    lengths = np.concatenate([np.ones(size, np.int64), [len(ids) for ids in spelled]]).astype(
+        np.int64
+    )
+    places = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    flat = np.concatenate(pieces)
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[after.tokens])])
+    shift = np.repeat(places[after.tokens] - ends[:-1], lengths[after.tokens])
+    tokens = flat[shift + np.arange(ends[-1])]
+    undone = Encoded(tokens, ends[after.offsets])
+    pairs = zip(_rows(before), _rows(undone), strict=True)
+    return sum(old != new for old, new in pairs)
+
+
+def _rows(encoded: Encoded) -> list[list[int]]:
+    tokens = encoded.tokens.tolist()
+    return [tokens[begin:end] for begin, end in pairwise(encoded.offsets.tolist())]

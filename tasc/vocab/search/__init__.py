@@ -1,0 +1,1 @@
+"""Which n-grams to add, and how many."""

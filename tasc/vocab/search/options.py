@@ -1,0 +1,49 @@
+"""The options of ``tasc augment``."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from tasc.analysis.options import MergeSearchOptions
+from tasc.options.bounds import MOST
+from tasc.options.command import TOKENIZER, Shell
+
+RISK_PRICE = 10.0  # of analyses, too, which know no other
+
+
+class AugmentOptions(MergeSearchOptions):
+    """What to look for and how to write it."""
+
+    command = "augment"
+    result_file = "augmentation.json"
+    products: ClassVar = frozenset({"tokenizer", "new tokens"})
+    references: ClassVar = {"tokenizer": "tokenizer"}
+
+    tokenizer: Annotated[str, TOKENIZER]
+    budget: int | Literal["auto"] = Field(500, description="New tokens, or auto: as many as pay.")
+    risk_price: float = Field(
+        RISK_PRICE,
+        ge=0,
+        le=MOST,
+        description="For auto: per cent of time that one per cent of outputs spoilt is worth.",
+    )
+    conditional: bool = Field(
+        False, description="Prefix collisions given the preceding n - 1 tokens."
+    )
+    min_gain: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Stop before a token that saves less than this share of tokens.",
+    )
+    protect: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Shell(escapes=True)] = (
+        Field((), description="No new token may hold this text, as { or \\n; repeatable.")
+    )
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _number_or_auto(cls, value: object) -> object:
+        text = str(value)
+        if text == "auto" or (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
+            return value
+        raise ValueError(f"budget: a number from 1 to {MOST:,} or auto, got {value!r:.60}")

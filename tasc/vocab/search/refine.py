@@ -1,0 +1,175 @@
+"""Search, export, look which new tokens are never produced, drop them, and search on."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from tasc.analysis.outputs import Outputs
+from tasc.backend import MergeRequest, MergeResult, get_backend
+from tasc.errors import InputError
+from tasc.progress import Progress
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.exports.export import Exporter
+from tasc.vocab.exports.merges import NewToken
+from tasc.vocab.search.budget import replayed, tokens_at_the_end
+from tasc.vocab.search.options import AugmentOptions
+from tasc.vocab.search.screen import Screen
+from tasc.vocab.search.selection import Selection, select, walk
+
+_REFILLS = 6  # rounds that give the budget of dead tokens to the next best; later ones shrink it
+
+
+@dataclass(frozen=True)
+class Refined:
+    """The last search, what was taken from it, and the tokenizer made of that."""
+
+    result: MergeResult
+    chosen: Selection
+    made: Tokenizer
+    excluded: dict[str, int]  # n-grams that the export cannot carry, by reason
+    rounds: int
+
+
+class Refiner:
+    """Finds tokens for the outputs that the exported tokenizer really produces on them.
+
+    A dead token that hardly stands in the search's corpus any more was a scaffold: it stays in the
+    search and is not written. One that does stand there cannot be reached by the tokenizer: its
+    string is banned. Either way the budget goes to the next best.
+    """
+
+    def __init__(
+        self,
+        base: LoadedTokenizer,
+        outputs: Outputs,
+        held_out: Outputs | None,
+        options: AugmentOptions,
+    ) -> None:
+        """Raise InputError when the base tokenizer does not allow the export."""
+        self._outputs, self._held_out = outputs, held_out
+        self._options, self._base = options, base
+        self._exporter = Exporter(base, options.export)
+        self._screen = Screen(base, options, needs_blank=self._exporter.needs_blank)
+        self._vocabulary = base.vocabulary()
+        # Added tokens are cut out of a text before anything else, so no n-gram can hold one.
+        self._barriers = base.special_ids | frozenset(base.tokenizer.get_added_tokens_decoder())
+        self._barriers |= {i for i, s in enumerate(self._vocabulary) if self._screen.protects(s)}
+        tokens = outputs.total(np.diff(outputs.encoded.offsets))
+        self._min_reward = math.ceil(options.min_gain * tokens)
+        self._scaffolds: set[bytes] = set()
+        self._banned: set[bytes] = set()
+
+    def survey(self, most: int, progress: Progress) -> MergeResult:
+        """One search for up to ``most`` tokens; its merges are nested."""
+        return self._search(most, progress)
+
+    def run(self, name: str, budget: int, progress: Progress) -> Refined:
+        """Refine until no token is dead; ``name`` stands in errors.
+
+        Raises InputError when the budget is larger than the number of candidates, unless every
+        output that recurs is a single token then.
+        """
+        for done in count(1):
+            result, chosen = self._select(budget, progress)
+            if whole := self._whole(budget, result, chosen, progress):
+                result, chosen = whole
+            elif done == 1:
+                self._check_budget(result, len(chosen.tokens), name, budget)
+            made = self._exporter.tokenizer(chosen.additions, chosen.rules)
+            dead = self._dead(made, chosen.tokens)
+            if not dead:
+                break
+            self._drop(dead, chosen)
+            if done >= _REFILLS or len(dead) == len(chosen.tokens):
+                budget = len(chosen.tokens) - len(dead)
+            if not budget:
+                raise InputError(
+                    f"{name}: the exported tokenizer produces none of the {len(dead)} new tokens: "
+                    "use the other --export"
+                )
+        excluded = {reason: len(strings) for reason, strings in self._screen.excluded.items()}
+        return Refined(result, chosen, made, excluded, done)
+
+    def _select(self, budget: int, progress: Progress) -> tuple[MergeResult, Selection]:
+        """Search until ``budget`` tokens stand, or there are no more."""
+        asked = budget + len(self._scaffolds) + max(16, budget // 8)
+        while True:
+            result = self._search(asked, progress)
+            chosen = select(result, self._vocabulary, self._scaffolds, budget)
+            if len(chosen.tokens) == budget or len(result.merges) < asked:
+                return result, chosen
+            asked *= 2
+
+    def _whole(
+        self, budget: int, first: MergeResult, chosen: Selection, progress: Progress
+    ) -> tuple[MergeResult, Selection] | None:
+        """Search to the end where outputs are few; None where that is no better than ``chosen``.
+
+        Fewer tokens may stand there than on the way, and be longer: whole outputs.
+        """
+        if not self._outputs.fit(budget):
+            return None
+        result = self._search(len(self._outputs.encoded.tokens), progress)
+        last = select(result, self._vocabulary, self._scaffolds, None)
+        if not 0 < len(last.tokens) <= budget:
+            return None
+        measured = self._held_out or self._outputs
+        there = replayed(first, measured)[chosen.length]
+        here = tokens_at_the_end(result, self._outputs, self._held_out)
+        recurring = np.where(self._outputs.weights > 1, self._outputs.weights, 0)
+        often = replace(self._outputs, weights=recurring)
+        nothing_left = replayed(result, often)[-1] == often.count > 0
+        return (result, last) if here < there or (here == there and nothing_left) else None
+
+    def _search(self, budget: int, progress: Progress) -> MergeResult:
+        encoded, options = self._outputs.encoded, self._options
+        request = MergeRequest(
+            tokens=encoded.tokens,
+            offsets=encoded.offsets,
+            weights=self._outputs.weights,
+            vocabulary=self._vocabulary,
+            special=self._barriers,
+            budget=budget,
+            n_max=options.n_max,
+            alpha_pcs=options.pcs,
+            conditional=options.conditional,
+            boundaries=self._outputs.boundaries,
+            banned=frozenset(self._banned),
+            admit=self._screen,
+            min_reward=self._min_reward,
+        )
+        return get_backend().merge_search(request, progress)
+
+    def _check_budget(self, result: MergeResult, found: int, name: str, budget: int) -> None:
+        if found < (1 if self._options.min_gain else budget):
+            # The last merges leave fewer tokens standing than there were once: whole outputs.
+            size = len(self._vocabulary)
+            most = max((len(standing) for _, standing in walk(result, size)), default=0)
+            advice = (
+                f"use --budget {most} or auto" if most else "use more outputs or a higher --pcs"
+            )
+            if self._options.min_gain:
+                raise InputError(
+                    f"{name}: no n-gram passes PCS < {self._options.pcs} and saves "
+                    f"{self._options.min_gain:g} of the tokens: use a lower --min-gain"
+                )
+            raise InputError(
+                f"{name}: budget {budget} is larger than the {most} n-grams that "
+                f"recur in {int(self._outputs.weights.sum())} outputs and pass "
+                f"PCS < {self._options.pcs}: {advice}"
+            )
+
+    def _dead(self, made: Tokenizer, tokens: Sequence[NewToken]) -> list[NewToken]:
+        encoded = LoadedTokenizer(made, self._base.path).encode(self._outputs.texts)
+        seen = set(np.unique(encoded.tokens).tolist())
+        return [token for token in tokens if token.new_id not in seen]
+
+    def _drop(self, dead: list[NewToken], chosen: Selection) -> None:
+        left = dict(zip(chosen.tokens, chosen.left_over, strict=True))
+        for token in dead:
+            unreachable = 2 * left[token] > token.frequency
+            (self._banned if unreachable else self._scaffolds).add(token.string.encode())

@@ -1,0 +1,46 @@
+"""Strings that no new token may spell."""
+
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.token_bytes import byte_alphabet
+from tasc.vocab.search.options import AugmentOptions
+
+
+class Screen:
+    """Turns down strings that no token may spell, and remembers them by reason."""
+
+    def __init__(
+        self, base: LoadedTokenizer, options: AugmentOptions, *, needs_blank: bool
+    ) -> None:
+        """``added`` tokens are garbled by a byte-level decoder if they look like its alphabet.
+
+        ``needs_blank``: the export takes only tokens that begin with a blank.
+        """
+        self._needs_blank = needs_blank
+        byte_level = type(base.tokenizer.decoder).__name__ == "ByteLevel"
+        self._garbles = options.export == "added" and byte_level
+        self._protected = [text.encode() for text in options.protect]
+        self.excluded: dict[str, set[bytes]] = {
+            reason: set() for reason in ("not_utf8", "byte_alphabet", "no_blank", "protected")
+        }
+
+    def protects(self, string: bytes) -> bool:
+        """Whether the string holds one that new tokens must not hold."""
+        return any(protected in string for protected in self._protected)
+
+    def __call__(self, string: bytes) -> bool:
+        """Whether a token of this string can be written, loaded and decoded."""
+        try:
+            text = string.decode()
+        except UnicodeDecodeError:
+            self.excluded["not_utf8"].add(string)
+            return False
+        if self._needs_blank and not text.startswith(" "):
+            self.excluded["no_blank"].add(string)
+            return False
+        if self.protects(string):
+            self.excluded["protected"].add(string)
+            return False
+        if self._garbles and not text.isascii() and byte_alphabet().keys() >= set(text):
+            self.excluded["byte_alphabet"].add(string)
+            return False
+        return True

@@ -1,0 +1,128 @@
+"""From what the search merged to the tokens that are worth keeping.
+
+A long n-gram is often built over shorter ones that then stand nowhere else. Such scaffolds would
+take a part of the budget and never be produced, so they are dropped: the search still merges them,
+the tokenizer does without, and what was built over them is written out in the tokens that remain
+(its ``ids`` can then be longer than n_max).
+"""
+
+from collections import Counter, deque
+from collections.abc import Container, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from tasc.backend import Alias, Merge, MergeResult
+from tasc.vocab.exports.export import Addition, Rule
+from tasc.vocab.exports.merges import NewToken
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The tokens to add: as merges.json has them, and as the exporter wants them."""
+
+    tokens: tuple[NewToken, ...]
+    left_over: tuple[int, ...]  # how often each still stands in the search's corpus (weighted)
+    additions: tuple[Addition, ...]
+    rules: tuple[Rule, ...]  # BPE merges that make them inside a pre-token, in order
+    length: int  # how many merges of the search were needed for them
+
+
+def steps(result: MergeResult, length: int) -> list[Merge | Alias]:
+    """The first ``length`` merges of a search and the aliases before the last, in order."""
+    ordered: list[Merge | Alias] = []
+    aliases = deque(result.aliases)
+    for place, merge in enumerate(result.merges[:length]):
+        while aliases and aliases[0].after <= place:
+            ordered.append(aliases.popleft())
+        ordered.append(merge)
+    return ordered
+
+
+def select(
+    result: MergeResult,
+    vocabulary: Sequence[bytes],
+    dropped: AbstractSet[bytes],
+    budget: int | None,
+) -> Selection:
+    """Keep ``budget`` tokens that still stand somewhere after the fewest merges; renumber them.
+
+    ``dropped`` strings are not kept. ``vocabulary`` holds the base tokens' strings; new ids count
+    up from its length. Fewer tokens come back when the search has no more; for None those that
+    stand after all of it.
+    """
+    size = len(vocabulary)
+    length, standing = _shortest(result, size, dropped, budget)
+    written: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids and kept tokens
+    spelled: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids
+    tokens: list[NewToken] = []
+    additions: list[Addition] = []
+    for merge in result.merges[:length]:
+        ids = tuple(t for part in merge.ids for t in written.get(part, (part,)))
+        base_ids = tuple(t for part in merge.ids for t in spelled.get(part, (part,)))
+        spelled[merge.new_id] = base_ids
+        new_id = size + len(tokens)
+        written[merge.new_id] = (new_id,) if merge.new_id in standing else ids
+        if merge.new_id not in standing:
+            continue
+        string, count = merge.string.decode(), merge.frequency
+        reward = count * (len(ids) - 1)
+        tokens.append(NewToken(ids, new_id, string, count, reward, merge.pcs, base_ids))
+        additions.append(Addition(new_id, string, spans=merge.inner < count))
+    return Selection(
+        tokens=tuple(tokens),
+        left_over=tuple(standing[token] for token in sorted(standing)),
+        additions=tuple(additions),
+        rules=_rules(result, length, vocabulary, standing),
+        length=length,
+    )
+
+
+def _shortest(
+    result: MergeResult, size: int, dropped: AbstractSet[bytes], budget: int | None
+) -> tuple[int, dict[int, int]]:
+    """How many merges leave ``budget`` tokens standing, and how often each of those stands."""
+    length, standing = 0, dict[int, int]()
+    for _, standing in walk(result, size, dropped):
+        length += 1
+        if len(standing) == budget:
+            break
+    return length, standing
+
+
+def walk(
+    result: MergeResult, size: int, dropped: AbstractSet[bytes] = frozenset()
+) -> Iterator[tuple[set[int], dict[int, int]]]:
+    """After each merge: the new tokens that it touched, and how often each still stands.
+
+    The second is one dictionary that changes from merge to merge; it knows no ``dropped`` strings,
+    nor tokens that stand once: they compress nothing that recurs.
+    """
+    counts: Counter[int] = Counter()
+    standing: dict[int, int] = {}
+    touched: set[int] = set()
+    for step in steps(result, len(result.merges)):
+        counts[step.new_id] += step.frequency
+        for token in step.ids:
+            counts[token] -= step.frequency
+        changed = {t for t in (step.new_id, *step.ids) if t >= size}
+        for token in changed:
+            standing.pop(token, None)
+            if counts[token] > 1 and result.merges[token - size].string not in dropped:
+                standing[token] = counts[token]
+        touched |= changed
+        if isinstance(step, Merge):
+            yield touched, standing
+            touched = set()
+
+
+def _rules(
+    result: MergeResult, length: int, vocabulary: Sequence[bytes], kept: Container[int]
+) -> tuple[Rule, ...]:
+    """The pairs that become kept tokens inside a pre-token, as far as both parts are kept."""
+    size = len(vocabulary)
+    strings = [*vocabulary, *(merge.string for merge in result.merges)]
+    return tuple(
+        (strings[step.ids[0]], strings[step.ids[1]])
+        for step in steps(result, length)
+        if step.inner and step.new_id in kept and all(t < size or t in kept for t in step.ids)
+    )

@@ -1,0 +1,161 @@
+"""One number everywhere: the verdict, the grid, the tuning and the prediction of a bench agree."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasc.analysis.report import analyze
+from tasc.analysis.sample import ROWS
+from tasc.benchmark.advise import advise, simulate_drafts
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.stream import open_stream
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tests.cli import done, tasc
+from tests.options import AnalyzeOptions
+from tests.pico import make_base
+
+Row = dict[str, str]
+WORDS = ["alarm_set", "play_music", "weather_query", "time: nine", "genre: jazz", "date: today"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_base(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model: Path) -> LoadedTokenizer:
+    return load_tokenizer(str(model))
+
+
+def write(folder: Path, **splits: list[Row]) -> Path:
+    folder.mkdir()
+    for split, rows in splits.items():
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{split}.jsonl").write_text(text)
+    return folder
+
+
+def intents(count: int, seed: int = 0) -> list[Row]:
+    rng = np.random.default_rng(seed)
+    outputs = ["intent: " + ", ".join(rng.choice(WORDS, 4)) for _ in range(count)]
+    return [{"input": f"say {i}", "output": output} for i, output in enumerate(outputs)]
+
+
+def copies(count: int) -> list[Row]:
+    """Outputs that stand in their prompts and nowhere else."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for _ in range(count):
+        letters = rng.integers(97, 123, size=(6, 7)).astype(np.uint8)
+        text = " ".join(bytes(word).decode() for word in letters)
+        rows.append({"input": f"copy: {text}", "output": text})
+    return rows
+
+
+def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, model):
+    task = write(tmp_path / "task", train=intents(120), validation=intents(30, seed=1))
+    run = ("--tokenizer", model)
+    plain = done(capsys, "analyze", task, *run, "--output", tmp_path / "plain")
+    code, out, err = tasc(capsys, "analyze", task, *run, "--grid", "--output", tmp_path / "grid")
+    assert code == 0, err
+    grid = json.loads((tmp_path / "grid" / "analysis.json").read_text())
+    tuned = done(capsys, "tune", task, *run, "--output", tmp_path / "tuned")
+    bench = done(
+        capsys,
+        *("bench", task, "--model", model, "--split", "validation", "--output", tmp_path / "bench"),
+    )
+
+    def number(trial: dict[str, Any]) -> tuple[str, Any, list[float]]:
+        return trial["method"], trial["tokens_per_step"], trial["tokens_per_step_interval"]
+
+    predicted = bench["prediction"]["cells"][1]
+    default = number(predicted)
+    assert default[0] == "tasc-spec"
+    assert number(plain["drafting"]["default"]) == number(grid["drafting"]["default"]) == default
+    assert number(tuned["default"]) == default
+    assert plain["drafting"]["default"]["steps_per_output"] == predicted["steps_per_output"]
+    assert f"tasc-spec commits {default[1]:.2f} tokens a step" in plain["verdict"]["reasons"][1]
+
+    trials = {number(trial)[0]: number(trial) for trial in grid["drafting"]["trials"]}
+    assert {number(trial)[0]: number(trial) for trial in tuned["trials"]}.items() <= trials.items()
+    best = grid["drafting"]["best"]
+    assert best["tokens_per_step"] == max(trial[1] for trial in trials.values()) > default[1]
+    said = f"{best['method']} commits {best['tokens_per_step']:.2f} tokens a step"
+    assert said in grid["verdict"]["reasons"][1]
+    assert f"{best['tokens_per_step']:.2f}" in out.split("best settings by tokens a step")[1]
+    assert said in " ".join(out.split())
+
+
+def test_a_copying_task_is_one_for_drafts(capsys, tmp_path, model):
+    task = write(tmp_path / "task", train=copies(120))
+    options = ("analyze", task, "--tokenizer", model, "--budget", 50)
+    found = done(capsys, *options, "--output", tmp_path / "a")
+    assert found["verdict"]["choice"] == "TASC-spec"
+    assert found["drafting"]["best"]["tokens_per_step"] > 3
+    assert found["drafting"]["samples"] == 12
+    assert found["drafting"]["corpus_outputs"] == 108
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("options", [(), ("--grid",)])
+def test_two_samples_are_too_little_data(capsys, tmp_path, model, rows, options):
+    task = write(tmp_path / "task", train=copies(rows))
+    run = ("analyze", task, "--tokenizer", model, *options)
+    found = done(capsys, *run, "--output", tmp_path / "a")
+    assert found["verdict"]["choice"] == "too little data"
+    assert f"Too little data to say: {rows} outputs" in found["verdict"]["reasons"][0]
+    code, out, _ = tasc(capsys, *run, "--output", tmp_path / "b")
+    assert code == 0
+    assert "Verdict: too little data" in out
+
+
+def test_few_outputs_hold_enough_out_to_be_judged(tmp_path, tokenizer):
+    task = write(tmp_path / "task", train=copies(20))
+    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
+    found = simulate_drafts(analysis, None, tokenizer, {})
+    assert found
+    assert (found.best.samples, found.corpus_outputs) == (10, 10)
+    assert advise(analysis.report, found).choice == "TASC-spec"
+
+
+def test_what_is_held_out_is_not_known_to_the_drafts(tmp_path, tokenizer):
+    """Outputs that never recur and do not stand in their prompts cannot be drafted."""
+    rows = [row | {"input": "say"} for row in copies(120)]
+    task = write(tmp_path / "task", train=rows)
+    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
+    found = simulate_drafts(analysis, None, tokenizer, {})
+    assert found
+    assert found.best.tokens_per_step < 1.5
+    assert advise(analysis.report, found).choice == "neither"
+
+
+def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
+    task = write(tmp_path / "task", train=[*copies(700), *intents(900)])
+    source = Source(str(task), template="{input} =\n")
+    found = []
+    for data in (load(source, "train"), open_stream(source, "train")):
+        analysis = analyze(data, tokenizer, AnalyzeOptions(budgets=(0, 20)))
+        drafts = simulate_drafts(analysis, None, tokenizer, {})
+        assert drafts
+        rows = analysis.rows
+        assert len(rows.outputs) == ROWS
+        assert all(prompt.endswith(" =\n") for prompt in rows.prompts)
+        assert 120 < sum(output.startswith("intent") for output in rows.outputs) < 320
+        found.append((rows, drafts.best, advise(analysis.report, drafts)))
+    assert found[0] == found[1]
+
+
+def test_a_corpus_beyond_measure_is_drafted_from_in_part(tmp_path, tokenizer, monkeypatch):
+    task = write(tmp_path / "task", train=intents(20) * 30)
+    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
+    text = sum(len(row["output"]) for row in intents(20)) * 30
+    monkeypatch.setattr("tasc.benchmark.advise.SAMPLE", text // 4)
+    found = simulate_drafts(analysis, None, tokenizer, {})
+    assert found
+    assert found.best.samples == 60
+    assert 130 <= found.corpus_outputs <= 170

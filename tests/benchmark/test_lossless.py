@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import torch
+
+from tasc.benchmark.lossless import match
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import Resources, parse
+from tasc.errors import InputError
+from tasc.models.target import Target
+from tests.pico import ARCHITECTURES, build_model
+
+NEW_TOKENS = 60
+
+
+def prompts() -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(1, 320, n).astype(np.int32) for n in (3, 8, 17, 30, 31, 32)]
+
+
+def theirs(model) -> list[np.ndarray]:
+    outputs = []
+    for prompt in prompts():
+        ids = torch.from_numpy(prompt.astype(np.int64))[None]
+        out = model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0)
+        outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
+    return outputs
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_outputs_differ_from_transformers_at_near_ties_of_bfloat16_only(architecture, dtype):
+    model = build_model(architecture).to(dtype)
+    expected = theirs(model)
+    target, method = Target(model), parse("tasc-spec:p_min=1")
+    factory = method.prepare(Resources(expected, 0))
+    found = [
+        generate(target, factory(), p, max_new_tokens=NEW_TOKENS, end_ids=(0,)).tokens
+        for p in prompts()
+    ]
+    result = match(target, prompts(), expected, found)
+    assert result.compared == 6
+    if dtype == torch.float32:
+        assert result.rate == 1
+    # bfloat16 has 8 bits: logits of some tens are told apart to an eighth.
+    assert result.largest_margin <= 0.25
+
+
+def test_a_difference_is_found_with_its_margin():
+    model = build_model()
+    target = Target(model)
+    prompt, a = prompts()[0], np.array([5, 6, 7], np.int32)
+    b = np.array([5, 9, 7], np.int32)
+    result = match(target, [prompt] * 3, [a, a, a], [a, b, a[:2]])
+    assert result.rate == pytest.approx(1 / 3)
+    first, second = result.differences
+    assert (first.sample, first.position, first.expected, first.found) == (1, 1, 6, 9)
+    assert (second.sample, second.position, second.expected, second.found) == (2, 2, 7, -1)
+    with torch.inference_mode():
+        row = model(input_ids=torch.tensor([[*prompt.tolist(), 5]])).logits[0, -1]
+    largest = row.topk(2).values
+    assert first.margin == pytest.approx(float(largest[0] - largest[1]), abs=1e-4)
+    assert result.largest_margin == max(first.margin, second.margin)
+
+
+def test_nothing_to_compare_is_refused():
+    with pytest.raises(InputError, match="at least one"):
+        match(Target(build_model()), [], [], [])

@@ -1,0 +1,71 @@
+"""Cells on a tiny model: what a run may know of the ones before it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasc.benchmark import matrix
+from tasc.benchmark.matrix import Loaded, run
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.models.target import Target
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.options import BenchOptions
+from tests.pico import build_model, make_tokenizer
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    """Return a model whose output ends early, and the split with the one prompt."""
+    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+    target, text = Target(build_model()), "wake me up at nine"
+    prompt = tokenizer.encode([text]).tokens
+    tokens = generate(target, Autoregressive(), prompt, max_new_tokens=30).tokens
+    loaded = Loaded("m", target, tokenizer, (int(tokens[20]),))
+    return loaded, SimpleNamespace(prompts=[text], outputs=["x"], examples=[None])
+
+
+def test_an_adapting_method_begins_each_repeat_without_the_outputs_that_it_decodes(bench):
+    model, split = bench
+
+    def accepted(**limits):
+        (cell,) = run(
+            [model],
+            split,
+            split,
+            BenchOptions(methods=("prompt:adapt=true,p_min=1",), max_new_tokens=30, **limits),
+        )
+        return [done[0].accepted for done in cell.runs]
+
+    (alone,) = accepted(repeats=1, warmup=0)
+    assert accepted(repeats=2, warmup=1) == [alone, alone]
+
+
+def test_cells_take_turns_in_an_order_drawn_anew_with_the_seed(bench, monkeypatch):
+    model, _ = bench
+    split: Any = SimpleNamespace(prompts=["x"] * 30, outputs=["x"] * 30, examples=[None] * 30)
+
+    def order(seed):
+        seen = []
+
+        def decode(cell, prompts, turn, options):
+            seen.append((turn.start, cell.method.label))
+            return ["made"] * (turn.stop - turn.start)
+
+        monkeypatch.setattr(matrix, "decode", decode)
+        methods = ("ar", "tasc-spec", "prompt-lookup", "suffix")
+        options = BenchOptions(methods=methods, repeats=2, warmup=0, seed=seed)
+        cells = run([model], split, split, options)
+        assert all(cell.runs == [["made"] * 30] * 2 for cell in cells)
+        return seen
+
+    seen = order(3)
+    turns = [seen[i : i + 4] for i in range(0, len(seen), 4)]
+    assert [turn[0][0] for turn in turns] == [*range(30)] * 2  # interleaved, sample by sample
+    assert all(len(set(turn)) == 4 for turn in turns)
+    orders = [tuple(cell for _, cell in turn) for turn in turns]
+    assert len(set(orders)) > 10
+    for cell in orders[0]:  # none runs first much more often than the others
+        assert 5 <= sum(order[0] == cell for order in orders) <= 27
+    assert order(3) == seen != order(4)

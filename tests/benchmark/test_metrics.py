@@ -1,0 +1,179 @@
+"""Worked examples of every metric, and the registry that all else is read from."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import issparse
+
+from tasc.benchmark.metrics import METRICS, check_metrics, score
+from tasc.benchmark.metrics.slots import slots
+from tasc.benchmark.metrics.sql import normalised
+from tasc.errors import InputError
+
+
+def test_a_worked_example():
+    predictions = ["a; b; c", "x", "same text"]
+    references = ["b; a; d", "x; y", "same text"]
+    result = score(list(METRICS), predictions, references, ";")
+    assert result["exact_match"] == pytest.approx(1 / 3)
+    # Words by position: "a;" "b;" "c" against "b;" "a;" "d": 0 of 3; "x" against "x;" "y": 0 of 2.
+    assert result["token_accuracy"] == pytest.approx(2 / 7)
+    # Items shared: a, b | x | same text = 4; predicted 3 + 1 + 1, expected 3 + 2 + 1.
+    assert result["micro_f1"] == pytest.approx(2 * 4 / (5 + 6))
+    assert result["micro_precision"] == pytest.approx(4 / 5)
+    assert result["micro_recall"] == pytest.approx(4 / 6)
+    # a, b, x and the text are right; d and y are never said, and nobody expects c.
+    assert result["macro_f1"] == pytest.approx(4 / 6)
+
+
+def test_repeated_items_count_as_often_as_they_stand_there():
+    assert score(["micro_f1"], ["a; a"], ["a"], ";")["micro_f1"] == pytest.approx(2 / 3)
+
+
+def test_empty_predictions_score_nothing_and_break_nothing():
+    assert set(score(list(METRICS), [""], ["a; b"], ";").values()) == {0.0}
+
+
+def test_white_space_around_an_output_does_not_matter():
+    assert score(["exact_match"], [" a b\n"], ["a b"], ";")["exact_match"] == 1.0
+
+
+def test_an_unknown_metric_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match="unknown metric 'bleu': choose from exact_match"):
+        check_metrics(["bleu"])
+
+
+def test_a_package_that_is_not_installed_is_one_line_that_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    monkeypatch.setattr("tasc.benchmark.metrics.metric.find_spec", lambda _: None)
+    with pytest.raises(InputError) as caught:
+        check_metrics(["rouge_l"])
+    assert str(caught.value) == (
+        "metric 'rouge_l' needs rouge-score, which is not installed: "
+        "install it with pip install 'tasc[metrics]'"
+    )
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_is_perfect_on_references_and_the_mean_weighs_samples_by_their_counts(name):
+    """Its parts are (N, K) for any outputs, and a sample's own value lies between 0 and 1."""
+    metric = METRICS[name]
+    references = [
+        "intent: call, slot fills: {who: ann, when: at nine}",
+        "intent: stop, slot fills: {what: the music, where: here}",
+    ]
+    others = ["intent: call, slot fills: {who: bob, when: at nine}", "{nothing"]
+    sides: Any = (metric.count(texts, references, ",") for texts in (references, others))
+    right, wrong = (side.toarray() if issparse(side) else side for side in sides)
+    assert right.shape == wrong.shape
+    assert right.dtype == wrong.dtype == np.float64
+    assert metric.score(references, references, ",") == 1
+    assert metric.value(right).tolist() == [1, 1]
+    assert ((metric.value(wrong) >= 0) & (metric.value(wrong) < 1)).any()
+    assert metric.zero_one == (name in {"exact_match", "intent_accuracy", "sql_exact_match"})
+    assert not metric.zero_one or set(wrong[:, 0]) <= {0, 1}
+
+
+def test_macro_averages_are_over_the_labels_of_the_references():
+    outputs, references = ["a; b", "a", "c"], ["a", "a; b", "b"]
+    result = score(["macro_precision", "macro_recall", "macro_f1"], outputs, references, ";")
+    # a: 2 of 2 right, b: 0 of 1 right of 2; c is no label of a reference.
+    assert result == {"macro_precision": 0.5, "macro_recall": 0.5, "macro_f1": 0.5}
+
+
+def test_a_resample_without_a_label_leaves_that_label_out():
+    metric = METRICS["macro_f1"]
+    counts: Any = metric.count(["a", "x"], ["a", "b"], ";")
+    assert metric.value(counts.sum(0)) == 0.5
+    assert metric.value(2 * counts.toarray()[0]) == 1
+
+
+def test_intents_are_compared_alone():
+    outputs = ["intent: stop, slot fills: {x: y}", "stop", "intent: call"]
+    references = ["intent: stop, slot fills: {}", "intent: stop, slot fills: {}", "intent: stop"]
+    assert score(["intent_accuracy"], outputs, references, ";")["intent_accuracy"] == 1 / 3
+
+
+def test_a_slot_is_right_where_its_name_and_its_whole_value_are():
+    text = "intent: a, slot fills: {place: paris, texas, time: 5: 30, name: o}"
+    assert sorted(slots(text)) == ["name: o", "place: paris, texas", "time: 5: 30"]
+    assert slots("intent: a, slot fills: {}").total() == 0
+    outputs = ["{a: x y, b: z}", "{a: x}", "{}"]
+    references = ["{a: x, b: z}", "{a: x}", "{c: w}"]
+    # Right: b, a; said 3; expected 4.
+    assert score(["slot_f1"], outputs, references, ";")["slot_f1"] == pytest.approx(2 * 2 / (3 + 4))
+
+
+def test_slot_f1_is_that_of_seqeval():
+    seqeval = pytest.importorskip("seqeval.metrics")
+    rng = np.random.default_rng(0)
+    tags, texts = ([], []), ([], [])
+    for _ in range(200):
+        for side in range(2):
+            said, slot = [], []
+            for word in range(6):  # each word is its own entity of some type, or none
+                kind = rng.choice(["", "a", "b"])
+                said.append(f"B-{kind}" if kind else "O")
+                slot += [f"{kind}: w{word}"] if kind else []
+            tags[side].append(said)
+            texts[side].append("{" + ", ".join(slot) + "}")
+    expected = seqeval.f1_score(tags[1], tags[0])
+    found = score(["slot_f1"], texts[0], texts[1], ";")["slot_f1"]
+    assert 0 < found == pytest.approx(expected)
+
+
+def test_queries_are_compared_but_for_what_sql_passes_over():
+    query = "SELECT  Name, age FROM t\n WHERE city = 'New  York' ;"
+    assert normalised(query) == "select name,age from t where city='New  York'"
+    assert normalised("select 'A'") != normalised("select 'a'")
+    outputs, references = ["select a from T;", "select a"], ["SELECT a FROM t", "select b"]
+    assert score(["sql_exact_match"], outputs, references, ";")["sql_exact_match"] == 0.5
+
+
+def test_rouge_l_is_the_longest_common_subsequence_of_words():
+    pytest.importorskip("rouge_score")
+    # The cat … mat: "the cat on the mat" of 6 and 5 words is common.
+    outputs, references = ["the cat sat on the mat"], ["the cat on the mat"]
+    found = score(["rouge_l"], outputs, references, ";")["rouge_l"]
+    assert found == pytest.approx(2 * (5 / 6) * 1 / (5 / 6 + 1))
+
+
+DUMMY = """
+import sys
+sys.path[:0] = [".", "docs"]
+from tasc.benchmark import metrics
+from tasc.benchmark.metrics.metric import Metric, right, share
+
+def vowels(outputs, references, delimiter):
+    return right([text[:1] in "aeiou" for text in outputs])
+
+summary = "Share of outputs that begin with a vowel."
+metrics.METRICS["dummy"] = Metric("dum", summary, vowels, share, "letters", zero_one=True)
+
+from tasc_cli.main import app
+from tasc_cli.commands.bench import show
+from tasc.benchmark.results.page import render
+from tests.benches import make_results, said
+from tests.options import BenchOptions
+import hooks
+
+cells = [said("old", ["x", "a"], [2, 2]), said("new", ["a", "a"], [1, 1])]
+results = make_results(*cells, references=("a", "a"), metrics=("dummy",))
+assert BenchOptions(metrics=["dummy"]).metrics == ("dummy",)
+assert f'title="{summary}">dum</th>' in render(results)
+page = hooks.render("```tasc-metrics\\n```\\n", "reference/metrics.md")
+assert f"| `dummy` | dum | {summary} | letters |" in page
+show(results.to_dict())
+app(["bench", "--help"], standalone_mode=False)
+"""
+
+
+def test_a_metric_is_one_line_of_the_table_and_shows_everywhere():
+    run = [sys.executable, "-c", DUMMY]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "rouge_l, dummy" in " ".join(done.stdout.replace("│", " ").split())
+    assert "new against old: dum +0.500 (1 against 0, p = 1), ar 2.00×" in done.stdout

@@ -1,0 +1,80 @@
+"""What a bench predicts of itself, beside what it measured."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasc.benchmark import predict
+from tasc.benchmark.results.prediction import StepFigures
+from tasc.decoding.drafters import DRAFTERS
+from tests.benches import make_cell
+
+
+def test_a_sampled_bench_is_predicted_against_the_speedup_that_it_reports():
+    seen = make_cell(lossless=None, ms_per_sample=10, tokens_per_second=300, tokens_per_step=2.5)
+    first = make_cell(lossless=None, ms_per_sample=40, tokens_per_second=100)
+    one, two = (simulated(ms_per_sample=8.0, tokens_per_step=1.0), simulated(4.0, 2.0))
+    found = predict._compared(two, one, seen, first)
+    assert found.measured_speedup == seen.speedup(first) == pytest.approx(3)
+    assert (found.speedup, found.measured_tokens_per_step) == (2, 2.5)
+    assert found.tokens_per_step_error == pytest.approx(-0.2)
+
+
+def simulated(ms_per_sample, tokens_per_step):
+    return StepFigures(
+        samples=1,
+        tokens_per_output=1,
+        steps_per_output=1,
+        tokens_per_step=tokens_per_step,
+        tokens_per_step_interval=(1, 2),
+        accepted_by_position=(),
+        drafts=1,
+        drafted_tokens=1,
+        accepted_tokens=1,
+        engine_accepted_length=2,
+        ms_per_sample=ms_per_sample,
+        speedup=None,
+    )
+
+
+def test_whatever_drafts_from_tokens_alone_is_predicted():
+    simulated = {name for name, entry in DRAFTERS.items() if entry.simulates}
+    own = {"ar", "tasc-spec", "tasc-spec-paper", "corpus", "prompt"}
+    assert simulated == own | {"prompt-lookup", "ngram-trie", "suffix", "ngrammys"}
+
+
+class Words:
+    """Every text is the ids that it lists."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def vocabulary(self):
+        return [b""] * self.size
+
+    def encode(self, texts):
+        ids = np.array([int(i) % self.size for text in texts for i in text.split()], np.int32)
+        return SimpleNamespace(tokens=ids)
+
+
+def test_entropy_and_runtime_are_compared_over_the_vocabularies_of_a_bench():
+    corpus: Any = SimpleNamespace(outputs=["0 1 2 3", "4 5 6 7"])
+    sizes = {"a": 2, "b": 4, "c": 8}
+    cells: list[Any] = [
+        SimpleNamespace(
+            model=SimpleNamespace(label=label, tokenizer=Words(size)),
+            method=SimpleNamespace(label="ar"),
+        )
+        for label, size in sizes.items()
+    ]
+    rows = [
+        make_cell(model=label, ms_per_sample=ms)
+        for label, ms in (("a", 9.0), ("b", 5.0), ("c", 4.0))
+    ]
+    found = predict.entropy_and_runtime(cells, corpus, rows)
+    assert [point.budget for point in found.points] == [0, 2, 6]
+    assert [point.h2 for point in found.points] == pytest.approx([1, 2, 3])
+    assert (found.tau, found.directional_rate) == (pytest.approx(-1), 1)
+    assert predict.entropy_and_runtime(cells[:1], corpus, rows[:1]) is None

@@ -1,0 +1,118 @@
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasc.benchmark import lossless
+from tasc.benchmark.lossless import Match
+from tasc.benchmark.paired.pairs import comparisons
+from tasc.benchmark.record import PARTS, records
+from tasc.benchmark.results.cells import Difference
+from tasc.benchmark.results.page import latency, where_time_goes
+from tasc.decoding.decode import Generation, Timeline
+from tests.benches import make_cell, make_settings
+
+
+def generation(tokens: list[int], accepted: list[int], ms: float) -> Generation:
+    return Generation(
+        np.array(tokens, np.int32),
+        drafted=[4 if a else 2 for a in accepted],
+        accepted=accepted,
+        timeline=Timeline(forward=ms / 1000),
+    )
+
+
+class Letters:
+    """Token i is the i-th letter."""
+
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(chr(97 + i) for i in ids)
+
+
+def cell(model: str, method: str, *runs: list[Generation]) -> Any:
+    return SimpleNamespace(
+        model=SimpleNamespace(label=model, tokenizer=Letters()),
+        method=SimpleNamespace(label=method),
+        runs=list(runs),
+    )
+
+
+@pytest.fixture
+def rows():
+    plain = [generation([0, 1, 2, 3], [], 40), generation([4, 5], [], 20)]
+    for g, n in zip(plain, (3, 1), strict=True):
+        g.accepted, g.drafted = [0] * n, [0] * n
+    fast = [generation([0, 1, 2, 3], [2], 20), generation([4, 6], [0], 12)]
+    slower = [generation([0, 1, 2, 3], [2], 30), generation([4, 6], [0], 14)]
+    cells = [cell("m", "ar", plain, plain), cell("m", "spec", fast, slower)]
+    matches = [Match(2, ()), Match(2, (lossless.Difference(1, 1, 5, 6, 0.25),))]
+    return records(cells, matches, ["a b c d", "e f"], ["exact_match"], ";")
+
+
+def test_times_are_medians_over_repeats_and_means_over_samples(rows):
+    assert rows[0].ms_per_sample == pytest.approx(30)
+    assert rows[1].sample_ms.tolist() == pytest.approx([25, 13])
+    assert rows[1].ms_per_sample == pytest.approx(19)
+    assert rows[1].ms_per_sample_by_repeat == pytest.approx([16, 22])
+    assert rows[1].tokens_per_second == pytest.approx(6000 / 38)
+
+
+def test_tokens_a_step_are_counted_over_all_steps(rows):
+    assert rows[0].decoding_steps == 6
+    assert rows[0].tokens_per_step == 1.0
+    assert rows[0].accepted_by_position == ()
+    assert (rows[0].drafted, rows[0].accepted) == (0, 0)
+    assert rows[1].decoding_steps == 4
+    assert rows[1].tokens_per_step == pytest.approx(2.0)
+    assert rows[1].tokens_per_step_interval == (1, 3)
+    assert rows[1].accepted_by_position == pytest.approx([0.5, 0.5])
+    assert (rows[1].drafted, rows[1].accepted) == (6, 2)
+
+
+def test_a_difference_is_counted_and_located(rows):
+    assert rows[0].lossless.identical == 2
+    assert rows[1].lossless.identical == 1
+    assert rows[1].lossless.first_difference == Difference(sample=1, token=1, margin=0.25)
+    assert rows[1].lossless.largest_margin == 0.25
+    assert [row.lossless.match_rate for row in rows] == [1.0, 0.5]
+    assert rows[1].quality == {"exact_match": 0.5}
+
+
+def test_comparisons_are_with_the_first_method(rows):
+    (comparison,) = comparisons(rows, make_settings())
+    assert (comparison.against.model, comparison.against.method) == ("m", "ar")
+    assert comparison.speedup == pytest.approx(30 / 19)
+    assert comparison.speedup_interval is None  # of two samples
+    assert comparison.fewer_steps == pytest.approx(1.5)
+    assert comparison.speedup_by_repeat == pytest.approx([30 / 16, 30 / 22])
+    assert comparison.quality_change == {"exact_match": -0.5}
+
+
+def test_every_output_is_kept_with_its_tokens_steps_and_times(rows):
+    assert [output.text for output in rows[1].outputs] == ["a b c d", "e g"]
+    assert [(output.tokens, output.steps) for output in rows[1].outputs] == [(4, 2), (2, 2)]
+    assert [output.ms for output in rows[1].outputs] == [(20, 30), (12, 14)]
+
+
+def test_the_bars_of_the_timeline_hold_every_second(rows):
+    bars = where_time_goes(rows)
+    assert [bar["ms"] for bar in bars] == pytest.approx([30, 19.0])
+    assert [bar["length"] for bar in bars] == pytest.approx([100, 100 * 19 / 30])
+    for bar in bars:
+        assert [part["name"] for part in bar["parts"]] == list(PARTS)
+        assert sum(part["share"] for part in bar["parts"]) == pytest.approx(100)
+        assert {part["name"]: part["ms"] for part in bar["parts"]}["forward"] == bar["ms"]
+
+
+def test_latency_bars_are_drawn_to_the_longest_percentile():
+    spreads = [{"p10": 10.0, "p90": 40.0}, {"p10": 5.0, "p90": 10.0}]
+    rows = [
+        make_cell(ms_per_sample=ms, ms_per_sample_spread={"p50": ms} | spread)
+        for ms, spread in zip((20.0, 8.0), spreads, strict=True)
+    ]
+    bars = latency(rows)
+    assert [(b["length"], b["begin"], b["extent"]) for b in bars] == [
+        (50, 25, 75),
+        (20, 12.5, 12.5),
+    ]

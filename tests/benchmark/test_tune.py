@@ -1,0 +1,140 @@
+"""The search over settings: its arithmetic, and the command that shows it."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from tasc.benchmark.results.prediction import StepFigures
+from tasc.benchmark.results.search import Setting
+from tasc.benchmark.tune import GRID, coordinate_search, search
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.simulate import References, simulate
+from tasc.models.cost import CostCurve
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.cli import tasc
+from tests.pico import make_base
+
+COST = CostCurve((1, 4, 16), (10.0, 12.0, 40.0))  # seconds, so that drafting costs nothing
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    """A folder with two splits whose outputs repeat one another in part."""
+    folder, rng = tmp_path_factory.mktemp("task"), np.random.default_rng(5)
+    words = ["alarm_set", "play_music", "weather_query", "time: nine", "genre: jazz", "date: today"]
+    for split, count in (("train", 120), ("validation", 30)):
+        rows = [
+            {"input": f"say {i}", "output": "intent: " + ", ".join(rng.choice(words, 4))}
+            for i in range(count)
+        ]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_base(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def sides(task):
+    source = Source(str(task), "input", "output")
+    return load(source, "train"), load(source, "validation")
+
+
+def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, model):
+    corpus, held_out = sides
+    tokenizer = load_tokenizer(str(model))
+    known = tokenizer.encode(corpus.outputs).split()
+    references = References.of(tokenizer, held_out.prompts, held_out.outputs)
+    seen = []
+    found = search(
+        known,
+        references,
+        Setting(),
+        GRID,
+        cost=COST,
+        progress=lambda _, done, total: seen.append((done, total)),
+    )
+    expected = 1 + sum(len(values) - 1 for values in GRID.values())
+    assert len(found.trials) == len(seen) == seen[-1][1] == expected
+    assert found.best in found.trials
+    assert found.best.speedup == max(trial.speedup for trial in found.trials)
+    assert found.default.setting.method == "tasc-spec"
+
+    resources, prompts = Resources(known, tokenizer.eos_id), references.prompts
+    plain = simulate(parse("ar").prepare(resources), references, 0).ms_per_sample(prompts, COST)
+    for trial in (found.default, found.best, found.trials[9]):
+        method = parse(trial.setting.method)
+        alone = simulate(method.prepare(resources), references, method.budget)
+        assert StepFigures(**alone.to_dict(), ms_per_sample=None, speedup=None) == figures(trial)
+        assert trial.tokens_per_step > 1
+        ms = alone.ms_per_sample(prompts, COST)
+        assert trial.speedup == pytest.approx(plain / ms, rel=1e-3)
+
+
+def figures(trial):
+    """Return what a trial says of its steps alone."""
+    own = {name: getattr(trial, name) for name in StepFigures.model_fields}
+    return StepFigures(**own | {"ms_per_sample": None, "speedup": None})
+
+
+def test_without_costs_the_most_tokens_a_step_are_best(sides, model):
+    tokenizer = load_tokenizer(str(model))
+    known = tokenizer.encode(sides[0].outputs).split()
+    references = References.of(tokenizer, sides[1].prompts, sides[1].outputs)
+    found = search(known, references, Setting(), {"n_max": (3, 6), "tree_size": (2, 12)})
+    assert len(found.trials) == 3
+    assert all(trial.speedup is None for trial in found.trials)
+    reached = [trial.tokens_per_step for trial in found.trials]
+    assert found.best.tokens_per_step == max(reached)
+
+
+def test_the_default_stays_where_nothing_is_better():
+    start = Setting()
+    assert coordinate_search(start, GRID, lambda _: 1.0) is start
+    assert coordinate_search(start, GRID, lambda s: -abs(s.n_max - 4)).method == "tasc-spec:n_max=4"
+
+
+def test_a_setting_is_spelled_as_a_bench_reads_it():
+    setting = Setting(lambda_=0.3, width=2, strength=0.0, tree_size=32)
+    assert setting.method == "tasc-spec:strength=0,lambda=0.3,width=2,budget=32"
+    method = parse(setting.method)
+    assert method.budget == 32
+    options = asdict(setting)
+    assert options.pop("tree_size") == 32
+    assert asdict(method.options) == options
+
+
+def test_analyze_times_the_model_and_names_the_best_setting(
+    capsys, task, model, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code, out, err = tasc(
+        capsys, *("analyze", task, "--model", model, "--budget", 20, "--output", tmp_path / "a")
+    )
+    assert code == 0, err
+    assert "speed-up" in out
+    assert "steps count that forward and the end token" in out
+    assert list((tmp_path / "cache" / "tasc").glob("cost-*.json"))
+    drafting = json.loads((tmp_path / "a" / "analysis.json").read_text())["drafting"]
+    assert drafting["cost"]["sizes"][0] == 1
+    method = drafting["best"]["method"]
+    assert method in out
+    assert parse(method).budget == drafting["best"]["setting"]["tree_size"]
+    assert drafting["best"]["speedup"] == max(t["speedup"] for t in drafting["trials"])
+    page = (tmp_path / "a" / "analysis.html").read_text()
+    assert method in page
+    assert "knee: " in page
+    assert "Knee of the budgets up to 20" in out
+    assert "What a forward costs here" in page
+
+
+def test_the_grid_needs_tokens(capsys, task, tmp_path):
+    code, _, err = tasc(capsys, "analyze", task, "--grid", "--output", tmp_path / "a")
+    assert code == 2
+    assert "give a tokenizer or a model" in err

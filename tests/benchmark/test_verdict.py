@@ -1,0 +1,90 @@
+"""The verdict follows its rule and gives its reasons."""
+
+from typing import Any
+
+import pytest
+
+from tasc.benchmark.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
+
+
+def drafts(low: float, high: float | None = None, **changed: Any) -> Drafts:
+    high = low if high is None else high
+    values = {"samples": 200, "tokens_per_step": (low + high) / 2, **changed}
+    return Drafts("tasc-spec", interval=(low, high), **values)
+
+
+PLAIN = drafts(1.0)
+
+
+def tokens(
+    steps: float = 20.0, ratio: float = 1.0, spec: Drafts | None = PLAIN, outputs: int = 500
+) -> Evidence:
+    return Evidence(outputs, 10, 100, -0.3, steps, ratio, BUDGET, spec)
+
+
+def words(words_per_output: float, n80: int, change: float, outputs: int = 500) -> Evidence:
+    return Evidence(outputs, words_per_output, n80, change)
+
+
+@pytest.mark.parametrize(
+    ("seen", "choice"),
+    [
+        (tokens(ratio=2.0), "TASC-ft"),
+        (tokens(spec=drafts(2.0)), "TASC-spec"),
+        (tokens(ratio=2.0, spec=drafts(2.0)), "both"),
+        (tokens(), "neither"),
+        (tokens(steps=3.0, ratio=3.0, spec=drafts(3.0)), "neither"),
+        (tokens(ratio=1.5, spec=drafts(1.5)), "both"),
+        (tokens(ratio=1.49, spec=drafts(1.49)), "neither"),
+        (tokens(ratio=1.496, spec=drafts(1.494)), "TASC-ft"),  # what is shown: 1.50 and 1.49
+        (tokens(ratio=2.0, spec=None), "TASC-ft"),
+        (tokens(spec=None), "too little data"),
+        (tokens(spec=drafts(1.2, 1.4)), "neither"),
+        (tokens(spec=drafts(1.4, 1.6)), "too little data"),
+        (tokens(spec=drafts(1.6, 3.0)), "TASC-spec"),
+        (tokens(ratio=2.0, spec=drafts(1.4, 1.6)), "TASC-ft"),
+        (tokens(spec=drafts(3.0, samples=FEWEST)), "TASC-spec"),
+        (tokens(spec=drafts(3.0, samples=FEWEST - 1)), "too little data"),
+        (tokens(ratio=9.0, spec=drafts(9.0), outputs=FEWEST - 1), "too little data"),
+        (tokens(spec=drafts(3.0, speedup=1.2)), "TASC-spec"),
+        (tokens(spec=drafts(3.0, speedup=0.9)), "neither"),
+        (words(1.0, 3, -0.8), "neither"),
+        (words(17, 63, -0.577), "TASC-ft"),
+        (words(200, 111_600, -0.05), "TASC-spec"),
+        (words(200, 5_000, 0.3), "TASC-spec"),
+        (words(17, 63, -0.577, outputs=2), "too little data"),
+    ],
+)
+def test_the_choice_follows_the_numbers(seen, choice):
+    verdict = decide(seen)
+    assert verdict.choice == choice
+    assert verdict.reasons
+
+
+def test_the_reasons_hold_the_measured_numbers():
+    text = " ".join(decide(tokens(ratio=2.34, spec=drafts(1.21, 1.25, speedup=1.1))).reasons)
+    assert "500 added tokens" in text
+    assert "2.34× fewer decoding steps" in text
+    assert "20.0 an output without, the end token counted" in text
+    assert "TASC-ft pays" in text
+    assert "tasc-spec commits 1.23 tokens a step (95 % interval 1.21 to 1.25)" in text
+    assert "1.10× as fast" in text
+    assert "TASC-spec does not pay" in text
+
+
+def test_too_little_data_is_said_with_its_amount():
+    (two,) = decide(tokens(ratio=9.0, spec=drafts(9.0, samples=1), outputs=2)).reasons
+    assert "Too little data to say: 2 outputs" in two
+    few = decide(tokens(spec=drafts(9.0, samples=3))).reasons[-1]
+    assert "too little data to say: 3 outputs" in few
+    wide = decide(tokens(spec=drafts(1.2, 2.2))).reasons[-1]
+    assert "1.20 to 2.20" in wide
+    assert "too little data to say: 200 outputs" in wide
+
+
+def test_words_alone_ask_for_a_tokenizer():
+    none = Evidence(500, 10, 100, -0.3, 20.0, 1.0, 0, PLAIN)
+    assert "No n-gram" in decide(none).reasons[0]
+    assert "name a tokenizer" in decide(words(17, 63, -0.577)).reasons[-1]
+    assert "58% below" in decide(words(17, 63, -0.577)).reasons[0]
+    assert "30% above" in decide(words(17, 63, 0.3)).reasons[0]

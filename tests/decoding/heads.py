@@ -1,0 +1,62 @@
+"""Draft heads for tests: saved with random weights, or taught one model's outputs; a drafter."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tasc.decoding.drafters.heads.draft_vocab.full import Full
+from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
+from tasc.models.draft_head import DraftHead, new_head
+from tasc.models.medusa import MedusaHeads, new_medusa
+
+EAGLE_OPTIONS = EagleOptions(depth=4, width=3)
+
+
+def save_head(model, folder: Path, seed: int = 0) -> Path:
+    """Save an untrained head of ``model``."""
+    new_head(model, seed).save(folder)
+    return folder
+
+
+def teach(model, sequences: list[np.ndarray], steps: int = 60) -> DraftHead:
+    """Return a head that has learnt what ``model`` says in ``sequences``, each (L,) int32."""
+    head = new_head(model).train()
+    optimizer = torch.optim.AdamW(head.parameters(), lr=3e-3)
+    lm_head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    for step in range(steps):
+        ids = torch.from_numpy(sequences[step % len(sequences)].astype(np.int64))[None]
+        with torch.no_grad():
+            hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        positions = torch.arange(ids.shape[1] - 1)[None]
+        said = head(embedding(ids[:, 1:]).detach(), hidden[:, :-1], positions)
+        wanted = lm_head(hidden[:, 1:]).detach().argmax(-1)
+        loss = torch.nn.functional.cross_entropy(lm_head(said)[0], wanted[0])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return head.eval().requires_grad_(False)
+
+
+def teach_medusa(model, sequences: list[np.ndarray], steps: int = 60) -> MedusaHeads:
+    """Return two heads that have learnt the tokens of ``sequences``, each (L,) int32."""
+    heads = new_medusa(model, 2).train()
+    optimizer = torch.optim.AdamW(heads.parameters(), lr=1e-2)
+    lm_head = model.get_output_embeddings()
+    for step in range(steps):
+        ids = torch.from_numpy(sequences[step % len(sequences)].astype(np.int64))
+        with torch.no_grad():
+            hidden = model.base_model(input_ids=ids[None], use_cache=False).last_hidden_state[0]
+        first, second = lm_head(heads(hidden[:-3]))
+        loss = torch.nn.functional.cross_entropy(first, ids[2:-1])
+        loss = loss + torch.nn.functional.cross_entropy(second, ids[3:])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return heads.eval().requires_grad_(False)
+
+
+def eagle(model, head, vocabulary=None, options=EAGLE_OPTIONS):
+    """EAGLE's drafter of one sequence; over the whole vocabulary unless given one."""
+    full = Full(model.get_output_embeddings())
+    return Eagle(head, model.get_input_embeddings(), lambda: vocabulary or full, options)

@@ -1,0 +1,317 @@
+import numpy as np
+import pytest
+import torch
+
+from tasc.decoding import budget as module
+from tasc.decoding.budget import ALLOWANCE, CREDIT, Adaptive, Budgeted
+from tasc.decoding.core.draft import Draft, Laws, chain
+from tasc.decoding.decode import Request, generate, generate_all
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.models.cost import CostCurve
+from tasc.models.target import Target
+from tests.pico import build_model
+
+# 10 ms a forward, 1 ms more for every node
+COST = CostCurve((1, 65), (0.010, 0.074))
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """A clock that stands still unless a test moves it: drafting takes no time."""
+    now = [0.0]
+    monkeypatch.setattr("tasc.decoding.budget.time.perf_counter", lambda: now[0])
+    return now
+
+
+class Scripted:
+    """Proposes the same draft at every step, cut to what is asked for."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.proposal, self.asked = draft, []
+
+    def start(self, prompt):
+        pass
+
+    def draft(self, budget):
+        self.asked.append(budget)
+        given = self.proposal.probabilities
+        return Draft(
+            self.proposal.tokens[:budget],
+            self.proposal.parents[:budget],
+            probabilities=None if given is None else given[:budget],
+        )
+
+    def observe(self, tokens):
+        pass
+
+
+class Whole(Scripted):
+    """Proposes the same draft, whatever is asked for."""
+
+    def draft(self, budget):
+        return self.proposal
+
+
+def once(drafter, policy):
+    """Return the first draft of a sequence."""
+    budgeted = Budgeted(drafter, policy)
+    budgeted.start(ints(1))
+    return budgeted.draft(64)
+
+
+def accepted(draft, truth):
+    """Count the tokens of ``truth`` that a path of the draft spells."""
+    at = -1
+    for i, token in enumerate(truth.tolist()):
+        matching = (draft.parents == at) & (draft.tokens == token)
+        if not matching.any():
+            return i
+        at = int(matching.argmax())
+    return len(truth)
+
+
+def decode(drafter, policy, truth, room=64):
+    """Decode ``truth`` greedily; return the nodes and tokens of each step, and the model time."""
+    budgeted = Budgeted(drafter, policy)
+    budgeted.start(ints(1))
+    budgeted.observe(truth[:1])
+    at, steps, seconds = 1, [], 0.0
+    while at < len(truth):
+        draft = budgeted.draft(room)
+        settled = truth[at : at + accepted(draft, truth[at:-1]) + 1]
+        budgeted.observe(settled)
+        at += len(settled)
+        steps.append((len(draft), len(settled)))
+        seconds += float(COST.at(len(draft) + 1))
+    return steps, seconds
+
+
+def test_a_worked_example_of_the_size():
+    # Worth of the first three nodes, in milliseconds: 9 - 1, 4.5 - 1, 0.5 - 1.
+    proposal = Draft(ints(5, 6, 7), ints(-1, 0, -1), probabilities=floats(0.9, 0.45, 0.05))
+    chosen = once(Scripted(proposal), Adaptive(COST))
+    assert chosen.tokens.tolist() == [5, 6]
+    assert chosen.parents.tolist() == [-1, 0]
+    assert chosen.probabilities.tolist() == floats(0.9, 0.45).tolist()
+
+
+def test_the_likeliest_nodes_are_taken_wherever_they_stand_in_the_draft():
+    proposal = Draft(
+        ints(4, 5, 6, 7), ints(-1, 0, -1, 2), probabilities=floats(0.06, 0.05, 0.9, 0.8)
+    )
+    chosen = once(Scripted(proposal), Adaptive(COST))
+    assert chosen.tokens.tolist() == [6, 7]
+    assert chosen.parents.tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("probabilities", [None, np.ones(12, np.float32)])
+def test_drafts_that_always_fail_cost_no_more_than_the_allowance(probabilities):
+    truth = np.full(2000, 3, np.int32)
+    wrong = Draft(
+        np.full(12, 9, np.int32), np.arange(-1, 11, dtype=np.int32), probabilities=probabilities
+    )
+    drafter = Scripted(wrong)
+    steps, seconds = decode(drafter, Adaptive(COST), truth)
+    plain = 0.010 * (len(truth) - 1)
+    assert sum(n for n, _ in steps) > 0, "nothing was ever tried"
+    assert seconds <= plain * (1 + ALLOWANCE) + CREDIT * 0.010 + 1e-9
+    assert seconds <= 1.01 * plain
+
+
+def test_sampled_drafts_that_always_fail_cost_no_more_than_the_allowance():
+    class Drawn(Scripted):
+        def draft(self, budget):
+            tokens = np.full(budget, 9, np.int32)
+            return chain(tokens, torch.full((budget, 10), 0.1))
+
+    truth = np.full(300, 3, np.int32)
+    steps, seconds = decode(Drawn(Draft()), Adaptive(COST), truth)
+    assert sum(n for n, _ in steps) > 0, "nothing was ever tried"
+    assert seconds <= 0.010 * (len(truth) - 1) * (1 + ALLOWANCE) + CREDIT * 0.010 + 1e-9
+
+
+def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
+    class Slow(Scripted):
+        def draft(self, budget):
+            clock[0] += 0.005  # half a forward
+            asked_at.append(len(steps_seen))
+            return Draft()
+
+        def observe(self, tokens):
+            steps_seen.append(len(tokens))
+
+    asked_at: list[int] = []
+    steps_seen: list[int] = []
+    decode(Slow(Draft()), Adaptive(COST), np.full(4000, 3, np.int32))
+    assert len(asked_at) * 0.005 <= ALLOWANCE * 4000 * 0.010 + CREDIT * 0.010
+    assert len(asked_at) < 60
+    gaps = np.diff(asked_at)
+    assert gaps[gaps > 1].tolist() == sorted(gaps[gaps > 1]), "pauses grow"
+    assert gaps.max() > 500
+
+
+def test_drafting_that_starts_to_work_is_taken_up_again():
+    proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), probabilities=floats(0.9, 0.8, 0.7))
+    drafter = Scripted(proposal)
+    policy = Adaptive(COST)
+    decode(drafter, policy, np.full(1500, 3, np.int32))
+    steps, seconds = decode(drafter, policy, np.full(4000, 9, np.int32))
+    assert seconds < 0.6 * 0.010 * 4000
+    assert steps[-3] == (3, 4)
+
+
+def test_drafts_that_always_fit_grow_to_what_pays():
+    many = Draft(np.full(64, 9, np.int32), np.arange(-1, 63, dtype=np.int32))
+    flat = Adaptive(CostCurve((1, 64), (0.010, 0.011)))
+    sizes = [n for n, _ in decode(Scripted(many), flat, np.full(3000, 9, np.int32))[0]]
+    assert sizes[0] == 4
+    assert max(sizes) == 64
+
+
+def test_drafting_time_shrinks_what_is_asked_for(clock):
+    class Slow(Scripted):
+        def draft(self, budget):
+            clock[0] += 0.004 * budget
+            return super().draft(budget)
+
+    fitting = chain(np.full(64, 9, np.int32))
+    truth = np.resize(ints(9, 9, 9, 9, 3), 3000)
+    slow, quick = Slow(fitting), Scripted(fitting)
+    flat = CostCurve((1, 64), (0.010, 0.011))
+    decode(slow, Adaptive(flat), truth)
+    decode(quick, Adaptive(flat), truth)
+    assert max(quick.asked[-20:]) == 10
+    assert np.mean(slow.asked[-200:]) < 6
+
+
+def decode_together(drafters, cost, truths):
+    """Decode as many ``truths`` at a time; return the nodes of each step and the model's time."""
+    policy = Adaptive(cost)
+    rows = [Budgeted(drafter, policy) for drafter in drafters]
+    for row, truth in zip(rows, truths, strict=True):
+        row.start(ints(1))
+        row.observe(truth[:1])
+    at, steps, seconds = [1] * len(rows), [], 0.0
+    while all(n < len(truth) for n, truth in zip(at, truths, strict=True)):
+        drafts = [row.draft(64) for row in rows]
+        for i, (row, draft, truth) in enumerate(zip(rows, drafts, truths, strict=True)):
+            settled = truth[at[i] : at[i] + accepted(draft, truth[at[i] : -1]) + 1]
+            row.observe(settled)
+            at[i] += len(settled)
+        steps.append([len(draft) for draft in drafts])
+        seconds += float(cost.at(len(rows) * (1 + max(steps[-1]))))
+    return steps, seconds
+
+
+def test_failing_drafts_of_a_batch_cost_no_more_than_the_allowance():
+    wrong = Draft(np.full(12, 9, np.int32), np.arange(-1, 11, dtype=np.int32))
+    truths = [np.full(2000, 3, np.int32)] * 4
+    steps, seconds = decode_together([Scripted(wrong)] * 4, COST, truths)
+    assert sum(map(sum, steps)) > 0, "nothing was ever tried"
+    plain = 1999 * float(COST.at(4))
+    assert seconds <= plain * (1 + ALLOWANCE) + CREDIT * float(COST.at(4)) + 1e-9
+
+
+def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
+    proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), probabilities=floats(0.95, 0.9, 0.3))
+    fits = np.resize(ints(9, 9, 3, 9, 9, 3, 9, 9, 9, 3), 3000)  # the third, one time in three
+    flat = CostCurve((1, 65), (0.010, 0.026))
+    alone, _ = decode(Scripted(proposal), Adaptive(flat), fits)
+    steps, seconds = decode_together([Scripted(proposal)] * 16, flat, [fits] * 16)
+    assert 1 < np.mean(steps[-50:]) < np.mean([n for n, _ in alone[-50:]])
+    assert seconds < 0.7 * 2999 * float(flat.at(16))
+
+
+def test_what_others_draft_in_a_step_pays_for_the_padding():
+    policy, likely = Adaptive(COST), chain(ints(4, 5, 6))
+    rows = [Budgeted(Scripted(likely), policy) for _ in range(2)]
+    for row in rows:
+        row.draft(0)
+    for row in rows:
+        row.observe(ints(3))
+    nodes = len(rows[0].draft(64))  # this step knows that there are two
+    assert nodes > 0
+    assert policy.beyond[: nodes + 1].tolist() == [0] * (nodes + 1)
+    assert policy.beyond[nodes + 1] == pytest.approx(2 * 0.001)
+
+
+def test_the_room_bounds_what_is_asked_for():
+    drafter = Scripted(chain(np.full(9, 9, np.int32)))
+    decode(drafter, Adaptive(COST), np.full(60, 9, np.int32), room=3)
+    assert max(drafter.asked) == 3
+
+
+def test_sampled_nodes_are_verified_whole():
+    laws = Laws(torch.full((1, 10), 0.1), ints(0, -1, -1))
+    draft = Draft(ints(5, 6), ints(-1, -1), laws)
+    policy = Adaptive(COST)
+    policy.balance = 1.0
+    for _ in range(50):
+        drafter = Budgeted(Whole(draft), policy)
+        assert drafter.draft(64) is draft
+        drafter.observe(ints(7))
+        policy.balance, policy.pause = 1.0, 0
+
+
+def test_auto_is_a_budget():
+    method = parse("tasc-spec:budget=auto,width=1")
+    assert (method.adaptive, method.budget, method.options.width) == (True, 64, 1)
+    assert not parse("tasc-spec").adaptive
+
+
+@pytest.mark.parametrize("text", ["tasc-spec:budget=auto", "tasc-spec:budget=auto,width=1"])
+def test_adaptive_sizes_do_not_change_the_output(text):
+    target = Target(build_model("llama"))
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (3, 9, 20)]
+    plain = [generate(target, Autoregressive(), p, max_new_tokens=40).tokens for p in prompts]
+    method = parse(text)
+    noise = [rng.permutation(o).astype(np.int32) for o in plain]
+    factory = method.prepare(Resources([*plain, *plain, *noise], 0))
+    policy, drafted = Adaptive(COST), []
+    for prompt, expected in zip(prompts, plain, strict=True):
+        drafter = Budgeted(factory(), policy)
+        result = generate(target, drafter, prompt, max_new_tokens=40, budget=method.budget)
+        assert result.tokens.tolist() == expected.tolist()
+        drafted += result.drafted
+    assert len(set(drafted)) > 2, "the size never varied"
+    policy = Adaptive(COST)
+    asked = [Request(prompt, lambda: Budgeted(factory(), policy)) for prompt in prompts]
+    found = generate_all(target, asked, max_new_tokens=40, budget=method.budget, batch_size=2)
+    assert [g.tokens.tolist() for g in found] == [tokens.tolist() for tokens in plain]
+    assert sum(sum(g.drafted) for g in found) > 0
+
+
+def test_the_first_draft_asks_for_no_more_than_can_be_paid_for():
+    steep = CostCurve((1, 65), (0.010, 0.010 + 64 * 0.004))
+    drafter = Scripted(chain(np.full(64, 9, np.int32)))
+    once(drafter, Adaptive(steep))
+    assert drafter.asked == [2]
+
+
+@pytest.mark.parametrize(("left", "asks"), [(0.0005, False), (0.0015, True)])
+def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
+    policy = Adaptive(COST)
+    drafter = Scripted(chain(ints(5)))
+    held = Budgeted(drafter, policy)
+    held.draft(64)
+    policy.balance = left  # what the node adds is held back
+    held.observe(ints(3))
+    held.draft(64)
+    assert (len(drafter.asked) == 2) == asks
+
+
+def test_what_else_runs_on_the_machine_moves_a_typical_time_by_a_fifth():
+    typical = module._Typical()
+    for seconds, expected in ((0.01, 0.01), (9.0, 0.012), (0.0, 0.01)):
+        typical.add(seconds)
+        assert typical.value == pytest.approx(expected)

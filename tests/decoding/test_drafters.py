@@ -1,0 +1,267 @@
+"""Drafters against their slow definitions and worked examples."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasc._native import NgramTrie, SuffixArray, SuffixDrafter, prompt_lookup
+from tasc.decoding.drafters import DRAFTERS, Resources, parse
+from tasc.decoding.drafters.ngram import ngrammys
+from tasc.decoding.drafters.ngram.ngrammys import Ngrammys, NgrammysOptions, bigram_table
+from tasc.errors import InputError, IntegrityError
+from tasc.models.target import Target
+from tests.pico import build_model
+
+token = st.integers(0, 3)
+
+
+def array(tokens):
+    return np.array(tokens, np.int32)
+
+
+def slow_lookup(sequence, n_max, wanted):
+    """transformers' PromptLookupCandidateGenerator, step by step."""
+    for n in range(min(n_max, len(sequence) - 1), 0, -1):
+        for i in range(len(sequence) - n + 1):
+            follows = sequence[i + n : i + n + wanted]
+            if sequence[i : i + n] == sequence[-n:] and follows:
+                return follows
+    return []
+
+
+@given(st.lists(token, max_size=30), st.integers(1, 4), st.integers(1, 9))
+@settings(max_examples=200, deadline=None)
+def test_prompt_lookup_copies_what_the_slow_search_finds(sequence, n_max, wanted):
+    begin, end = prompt_lookup(array(sequence), n_max, wanted)
+    assert sequence[begin:end] == slow_lookup(sequence, n_max, wanted)
+
+
+def test_prompt_lookup_agrees_with_transformers():
+    from transformers.generation.candidate_generator import PromptLookupCandidateGenerator
+
+    rng = np.random.default_rng(0)
+    generator = PromptLookupCandidateGenerator(
+        eos_token_id=torch.tensor([9]),
+        num_output_tokens=6,
+        max_matching_ngram_size=2,
+        max_length=99,
+    )
+    drafter = parse("prompt-lookup:chain=6").prepare(Resources([], 9))()
+    found = 0
+    for _ in range(200):
+        sequence = rng.integers(0, 10, rng.integers(2, 40))
+        ids = torch.from_numpy(sequence)[None]
+        expected = generator.get_candidates(ids)[0][0, len(sequence) :].tolist()
+        drafter.start(sequence.astype(np.int32))
+        drafted = drafter.draft(6).tokens.tolist()
+        # transformers leaves the end token itself out; the rest is the same.
+        assert drafted[: len(expected)] == expected
+        assert drafted[len(expected) :] in ([], [9])
+        found += len(drafted) > 0
+    assert found > 100
+
+
+class SlowTrie:
+    """Algorithm 1: nested dictionaries from token to [count, children]."""
+
+    def __init__(self, context, n, prefix):
+        self.root: list[Any] = [0, {}]
+        for i in range(len(context) - 1):
+            window = context[i : i + n]
+            for j in range(min(prefix, len(window) - 1)):
+                node = self.root
+                for t in window[j:]:
+                    node = node[1].setdefault(t, [0, {}])
+                    node[0] += 1
+
+    def frequencies(self, sequence, prefix):
+        """Frequency of every path below the longest suffix that matches."""
+        for k in range(min(prefix, len(sequence)), 0, -1):
+            node = self.root
+            for t in sequence[-k:]:
+                node = node[1].get(t, [0, {}])
+            if node[1]:
+                return dict(self._paths(node, ()))
+        return {}
+
+    def _paths(self, node, path):
+        for t, child in node[1].items():
+            yield (*path, t), child[0]
+            yield from self._paths(child, (*path, t))
+
+
+@given(
+    st.lists(token, max_size=30),
+    st.lists(token, min_size=1, max_size=4),
+    st.integers(2, 8),
+    st.integers(1, 3),
+    st.integers(1, 12),
+)
+@settings(max_examples=200, deadline=None)
+def test_trie_drafts_the_most_frequent_paths(context, sequence, n, prefix, kept):
+    n = max(n, prefix + 1)
+    trie = NgramTrie(n, prefix)
+    trie.build(array(context))
+    tokens, parents, _ = trie.draft(array(sequence), kept, 99)
+    frequencies = SlowTrie(context, n, prefix).frequencies(sequence, prefix)
+    paths = [()]
+    for t, parent in zip(tokens.tolist(), parents.tolist(), strict=True):
+        paths.append((*paths[parent + 1], t))
+    drafted = paths[1:]
+    assert len(set(drafted)) == len(drafted) == min(kept, len(frequencies))
+    best = sorted(frequencies.values(), reverse=True)[:kept]
+    assert sorted((frequencies[p] for p in drafted), reverse=True) == best
+
+
+def test_trie_counts_sub_prefixes_as_the_paper_does():
+    trie = NgramTrie(4, 2)
+    trie.build(array([1, 2, 3, 4, 5]))
+    tokens, parents, _ = trie.draft(array([7, 2]), 9, 9)  # (7, 2) is unknown, (2) is not
+    assert tokens.tolist() == [3, 4, 5]
+    assert parents.tolist() == [-1, 0, 1]
+
+
+def slow_suffix(texts, sequence, end):
+    """What followed the longest end of the sequence: in the samples, in the sequence, or both."""
+    corpus, own = [], []
+    for n in range(len(sequence), 0, -1):
+        tail = sequence[-n:]
+        for text in [[*t, end] for t in texts] if not corpus else []:
+            places = range(len(text) - n)
+            corpus += [text[i + n] for i in places if text[i : i + n] == tail]
+        if not own:
+            places = range(len(sequence) - n)
+            own += [sequence[i + n] for i in places if sequence[i : i + n] == tail]
+            own_length = n
+        if corpus:
+            return corpus + own if own and own_length == n else own or corpus
+    return own
+
+
+@given(
+    st.lists(st.lists(token, max_size=20), min_size=1, max_size=6),
+    st.lists(token, min_size=1, max_size=20),
+)
+@settings(max_examples=200, deadline=None)
+def test_suffix_counts_what_followed_the_longest_match(texts, sequence):
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    corpus = SuffixArray(array([t for text in texts for t in text]), offsets, 9)
+    assert corpus.check_integrity() is None
+    drafter = SuffixDrafter(corpus, 60, 0.0, 0, 9)
+    drafter.start(array(sequence))
+    tokens, parents, probabilities = drafter.draft(200)
+    follows = slow_suffix(texts, sequence, 9)
+    expected = {t: follows.count(t) / len(follows) for t in follows}
+    roots = parents == -1
+    drafted = dict(zip(tokens[roots].tolist(), probabilities[roots].tolist(), strict=True))
+    assert drafted == pytest.approx(expected)
+
+
+def test_bigrams_are_the_models_most_probable_next_tokens(tmp_path, monkeypatch):
+    model = build_model("qwen2")
+    seen = []
+    table = bigram_table(model, 4, tmp_path, lambda *a: seen.append(a))
+    assert table.shape == (320, 4)
+    assert seen[-1] == ("bigrams", 320, 320)
+    with torch.inference_mode():
+        row = model(input_ids=torch.tensor([[17]])).logits[0, -1]
+    assert table[17].tolist() == row.topk(4).indices.tolist()
+    kept = list(tmp_path.iterdir())
+    assert len(kept) == 1
+    assert np.array_equal(bigram_table(model, 4, tmp_path), table)
+    assert (
+        bigram_table(build_model("qwen2", seed=1), 4, tmp_path)[17].tolist() != table[17].tolist()
+    )
+    monkeypatch.setattr(ngrammys, "ROWS_A_FORWARD", 100)  # the last forward has fewer
+    assert np.array_equal(bigram_table(model, 4, None), table)
+    np.save(kept[0], table[:, :3])
+    with pytest.raises(IntegrityError, match="not int32"):
+        bigram_table(model, 4, tmp_path)
+    kept[0].write_bytes(kept[0].read_bytes()[:200])
+    with pytest.raises(IntegrityError, match="damaged"):
+        bigram_table(model, 4, tmp_path)
+
+
+def test_a_small_vocabulary_has_no_more_bigrams_than_tokens():
+    assert bigram_table(build_model("qwen2", vocabulary=3), 8, None).shape == (3, 3)
+
+
+def test_ngrammys_puts_context_rows_before_the_models():
+    target = Target(build_model("qwen2"))
+    method = parse("ngrammys:k=2,width=3,n_max=2,budget=20")
+    drafter = method.prepare(Resources([], 0, target=target))()
+    drafter.start(array([5, 6, 7, 8, 5, 6]))
+    draft = drafter.draft(20)
+    assert draft.tokens[:3].tolist() == [7, 8, 5]
+    assert draft.parents[:4].tolist() == [-1, 0, 1, -1]
+    table = bigram_table(target.model, 2, None)
+    assert set(draft.tokens[draft.parents == -1].tolist()) == {7, *table[6].tolist()}
+    with pytest.raises(InputError, match="model"):
+        method.prepare(Resources([], 0))
+
+
+def slow_rows(sequence, table, options):
+    """What followed the longest n-gram that ends the sequence, latest first; then the table's."""
+    for n in range(options.n_max, 0, -1) if options.context else ():
+        ends = [i + n for i in range(len(sequence) - n) if sequence[i : i + n] == sequence[-n:]]
+        if ends:
+            for end in ends[::-1][: options.k]:
+                yield sequence[end : end + options.width]
+            break
+    for token in table[sequence[-1]].tolist():
+        row = [token]
+        while len(row) < options.width:
+            row.append(table[row[-1]].tolist()[0])
+        yield row
+
+
+@given(
+    st.lists(token, min_size=1, max_size=30),
+    st.builds(NgrammysOptions, *[st.integers(1, 4)] * 2, st.booleans(), st.integers(1, 4)),
+    st.integers(0, 30),
+    st.integers(0, 60),
+)
+def test_ngrammys_drafts_the_rows_of_its_definition(sequence, options, prompt, budget):
+    table = np.random.default_rng(0).integers(0, 4, (4, options.k)).astype(np.int32)
+    drafter = Ngrammys(table, 3, options)
+    drafter.start(array([0, 1, 2]))  # another sequence leaves nothing
+    drafter.start(array(sequence[:prompt]))
+    drafter.observe(array(sequence[prompt:]))
+    draft, paths = drafter.draft(budget), [()]
+    for t, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
+        paths.append((*paths[parent + 1], t))
+    rows = [row[: (*row, 3).index(3) + 1] for row in slow_rows(sequence, table, options)]
+    expected = dict.fromkeys(tuple(row[:n]) for row in rows for n in range(1, len(row) + 1))
+    assert paths[1:] == list(expected)[:budget]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "prompt-lookup:n_max=0",
+        "ngram-trie:n=3,prefix=3",
+        "ngrammys:k=0",
+        "tasc-spec:discount=1",
+        "tasc-spec:corpus=false,prompt=false",
+        "suffix:longest=64",
+        "suffix:min_probability=1",
+        "tasc-spec:adapt=maybe",
+        "tasc-spec:n_max=16",
+    ],
+)
+def test_options_outside_their_range_are_refused(text):
+    with pytest.raises(InputError, match=text.partition(":")[2].partition("=")[0]):
+        parse(text)
+
+
+def test_suffixes_need_a_corpus():
+    with pytest.raises(InputError, match="no outputs"):
+        parse("suffix").prepare(Resources([], 0))
+
+
+def test_every_method_names_its_source():
+    assert all(entry.paper for entry in DRAFTERS.values())

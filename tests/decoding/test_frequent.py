@@ -1,0 +1,150 @@
+"""FR-Spec: which tokens are drafted, by what counts, and with which models."""
+
+import numpy as np
+import pytest
+import torch
+
+from tasc.analysis.token_counts import load_counts, save_counts
+from tasc.decoding.core.resources import DraftSource
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.drafters.heads.draft_vocab.frequent import (
+    corpus_counts,
+    most_frequent,
+    pruned,
+    token_counts,
+)
+from tasc.decoding.drafters.hetero.options import HeteroOptions
+from tasc.decoding.drafters.hetero.source import pair_of
+from tasc.errors import InputError, IntegrityError
+from tasc.models.target import Target
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.decoding.heads import save_head
+from tests.pico import ARCHITECTURES, build_model, make_tokenizer
+
+FREQUENT = range(100, 140)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_model()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+@pytest.fixture(scope="module")
+def counts(tokenizer, tmp_path_factory):
+    """A folder with token counts where those in FREQUENT lead."""
+    folder = tmp_path_factory.mktemp("counts")
+    found = np.zeros(len(tokenizer.vocabulary()), np.int64)
+    found[FREQUENT] = np.arange(len(FREQUENT), 0, -1)
+    save_counts(folder, tokenizer, np.ones_like(found), found)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [np.zeros(9, np.int64), np.zeros((2, 320), np.int64), np.zeros(320), np.full(320, -1)],
+    ids=["few", "wide", "float", "negative"],
+)
+def test_counts_that_count_no_tokens_are_refused(tokenizer, tmp_path, wrong):
+    size = len(tokenizer.vocabulary())
+    wrong = np.resize(wrong, (*wrong.shape[:-1], size)) if wrong.shape[-1] > 9 else wrong
+    save_counts(tmp_path, tokenizer, wrong, wrong)
+    with pytest.raises(IntegrityError, match="run tasc analyze again"):
+        load_counts(tmp_path, tokenizer)
+
+
+def test_a_draft_head_drafts_frequent_tokens_only(model, tokenizer, counts, tmp_path):
+    save_head(model, tmp_path)
+    target = Target(model)
+    resources = Resources(
+        [], 0, target=target, tokenizer=tokenizer, draft_heads=[tmp_path], token_counts=counts
+    )
+    drafter = parse("fr-spec:size=40").prepare(resources)()
+    generate(target, drafter, np.array([5, 6, 7], np.int32), max_new_tokens=3, budget=30)
+    drafted = drafter.draft(60).tokens
+    assert len(drafted) == 60
+    assert set(drafted.tolist()) <= {0, *FREQUENT[:-1]}  # the end token is one of the 40
+
+
+def test_a_plain_draft_model_drafts_frequent_tokens_only(model, tokenizer, counts):
+    resources = Resources(
+        [],
+        0,
+        target=Target(model),
+        tokenizer=tokenizer,
+        draft=DraftSource(tokenizer, model),
+        token_counts=counts,
+    )
+    drafter = parse("standard:size=40,confidence=0").prepare(resources)()
+    drafter.start(np.array([5, 6, 7], np.int32))
+    drafter.observe(np.array([9], np.int32))
+    drafted = drafter.draft(20).tokens
+    assert len(drafted) == 20
+    assert set(drafted.tolist()) <= {0, *FREQUENT[:-1]}  # the end token is one of the 40
+
+
+def test_counts_of_another_vocabulary_are_made_of_the_outputs(model, tokenizer, counts, tmp_path):
+    other = load_tokenizer(str(make_tokenizer(tmp_path, ["zebra zebra zoo"], 280)))
+    text = tokenizer.encode(["zebra"]).tokens
+    resources = Resources(
+        [text],
+        0,
+        target=Target(model),
+        tokenizer=tokenizer,
+        draft=DraftSource(other, model),
+        token_counts=counts,
+    )
+    said = other.encode(["zebra"]).tokens.tolist()
+    pair = pair_of(resources, HeteroOptions(size=len(set(said)) + 1))
+    speaker = pair.speaker()
+    row = speaker.row(speaker.follow([3, 4]))
+    assert set(torch.isfinite(row).nonzero().flatten().tolist()) == {*said, other.eos_id}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_pruned_model_says_the_same_of_fewer_tokens(architecture):
+    model = build_model(architecture)
+    ids = torch.tensor([[3, 4, 5]])
+    with torch.no_grad():
+        full = model(input_ids=ids).logits
+        counts = np.arange(full.shape[-1])
+        part = pruned(model, counts, 10)(input_ids=ids).logits
+        again = model(input_ids=ids).logits
+    torch.testing.assert_close(part[..., -10:], full[..., -10:])
+    assert (part[..., :-10] < full.min() - 10).all()
+    assert torch.equal(full, again), "the model itself was changed"
+
+
+def test_pruning_needs_a_model(model, tokenizer):
+    resources = Resources([], 0, target=Target(model), tokenizer=tokenizer)
+    with pytest.raises(InputError, match="name a model to draft with"):
+        parse("tli:size=40").prepare(resources)
+
+
+def test_of_equal_counts_the_lower_ids_are_taken():
+    counts = np.array([1, 0, 5, 0, 1, 0])
+    assert most_frequent(counts, 3).tolist() == [0, 2, 4]
+    assert most_frequent(counts, 5).tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(InputError, match="between 1 and"):
+        most_frequent(counts, 7)
+
+
+def test_outputs_are_counted_with_their_end_token():
+    counts = corpus_counts([np.array([3, 3, 1], np.int32), np.array([1], np.int32)], 0, 5)
+    assert counts.tolist() == [2, 2, 0, 2, 0]
+    assert corpus_counts([], 2, 3).tolist() == [0, 0, 1]
+
+
+def test_counts_have_as_many_entries_as_the_embedding_has_rows(tokenizer, counts):
+    resources = Resources([], 0, tokenizer=tokenizer, token_counts=counts)
+    size = len(tokenizer.vocabulary())
+    assert token_counts(resources, size + 9).shape == (size + 9,)
+    assert token_counts(resources, size + 9)[100] == 40
+    assert token_counts(resources, size).argmax() == resources.end, "an output has an end"
+    with pytest.raises(InputError, match="tokenizer, too"):
+        token_counts(Resources([], 0, token_counts=counts), size)

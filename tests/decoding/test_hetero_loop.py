@@ -1,0 +1,148 @@
+"""Drafters with a vocabulary of their own in the loop: the law of whole sequences, and the caches.
+
+Sequences are compared with exact enumeration as in test_sampling.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
+from tasc.decoding.drafters.hetero.slem import Slem
+from tasc.decoding.drafters.hetero.slrs import Slrs
+from tasc.decoding.drafters.hetero.speaker import NeuralSpeaker
+from tasc.decoding.drafters.hetero.token_level import standard, tli, union
+from tasc.decoding.verify import asked, verifier, walks
+from tasc.models.target import Target
+from tests.decoding.table import TableTarget, chance, exact_law, sample
+from tests.decoding.toy import toy_pair
+from tests.pico import build_model
+
+FALSE_ALARM = 1e-6
+TARGET, DRAFT = [b"a", b"b", b"ab"], [b"a", b"b", b"ba", b"aab"]  # and an end token each
+SAME = HeteroOptions(confidence=0.2)
+MAKE = {
+    "slem": lambda pair: Slem(pair, SAME),
+    "tli": lambda pair: tli(pair, SAME),
+    "union": lambda pair: union(pair, SAME),
+    "standard": lambda pair: standard(pair, SAME),
+    "standard, pruned": lambda pair: standard(pair, SAME),
+    "tli, pruned": lambda pair: tli(pair, SAME),
+    "slem, pruned": lambda pair: Slem(pair, SAME),
+    "slrs": lambda pair: Slrs(pair, SlrsOptions(confidence=0.2, floor=0.0)),
+    "slrs with a floor": lambda pair: Slrs(pair, SlrsOptions(confidence=0.0, floor=0.1)),
+    "slrs then tli": lambda pair: Slrs(pair, SlrsOptions(confidence=0.0, nodes=2)),
+}
+SETTINGS = {
+    "kernel": Sampling(0.8, seed=1),
+    "cut": Sampling(1.2, top_k=3, top_p=0.9, seed=2),
+}
+
+
+def drafter(name, sampling):
+    same, lost = name.startswith("standard"), 1 if "pruned" in name else None
+    pair = toy_pair(TARGET, TARGET if same else DRAFT, 3, sampling, 1.5, lost)
+    return MAKE[name](pair)
+
+
+PAIRS = [(name, rule) for name in MAKE for rule in ("sampled", "rejection")]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(("name", "rule"), PAIRS)
+def test_sequences_have_the_law_of_the_target(name, rule, setting):
+    target, sampling = TableTarget(), SETTINGS[setting]
+    counts = sample(target, drafter(name, sampling), verifier(rule, sampling), 1000)
+    assert chance(counts, exact_law(target, sampling.law)) > FALSE_ALARM
+
+
+def test_a_draw_outside_of_the_target_that_leaves_no_residual_is_detected(monkeypatch):
+    monkeypatch.setattr(walks, "_residual", lambda p, q: p)
+    sampling = SETTINGS["cut"]
+    counts = sample(TableTarget(), drafter("union", sampling), verifier("rejection", sampling))
+    assert chance(counts, exact_law(TableTarget(), sampling.law)) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_rows_of_nodes_are_those_of_a_model_without_a_cache(architecture):
+    model = gpt2() if architecture == "gpt2" else build_model(architecture)
+    speaker = NeuralSpeaker(Target(model))
+    rng = np.random.default_rng(0)
+    text = rng.integers(1, 320, 9).tolist()
+
+    def expected(tokens):
+        with torch.inference_mode():
+            return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, -1]
+
+    for _ in range(12):
+        root = speaker.follow(text)
+        assert torch.allclose(speaker.row(root), expected(text), atol=2e-3)
+        nodes = {root: text}
+        for _ in range(3):  # level by level, also below nodes that are not the last
+            parents = rng.choice(list(nodes), 3).tolist()
+            tokens = rng.integers(1, 320, 3).tolist()
+            grown = speaker.extend(parents, tokens)
+            for parent, token, node in zip(parents, tokens, grown, strict=True):
+                nodes[node] = [*nodes[parent], token]
+                assert speaker.known(parent, token) == node
+        for node, tokens in nodes.items():
+            assert torch.allclose(speaker.row(node), expected(tokens), atol=2e-3)
+        # The text goes on along a path of the tree, and turns off it, or loses its end.
+        text = list(nodes.values())[int(rng.integers(len(nodes)))]
+        text = (
+            text[: len(text) - int(rng.integers(0, 3))]
+            + rng.integers(1, 320, int(rng.integers(0, 3))).tolist()
+        )
+
+
+def gpt2():
+    config = AutoConfig.for_model("gpt2", vocab_size=320, n_embd=64, n_layer=2, n_head=4)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(config).eval()
+
+
+def test_a_text_that_outgrows_the_draft_model_is_followed_by_its_end():
+    model = build_model("llama")
+    model.config.max_position_embeddings = 64
+    speaker = NeuralSpeaker(Target(model))
+    text = np.random.default_rng(0).integers(1, 320, 400).tolist()
+    for length in range(40, 400, 7):
+        root = speaker.follow(text[:length])
+        assert len(speaker.committed) <= 48
+        assert speaker.committed == text[:length][-len(speaker.committed) :]
+        speaker.extend([root], [5])
+
+
+def test_what_is_drafted_and_comes_true_is_not_evaluated_again():
+    speaker = NeuralSpeaker(Target(build_model("llama")))
+    root = speaker.follow([1, 2, 3])
+    (first,) = speaker.extend([root], [4])
+    (second,) = speaker.extend([first], [5])
+    row = speaker.row(second)
+    read = []
+    speaker._read = lambda ids, held: read.append(held)
+    assert speaker.row(speaker.follow([1, 2, 3, 4, 5])) is row
+    assert not read
+
+
+def forwards(monkeypatch, look_at_all: bool) -> int:
+    """Return the draft forwards of 100 sequences of SLRS."""
+    if look_at_all:
+        monkeypatch.setattr(asked, "below", lambda bounds, limit: list(bounds)[-1][0] < limit)
+    sampling = Sampling(0.8, seed=4)
+    pair = toy_pair([b"a", b"b", b"abab"], [b"a", b"b", b"ab", b"ba"], 3, sampling, 1.5)
+    speakers: list[Any] = []
+    make = pair.speaker
+    pair.speaker = lambda: speakers.append(make()) or speakers[-1]
+    slrs = Slrs(pair, SlrsOptions(confidence=0.0, floor=0.0))
+    sample(TableTarget(), slrs, verifier("rejection", sampling), 100)
+    return sum(s.forwards for s in speakers)
+
+
+def test_most_decisions_need_no_spelling_but_the_one_that_was_drawn(monkeypatch):
+    assert forwards(monkeypatch, look_at_all=False) < forwards(monkeypatch, look_at_all=True)

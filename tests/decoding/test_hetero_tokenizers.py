@@ -1,0 +1,195 @@
+"""Pairs of tokenizers that do not fit each other: the output is the target's own, or one line.
+
+Targets are byte-level; drafters lose blanks and letter case, know few letters, fall back to bytes,
+or share nothing with the target.
+"""
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from tasc.decoding.core.resources import DraftSource
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.verify import verifier
+from tasc.errors import InputError
+from tasc.models.target import Target
+from tasc.tokenizer.alignment import Encoder
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tests.pico import build_model, make_tokenizer
+
+WORDS = ["wake", "me", "up", "at", "nine", "intent", "play", "some", "jazz", "music", "i", ":"]
+
+
+def lowercase_words() -> Tokenizer:
+    """Whole words in lower case; all else is unknown; blanks are lost."""
+    vocabulary = {w: i for i, w in enumerate(["<unk>", "<end>", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["<end>"])
+    return tokenizer
+
+
+def word_pieces() -> Tokenizer:
+    """As BERT has them: "##" inside words, accents and case lost."""
+    pieces = [
+        "[UNK]",
+        "<end>",
+        *WORDS,
+        *"abcdefghijklmnopqrstuvwxyz",
+        *(f"##{c}" for c in "aeinst"),
+    ]
+    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(dict.fromkeys(pieces))}))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens(["<end>"])
+    return tokenizer
+
+
+def byte_fallback(letters: str = "▁aeinotpukm") -> Tokenizer:
+    """As Llama 2 has them: "▁" for blanks, bytes for what has no piece."""
+    pieces = ["<unk>", "<end>", *(f"<0x{b:02X}>" for b in range(256)), *letters, "▁a", "in", "▁in"]
+    vocabulary = {w: i for i, w in enumerate(dict.fromkeys(pieces))}
+    merges = [("▁", "a"), ("i", "n"), ("▁", "in")]
+    model = models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+    tokenizer = Tokenizer(model)
+    steps = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    back = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence([*back, decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens(["<unk>", "<end>"])
+    return tokenizer
+
+
+def strangers() -> Tokenizer:
+    """Three long strings that are no token of the target, and no bytes."""
+    vocabulary = {w: i for i, w in enumerate(["<unk>", "<end>", "wakememe", "漢字漢", "qqqqqqqq"])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["<end>"])
+    return tokenizer
+
+
+KINDS = {
+    "lower case": lowercase_words,
+    "word pieces": word_pieces,
+    "byte fallback": byte_fallback,
+    "nothing shared": strangers,
+}
+METHODS = ("slem:confidence=0", "tli:confidence=0", "union:confidence=0", "slrs:confidence=0")
+
+
+def source(kind: str) -> DraftSource:
+    config = b'{"eos_token": "<end>"}'
+    tokenizer = LoadedTokenizer(KINDS[kind](), kind, {"tokenizer_config.json": config})
+    shape = LlamaConfig(
+        vocab_size=len(tokenizer.vocabulary()),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=512,
+        eos_token_id=1,
+        bos_token_id=None,
+        initializer_range=0.3,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return DraftSource(tokenizer, LlamaForCausalLM(shape).eval())
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+@pytest.fixture(scope="module")
+def target():
+    return Target(build_model("qwen2"))
+
+
+PROMPTS = ("Wake ME  up, at nine.\n", "é 漢字 😀", "\t", " a")
+
+
+@pytest.mark.parametrize("text", METHODS)
+@pytest.mark.parametrize("kind", [*KINDS, "bytes"])
+def test_output_is_the_targets_own_with_any_drafter(target, tokenizer, kind, text):
+    draft = None if kind == "bytes" else source(kind)
+    for prompt in PROMPTS:
+        ids = tokenizer.encode([prompt]).tokens
+        expected = decode(target, tokenizer, draft, "ar", ids)
+        assert decode(target, tokenizer, draft, text, ids).tolist() == expected.tolist()
+        rule = "sampled" if text.startswith("slem") else "rejection"
+        sampling = Sampling(1.0, seed=2)  # that it runs; its law is tested on toys
+        drawn = decode(target, tokenizer, draft, text, ids, sampling, rule)
+        assert ((drawn >= 0) & (drawn < 320)).all()
+
+
+def decode(target, tokenizer, draft, text, prompt, sampling=None, rule="greedy"):
+    method = parse(text)
+    resources = Resources(
+        [prompt], 0, target=target, tokenizer=tokenizer, draft=draft, sampling=sampling
+    )
+    return generate(
+        target,
+        method.prepare(resources)(),
+        prompt,
+        max_new_tokens=24,
+        end_ids=(0,),
+        budget=method.budget,
+        verify=verifier(rule, sampling or Sampling()),
+    ).tokens
+
+
+def test_standard_refuses_two_vocabularies(target, tokenizer):
+    resources = Resources([], 0, target=target, tokenizer=tokenizer, draft=source("byte fallback"))
+    with pytest.raises(InputError, match="needs one vocabulary: the target has 320 tokens"):
+        parse("standard").prepare(resources)
+
+
+def test_without_a_tokenizer_there_is_one_line(target):
+    with pytest.raises(InputError, match="needs the target's model and tokenizer"):
+        parse("slem").prepare(Resources([], 0, target=target))
+
+
+@pytest.mark.parametrize("kind", ["byte fallback", "bytes"])
+def test_drafts_of_a_corpus_come_true(target, tokenizer, kind):
+    """N-grams of the target's own output predict it, over bytes and over any tokenizer's tokens."""
+    ids = tokenizer.encode(["play some jazz music\n"]).tokens
+    expected = decode(target, tokenizer, None, "ar", ids)
+    source_of = DraftSource(source(kind).tokenizer) if kind != "bytes" else None
+    for text in ("slem", "slrs"):
+        method = parse(text)
+        resources = Resources(
+            [expected] * 3, 0, target=target, tokenizer=tokenizer, draft=source_of
+        )
+        done = generate(target, method.prepare(resources)(), ids, max_new_tokens=24, budget=8)
+        assert done.tokens.tolist() == expected.tolist()
+        assert sum(done.accepted) > 0
+
+
+def test_options_are_checked():
+    for text in ("slem:lookahead=-1", "tli:confidence=2", "slrs:floor=1", "slrs:nodes=-1"):
+        with pytest.raises(InputError, match=text.partition(":")[2].partition("=")[0]):
+            parse(text)
+
+
+def test_the_word_pieces_really_lose_something():
+    """What the tests above are about: these tokenizers are not injective."""
+    for kind in ("lower case", "word pieces"):
+        tokenizer = source(kind).tokenizer
+        ids = tokenizer.encode(["Wake  me"]).tokens
+        assert tokenizer.decode(ids.tolist()) != "Wake  me"
+
+
+@pytest.mark.parametrize("string", [b" a in", b"a in", b" in"])
+def test_ends_count_a_blank_that_the_tokenizer_would_put_there_itself(string):
+    encoder = Encoder(LoadedTokenizer(byte_fallback(), "pieces"))
+    ids, ends = encoder.encode(string)
+    said = [encoder.string_of(ids[: k + 1]).removeprefix(b" ") for k in range(len(ids))]
+    assert said == [string[:end].removeprefix(b" ") for end in ends]
+    assert ends[-1] == len(string)

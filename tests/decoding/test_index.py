@@ -1,0 +1,180 @@
+"""Saved indexes: read back, shared, and refused in one line where they do not fit."""
+
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+
+from tasc._native import NgramIndex
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.drafters.ngram.index import FILE, HEADER, build_index, load_index, save_index
+from tasc.decoding.drafters.ngram.options import Counts
+from tasc.decoding.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
+from tasc.errors import InputError, IntegrityError
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.pico import make_tokenizer
+
+TEXTS = ["play some jazz", "play some rock", "wake me up at nine"]
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    return load_tokenizer(str(make_tokenizer(tmp_path / "tok")))
+
+
+@pytest.fixture
+def outputs(tokenizer):
+    return tokenizer.encode(TEXTS).split()
+
+
+@pytest.fixture
+def saved(tmp_path, tokenizer, outputs):
+    folder = tmp_path / "index"
+    folder.mkdir()
+    save_index(build_index(outputs, tokenizer.eos_id, Counts()), tokenizer, folder)
+    return folder
+
+
+def test_a_saved_index_drafts_as_the_one_it_was_made_from(saved, tokenizer, outputs):
+    index = load_index(saved, tokenizer)
+    assert index.check_integrity() is None
+    method = parse("tasc-spec:min_probability=0")
+    fresh = method.prepare(Resources(outputs, tokenizer.eos_id))
+    mapped = method.prepare(Resources([], tokenizer.eos_id, indexes=[index]))
+    for text in TEXTS:
+        prompt = tokenizer.encode([text]).tokens
+        drafts = []
+        for factory in (fresh, mapped):
+            drafter = factory()
+            drafter.start(prompt)
+            drafter.observe(prompt[:1])
+            drafts.append(drafter.draft(20))
+        assert drafts[0].tokens.tolist() == drafts[1].tokens.tolist()
+        assert drafts[0].parents.tolist() == drafts[1].parents.tolist()
+
+
+def test_several_corpora_are_drafted_from_together(tmp_path, saved, tokenizer):
+    other = tmp_path / "other"
+    other.mkdir()
+    words = tokenizer.encode(["turn the lights off"]).tokens
+    save_index(build_index([words], tokenizer.eos_id, Counts()), tokenizer, other)
+    indexes = [load_index(folder, tokenizer) for folder in (saved, other)]
+    drafter = parse("corpus:min_probability=0").prepare(
+        Resources([], tokenizer.eos_id, indexes=indexes)
+    )()
+    drafter.start(words[:0])
+    firsts = {int(t) for t, p in zip(*_arrays(drafter.draft(30)), strict=True) if p == -1}
+    assert {int(words[0]), *(int(tokenizer.encode([t]).tokens[0]) for t in TEXTS)} <= firsts
+
+
+def _arrays(draft):
+    return draft.tokens, draft.parents
+
+
+def test_counting_otherwise_than_the_index_is_refused(saved, tokenizer):
+    index = load_index(saved, tokenizer)
+    with pytest.raises(InputError, match="p_min=5"):
+        parse("tasc-spec-paper").prepare(Resources([], tokenizer.eos_id, indexes=[index]))
+
+
+def test_foreign_truncated_and_damaged_files_are_refused(tmp_path, saved, tokenizer):
+    path = saved / FILE
+    whole = path.read_bytes()
+    with pytest.raises(InputError, match="holds no index"):
+        load_index(tmp_path, tokenizer)
+    other = load_tokenizer(str(make_tokenizer(tmp_path / "two", ["something else"] * 9, size=300)))
+    with pytest.raises(InputError, match="another tokenizer"):
+        load_index(saved, other)
+    version = struct.pack("<I", 99)
+    for content, error, word in (
+        (b"", InputError, "not an index"),
+        (b"PK\x03\x04" + whole, InputError, "not an index"),
+        (whole[:50], IntegrityError, "truncated"),
+        (whole[:-8], IntegrityError, "bytes"),
+        (whole + b"12345678", IntegrityError, "bytes"),
+        (whole[:8] + version + whole[12:], InputError, "format 99"),
+        (whole[:-20] + b"\xff" + whole[-19:], IntegrityError, "checksum"),
+        (
+            whole[: HEADER.size + 9] + b"\xff" + whole[HEADER.size + 10 :],
+            IntegrityError,
+            "checksum",
+        ),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(error, match=word) as caught:
+            load_index(saved, tokenizer)
+        assert "\n" not in str(caught.value)
+
+
+def forge(path, word, value):
+    """Set one word of the block and give the file the checksum that fits."""
+    head, block = path.read_bytes()[: HEADER.size], np.fromfile(path, np.uint64, offset=HEADER.size)
+    block[word] = value
+    magic, version, zero, words, _, owner = HEADER.unpack(head)
+    checksum = hashlib.sha256(block.tobytes()).digest()
+    head = HEADER.pack(magic, version, zero, words, checksum, owner)
+    path.write_bytes(head + block.tobytes())
+
+
+def test_an_index_forged_to_read_elsewhere_is_refused_in_a_line_that_says_what_to_do(
+    saved, tokenizer, outputs
+):
+    index = build_index(outputs, tokenizer.eos_id, Counts())
+    second_context = 8 + index.entries + 1
+    text = second_context + index.contexts
+    for word, value, said in (
+        (second_context, 0xFFFFFFFF, "the lists of contexts follow each other"),
+        (5, 0x7FF8000000000000, "strength must be"),
+        (8, 0xFFFFFFFF_0004FFFF, "tokens that its tokenizer does not have"),
+        (text, 0x12345_FFFFF, "the index"),
+    ):
+        save_index(index, tokenizer, saved)
+        forge(saved / FILE, word, value)
+        with pytest.raises(IntegrityError, match=said) as caught:
+            load_index(saved, tokenizer)
+        assert str(caught.value).endswith("make it again with tasc index")
+
+
+def test_whatever_a_forged_index_says_drafts_name_tokens_of_the_vocabulary(saved, tokenizer):
+    random = np.random.default_rng(1)
+    size = len(tokenizer.vocabulary())
+    whole = (saved / FILE).read_bytes()
+    block = np.frombuffer(whole, np.uint64, offset=HEADER.size)
+    for _ in range(200):
+        (saved / FILE).write_bytes(whole)
+        word = int(random.integers(len(block)))
+        forge(saved / FILE, word, block[word] ^ np.uint64(1 << int(random.integers(64))))
+        try:
+            index = load_index(saved, tokenizer)
+        except IntegrityError:
+            continue
+        options = TascSpecOptions(min_probability=0, n_max=index.n_max)
+        drafter = TascSpec([index], tokenizer.eos_id, options)
+        drafter.start(tokenizer.encode(["play some"]).tokens)
+        assert all(0 <= token < size for token in drafter.draft(30).tokens)
+
+
+@pytest.mark.parametrize("contexts", [7, 8, 40])
+def test_a_forged_index_of_contexts_longer_than_n_max_is_refused(contexts):
+    header = struct.pack("<QQQqddiiii", contexts, 0, 0, 1, 0.8, 1.0, 6, 0, 1, 0)
+    nodes = [struct.pack("<II", 0, max(i - 1, 0)) for i in range(contexts + 1)]
+    block = np.frombuffer(b"".join([header, *nodes, bytes(8)]), np.uint64)
+    if contexts <= 7:  # the empty one and one a length
+        assert NgramIndex(block).contexts == contexts
+    else:
+        with pytest.raises(ValueError, match="no context is longer than n_max"):
+            NgramIndex(block)
+
+
+def test_token_ids_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="token ids below"):
+        build_index([np.array([1 << 20], np.int32)], 0, Counts())
+    with pytest.raises(InputError, match="no outputs"):
+        build_index([], 0, Counts())
+
+
+@pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
+def test_a_strength_that_gives_no_law_is_refused(strength):
+    with pytest.raises(InputError, match="lie between 0 and"):
+        Counts(strength=strength)

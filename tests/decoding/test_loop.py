@@ -1,0 +1,198 @@
+"""What ends, streams and changes an output, with drafts that run ahead of it."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import (
+    AutoTokenizer,
+    LogitsProcessor,
+    NoRepeatNGramLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+)
+
+from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.core.stopping import StopStrings
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import Resources, parse
+from tasc.errors import InputError
+from tasc.models.target import Target
+from tests.pico import ARCHITECTURES, build_model, make_tokenizer
+
+NEW_TOKENS = 40
+METHODS = ("ar", "tasc-spec:p_min=1", "tasc-spec:p_min=1,width=1,budget=7")
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def target(request):
+    return Target(build_model(request.param))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return AutoTokenizer.from_pretrained(make_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+def prompt(length: int = 9) -> np.ndarray:
+    return np.random.default_rng(length).integers(1, 320, length).astype(np.int32)
+
+
+def run(target, text, outputs, **options: Any):
+    """Decode with a method whose corpus is ``outputs``, so that runs are accepted."""
+    method = parse(text)
+    factory = method.prepare(Resources(outputs, 0))
+    usual: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (0,), "budget": method.budget}
+    options = usual | options
+    return generate(target, factory(), options.pop("prompt", prompt()), **options)
+
+
+def theirs(target, **options) -> np.ndarray:
+    ids = torch.from_numpy(prompt().astype(np.int64))[None]
+    out = target.model.generate(
+        ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0, **options
+    )
+    return out[0, len(prompt()) :].numpy().astype(np.int32)
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_processors_change_the_output_as_in_transformers(target, text):
+    processors = [RepetitionPenaltyLogitsProcessor(1.4), NoRepeatNGramLogitsProcessor(2)]
+    expected = theirs(target, repetition_penalty=1.4, no_repeat_ngram_size=2)
+    assert expected.tolist() != theirs(target).tolist()
+    result = run(target, text, [expected], processors=processors)
+    assert result.tokens.tolist() == expected.tolist()
+    if text != "ar":
+        assert sum(result.accepted) > 0
+
+
+class Remembering(LogitsProcessor):
+    """Has a state: forbids the token it saw last, and notes what it was called with."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, input_ids, scores):
+        self.seen.append(input_ids[0].tolist())
+        scores[0, input_ids[0, -1]] = -torch.inf
+        return scores
+
+
+def test_a_processor_is_called_once_a_token_in_order(target):
+    alone, ahead = Remembering(), Remembering()
+    expected = run(target, "ar", [prompt()], processors=[alone]).tokens
+    result = run(target, "tasc-spec:p_min=1", [expected], processors=[ahead])
+    assert result.tokens.tolist() == expected.tolist()
+    assert sum(result.accepted) > 0
+    assert (
+        ahead.seen[: len(expected)]
+        == alone.seen
+        == [[*prompt().tolist(), *expected[:i].tolist()] for i in range(len(expected))]
+    )
+
+
+def test_processors_that_lose_the_vocabulary_are_refused(target):
+    with pytest.raises(InputError, match=r"returned shape \(1, 5\)"):
+        run(target, "ar", [prompt()], processors=[lambda _ids, scores: scores[:, :5]])
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_stop_strings_end_an_output_as_in_transformers(target, tokenizer, text):
+    whole = theirs(target)
+    said = tokenizer.decode(whole.tolist())
+    strings = {said[i : i + size] for i in (3, 11, 20) for size in (1, 2, 5)}
+    for string in sorted(s for s in strings if "�" not in s and s.isascii()):
+        expected = theirs(target, stop_strings=[string], tokenizer=tokenizer)
+        rule = StopStrings([string, "never said"], lambda ids: tokenizer.decode(ids))
+        result = run(target, text, [whole], stop=rule)
+        assert result.tokens.tolist() == expected.tolist()
+        assert result.finish == "stop"
+        assert rule.text(result.tokens.tolist()) == said[: said.index(string)]
+
+
+words = st.lists(st.sampled_from(["ab", "c", "", "bca", "é", " "]), min_size=1, max_size=60)
+
+
+@given(
+    words,
+    st.lists(st.integers(1, 7), min_size=60, max_size=60),
+    st.sampled_from(["abc", "é", "cc a"]),
+)
+def test_a_stop_string_is_found_at_its_last_token_however_runs_are_cut(pieces, runs, string):
+    rule = StopStrings([string], lambda ids: "".join(pieces[i] for i in ids))
+    at, found = 0, None
+    for size in runs:
+        new = min(size, len(pieces) - at)
+        at += new
+        if new == 0 or (found := rule.cut(list(range(at)), new)) is not None:
+            break
+    ends = [k for k in range(1, len(pieces) + 1) if string in "".join(pieces[:k])]
+    assert found == (ends[0] if ends else None)
+
+
+@pytest.mark.parametrize("pieces", [["x" * 40, "ab", *[""] * 40, "c"], [*f"a{30 * 'b'}c"]])
+def test_a_stop_string_that_begins_many_tokens_before_its_end_is_found(pieces):
+    rule = StopStrings(["abc", f"a{30 * 'b'}c"], lambda ids: "".join(pieces[i] for i in ids))
+    assert rule.cut([*range(len(pieces))], 1) == len(pieces)
+
+
+def test_the_text_ends_before_the_first_of_the_stop_strings():
+    assert StopStrings(["c", "b"], lambda _ids: "abcb").text([]) == "a"
+
+
+@pytest.mark.parametrize("strings", [[], "stop", [""], ["stop", ""]])
+def test_stop_strings_that_are_none_are_refused(strings):
+    with pytest.raises(InputError, match="list of texts that are not empty"):
+        StopStrings(strings, str)
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_streamed_tokens_are_the_output(target, text):
+    whole = theirs(target)
+    parts: list[np.ndarray] = []
+    result = run(target, text, [whole], on_tokens=parts.append)
+    assert np.concatenate(parts).tolist() == result.tokens.tolist() == whole.tolist()
+    assert [len(p) for p in parts] == [1, *(a + 1 for a in result.accepted)]
+    assert all(p.dtype == np.int32 for p in parts)
+
+
+def test_nothing_is_streamed_behind_the_end(target):
+    whole = theirs(target)
+    end = int(whole[17])
+    parts: list[np.ndarray] = []
+    result = run(target, METHODS[1], [whole], end_ids=(end,), on_tokens=parts.append)
+    expected = whole[: whole.tolist().index(end) + 1].tolist()
+    assert np.concatenate(parts).tolist() == result.tokens.tolist() == expected
+    assert result.finish == "end"
+
+
+def test_the_timeline_has_every_step(target):
+    outputs, begin = [theirs(target)], time.perf_counter()
+    result = run(target, METHODS[1], outputs)
+    times, passed = result.timeline, time.perf_counter() - begin
+    assert len(times.steps) == len(result.accepted)
+    parts = np.array(times.steps).sum(0)
+    assert parts[1:] == pytest.approx([times.forward, times.verify, times.commit])
+    assert 0 <= parts[0] <= times.draft
+    assert times.total == pytest.approx(times.prefill + times.draft + parts[1:].sum())
+    assert 0 < times.prefill < times.total < passed
+    assert result.finish == "length"
+
+
+class TooMuch:
+    def start(self, prompt):
+        pass
+
+    def draft(self, budget):
+        return chain(np.arange(budget + 1, dtype=np.int32)) if budget else Draft()
+
+    def observe(self, tokens):
+        pass
+
+
+def test_more_nodes_than_allowed_are_refused(target):
+    with pytest.raises(InputError, match="proposed 5 nodes for a budget of 4"):
+        generate(target, TooMuch(), prompt(), max_new_tokens=9, budget=4)

@@ -1,0 +1,210 @@
+"""The specification of the project: every method × architecture gives autoregressive output."""
+
+import numpy as np
+import pytest
+import torch
+
+from tasc.decoding.core.resources import DraftSource
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.decode import Request, generate, generate_all
+from tasc.decoding.drafters import DRAFTERS, Resources, parse
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.verify import greedy, verifier
+from tasc.models.static import StaticTarget, target_for
+from tasc.models.target import Target
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.decoding.heads import teach, teach_medusa
+from tests.pico import ARCHITECTURES, OTHERS, build_model, make_tokenizer
+
+MORE = {  # settings that reach what the defaults do not; every other method runs as it is
+    "tasc-spec": [
+        "tasc-spec",
+        "tasc-spec:width=1,budget=7",
+        "tasc-spec:width=2,budget=33,lambda=0.5,min_probability=0",
+        "tasc-spec:budget=70,min_probability=0",
+        "tasc-spec:p_min=3,n_max=2,min_probability=0.2",
+        "tasc-spec:adapt=true,memory=60,corpus=false",
+    ],
+    "tasc-spec-paper": ["tasc-spec-paper:p_min=1", "tasc-spec-paper:mark=true,width=3,budget=20"],
+    "prompt": ["prompt:min_probability=0,budget=20"],
+    "prompt-lookup": ["prompt-lookup", "prompt-lookup:n_max=1,chain=0,budget=5"],
+    "ngram-trie": ["ngram-trie:budget=30", "ngram-trie:n=3,prefix=1,num_draft=2"],
+    "suffix": ["suffix", "suffix:longest=3,min_probability=0.3,budget=40"],
+    "ngrammys": ["ngrammys", "ngrammys:k=3,width=4,context=false,budget=9"],
+    "eagle": ["eagle", "eagle:depth=3,width=4,budget=9", "eagle:depth=1,budget=5"],
+    "fr-spec": ["fr-spec:size=100", "fr-spec:size=7,width=9,depth=9,budget=33"],
+    "microspec": [
+        "microspec",
+        "microspec:window=20,k_ver=1,k_pre=0,tree=false,budget=20",
+        "microspec:context=false,frequent=9,fill=true",
+        "microspec:extension=false,width=4",
+    ],
+    "medusa": ["medusa", "medusa:size=100,depth=1,width=40", "medusa:width=3,budget=5"],
+    "slem": ["slem", "slem:lookahead=3,confidence=0"],
+    "slrs": ["slrs:confidence=0", "slrs:floor=0,nodes=3,budget=5,size=200"],
+    "tli": ["tli:confidence=0", "tli:lookahead=2"],
+    "union": ["union:confidence=0"],
+    "standard": ["standard:confidence=0", "standard:size=150,confidence=0"],
+}
+VARIANTS = {name: MORE.get(name, [name]) for name in DRAFTERS}
+# What the other architectures are tried with, which is enough to run all that is theirs.
+FEW = [
+    "ar",
+    "tasc-spec:width=2,budget=33,lambda=0.5,min_probability=0",
+    "prompt:min_probability=0,budget=20",
+    "eagle:depth=3,width=4,budget=9",
+    "tli:confidence=0",
+]
+NEW_TOKENS, FEW_TOKENS = 40, 20
+# What drafts well enough here that nothing accepted would be a sign of a wrong cache.
+HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs", "eagle",
+        "fr-spec", "microspec", "medusa"}  # fmt: skip
+
+
+def by_transformers(model, new_tokens=NEW_TOKENS):
+    """Return prompts of different lengths, and transformers' own greedy outputs of them."""
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (1, 5, 17, 40)]
+    outputs = []
+    for prompt in prompts:
+        ids = torch.from_numpy(prompt.astype(np.int64))[None]
+        out = model.generate(ids, max_new_tokens=new_tokens, do_sample=False, pad_token_id=0)
+        outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
+    return prompts, outputs
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def case(request, tmp_path_factory):
+    """A model, prompts, what transformers makes of them, and draft heads."""
+    model = build_model(request.param)
+    prompts, outputs = by_transformers(model)
+    heads = tmp_path_factory.mktemp("heads")
+    sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
+    teach(model, sequences).save(heads / "eagle")
+    teach_medusa(model, sequences).save(heads / "medusa")
+    return Target(model), prompts, outputs, [heads / "eagle", heads / "medusa"]
+
+
+@pytest.fixture(scope="module", params=[*ARCHITECTURES, *OTHERS])
+def any_case(request, tmp_path_factory):
+    """As ``case``, of more architectures, without Medusa's heads."""
+    model = build_model(request.param, tied=False)
+    prompts, outputs = by_transformers(model, FEW_TOKENS)
+    assert len(np.unique(np.concatenate(outputs))) > 20, "outputs repeat a few tokens"
+    heads = tmp_path_factory.mktemp("heads")
+    sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
+    teach(model, sequences).save(heads)
+    return target_for(model, graphs="off"), prompts, outputs, [heads]
+
+
+def test_every_setting_here_is_of_a_method_that_there_is():
+    assert set(MORE) <= set(DRAFTERS)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+@pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
+def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(case, text, tokenizer):
+    target, prompts, _, heads = case
+    method, sampling = parse(text), Sampling(0.7, top_k=3, seed=3)
+
+    def said(drafter, prompt, budget):
+        verify = verifier("sampled", sampling)
+        return generate(
+            target, drafter, prompt, max_new_tokens=24, end_ids=(0,), budget=budget, verify=verify
+        )
+
+    outputs = [said(Autoregressive(), prompt, 0).tokens for prompt in prompts[1:3]]
+    resources = Resources(
+        outputs,
+        0,
+        target=target,
+        tokenizer=tokenizer,
+        draft=DraftSource(tokenizer, target.model),
+        draft_heads=heads,
+        sampling=sampling,
+    )
+    factory, accepted = method.prepare(resources), 0
+    for prompt, expected in zip(prompts[1:3], outputs, strict=True):
+        result = said(factory(), prompt, method.budget)
+        assert result.tokens.tolist() == expected.tolist()
+        accepted += sum(result.accepted)
+    if method.name in {"corpus", "suffix"}:  # they know the outputs
+        assert accepted > 0
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
+def test_greedy_output_equals_transformers_generate(case, text, static, tokenizer):
+    target, prompts, outputs, heads = case
+    target = StaticTarget(target.model, graphs=False) if static else target
+    # Half of the corpus is what the model says, so that drafts are accepted; half is misleading.
+    rng = np.random.default_rng(1)
+    noise = [rng.permutation(o).astype(np.int32) for o in outputs]
+    method = parse(text)
+    corpus = [*outputs, *outputs, *noise]
+    draft = DraftSource(tokenizer, target.model)  # methods with a vocabulary of their own
+    resources = Resources(
+        corpus, 0, target=target, tokenizer=tokenizer, draft=draft, draft_heads=heads
+    )
+    factory = method.prepare(resources)
+    accepted = 0
+    for prompt, expected in zip(prompts, outputs, strict=True):
+        result = generate(
+            target,
+            factory(),
+            prompt,
+            max_new_tokens=NEW_TOKENS,
+            end_ids=(0,),
+            budget=method.budget,
+        )
+        assert result.tokens.tolist() == expected.tolist()
+        assert result.decoding_steps == len(result.accepted) + 1
+        assert sum(result.accepted) + result.decoding_steps == len(result.tokens)
+        accepted += sum(result.accepted)
+    if method.name in HITS:
+        assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"
+
+
+def decode(target, size, drafter, prompts, verifiers, budget):
+    """Return the outputs of the prompts, ``size`` at a time."""
+    asked = [Request(p, drafter, v) for p, v in zip(prompts, verifiers, strict=True)]
+    limits = {"max_new_tokens": FEW_TOKENS, "end_ids": (0,), "budget": budget}
+    return generate_all(target, asked, **limits, batch_size=size)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize(
+    ("text", "sampling"), [*((t, None) for t in FEW), (FEW[1], Sampling(0.7, top_k=3, seed=3))]
+)
+def test_every_architecture_keeps_its_output_alone_and_in_batches(
+    any_case, text, sampling, size, tokenizer
+):
+    target, prompts, outputs, heads = any_case
+
+    def verifiers():  # each serves one sequence
+        return [verifier("sampled", sampling) if sampling else greedy for _ in prompts]
+
+    if sampling:
+        plain = decode(target, 1, Autoregressive, prompts, verifiers(), 0)
+        outputs = [g.tokens for g in plain]
+    rng = np.random.default_rng(1)
+    noise = [rng.permutation(o).astype(np.int32) for o in outputs]
+    resources = Resources(
+        [*outputs, *outputs, *noise],
+        0,
+        target=target,
+        tokenizer=tokenizer,
+        draft=DraftSource(tokenizer, target.model),
+        draft_heads=heads,
+        sampling=sampling,
+    )
+    method = parse(text)
+    factory = method.prepare(resources)
+    done = decode(target, size, factory, prompts, verifiers(), method.budget)
+    assert [g.tokens.tolist() for g in done] == [o.tolist() for o in outputs]
+    if method.name in HITS and not sampling:
+        assert sum(sum(g.accepted) for g in done) > 0

@@ -1,0 +1,210 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tasc._native import NgramDrafter, NgramIndex, NgramTable
+from tasc.decoding.drafters.ngram.tasc_spec import Memory
+from tests.oracles import MARK, Corpus, Table, best_tree_mass, mixture
+
+END = 9
+token = st.integers(0, 4)
+samples = st.lists(st.lists(token, min_size=1, max_size=12), min_size=1, max_size=8)
+# An index holds probabilities in 12 bits: this close to the definition. What is cut weighs 1/16.
+CLOSE: dict[str, Any] = {"rel": 0.01, "abs": 0.01}
+CUT = 1 / 16
+
+
+def build(texts, n_max=4, discount=0.8, strength=1.0, p_min=1, mark=True, end=END):
+    tokens = np.array([t for s in texts for t in s], np.int32)
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    return NgramIndex(tokens, offsets, end, n_max, discount, strength, p_min, mark)
+
+
+def twin(texts, n_max=4, discount=0.8, strength=1.0, p_min=1):
+    return Corpus([[MARK, *s, END] for s in texts], n_max, p_min, discount, strength)
+
+
+def drafter(
+    indexes, prompt, output=(), *, n_max=4, lam=0.6, gain=0.5, discount=0.7, width=0, least=0.0
+):
+    made = NgramDrafter(indexes, None, True, n_max, lam, gain, discount, width, least, True, END)
+    made.start(np.array(prompt, np.int32), True)
+    made.observe(np.array(output, np.int32))
+    return made
+
+
+def close(law, expected):
+    missing = 0.0
+    for t in set(law) | set(expected):
+        found, true = law.get(t, 0), expected.get(t, 0)
+        assert found < true or found == pytest.approx(true, **CLOSE), t
+        missing += max(true - found, 0)
+    assert missing < CUT + CLOSE["abs"]
+
+
+@given(
+    samples,
+    st.lists(token, max_size=12),
+    st.lists(token, max_size=12),
+    st.integers(1, 5),
+    st.sampled_from([1, 1, 2, 3]),
+    st.sampled_from([(0.0, 0.0, 0.0), (0.8, 1.0, 0.7), (0.5, 0.0, 0.5), (0.9, 4.0, 0.0)]),
+    st.floats(0, 1),
+    st.sampled_from([0.0, 0.5, 1.0]),
+)
+@settings(max_examples=300, deadline=None)
+def test_law_equals_the_slow_definition(texts, prompt, output, n_max, p_min, counts, lam, gain):
+    discount, strength, local = counts
+    index = build(texts, n_max, discount, strength, p_min)
+    assert index.check_integrity() is None
+    made = drafter([index], prompt, output, n_max=n_max, lam=lam, gain=gain, discount=local)
+    assert made.check_integrity() is None
+    context = [*prompt, MARK, *output]
+    table = Table([context], n_max, local)
+    expected = mixture([twin(texts, n_max, discount, strength, p_min)], table, context, lam, gain)
+    law = made.law()
+    close(dict(law), expected)
+    assert [p for _, p in law] == sorted((p for _, p in law), reverse=True)
+
+
+@given(samples, samples, st.lists(token, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_two_corpora_share_the_corpus_side(first, second, output):
+    made = drafter([build(first), build(second)], [1, 2], output)
+    context = [1, 2, MARK, *output]
+    expected = mixture([twin(first), twin(second)], Table([context], 4), context, 0.6, 0.5)
+    close(dict(made.law()), expected)
+
+
+@given(samples, st.lists(token, min_size=1, max_size=12), st.integers(1, 10))
+@example([[3, 3], [1, 1, 3, 3], [1, 1, 3, 3]], [1, 1, 3, 3], 4)  # a third of a node is cut
+@settings(max_examples=60, deadline=None)
+def test_tree_has_the_largest_expected_accepted_length(texts, output, budget):
+    tokens, parents, probabilities = drafter([build(texts)], [3, 1], output).draft(budget)
+    context = [3, 1, MARK, *output]
+    slow = [twin(texts)], Table([context], 4), context, 0.6, 0.5
+    assert probabilities.sum() == pytest.approx(best_tree_mass(*slow, budget, END), rel=0.05)
+    paths = [context]  # each node's probability is its parent's times its own
+    for node, parent in zip(tokens.tolist(), parents.tolist(), strict=True):
+        paths.append([*paths[parent + 1], node])
+    for i, parent in enumerate(parents.tolist()):
+        assert parent < i
+        law = mixture(slow[0], slow[1], paths[parent + 1], 0.6, 0.5)
+        before = probabilities[parent] if parent >= 0 else 1.0
+        true = before * law[int(tokens[i])]
+        assert probabilities[i] < true or probabilities[i] == pytest.approx(true, **CLOSE)
+        assert true - probabilities[i] < before * CUT + CLOSE["abs"]
+
+
+@given(samples, st.integers(1, 20))
+def test_a_memory_holds_the_latest_outputs_within_its_limit(texts, limit):
+    memory, table = Memory(3, limit), NgramTable(3)
+    for text in texts:
+        memory.add(np.array(text, np.int32))
+    fitting = [t for t in texts if len(t) <= limit]
+    kept = [o.tolist() for o in memory.outputs]
+    assert kept == fitting[len(fitting) - len(kept) :]
+    assert bool(kept) == bool(fitting)
+    assert memory.tokens == sum(map(len, kept)) <= limit
+    for output in memory.outputs:
+        table.add_output(output)
+    assert len(memory.table) == len(table)
+
+
+def test_a_memory_that_is_full_forgets_its_older_half():
+    memory = Memory(3, 10)
+    for i in range(11):
+        memory.add(np.array([i], np.int32))
+    assert np.concatenate(memory.outputs).tolist() == [6, 7, 8, 9, 10]
+
+
+def test_without_discounts_the_longest_context_that_hits_decides_alone():
+    index = build(
+        [[1, 2, 3], [1, 2, 3], [5, 2, 4], [5, 2, 4], [5, 2, 4]], discount=0.0, strength=0.0
+    )
+    law = dict(drafter([index], [], [1, 2], gain=0.0, discount=0.0).law())
+    assert law == pytest.approx({3: 1.0})
+    backed_off = dict(drafter([index], [], [7, 2], gain=0.0, discount=0.0).law())
+    assert backed_off == pytest.approx({3: 0.4, 4: 0.6}, rel=0.01)
+    nothing = drafter([index], [], [8], gain=0.0, discount=0.0).law()
+    assert nothing[0][0] == 2  # the most frequent token
+
+
+def test_width_one_gives_a_chain_and_an_end_token_has_no_children():
+    index = build([[1, 2, 3, 4]], discount=0.0, strength=0.0)
+    tokens, parents, _ = drafter([index], [], [1], discount=0.0, width=1).draft(6)
+    assert tokens.tolist() == [2, 3, 4, END]
+    assert parents.tolist() == [-1, 0, 1, 2]
+
+
+def test_improbable_paths_are_not_proposed():
+    index = build([[1, 2], [1, 2], [1, 2], [1, 3]])
+    everything = drafter([index], [], [1]).draft(9)[2].tolist()
+    bounded = drafter([index], [], [1], least=0.1).draft(9)[2].tolist()
+    assert bounded == [p for p in everything if p >= 0.1]
+    assert 0 < len(bounded) < len(everything)
+
+
+def test_a_list_longer_than_the_ranked_part_proposes_its_most_probable_tokens():
+    texts = [[1000, t] for t in range(1, 120) for _ in range(1 + t % 7)]
+    index = build(texts, end=2000)
+    assert index.check_integrity() is None
+    made = NgramDrafter([index], None, True, 4, 0.6, 0.5, 0.7, 0, 0.0, True, 2000)
+    made.start(np.array([1000], np.int32), True)
+    made.observe(np.array([1000], np.int32))
+    proposed = [t for t, _ in made.law()][:17]
+    assert all(t % 7 == 6 for t in proposed)
+    made.observe(np.array([77], np.int32))  # a token outside the ranked part is still followed
+    assert made.law()[0][0] == 2000
+
+
+def test_outputs_of_the_job_are_remembered_until_the_memory_is_emptied():
+    memory = NgramTable(4)
+    made = NgramDrafter([build([[1, 2]])], memory, True, 4, 0.6, 0.5, 0.7, 0, 0.0, True, END)
+    made.start(np.array([3], np.int32), True)
+    made.observe(np.array([7], np.int32))
+    assert dict(made.law()).get(8, 0) == 0
+    memory.add_output(np.array([7, 8, END], np.int32))
+    assert memory.check_integrity() is None
+    made.start(np.array([3], np.int32), True)
+    made.observe(np.array([7], np.int32))
+    assert made.law()[0][0] == 8
+    memory.clear()  # what the drafter knew of it is no longer valid, and is not used
+    assert dict(made.law()).get(8, 0) == 0
+
+
+def test_arrays_and_options_that_do_not_fit_are_refused():
+    with pytest.raises(TypeError, match="int32"):
+        NgramIndex(np.zeros(3), np.array([0, 3]), 9, 2, 0.5, 0.0, 1, True)  # type: ignore[arg-type]
+    for changed, word in (
+        ({"n_max": 0}, "n_max"),
+        ({"discount": 1.0}, "discount"),
+        ({"strength": -1.0}, "strength"),
+        ({"p_min": 0}, "min_count"),
+        ({"end": -1}, "end token"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            build([[1, 2]], **changed)
+    with pytest.raises(ValueError, match="token ids"):
+        build([[1 << 20]])
+
+
+def test_a_block_is_read_back_and_a_damaged_one_is_refused():
+    index = build([[1, 2, 3, 1, 2, 4], [1, 2, 3]])
+    again = NgramIndex(index.block.copy())
+    assert again.check_integrity() is None
+    assert drafter([again], [5], [1]).law() == drafter([index], [5], [1]).law()
+    with pytest.raises(ValueError, match="bytes"):
+        NgramIndex(index.block[:-1].copy())
+    rng = np.random.default_rng(0)
+    for _ in range(300):  # whatever is changed, nothing is read outside the block
+        damaged = index.block.copy()
+        damaged[rng.integers(len(damaged))] ^= np.uint64(1) << np.uint64(rng.integers(64))
+        try:
+            made = drafter([NgramIndex(damaged)], [5], [1])
+        except ValueError:
+            continue
+        made.draft(20)

@@ -1,0 +1,103 @@
+"""A method is one file and one entry: help, report, docs, prediction and decoding follow."""
+
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import pytest
+from site_tables import methods
+
+from tasc.decoding import drafters
+from tasc.decoding.core.draft import chain
+from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.resources import Resources
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import DRAFTERS, Entry, describe, parse
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.drafters.table import NEEDS
+from tasc.models.target import Target
+from tasc.options.bounds import Bounded, within
+from tests.pico import build_model
+
+
+@dataclass(frozen=True)
+class EchoOptions(Bounded):
+    """``length``: tokens that are said again."""
+
+    length: int = within(3, 1, 9)
+
+
+class Echo:
+    """Drafts the last tokens once more."""
+
+    def __init__(self, options: EchoOptions) -> None:
+        self.options = options
+
+    def start(self, prompt: np.ndarray) -> None:
+        self.sequence = prompt
+
+    def draft(self, budget):
+        return chain(self.sequence[-self.options.length :][:budget])
+
+    def observe(self, tokens: np.ndarray) -> None:
+        self.sequence = np.append(self.sequence, tokens).astype(np.int32)
+
+
+def prepare(resources: Resources, options: EchoOptions) -> Factory:
+    return lambda: Echo(options)
+
+
+@pytest.fixture
+def echo(monkeypatch):
+    """A method of a test's own: a module below the drafters, and an entry."""
+    module = ModuleType("tasc.decoding.drafters.echo")
+    vars(module)["prepare"] = prepare
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(DRAFTERS, "echo", Entry("echo", "Nobody, Echoes", budget=5))
+
+
+def test_a_new_entry_is_in_help_docs_and_predictions(echo):
+    assert " echo;" in describe().replace(",", "")
+    table = methods.drafters("")
+    assert "| [`echo`](#echo) |  | 5 | Nobody, Echoes |" in table
+    assert "## echo" in table
+    assert "| `length` | integer | `3` | between 1 and 9 |" in table
+    assert DRAFTERS["echo"].simulates
+
+
+def test_a_new_entry_decodes_losslessly_under_its_own_label(echo):
+    method = parse("echo:length=2")
+    assert (method.label, method.budget) == ("echo:length=2", 5)
+    target, prompt = Target(build_model("llama")), np.array([5, 6, 7], np.int32)
+    expected = generate(target, Autoregressive(), prompt, max_new_tokens=30)
+    drafter = method.prepare(Resources([], 0))()
+    found = generate(target, drafter, prompt, max_new_tokens=30, budget=method.budget)
+    assert found.tokens.tolist() == expected.tokens.tolist()
+    assert sum(found.drafted) > 0
+
+
+def test_help_of_the_command_is_made_of_the_table():
+    from tasc.benchmark.options import BenchOptions
+
+    assert BenchOptions.model_fields["methods"].description == drafters.describe()
+    for name in DRAFTERS:
+        assert f"{name}," in describe().replace(";", ",")
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_every_entry_is_complete(name):
+    entry = DRAFTERS[name]
+    assert callable(entry.prepare)
+    assert entry.needs in ("", *NEEDS)
+    assert entry.paper
+    made = entry.options(**entry.preset)
+    assert parse(name).options == made
+
+
+@pytest.mark.parametrize("name", [name for name in DRAFTERS if DRAFTERS[name].needs == "head"])
+def test_a_method_with_a_head_says_how_to_make_one(name):
+    from tasc.errors import InputError
+
+    with pytest.raises(InputError, match=f"{name}.*tasc finetune --draft-head"):
+        drafters.check([parse(name)], head=False)

@@ -1,0 +1,161 @@
+"""The simulator counts what the decoding loop counts where the model says the references."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tasc.decoding.simulate
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.decode import Generation, generate
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.simulate import References, simulate
+from tasc.decoding.steps import StepStats
+from tasc.errors import InputError
+from tasc.models.cost import CostCurve
+from tasc.models.target import Target
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.pico import build_model, make_tokenizer
+
+
+class Fixed:
+    """Drafts the trees of a list, one a step."""
+
+    def __init__(self, *trees: tuple[list[int], list[int]]) -> None:
+        self.trees = [Draft(np.array(t, np.int32), np.array(p, np.int32)) for t, p in trees]
+        self.steps = -1  # the prompt's forward is none
+
+    def start(self, prompt: np.ndarray) -> None:
+        pass
+
+    def draft(self, budget: int) -> Draft:
+        return self.trees[self.steps]
+
+    def observe(self, tokens: np.ndarray) -> None:
+        self.steps += 1
+
+
+def ids(*tokens: int) -> np.ndarray:
+    return np.array(tokens, np.int32)
+
+
+def references(*outputs: np.ndarray, **options: Any) -> References:
+    return References([ids(5)] * len(outputs), outputs, 0, **options)
+
+
+def test_a_worked_example():
+    trees = ([9, 1, 2], [-1, -1, 1]), ([3, 7], [-1, 0])
+    found = simulate(lambda: Fixed(*trees), references(ids(8, 1, 2, 4, 3)), 3)
+    # The prompt's forward commits 8; 1, 2 are accepted and 4 added; 3 is accepted, the end added.
+    assert found.accepted.tolist() == [2, 1]
+    assert found.drafted.tolist() == [3, 2]
+    assert (found.tokens.tolist(), found.steps.tolist()) == ([6], [2])
+    assert found.tokens_per_step == 2.5
+    assert found.accepted_by_position == [1.0, 0.5]
+    assert found.to_dict()["steps_per_output"] == 3
+
+
+def test_nothing_is_added_behind_a_drafted_end_token():
+    found = simulate(lambda: Fixed(([3, 0, 6], [-1, 0, 1])), references(ids(8, 3)), 3)
+    assert (found.accepted.tolist(), found.tokens_per_step) == ([1], 2.0)
+
+
+def test_without_drafts_every_step_commits_one_token():
+    found = simulate(Autoregressive, references(ids(1, 2, 4), ids(7)), 3)
+    assert (found.tokens.tolist(), found.steps.tolist()) == ([4, 2], [3, 1])
+    assert found.tokens_per_step == 1
+    assert found.interval == (1, 1)
+    assert found.accepted_by_position == []
+
+
+def test_an_output_ends_at_its_limit_or_its_first_end_token():
+    targets = references(ids(1, 2, 3), ids(4, 0, 5), max_new_tokens=3).targets()
+    assert [target.tolist() for target in targets] == [[1, 2, 3], [4, 0]]
+    found = simulate(Autoregressive, references(ids(1, 2), max_new_tokens=1), 3)
+    assert (found.steps.tolist(), found.tokens_per_step) == ([0], 1)
+
+
+METHODS = (
+    "ar",
+    "tasc-spec",
+    "tasc-spec:budget=4,width=1",
+    "tasc-spec:adapt=true",
+    "tasc-spec-paper",
+    "corpus",
+    "prompt",
+    "prompt-lookup",
+    "suffix",
+    "ngram-trie",
+)
+LIMIT = 60
+
+
+@pytest.fixture(scope="module")
+def heart():
+    """A target, prompts, what it says after them, and an end token that some of that ends with."""
+    target, rng = Target(build_model("qwen2")), np.random.default_rng(1)
+    prompts = [rng.integers(1, 320, 6).astype(np.int32) for _ in range(12)]
+    free = [generate(target, Autoregressive(), p, max_new_tokens=LIMIT).tokens for p in prompts]
+    late = [int(token) for text in free for token in text if token not in text[:10]]
+    end = max(late, key=late.count)
+    said = [text[: int((text == end).argmax())] if end in text else text for text in free]
+    lengths = {len(text) for text in said}
+    assert LIMIT in lengths
+    assert len(lengths) > 1
+    return target, prompts, said, end
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_every_step_is_that_of_a_loop_that_says_the_references(heart, text):
+    target, prompts, said, end = heart
+    rng, method = np.random.default_rng(2), parse(text)
+    known = [np.concatenate([s[:20], rng.permutation(s[20:])]) for s in said] * 5
+
+    def decode(factory: Any) -> list[Generation]:
+        options: dict[str, Any] = {"end_ids": (end,), "budget": method.budget}
+        return [generate(target, factory(), p, max_new_tokens=LIMIT, **options) for p in prompts]
+
+    measured = StepStats.of(decode(method.prepare(Resources(known, end))))
+    factory = method.prepare(Resources(known, end))
+    found = simulate(factory, References(prompts, said, end, LIMIT), method.budget)
+    for field in ("tokens", "steps", "drafted", "accepted"):
+        assert getattr(found, field).tolist() == getattr(measured, field).tolist(), field
+    assert found.tokens_per_step == measured.tokens_per_step
+    assert found.interval == measured.interval
+    if text in ("tasc-spec", "corpus", "suffix"):
+        assert found.tokens_per_step > 1.2
+
+
+def test_tokens_a_step_have_an_interval_over_the_outputs():
+    def steps(*accepted: int) -> StepStats:
+        counts = np.array(accepted)
+        return StepStats(counts + 2, np.ones_like(counts), counts, counts, 0.0)
+
+    few, many, equal = steps(0, 4), steps(*[0, 4] * 50), steps(*[2] * 10)
+    for found in (few, many, equal):
+        low, high = found.interval
+        assert low <= found.tokens_per_step <= high
+        assert found.tokens_per_step == 3
+        assert found.interval == (low, high)
+    assert few.interval == (1, 5)
+    assert 2.4 < many.interval[0] < 2.8 < 3.2 < many.interval[1] < 3.6
+    assert equal.interval == (3, 3)
+
+
+def test_time_is_the_prompt_the_steps_and_the_drafts():
+    cost, outputs = CostCurve((1, 4, 16), (1.0, 1.5, 3.0)), [ids(3, 4, 5)] * 2
+    prompts = [ids(1, 1, 1, 1)] * 2
+    found = simulate(Autoregressive, References(prompts, outputs, 0), 0)
+    assert found.ms_per_sample(prompts, cost) == pytest.approx(1000 * (1.5 + 3 * 1.0), rel=0.01)
+
+
+def test_as_many_rows_as_are_needed_are_spread_over_all(tmp_path, monkeypatch):
+    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
+    monkeypatch.setattr(tasc.decoding.simulate, "MOST_SAMPLES", 3)
+    texts = list("abcde")
+    some = References.of(tokenizer, texts, texts)
+    assert [tokenizer.decode(ids.tolist()) for ids in some.outputs] == ["a", "c", "e"]
+    assert (len(some.prompts), some.end) == (3, tokenizer.eos_id)
+    with pytest.raises(InputError, match="give a split that has some"):
+        References.of(tokenizer, [], [])

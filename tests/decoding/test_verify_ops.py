@@ -1,0 +1,175 @@
+"""Kernels against their definition in torch, as operators, compiled, and on bad input."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+
+from tasc.decoding.core.draft import Draft, Laws
+from tasc.decoding.verify import greedy, ops, walks
+from tasc.decoding.verify.exact import greedy_reference
+from tasc.errors import InputError
+from tests.decoding.drafts import NEAR, Case, cases, nudged
+
+
+def tensors(case: Case) -> tuple[torch.Tensor, ...]:
+    return torch.tensor(case.draft.tokens), torch.tensor(case.draft.parents)
+
+
+def laws(case: Case) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    q = case.draft.q
+    if q is None:
+        none = torch.full((len(case.draft) + 1,), -1, dtype=torch.int32)
+        return torch.empty(0, case.rows.shape[1]), none, True
+    assert isinstance(q, Laws)
+    return q.rows, torch.tensor(q.of), q.replacement
+
+
+def outcome(walked: walks.Walked) -> tuple[list[int], int]:
+    return walked[0].tolist(), walked[1]
+
+
+def settled_by_rounding(case: Case, walk) -> bool:
+    """Whether a change of the random numbers within the tolerance changes what ``walk`` gives."""
+    results = {
+        str(outcome(walk(c.draft, c.law, c.uniforms)))
+        for c in (case, nudged(case, NEAR), nudged(case, -NEAR))
+    }
+    return len(results) > 1
+
+
+@given(cases())
+@settings(max_examples=150, deadline=None)
+def test_greedy_equals_its_definition(case):
+    expected = outcome(greedy_reference(case.draft, case.rows))
+    assert outcome(greedy(case.draft, case.rows)) == expected
+    result = torch.ops.tasc.verify_greedy(case.rows, *tensors(case))
+    assert outcome(ops.settled(result.numpy())) == expected
+    assert (result[2 + len(expected[0]) :] == -1).all()
+
+
+@given(cases())
+@settings(max_examples=150, deadline=None)
+def test_sampled_equals_its_definition(case):
+    assume(not settled_by_rounding(case, walks.sampled_walk))
+    expected = outcome(walks.sampled_walk(case.draft, case.law, case.uniforms))
+    uniforms = torch.from_numpy(case.uniforms)
+    result = torch.ops.tasc.verify_sampled(
+        case.rows, *tensors(case), case.sampling.temperature, uniforms
+    )
+    assert outcome(ops.settled(result.numpy())) == expected
+
+
+@given(cases())
+@settings(max_examples=250, deadline=None)
+def test_rejection_equals_its_definition(case):
+    assume(not settled_by_rounding(case, walks.rejection_walk))
+    expected = outcome(walks.rejection_walk(case.draft, case.law, case.uniforms))
+    uniforms = torch.from_numpy(case.uniforms)
+    result = torch.ops.tasc.verify_rejection(
+        case.rows, *tensors(case), *laws(case), case.sampling.temperature, uniforms
+    )
+    assert outcome(ops.settled(result.numpy())) == expected
+
+
+def ints(*values: int) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+ROWS = torch.tensor([[0.0, 3, 0], [0, 0, 3], [3, 0, 0]])
+TREE = (ints(1, 2), ints(-1, 0))
+HALVES = torch.full((3,), 0.5, dtype=torch.float64)
+CALLS = {
+    "verify_greedy": (ROWS, *TREE),
+    "verify_sampled": (ROWS, *TREE, 1.0, HALVES),
+    "verify_rejection": (ROWS, *TREE, torch.full((1, 3), 1 / 3), ints(0, 0, -1), True, 1.0, HALVES),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_operators_are_what_torch_expects_of_them(name):
+    torch.library.opcheck(getattr(torch.ops.tasc, name), CALLS[name])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_torch_compile_sees_through_the_operators(name):
+    operator = getattr(torch.ops.tasc, name)
+    rest = CALLS[name][1:]
+
+    def step(rows: torch.Tensor) -> torch.Tensor:
+        return operator(rows * 2, *rest) + 1
+
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+    assert compiled(ROWS).tolist() == step(ROWS).tolist() == [3, 1, 1, 2]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_malformed_trees_and_rows_are_refused(name):
+    operator = getattr(torch.ops.tasc, name)
+    rest = CALLS[name][3:]
+    with pytest.raises(InputError, match="node 0 has parent 1"):
+        operator(ROWS, ints(1, 2), ints(1, 0), *rest)  # a cycle
+    with pytest.raises(InputError, match="node 1 has parent 1"):
+        operator(ROWS, ints(1, 2), ints(-1, 1), *rest)
+    with pytest.raises(InputError, match="2 parents need 2 tokens and 3 rows"):
+        operator(ROWS[:2], ints(1, 2), ints(-1, 0), *rest)
+    with pytest.raises(InputError, match="4097 nodes: at most 4096"):
+        operator(ROWS, torch.zeros(4097, dtype=torch.int32), ints(*range(-1, 4096)), *rest)
+    with pytest.raises(InputError, match="row 0 of the logits has no finite maximum"):
+        operator(torch.full((3, 3), -torch.inf), *TREE, *rest)
+
+
+def test_arguments_that_do_not_fit_are_refused():
+    sampled, rejection = torch.ops.tasc.verify_sampled, torch.ops.tasc.verify_rejection
+    with pytest.raises(InputError, match="needs 3 uniform numbers, got 2"):
+        sampled(ROWS, *TREE, 1.0, HALVES[:2])
+    for temperature in (0.0, 1e-42, float("inf"), float("nan")):
+        with pytest.raises(InputError, match="temperature must be above 0"):
+            sampled(ROWS, *TREE, temperature, HALVES)
+    with pytest.raises(InputError, match="as wide as the logits, 3"):
+        rejection(ROWS, *TREE, torch.ones(1, 2), ints(0, 0, 0), True, 1.0, HALVES)
+    with pytest.raises(InputError, match="children of node 0 name a law that is not there"):
+        rejection(ROWS, *TREE, torch.ones(1, 3), ints(0, 1, 0), True, 1.0, HALVES)
+
+
+def test_no_nodes_at_all_is_plain_decoding():
+    assert outcome(greedy(Draft(), ROWS[:1])) == ([], 1)
+    assert outcome(greedy(Draft(), ROWS[:1], lambda _path, row: -row)) == ([], 0)
+
+
+def test_what_a_device_refuses_is_raised_when_it_is_read():
+    for code, message in ((-1, "node 3"), (-2, "row 3"), (-3, "entry 3")):
+        with pytest.raises(InputError, match=message):
+            ops.settled(np.array([code, 3, -1], np.int32))
+
+
+def test_all_that_a_kernel_gets_lies_where_the_rows_lie(monkeypatch):
+    handed = []
+
+    def kernel(rows, *arguments):
+        handed.extend(a for a in (rows, *arguments) if isinstance(a, torch.Tensor))
+        return ints(0, 1, -1)
+
+    monkeypatch.setitem(ops._KERNELS, ops.REJECTION, kernel)
+    tree, of = np.array([[0], [-1]], np.int32), np.array([0, -1], np.int32)
+    law = torch.full((1, 3), 1 / 3)  # as drafters with a vocabulary of their own make it
+    rows = torch.empty(2, 3, device="meta")
+    ops.run(ops.REJECTION, rows, *tree, law, of, True, 1.0, np.full(2, 0.5))
+    assert len(handed) == 6
+    assert {a.device.type for a in handed} == {"meta"}
+
+
+def test_adjusted_rows_decide():
+    draft = Draft(np.array([1, 2], np.int32), np.array([-1, 0], np.int32))
+    seen = []
+
+    def adjust(path, row):
+        seen.append(list(path))
+        return row
+
+    assert outcome(greedy(draft, ROWS, adjust)) == outcome(greedy(draft, ROWS)) == ([0, 1], 0)
+    assert seen == [[], [1], [1, 2]]
+    without_one = lambda _path, row: row.index_fill(0, torch.tensor([1]), -torch.inf)  # noqa: E731
+    assert outcome(greedy(draft, ROWS, without_one)) == ([], 0)
+    with pytest.raises(InputError, match="no finite maximum"):
+        greedy(draft, ROWS, lambda _path, row: row - torch.inf)

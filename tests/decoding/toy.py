@@ -1,0 +1,124 @@
+"""Two toy vocabularies over a, b and c, a draft model that is a table, and all it can draw."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.drafters.hetero.pair import Pair, Partner
+from tasc.vocab.strings import CONTINUE, NOTHING, Strings
+
+END = b""
+
+
+class ToyEncoding:
+    """Longest token first; the last id ends a text. See Encoding."""
+
+    def __init__(self, strings: list[bytes]) -> None:
+        self.strings = [*strings, END]
+        self.end = len(strings)
+        self.opening: list[int] = []
+        self.byte_ids = {s[0]: i for i, s in enumerate(strings) if len(s) == 1}
+        self.known = Strings(self.strings)
+
+    def encode(self, string: bytes) -> tuple[list[int], list[int]]:
+        ids = self.known.tokenize(string)
+        return ids, np.cumsum([len(self.strings[i]) for i in ids]).tolist()
+
+    def string_of(self, ids: list[int], first: bool = False) -> bytes:
+        return b"".join(self.strings[i] for i in ids)
+
+
+class TableSpeaker:
+    """Laws depend on the last two tokens; a node is a path. ``forwards`` counts calls."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        self.table, self.forwards = table, 0
+        self.children: dict[tuple[int, int], int] = {}
+
+    def follow(self, ids: Sequence[int]) -> int:
+        self.paths = [tuple(ids)]
+        self.children = {}
+        return 0
+
+    def known(self, parent: int, token: int) -> int | None:
+        return self.children.get((parent, token))
+
+    def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
+        self.forwards += 1
+        for key in zip(parents, tokens, strict=True):
+            if key not in self.children:
+                self.children[key] = len(self.paths)
+                self.paths.append((*self.paths[key[0]], key[1]))
+        return [self.children[key] for key in zip(parents, tokens, strict=True)]
+
+    def row(self, node: int) -> torch.Tensor:
+        before = ([0, 0] + [t + 1 for t in self.paths[node]])[-2:]
+        return self.table[before[0], before[1]]
+
+    @property
+    def evaluated(self) -> int:
+        return len(self.children)
+
+
+def toy_pair(
+    target: list[bytes],
+    draft: list[bytes],
+    seed: int,
+    sampling: Sampling | None,
+    flat: float = 1.0,
+    lost: int | None = None,
+) -> Pair:
+    """Pair two vocabularies, each with an end token more, and a random table over the draft's.
+
+    The draft token ``lost`` is never drafted, as one that FR-Spec prunes.
+    """
+    a, b = ToyEncoding(target), ToyEncoding(draft)
+    size = len(b.strings)
+    logits = np.random.default_rng(seed).normal(0, flat, (size + 1, size + 1, size))
+    table = torch.from_numpy(logits.astype(np.float32))
+    if lost is not None:
+        table[..., lost] = -torch.inf
+    sizes = (len(a.strings), size)
+    return Pair(a, b, (a.end, [b.end]), sizes, lambda: TableSpeaker(table), sampling)
+
+
+def draws(
+    partner: Partner, node: int, lookahead: int = 0, floor: float = 0.0, string: bytes = b""
+) -> Iterator[tuple[int, float]]:
+    """Yield (target token or NOTHING, probability) of every way to settle a token, slowly."""
+    yield from _draws(partner, node, lookahead, floor, string, 1.0, 1)
+
+
+def _draws(partner, node, lookahead, floor, string, mass, depth):
+    pair = partner.pair
+    tokens = pair.vocabulary.ids
+    law = partner.law(node)
+    for draft in range(len(law)):
+        share = mass * float(law[draft])
+        if share == 0:
+            continue
+        if not pair.spoken[draft]:
+            yield (pair.vocabulary.first(string) if string else pair.target_end), share
+            continue
+        grown = string + pair.spoken[draft]
+        settled = not any(t != grown and t.startswith(grown) for t in tokens)
+        fits = [t for t in tokens if grown.startswith(t)]
+        token = tokens[max(fits, key=len)] if fits else NOTHING
+        assert (pair.outcomes.after(string)[draft] == CONTINUE) == (not settled)
+        if settled or depth == lookahead:
+            yield token, share
+        elif share < floor:
+            yield NOTHING, share
+        else:
+            child = partner.speaker.extend([node], [draft])[0]
+            yield from _draws(partner, child, lookahead, floor, grown, share, depth + 1)
+
+
+def psi(partner: Partner, node: int, **rule) -> np.ndarray:
+    """Return the probability (V_T + 1,) of each target token; the last one: of none."""
+    found = np.zeros(partner.pair.sizes[0] + 1)
+    for token, share in draws(partner, node, **rule):
+        found[token if token >= 0 else -1] += share
+    return found

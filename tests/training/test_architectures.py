@@ -1,0 +1,118 @@
+"""Adapters on what a model really has: mixtures of experts, GPT-2's layers; others are refused."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+
+from tasc.errors import InputError, TascError
+from tasc.models.load import load_model
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training import qlora
+from tasc.training.draft_head import train_head
+from tasc.training.folder import save_model
+from tests import pico
+from tests.cli import tasc
+from tests.options import HeadOptions
+
+IDS = torch.tensor([[1, 2, 3, 30, 21, 5, 9, 32]])
+SIZES = {
+    "mixtral": {"intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    | {"num_local_experts": 4},
+    "gpt2": {"n_head": 4},
+    "mamba": {"state_size": 8},
+}
+
+
+def make(folder, kind):
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=320,
+        hidden_size=64,
+        num_hidden_layers=2,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+        **SIZES[kind],
+    )
+    torch.manual_seed(0)
+    pico.make_tokenizer(folder)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def task(tmp_path):
+    rows = [{"input": f"number {i}", "output": f"value {i % 3}"} for i in range(8)]
+    (tmp_path / "task.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "task.jsonl"
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "gpt2"])
+@pytest.mark.parametrize("quantize", [False, True])
+def test_the_merged_model_computes_what_the_adapter_model_does(tmp_path, kind, quantize):
+    folder = make(tmp_path, kind)
+    model = load_model(str(folder), dtype="float32", quantize=quantize)
+    model = qlora.attach(model, [], rank=4, alpha=8, dropout=0.2).eval()
+    torch.manual_seed(1)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data += 0.1 * torch.randn_like(parameter)
+    merged = load_model(str(folder), dtype="float32")
+    qlora.merge_into(model, merged)
+    with torch.no_grad():
+        expected, got = model(IDS).logits, merged(IDS).logits
+    assert (got - expected).abs().max() < 1e-4 * expected.abs().max()
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "gpt2"])
+def test_finetune_trains_and_merges_it_and_says_nothing_else(capsys, tmp_path, task, kind):
+    model, out = make(tmp_path / "model", kind), tmp_path / "out"
+    options = ("--model", model, "--epochs", 1, "--merge", "--output", out)
+    code, _, err = tasc(capsys, "finetune", task, *options)
+    assert (code, err) == (0, "")
+    load_model(str(out / "model"))
+
+
+@pytest.mark.parametrize("options", [(), ("--draft-head",)])
+def test_a_model_with_a_state_is_refused_in_one_line(capsys, tmp_path, task, options):
+    model, out = make(tmp_path / "model", "mamba"), tmp_path / "out"
+    code, _, err = tasc(capsys, "finetune", task, "--model", model, *options, "--output", out)
+    assert code == 2
+    assert len(err.strip().splitlines()) == 1, err
+    assert not out.exists()
+
+
+def test_a_model_that_peft_does_not_adapt_is_refused(tmp_path):
+    model = load_model(str(make(tmp_path, "mamba")))
+    with pytest.raises(InputError, match="MambaForCausalLM takes no adapters"):
+        qlora.attach(model, [], rank=4, alpha=8, dropout=0.0)
+
+
+def test_a_draft_head_is_not_trained_beyond_the_models_positions(tmp_path):
+    folder = pico.make_base(tmp_path / "model")  # of 512 positions
+    options = HeadOptions(max_length=513, max_new_tokens=8)
+    with pytest.raises(InputError, match="513 exceeds the model's 512 positions"):
+        train_head(str(folder), None, None, options, work=tmp_path)
+
+
+def test_what_generation_config_cannot_save_loses_no_training(tmp_path):
+    folder = pico.make_base(tmp_path / "model")
+    stated = {"do_sample": False, "temperature": 0.6, "eos_token_id": [3, 4]}
+    (folder / "generation_config.json").write_text(json.dumps(stated))
+    save_model(load_model(str(folder)), load_tokenizer(str(folder)), tmp_path / "out")
+    saved = GenerationConfig.from_pretrained(tmp_path / "out")
+    assert saved.eos_token_id == [0, 3, 4]
+
+
+def test_the_adapter_of_finetune_given_as_a_model_gets_one_helpful_line(capsys, tmp_path, task):
+    model, out = pico.make_base(tmp_path / "model"), tmp_path / "out"
+    tasc(capsys, "finetune", task, "--model", model, "--epochs", 1, "--output", out)
+    for given in (out, out / "adapter"):
+        code, _, err = tasc(capsys, "bench", task, "--split", "train", "--model", given)
+        assert code == 2
+        assert "--merge" in err
+        assert len(err.strip().splitlines()) == 1
+    with pytest.raises(TascError, match="--merge"):
+        load_model(str(out / "adapter"))

@@ -1,0 +1,111 @@
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.base import PRESETS, build, train_base
+from tests.options import BaseOptions, replace
+from tests.training.samples import corpus
+
+OPTIONS = BaseOptions(
+    preset="pico",
+    vocabulary=320,
+    epochs=12.0,
+    block=64,
+    batch_blocks=2,
+    checkpoint_steps=10,
+    device="cpu",
+)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return train_base(corpus(2), corpus(), OPTIONS, work=tmp_path_factory.mktemp("work"))
+
+
+def test_training_lowers_the_loss_on_whole_documents(result):
+    evaluations = result.report.evaluations
+    assert len(evaluations) == 12
+    assert evaluations[-1].loss < 0.7 * evaluations[0].loss
+    assert result.report.trainable_parameters == result.report.total_parameters
+
+
+def test_vanilla_transformers_loads_and_runs_the_folder(result, tmp_path):
+    result.save(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    text = corpus().prompts[0]
+    inputs = tokenizer(text, return_tensors="pt")
+    assert (
+        inputs.input_ids[0].tolist() == load_tokenizer(str(tmp_path)).encode([text]).tokens.tolist()
+    )
+    out = model.generate(
+        input_ids=inputs.input_ids,
+        attention_mask=inputs.attention_mask,
+        max_new_tokens=3,
+        do_sample=False,
+    )
+    assert out.shape[1] > inputs.input_ids.shape[1]
+    assert model.config.model_type == "qwen2"
+    assert model.config.tie_word_embeddings
+    assert tokenizer.eos_token_id == tokenizer.pad_token_id == 0
+    assert tokenizer.decode(inputs.input_ids[0]) == text
+
+
+def test_a_resumed_run_ends_with_the_very_same_weights(result, tmp_path):
+    def stop(description, done, total):
+        if done == 25:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_base(corpus(2), corpus(), OPTIONS, work=tmp_path, progress=stop)
+    again = train_base(corpus(2), corpus(), OPTIONS, work=tmp_path, resume=True)
+    assert again.report.losses == result.report.losses
+    expected = result.model.state_dict()
+    for name, tensor in again.model.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_run_with_a_limit_of_minutes_stops_in_time(tmp_path):
+    options = replace(OPTIONS, epochs=1e6, minutes=0.02)
+    report = train_base(corpus(2), None, options, work=tmp_path).report
+    assert report.steps < 1e4
+    assert report.seconds >= 1.2
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("pico", 0.1), ("tiny", 1.0), ("small", 4.5), ("medium", 28.0), ("large", 494.0)],
+)
+def test_presets_have_the_size_they_promise(name, millions):
+    preset = PRESETS[name]
+    with torch.device("meta"):
+        model = build(preset, max(preset.vocabulary, preset.rows), 64, 0)
+    size = sum(p.numel() for p in model.parameters()) / 1e6
+    assert size == pytest.approx(millions, rel=0.1, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"preset": "huge"},
+            "preset: input should be 'pico', 'tiny', .* or 'large', got 'huge'",
+        ),
+        ({"vocabulary": 100}, "vocabulary: input should be greater than or equal to 300, got 100"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"block": 1}, "block"),
+        ({"epochs": -1.0}, "epochs"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(change, said):
+    with pytest.raises(InputError, match=said):
+        replace(OPTIONS, **change)

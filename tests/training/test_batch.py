@@ -1,0 +1,165 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.core.batch import (
+    IGNORED,
+    Sequences,
+    collate,
+    example_sequences,
+    packed_blocks,
+    plan_epoch,
+)
+from tests import pico
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+def row(data: Sequences, i: int) -> tuple[list[int], list[bool]]:
+    part = slice(data.offsets[i], data.offsets[i + 1])
+    return data.tokens[part].tolist(), data.targets[part].tolist()
+
+
+def ids(tokenizer, text: str) -> list[int]:
+    return tokenizer.encode([text]).tokens.tolist()
+
+
+def test_the_loss_is_on_the_output_and_the_end_token_only(tokenizer):
+    data = example_sequences(tokenizer, ["play jazz\n"], ["intent: play"], 100)
+    prompt, output = ids(tokenizer, "play jazz\n"), ids(tokenizer, "intent: play")
+    tokens, targets = row(data, 0)
+    assert tokens == [*prompt, *output, tokenizer.eos_id]
+    assert targets == [False] * len(prompt) + [True] * (len(output) + 1)
+
+
+def test_a_base_model_learns_the_prompt_too_all_but_its_first_token(tokenizer):
+    data = example_sequences(tokenizer, ["play\n"], ["x"], 100, learn_prompts=True)
+    assert row(data, 0)[1] == [False] + [True] * (len(data.tokens) - 1)
+
+
+def test_a_long_example_loses_the_beginning_of_its_prompt(tokenizer):
+    prompt, output = "wake me up at nine\n", "intent: alarm"
+    answer = [*ids(tokenizer, output), tokenizer.eos_id]
+    data = example_sequences(tokenizer, [prompt], [output], len(answer) + 3)
+    tokens, targets = row(data, 0)
+    assert tokens == ids(tokenizer, prompt)[-3:] + answer
+    assert targets == [False] * 3 + [True] * len(answer)
+    assert data.cut == 1
+
+
+def test_an_output_that_does_not_fit_loses_its_end_and_is_not_told_to_stop(tokenizer):
+    output = "intent: alarm_set, slot fills: {}"
+    data = example_sequences(tokenizer, ["wake me up\n"], [output], 6)
+    tokens, targets = row(data, 0)
+    assert tokens == ids(tokenizer, "wake me up\n")[-1:] + ids(tokenizer, output)[:5]
+    assert targets == [False] + [True] * 5
+
+
+def test_no_examples_are_refused(tokenizer):
+    with pytest.raises(InputError, match="no examples"):
+        example_sequences(tokenizer, [], [], 10)
+
+
+def test_a_first_token_cannot_be_a_target():
+    one = np.ones(3, dtype=np.int32)
+    with pytest.raises(ValueError, match="first token"):
+        Sequences(one, one.astype(bool), np.arange(3), np.array([0, 3]))
+
+
+def test_collate_pads_on_the_right_and_keeps_the_logits_that_are_needed(tokenizer):
+    data = example_sequences(tokenizer, ["ab", "abcdef"], ["xy", "z"], 100)
+    batch = collate(data, np.array([0, 1]))
+    assert batch.input_ids.shape[1] % 8 == 0
+    assert batch.position_ids is None
+    for i in range(2):
+        tokens, targets = row(data, i)
+        assert batch.input_ids[i, : len(tokens)].tolist() == tokens
+        expected = [t if wanted else IGNORED for t, wanted in zip(tokens, targets, strict=True)]
+        assert batch.labels[i, : len(tokens)].tolist() == expected
+        assert (batch.labels[i, len(tokens) :] == IGNORED).all()
+    first = int((batch.labels != IGNORED).any(0).nonzero()[0])
+    assert batch.keep == batch.input_ids.shape[1] - (first - 1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=200),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(0, 3),
+)
+def test_an_epoch_visits_every_row_once_in_the_promised_number_of_steps(lengths, micro, per, seed):
+    from tasc.training.core.schedule import Schedule
+
+    steps = plan_epoch(np.array(lengths), micro, micro * per, seed, epoch=1)
+    seen = [int(i) for step in steps for batch in step for i in batch]
+    assert sorted(seen) == list(range(len(lengths)))
+    assert len(steps) == Schedule(1.0, micro, micro * per).epoch_steps(len(lengths))
+    assert all(len(batch) <= micro for step in steps for batch in step)
+
+
+def test_the_order_follows_from_the_seed_and_differs_between_epochs():
+    lengths = np.arange(100) % 7 + 1
+
+    def order(seed: int, epoch: int) -> list[int]:
+        steps = plan_epoch(lengths, 4, 8, seed, epoch)
+        return [int(i) for step in steps for batch in step for i in batch]
+
+    assert order(0, 0) == order(0, 0)
+    assert order(0, 0) != order(0, 1)
+    assert order(0, 0) != order(1, 0)
+
+
+def test_rows_of_like_length_share_a_batch():
+    lengths = np.random.default_rng(0).integers(1, 200, 640)
+    steps = plan_epoch(lengths, 8, 64, 0, 0)
+    padded = sum(len(b) * lengths[b].max() for step in steps for b in step)
+    assert padded < 1.1 * lengths.sum()
+    spread = [np.std([lengths[b].mean() for b in step]) for step in steps]
+    assert np.mean(spread) > 30  # while lengths still mix within a step
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(2, 30), min_size=1, max_size=20), st.integers(4, 40), st.integers(0, 9))
+def test_packing_keeps_every_token_and_restarts_positions_at_each_document(sizes, length, seed):
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    tokens = np.arange(offsets[-1], dtype=np.int32)
+    positions = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
+    data = Sequences(tokens, positions > 0, positions, offsets)
+    packed = packed_blocks(data, length, seed)
+    assert sorted(packed.tokens.tolist()) == tokens.tolist()
+    assert (packed.lengths[:-1] == length).all()
+    assert (packed.positions[packed.offsets[:-1]] == 0).all()
+    document = np.repeat(np.arange(len(sizes)), sizes)
+    for i in range(len(packed)):
+        part = slice(packed.offsets[i], packed.offsets[i + 1])
+        owners, places = document[packed.tokens[part]], packed.positions[part]
+        same = owners[1:] == owners[:-1]
+        assert (places[1:][same] == places[:-1][same] + 1).all()
+        assert (places[1:][~same] == 0).all()
+        assert (packed.targets[part] == (places > 0)).all()
+
+
+def test_packed_documents_do_not_see_each_other(tokenizer):
+    texts = ["play some jazz music\n", "wake me up\n", "turn the lights off\n"]
+    data = example_sequences(tokenizer, texts, ["a", "b", "c"], 100, learn_prompts=True)
+    model = pico.build_model()
+    packed = packed_blocks(data, 1000, seed=0)
+    batch = collate(packed, np.array([0]))
+    packed_input = {"input_ids": batch.input_ids, "position_ids": batch.position_ids}
+    with torch.no_grad():
+        together = model(**packed_input, use_cache=False).logits[0]
+    starts = [*np.flatnonzero(packed.positions == 0).tolist(), len(packed.tokens)]
+    for start, stop in pairwise(starts):
+        with torch.no_grad():
+            alone = model(input_ids=batch.input_ids[:, start:stop]).logits[0]
+        torch.testing.assert_close(together[start:stop], alone, atol=1e-4, rtol=1e-4)

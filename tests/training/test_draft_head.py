@@ -1,0 +1,271 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, smooth_l1_loss
+from transformers import GenerationConfig
+
+from tasc.errors import InputError
+from tasc.models.draft_head import load_head, new_head
+from tasc.models.medusa import load_medusa, new_medusa
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training import own_outputs
+from tasc.training.core.batch import collate, example_sequences
+from tasc.training.draft_head import train_head
+from tasc.training.objectives import OBJECTIVES, heads, sampled
+from tasc.training.objectives.eagle import EagleLoss
+from tasc.training.objectives.language import summed_loss
+from tasc.training.objectives.medusa import MedusaLoss
+from tests import pico
+from tests.options import HeadOptions, replace
+from tests.training.samples import corpus
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = HeadOptions(
+    epochs=30.0,
+    learning_rate=5e-3,
+    batch_size=4,
+    effective_batch=4,
+    max_length=64,
+    max_new_tokens=20,
+    checkpoint_steps=5,
+    device="cpu",
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return pico.make_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def result(base, tmp_path_factory):
+    work = tmp_path_factory.mktemp("work")
+    return train_head(str(base), corpus(), corpus(first=12), OPTIONS, work=work)
+
+
+def test_training_brings_the_head_close_to_the_target(result):
+    evaluations = result.report.evaluations
+    assert evaluations[-1].loss < 0.6 * evaluations[0].loss
+    assert evaluations[-1].exact > 0.5  # arg-maxes of 320 tokens that agree
+
+
+def test_a_saved_head_loads_for_its_target(result, tmp_path):
+    result.save(tmp_path)
+    head = load_head(tmp_path, pico.build_model())
+    for name, tensor in result.head.state_dict().items():
+        assert torch.equal(tensor, head.state_dict()[name])
+
+
+def test_medusas_heads_are_trained_alike(base, tmp_path):
+    options = replace(OPTIONS, head="medusa", heads=2)
+    result = train_head(str(base), corpus(), corpus(first=12), options, work=tmp_path)
+    evaluations = result.report.evaluations
+    assert evaluations[-1].loss < 0.6 * evaluations[0].loss
+    assert evaluations[-1].exact > 0.15  # by chance 1 of 320
+    result.save(tmp_path)
+    loaded = load_medusa(tmp_path, pico.build_model())
+    torch.testing.assert_close(loaded.state_dict(), result.head.state_dict())
+
+
+def test_the_same_options_make_the_same_head(base, result, tmp_path):
+    again = train_head(str(base), corpus(), corpus(first=12), OPTIONS, work=tmp_path)
+    assert again.report.losses == result.report.losses
+
+
+@pytest.mark.parametrize("stopped", ["answering prompts", "training"])
+def test_an_interrupted_run_resumes_to_the_same_head(base, result, tmp_path, monkeypatch, stopped):
+    monkeypatch.setattr(own_outputs, "_AT_ONCE", 4)
+    monkeypatch.setattr(own_outputs, "_PART", 2)
+    calls = 0
+
+    def interrupt(what, done, _total):
+        nonlocal calls
+        calls += what.startswith(stopped)
+        if calls == (4 if stopped.startswith("answering") else 12):
+            raise KeyboardInterrupt
+
+    arguments = (str(base), corpus(), corpus(first=12), OPTIONS)
+    with pytest.raises(KeyboardInterrupt):
+        train_head(*arguments, work=tmp_path, progress=interrupt)
+    answered, trained = [], []
+
+    def note(what, done, total):
+        if done:
+            kind = answered if what.startswith("answering") else trained
+            kind.append((total, done))
+
+    again = train_head(*arguments, work=tmp_path, resume=True, progress=note)
+    assert min(trained)[1] == (1 if stopped.startswith("answering") else 11)
+    if stopped.startswith("answering"):  # 20 prompts, of which 8 are answered
+        assert min(done for total, done in answered if total == 20) > 8
+    torch.testing.assert_close(again.head.state_dict(), result.head.state_dict())
+
+
+def answering(max_new_tokens):
+    return GenerationConfig(
+        max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=0, pad_token_id=0
+    )
+
+
+def test_a_damaged_part_is_answered_again(base, tmp_path):
+    model, tokenizer = pico.build_model(), load_tokenizer(str(base))
+    options = {"max_length": 64, "config": answering(8)}
+    first = own_outputs.own_outputs(model, tokenizer, corpus().prompts, tmp_path, **options)
+    for file in tmp_path.glob("*.safetensors"):
+        file.write_bytes(b"damaged")
+    again = own_outputs.own_outputs(
+        model, tokenizer, corpus().prompts, tmp_path, resume=True, **options
+    )
+    assert first.fingerprint() == again.fingerprint()
+
+
+def test_answers_are_the_targets_own(base, tmp_path):
+    model, tokenizer = pico.build_model(), load_tokenizer(str(base))
+    rows = own_outputs.own_outputs(
+        model, tokenizer, corpus().prompts, tmp_path, max_length=30, config=answering(20)
+    )
+    assert len(rows) == 20
+    for i in range(3):
+        row = rows.tokens[rows.offsets[i] : rows.offsets[i + 1]]
+        target = rows.targets[rows.offsets[i] : rows.offsets[i + 1]]
+        prompt = row[~target]
+        assert 1 <= len(prompt) <= 10
+        ids = torch.from_numpy(prompt.astype(np.int64))[None]
+        said = model.generate(ids, max_new_tokens=20, do_sample=False, pad_token_id=0)
+        assert row.tolist() == said[0].tolist()
+
+
+@pytest.fixture(scope="module")
+def batch(base):
+    tokenizer = load_tokenizer(str(base))
+    data = example_sequences(tokenizer, corpus().prompts[:5], corpus().outputs[:5], 200)
+    return data, collate(data, np.arange(len(data)))
+
+
+def test_the_loss_is_eagles_on_the_states_that_lead_to_targets(batch):
+    model, (data, together) = pico.build_model(), batch
+    head, lm_head = new_head(model), model.get_output_embeddings()
+    expected = torch.tensor(0.0)
+    for i in range(len(data)):
+        part = slice(data.offsets[i], data.offsets[i + 1])
+        ids = torch.from_numpy(data.tokens[part].astype(np.int64))[None]
+        with torch.no_grad():
+            hidden = model.base_model(input_ids=ids).last_hidden_state
+            embedded = model.get_input_embeddings()(ids[:, 1:])
+            said = head(embedded, hidden[:, :-1], torch.arange(ids.shape[1] - 1)[None])[0]
+            for at in range(len(said) - 1):  # said[at] stands for hidden[at + 1], before at + 2
+                if data.targets[part][at + 2]:
+                    true = hidden[0, at + 1]
+                    expected += smooth_l1_loss(said[at], true)
+                    expected += cross_entropy(lm_head(said[at]), lm_head(true).softmax(-1))
+    with torch.no_grad():
+        found = EagleLoss(model)(head, together, bfloat16=False)
+        noisy = EagleLoss(model)(head.train(), together, bfloat16=False)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+    assert noisy != found
+
+
+def test_the_loss_is_medusas_on_tokens_of_outputs_behind_the_first(batch):
+    model, (data, together) = pico.build_model(), batch
+    heads, lm_head = new_medusa(model, 3), model.get_output_embeddings()
+    torch.nn.init.normal_(heads.weight, std=0.1)
+    expected = torch.tensor(0.0)
+    for i in range(len(data)):
+        part = slice(data.offsets[i], data.offsets[i + 1])
+        ids, targets = torch.from_numpy(data.tokens[part].astype(np.int64)), data.targets[part]
+        with torch.no_grad():
+            hidden = model.base_model(input_ids=ids[None]).last_hidden_state[0]
+            for at in range(len(ids)):
+                for k in (1, 2, 3):
+                    if at + 1 + k < len(ids) and targets[at + 1] and targets[at + 1 + k]:
+                        said = heads(hidden[at : at + 1])[k - 1]
+                        cross = cross_entropy(lm_head(said), ids[at + 1 + k : at + 2 + k])
+                        expected += 0.8**k / (0.8 + 0.8**2 + 0.8**3) * cross
+    with torch.no_grad():
+        found = MedusaLoss(model)(heads, together, bfloat16=False)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_held_out_figures_are_means_over_all_targets_however_many_rows_a_forward_has(batch):
+    model, (data, together) = pico.build_model(), batch
+    heads = new_medusa(model, 2)
+    torch.nn.init.normal_(heads.weight, std=0.1)
+    loss = MedusaLoss(model)
+    with torch.no_grad():
+        mean = float(loss(heads, together, bfloat16=False)) / data.targets.sum()
+    few, many = (loss.evaluate(heads, data, n, 3, bfloat16=False) for n in (2, len(data)))
+    assert few.loss == pytest.approx(mean, rel=1e-5)
+    assert (few.step, few.exact) == (3, many.exact)
+
+
+def test_a_sampled_softmax_estimates_the_full_one(batch, monkeypatch):
+    model, (_, together) = pico.build_model(), batch
+    with torch.no_grad():
+        full = summed_loss(model, together, bfloat16=False)
+        assert torch.isclose(sampled.sampled_loss(model, together, bfloat16=False), full)
+        monkeypatch.setattr(sampled, "SAMPLED_FROM", 100)
+        monkeypatch.setattr(sampled, "DRAWN", 200)
+        torch.manual_seed(0)
+        losses = [sampled.sampled_loss(model, together, bfloat16=False) for _ in range(60)]
+    # The estimated normaliser is right on average, its logarithm a little low.
+    mean = torch.stack(losses).mean()
+    assert 0.9 * full < mean < 1.01 * full
+    assert torch.stack(losses).std() > 0
+
+
+def test_columns_weigh_what_was_drawn_for_all_that_was_not(monkeypatch):
+    monkeypatch.setattr(sampled, "SAMPLED_FROM", 100)
+    monkeypatch.setattr(sampled, "DRAWN", 50)
+    columns = sampled.Columns(torch.tensor([[7, 3], [3, 299]]), 300)
+    assert columns.certain.tolist() == [3, 7, 299]
+    assert columns.places(torch.tensor([299, 3])).tolist() == [2, 0]
+    assert not set(columns.ids[3:].tolist()) & {3, 7, 299}
+    assert float(columns.weight.exp()[3:].sum()) == pytest.approx(297)
+    assert not columns.weight[:3].any()
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(InputError, match="learning_rate: input should be greater than 0, got 0"):
+        HeadOptions(learning_rate=0)
+    with pytest.raises(InputError, match="max_new_tokens must be from 1 to below max_length 64"):
+        HeadOptions(max_length=64, max_new_tokens=64)
+
+
+@pytest.mark.parametrize("kind", heads())
+def test_every_kind_of_head_learns_from_a_batch_and_is_evaluated(batch, kind):
+    model, (data, together) = pico.build_model().requires_grad_(False), batch
+    learner = OBJECTIVES[kind].learner(model, replace(OPTIONS, head=kind))
+    learner.loss(learner.module, together, bfloat16=False).backward()
+    assert any(p.grad is not None for p in learner.module.parameters())
+    assert learner.score(learner.module, data, 2, 7, bfloat16=False).step == 7
+
+
+def test_a_new_objective_is_one_line_and_shows_in_help_options_and_docs():
+    code = (
+        "import sys\n"
+        "from tasc.training.objectives import ANSWERS, OBJECTIVES, Objective\n"
+        "OBJECTIVES['dummy'] = Objective('nothing at all', ANSWERS, 'nobody', lambda *_: None)\n"
+        "assert 'torch' not in sys.modules\n"
+        "from tests.options import HeadOptions\n"
+        "assert HeadOptions(head='dummy').head == 'dummy'\n"
+        "sys.path.insert(0, 'docs')\n"
+        "import hooks\n"
+        "print(hooks.render(open('docs/reference/objectives.md').read(), 'a/b.md'))\n"
+        "from tasc_cli.main import app\n"
+        "app(['finetune', '--help'])\n"
+    )
+    run = [sys.executable, "-c", code]
+    environment = os.environ | {"COLUMNS": "400"}
+    done = subprocess.run(
+        run, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    row = "| `dummy` | nothing at all | the target's own answers | nobody |"
+    assert row in done.stdout
+    assert "eagle|medusa|dummy" in done.stdout
+    assert "heads side by side; or dummy, nothing at all." in done.stdout

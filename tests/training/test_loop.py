@@ -1,0 +1,219 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training import checkpoint
+from tasc.training.core.batch import example_sequences
+from tasc.training.core.schedule import Schedule
+from tasc.training.loop import Run
+from tests import pico
+from tests.training.samples import corpus
+
+SCHEDULE = Schedule(
+    2.0, 4, 8, warmup_steps=2, bfloat16=False, checkpoint_steps=2, shape="cosine", seed=3
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+    made = corpus()
+    return example_sequences(tokenizer, made.prompts, made.outputs, 100)
+
+
+def start(data, work, schedule=SCHEDULE, name="a"):
+    model = pico.build_model(hidden=32, layers=1)
+    model.config.attention_dropout = 0.2  # draws from the generator that a checkpoint restores
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.2
+    groups = [{"params": list(model.parameters()), "lr": 1e-3, "weight_decay": 0.1}]
+    return Run(model, groups, data, schedule, work=work, name=name)
+
+
+def weights(run):
+    return {name: p.detach().clone() for name, p in run.trainable.items()}
+
+
+def stop_after(step):
+    def progress(description, done, total):
+        if done == step:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    run = start(data, tmp_path_factory.mktemp("whole"))
+    return run, run.train(data)
+
+
+def test_training_lowers_the_loss_and_counts_what_it_read(whole, data):
+    _, report = whole
+    assert report.steps == len(report.losses) == 6
+    assert report.losses[-1] < report.losses[0]
+    assert report.tokens == 2 * len(data.tokens)
+    assert report.targets == 2 * int(data.targets.sum())
+    assert [e.step for e in report.evaluations] == [3, 6]
+    assert report.evaluations[1].loss < report.evaluations[0].loss
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 5])
+def test_a_resumed_run_ends_with_the_very_same_weights(whole, data, tmp_path, stop):
+    run, report = whole
+    with pytest.raises(KeyboardInterrupt):
+        start(data, tmp_path).train(data, progress=stop_after(stop))
+    seen = []
+    second = start(data, tmp_path)
+    again = second.train(
+        data, resume=True, progress=lambda description, done, total: seen.append(done)
+    )
+    assert seen[0] == stop // 2 * 2 + 1  # it went on where the last checkpoint was
+    assert again.losses == report.losses
+    assert again.evaluations == report.evaluations
+    assert again.tokens == report.tokens
+    expected = weights(run)
+    for name, tensor in weights(second).items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_finished_run_resumes_without_a_step(whole, data, tmp_path):
+    run, report = whole
+    start(data, tmp_path).train(data)
+    second = start(data, tmp_path)
+    again = second.train(data, resume=True, progress=stop_after(1))
+    assert again.losses == report.losses
+    assert all(torch.equal(t, weights(run)[n]) for n, t in weights(second).items())
+
+
+def test_a_checkpoint_that_was_not_finished_is_none(tmp_path):
+    for name in ("step-1", "step-2", "step-3.tmp"):
+        (tmp_path / name).mkdir()
+    assert [p.name for p in checkpoint._folders(tmp_path)] == ["step-2", "step-1"]
+
+
+def test_without_resume_old_checkpoints_are_not_used(data, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        start(data, tmp_path).train(progress=stop_after(3))
+    seen = []
+    start(data, tmp_path).train(progress=lambda description, done, total: seen.append(done))
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_cut_checkpoint_falls_back_to_the_one_before(whole, data, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        start(data, tmp_path).train(data, progress=stop_after(5))
+    newest = sorted(tmp_path.glob("step-*"))[-1] / "state.safetensors"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    second = start(data, tmp_path)
+    seen = []
+    again = second.train(
+        data, resume=True, progress=lambda description, done, total: seen.append(done)
+    )
+    assert seen[0] == 3
+    assert again.losses == whole[1].losses
+
+
+def test_a_checkpoint_killed_while_it_is_written_is_not_seen(data, tmp_path, monkeypatch):
+    def killed(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        run = start(data, tmp_path)
+        calls = iter([save_file, killed])
+        patch.setattr(checkpoint, "save_file", lambda *a, **k: next(calls)(*a, **k))
+        with pytest.raises(KeyboardInterrupt):
+            run.train()
+    assert checkpoint.newest(tmp_path, run.identity).step == 2
+    again = start(data, tmp_path).train(resume=True)
+    assert again.steps == 6
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "name"), [(replace(SCHEDULE, seed=4), "a"), (SCHEDULE, "another model")]
+)
+def test_checkpoints_of_another_run_are_refused(data, tmp_path, schedule, name):
+    with pytest.raises(KeyboardInterrupt):
+        start(data, tmp_path).train(progress=stop_after(3))
+    with pytest.raises(InputError, match="other options"):
+        start(data, tmp_path, schedule, name).train(resume=True)
+
+
+def test_a_step_does_not_depend_on_how_its_batch_is_cut(data, tmp_path):
+    losses = []
+    for micro in (1, 8):
+        run = start(data, tmp_path / str(micro), replace(SCHEDULE, micro_batch=micro))
+        for layer in run.model.model.layers:
+            layer.self_attn.attention_dropout = 0.0
+        run.plan = (0, [[data.lengths.argsort()[i : i + micro] for i in range(0, 8, micro)]])
+        losses.append([run._step(0), *(p.detach().sum().item() for p in run.trainable.values())])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_training_that_diverges_is_given_up_with_advice(data, tmp_path):
+    run = start(data, tmp_path)
+    run.peaks = [1e9]
+    with pytest.raises(InputError, match="training diverged; use a learning rate below 1e"):
+        run.train()
+
+
+def test_training_leaves_the_global_generator_alone(data, tmp_path):
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    start(data, tmp_path).train()
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_only_the_newest_two_checkpoints_are_kept(data, tmp_path):
+    start(data, tmp_path, replace(SCHEDULE, checkpoint_steps=1)).train()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000005", "step-00000006"]
+
+
+def test_checkpoints_hold_safetensors_and_json_only(data, tmp_path):
+    start(data, tmp_path).train()
+    assert {p.suffix for p in tmp_path.rglob("*") if p.is_file()} == {".safetensors", ".json"}
+
+
+def test_a_run_out_of_time_stops_and_lowers_its_learning_rate(data, tmp_path, monkeypatch):
+    now = iter(range(0, 10_000, 10))  # each look at the clock is ten seconds later
+    monkeypatch.setattr("tasc.training.loop.time.monotonic", lambda: float(next(now)))
+    run = start(data, tmp_path, replace(SCHEDULE, epochs=1000.0, minutes=1.0))
+    report = run.train()
+    assert 1 < report.steps < 6
+    assert run.optimizer.param_groups[0]["lr"] < 1e-3
+
+
+def test_the_linear_schedule_goes_to_nothing_and_the_cosine_to_its_floor():
+    linear = Schedule(1.0, 1, 1)
+    assert [linear.rate(i, i / 4) for i in range(5)] == [1.0, 0.75, 0.5, 0.25, 0.0]
+    cosine = Schedule(1.0, 1, 1, shape="cosine", floor=0.1, warmup_steps=2)
+    assert cosine.rate(0, 0.0) == 0.5
+    assert cosine.rate(8, 1.0) == pytest.approx(0.1)
+    assert cosine.rate(4, 0.5) == pytest.approx(0.55)
+
+
+def test_a_run_is_as_far_as_its_steps_or_its_minutes_say_whichever_is_more():
+    timed = Schedule(1.0, 1, 1, minutes=2)
+    assert [timed.spent(step, 10, 60.0) for step in (1, 9)] == [0.5, 0.9]
+    assert timed.spent(1, 10, 600.0) == 1.0
+    assert Schedule(1.0, 1, 1).spent(1, 10, 600.0) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"epochs": 0}, "epochs must be above 0"),
+        ({"micro_batch": 3}, "no multiple"),
+        ({"minutes": 0.0}, "minutes"),
+        ({"warmup_steps": -1}, "warmup_steps cannot be negative"),
+    ],
+)
+def test_schedules_that_cannot_be_are_refused(change, said):
+    with pytest.raises(InputError, match=said):
+        replace(SCHEDULE, **change)

@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.core.batch import collate, example_sequences
+from tasc.training.objectives.language import evaluate, summed_loss, target_logits
+from tests import pico
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+    prompts, outputs = zip(*(text.split("\n") for text in pico.TEXTS), strict=True)
+    return example_sequences(tokenizer, [p + "\n" for p in prompts], outputs, 200)
+
+
+@pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
+def test_a_padded_batch_has_the_loss_of_its_rows_one_by_one(data, architecture):
+    model = pico.build_model(architecture)
+    with torch.no_grad():
+        together = summed_loss(model, collate(data, np.arange(len(data))), bfloat16=False)
+    alone = torch.tensor(0.0)
+    for i in range(len(data)):
+        part = slice(data.offsets[i], data.offsets[i + 1])
+        tokens = torch.from_numpy(data.tokens[part].astype(np.int64))
+        wanted = torch.from_numpy(data.targets[part])[1:]
+        with torch.no_grad():
+            logits = model(tokens[None]).logits[0, :-1]
+        alone += cross_entropy(logits[wanted], tokens[1:][wanted], reduction="sum")
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-3)
+
+
+def test_targets_are_those_the_mask_names(data):
+    _, labels = target_logits(pico.build_model(), collate(data, np.array([2])), bfloat16=False)
+    part = slice(data.offsets[2], data.offsets[3])
+    assert labels.tolist() == data.tokens[part][data.targets[part]].tolist()
+
+
+def test_prompt_tokens_get_no_gradient_from_the_head():
+    """The LM head of an untied model moves only through rows that predict a target."""
+    model = pico.build_model(tied=False)
+    tokens = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8]])
+    labels = tokens.clone()
+    labels[:, :6] = -100
+    from tasc.training.core.batch import Batch
+
+    summed_loss(model, Batch(tokens, labels, None, keep=3), bfloat16=False).backward()
+    with torch.no_grad():
+        hidden = model.model(tokens).last_hidden_state[0]
+        probabilities = model.lm_head(hidden[5:7]).softmax(-1)
+    probabilities[0, 7] -= 1
+    probabilities[1, 8] -= 1
+    torch.testing.assert_close(
+        model.lm_head.weight.grad, probabilities.T @ hidden[5:7], rtol=1e-3, atol=1e-4
+    )
+
+
+def test_exact_matches_are_those_of_greedy_decoding(data):
+    model = pico.build_model()
+    exact = 0
+    for i in range(len(data)):
+        part = slice(data.offsets[i], data.offsets[i + 1])
+        tokens = torch.from_numpy(data.tokens[part].astype(np.int64))
+        prompt = int((~torch.from_numpy(data.targets[part])).sum())
+        out = model.generate(
+            tokens[None, :prompt],
+            attention_mask=torch.ones(1, prompt, dtype=torch.int64),
+            max_new_tokens=len(tokens) - prompt,
+            do_sample=False,
+        )[0]
+        exact += out.tolist() == tokens.tolist()
+    assert evaluate(model, data, 2, 7, bfloat16=False).exact == exact / len(data)
+
+
+def test_the_loss_of_held_out_rows_is_the_mean_over_all_their_targets(data):
+    model = pico.build_model().eval()
+    with torch.no_grad():
+        whole = summed_loss(model, collate(data, np.arange(len(data))), bfloat16=False)
+    found = evaluate(model, data, 2, 7, bfloat16=False)
+    assert (found.step, found.loss) == (7, pytest.approx(float(whole) / data.targets.sum()))
+
+
+def test_evaluation_counts_a_learnt_row_as_exact_and_keeps_the_mode(data):
+    model = pico.build_model().train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(60):
+        summed_loss(model, collate(data, np.arange(len(data))), bfloat16=False).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    result = evaluate(model, data, 3, 60, bfloat16=False)
+    assert result.exact == 1.0
+    assert result.loss < 0.1
+    assert model.training

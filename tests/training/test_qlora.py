@@ -1,0 +1,145 @@
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tasc.errors import InputError
+from tasc.models.embeddings import extend_embeddings, is_tied
+from tasc.models.load import load_model
+from tasc.training import qlora
+from tasc.training.core.batch import Batch
+from tasc.training.objectives.language import summed_loss
+from tests import pico
+from tests.training.samples import ROWS
+
+IDS = torch.tensor([[1, 2, 3, 320, 321, 5, 9, 320]])
+NEW = [320, 321]
+
+
+def adapted(folder, *, dtype="float32", dropout=0.0, rows=ROWS):
+    model = load_model(str(folder), dtype=dtype, quantize=True)
+    extend_embeddings(model, rows)
+    return qlora.attach(model, [r.new_id for r in rows], rank=4, alpha=8, dropout=dropout)
+
+
+def disturb(model):
+    """Give every trainable tensor a value that training could have given it."""
+    torch.manual_seed(1)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data += 0.1 * torch.randn_like(parameter)
+
+
+def plain(folder, rows=ROWS):
+    model = load_model(str(folder), dtype="float32")
+    extend_embeddings(model, rows)
+    return model
+
+
+def logits(model):
+    with torch.no_grad():
+        return model.eval()(IDS).logits
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
+def test_the_merged_model_computes_what_the_adapter_model_does(tmp_path, architecture, tied):
+    folder = pico.make_model(tmp_path / "base", architecture, tied=tied)
+    model, merged = adapted(folder), plain(folder)
+    disturb(model)
+    qlora.merge_into(model, merged)
+    expected = logits(model)
+    assert (logits(merged) - expected).abs().max() < 1e-4 * expected.abs().max()
+    merged.save_pretrained(tmp_path / "merged")
+    read = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    assert is_tied(read) == tied
+    assert read.config.vocab_size == 322
+    assert torch.equal(logits(read), logits(merged))
+
+
+def test_in_bfloat16_the_merged_model_differs_by_rounding_only(tmp_path):
+    folder = pico.make_model(tmp_path / "base")
+    model, merged = adapted(folder, dtype="auto"), plain(folder)
+    disturb(model)
+    qlora.merge_into(model, merged)
+    expected = logits(model)
+    assert (logits(merged) - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+def test_merging_onto_the_original_weights_keeps_what_quantisation_lost(tmp_path):
+    folder = pico.make_model(tmp_path / "base")
+    model = adapted(folder)
+    onto_original, onto_quantised = plain(folder), plain(folder)
+    qlora.merge_into(model, onto_original, dequantised=False)  # untrained: B is zero
+    qlora.merge_into(model, onto_quantised)
+    original = plain(folder)
+    torch.testing.assert_close(logits(onto_original), logits(original))
+    assert (logits(onto_quantised) - logits(original)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_only_adapters_and_new_rows_train(tmp_path, tied):
+    model = adapted(pico.make_model(tmp_path, tied=tied))
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert all("lora_" in name or "trainable_tokens" in name for name in names)
+    rows = [p for name, p in model.named_parameters() if "trainable_tokens_delta" in name]
+    assert [tuple(p.shape) for p in rows] == [(2, 64)] * (1 if tied else 2)
+    for layer in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"):
+        assert sum(layer in name for name in names) == 4  # A and B in each of two layers
+    assert not any("lm_head" in name and "lora" in name for name in names)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_step_moves_the_new_rows_of_both_matrices_and_no_other_row(tmp_path, tied):
+    folder = pico.make_model(tmp_path, tied=tied)
+    model, before, after = adapted(folder), plain(folder), plain(folder)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    summed_loss(model, Batch(IDS, IDS, None, keep=8), bfloat16=False).backward()
+    optimizer.step()
+    qlora.merge_into(model, after)
+    for matrix in ("get_input_embeddings", "get_output_embeddings"):
+        old, new = getattr(before, matrix)().weight, getattr(after, matrix)().weight
+        assert torch.equal(old[:320], new[:320])
+        assert (old[NEW] != new[NEW]).any(1).all()
+
+
+def test_all_layers_get_gradients_after_an_evaluation(tmp_path):
+    """bitsandbytes' CPU inference layout would cut the gradient off below the last layer."""
+    model = adapted(pico.make_model(tmp_path))
+    logits(model)
+    summed_loss(model.train(), Batch(IDS, IDS, None, keep=8), bfloat16=True).backward()
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().sum() > 0, name
+
+
+def test_trainable_parameters_are_float32_on_a_bfloat16_base(tmp_path):
+    folder = pico.make_model(tmp_path, dtype=torch.bfloat16)
+    model = adapted(folder, dtype="auto")
+    dtypes = {p.dtype for p in model.parameters() if p.requires_grad}
+    assert dtypes == {torch.float32}
+    assert model.get_input_embeddings().weight.dtype == torch.bfloat16
+
+
+def test_new_rows_have_their_own_learning_rate(tmp_path):
+    model = adapted(pico.make_model(tmp_path, tied=False))
+    groups: list[dict[str, Any]] = qlora.parameter_groups(model, 1e-4, 1e-3)
+    adapters, rows = groups
+    assert (adapters["lr"], rows["lr"]) == (1e-4, 1e-3)
+    assert len(rows["params"]) == 2
+    trainable = sum(p.requires_grad for p in model.parameters())
+    assert len(adapters["params"]) + len(rows["params"]) == trainable
+
+
+def test_without_new_tokens_only_adapters_train(tmp_path):
+    model = adapted(pico.make_model(tmp_path), rows=())
+    assert len(qlora.parameter_groups(model, 1e-4, 1e-3)) == 1
+
+
+def test_a_head_with_a_bias_is_refused(tmp_path):
+    model = pico.build_model(tied=False)
+    model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
+    with pytest.raises(InputError, match="bias"):
+        qlora.attach(model, [1], rank=4, alpha=4, dropout=0.0)

@@ -1,0 +1,203 @@
+import json
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.training.folder import save_model, save_tokenizer
+from tasc.training.train import finetune
+from tests import pico
+from tests.options import FinetuneOptions, replace
+from tests.training.samples import ROWS, Row, corpus
+
+OPTIONS = FinetuneOptions(
+    epochs=2.0,
+    learning_rate=2e-3,
+    batch_size=4,
+    effective_batch=8,
+    rank=4,
+    alpha=4,
+    checkpoint_steps=2,
+    device="cpu",
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return pico.make_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def augmented(base, tmp_path_factory):
+    """The base's tokenizer with two whole phrases before its pattern, as `pretoken` exports it."""
+    folder = tmp_path_factory.mktemp("augmented")
+    content = json.loads((base / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary |= {"intent:Ġalarm": 320, ",ĠslotĠfills:": 321}
+    content["model"]["ignore_merges"] = True
+    split = content["pre_tokenizer"]["pretokenizers"][0]
+    split["pattern"] = {"Regex": r"intent: alarm|, slot fills:|" + pico.PATTERN}
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "tokenizer_config.json").write_bytes((base / "tokenizer_config.json").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def result(base, augmented, tmp_path_factory):
+    work = tmp_path_factory.mktemp("work")
+    train, validation = corpus(2), corpus(1, first=12)
+    return finetune(
+        str(base), str(augmented), ROWS, train, validation, OPTIONS, work=work, resume=False
+    )
+
+
+def test_training_lowers_the_loss_on_held_out_examples(result):
+    first, last = result.report.evaluations
+    assert last.loss < first.loss
+    assert result.report.trainable_parameters < result.report.total_parameters / 4
+    assert json.loads(json.dumps(result.report.to_dict()))["steps"] == 10
+
+
+def test_vanilla_transformers_loads_the_merged_model_and_its_tokenizer(result, tmp_path):
+    result.save_merged(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert model.config.vocab_size == model.get_input_embeddings().weight.shape[0] == 322
+    assert model.dtype == torch.float32
+    assert tokenizer("intent: alarm, slot fills:").input_ids == [320, 321]
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id == 0
+    ids = torch.tensor([[1, 320, 7, 321]])
+    with torch.no_grad():
+        expected = result.model(ids).logits
+        found = model(ids).logits
+    assert (found - expected).abs().max() < 0.05 * expected.abs().max()  # bfloat16 compute
+
+
+def test_the_merged_model_can_be_bfloat16(result, tmp_path):
+    result.save_merged(tmp_path, dtype="bfloat16")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path).dtype == torch.bfloat16
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+def test_peft_alone_loads_the_adapter(result, base, tmp_path):
+    result.save_adapter(tmp_path)
+    assert {p.suffix for p in tmp_path.iterdir()} == {".json", ".safetensors"}
+    model = AutoModelForCausalLM.from_pretrained(base)
+    model.resize_token_embeddings(len(AutoTokenizer.from_pretrained(tmp_path)))
+    model = PeftModel.from_pretrained(model, tmp_path)
+    ids = torch.tensor([[320, 321, 5]])
+    with torch.no_grad():
+        rows = model.get_input_embeddings()(ids)
+        assert torch.equal(rows[0, :2], result.model.get_input_embeddings()(ids)[0, :2])
+
+
+def test_a_resumed_fine_tuning_ends_with_the_same_weights(result, base, augmented, tmp_path):
+    def stop(description, done, total):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    arguments = (str(base), str(augmented), ROWS, corpus(2), corpus(1, first=12), OPTIONS)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(*arguments, work=tmp_path, progress=stop)
+    again = finetune(*arguments, work=tmp_path, resume=True)
+    assert again.report.losses == result.report.losses
+    expected = dict(result.model.named_parameters())
+    for name, parameter in again.model.named_parameters():
+        assert torch.equal(parameter, expected[name]), name
+
+
+def test_the_seed_decides_the_result(result, base, augmented, tmp_path):
+    options = replace(OPTIONS, seed=1)
+    other = finetune(
+        str(base), str(augmented), ROWS, corpus(2), None, options, work=tmp_path, resume=False
+    )
+    assert other.report.losses != result.report.losses
+    assert other.report.evaluations == ()
+
+
+def test_plain_lora_on_unquantised_weights_works_too(base, tmp_path):
+    options = replace(OPTIONS, quantize=False, epochs=0.4, gradient_checkpointing=True)
+    done = finetune(str(base), str(base), (), corpus(), None, options, work=tmp_path)
+    assert done.report.steps == 1
+    assert done.merged().config.vocab_size == 320
+
+
+def test_a_tokenizer_of_another_model_is_refused(base, augmented, tmp_path):
+    with pytest.raises(InputError, match="322 tokens and the model 320 rows"):
+        finetune(str(base), str(augmented), (), corpus(), None, OPTIONS, work=tmp_path)
+
+
+def test_new_tokens_of_another_tokenizer_are_refused(base, tmp_path):
+    with pytest.raises(InputError, match="make the new tokens for this one"):
+        finetune(str(base), str(base), [Row(400, (1, 2))], corpus(), None, OPTIONS, work=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate: input should be greater than 0"),
+        ({"row_learning_rate": -1.0}, "row_learning_rate"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"max_length": 1}, "max_length"),
+        ({"effective_batch": 6}, "no multiple"),
+        ({"rank": 0}, "rank"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(change, said):
+    with pytest.raises(InputError, match=said):
+        replace(OPTIONS, **change)
+
+
+@pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
+@pytest.mark.parametrize("stated", ["PreTrainedTokenizerFast", "Qwen2Tokenizer"])
+def test_auto_tokenizer_reads_an_augmented_tokenizer_beside_any_architecture(
+    augmented, tmp_path, architecture, stated
+):
+    """transformers rebuilds Qwen2's tokenizer from vocabulary and merges unless it is stopped."""
+    loaded = load_tokenizer(str(augmented))
+    config = json.loads(loaded.files["tokenizer_config.json"]) | {"tokenizer_class": stated}
+    files = {"tokenizer_config.json": json.dumps(config).encode()}
+    tokenizer = LoadedTokenizer(loaded.tokenizer, loaded.path, files)
+    save_model(pico.build_model(architecture), tokenizer, tmp_path)
+    read = AutoTokenizer.from_pretrained(tmp_path)
+    assert read("intent: alarm, slot fills:").input_ids == [320, 321]
+    assert read.eos_token_id == 0
+
+
+def test_a_tokenizer_that_is_read_as_it_is_keeps_its_configuration(base, tmp_path):
+    loaded = load_tokenizer(str(base))
+    save_tokenizer(loaded, tmp_path)
+    kept = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert kept == json.loads(loaded.files["tokenizer_config.json"])
+
+
+@pytest.mark.parametrize("stated", [[], 3, {"a": 1}])
+def test_a_tokenizer_class_that_is_no_name_is_replaced_by_one(base, tmp_path, stated):
+    loaded = load_tokenizer(str(base))
+    files = {"tokenizer_config.json": json.dumps({"tokenizer_class": stated}).encode()}
+    save_tokenizer(LoadedTokenizer(loaded.tokenizer, loaded.path, files), tmp_path)
+    assert isinstance(AutoTokenizer.from_pretrained(tmp_path).eos_token_id, int | None)
+
+
+def test_end_tokens_the_model_had_are_kept(base, tmp_path):
+    model = pico.build_model()
+    model.generation_config.eos_token_id = [7, 8]
+    save_model(model, load_tokenizer(str(base)), tmp_path)
+    read = json.loads((tmp_path / "generation_config.json").read_text())
+    assert read["eos_token_id"] == [0, 7, 8]
+
+
+def test_code_that_a_tokenizer_names_is_neither_run_nor_asked_about(base, tmp_path, monkeypatch):
+    tokenizer = load_tokenizer(str(base))
+    code = {"AutoTokenizer": ["them--code.Theirs", None]}
+    named = {"tokenizer_class": "Theirs", "auto_map": code}
+    tokenizer.files["tokenizer_config.json"] = json.dumps(named).encode()
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda *question: asked.append(question) or "n")
+    save_tokenizer(tokenizer, tmp_path / "saved")
+    written = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    assert written["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert asked == []

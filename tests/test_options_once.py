@@ -128,7 +128,7 @@ def test_help_of_a_command_loads_no_torch(capsys):
     import sys
 
     code = (
-        "import sys; import tasc.commands.commands; "
+        "import sys; import tasc.commands.registry; "
         "heavy = {'torch', 'transformers', 'datasets'} & set(sys.modules); "
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
@@ -152,7 +152,7 @@ def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
     tuned = tasc.tune(tasc.TuneOptions(source=task, tokenizer=base))
     assert tuned.to_dict()["best"]["method"] == tuned.best.method
     short = {"source": task, "limit": 2, "max_new_tokens": 4, "warmup": 0}
-    benched = tasc.benchmark(tasc.BenchOptions(models=(base,), split="validation", **short))
+    benched = tasc.bench(tasc.BenchOptions(models=(base,), split="validation", **short))
     assert [cell.method for cell in benched.cells] == ["ar", "tasc-spec"]
     compared = tasc.compare_vocabularies(
         tasc.VocabularyOptions(source=task, target=base, draft=base, prompts=1, places=1)

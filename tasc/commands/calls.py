@@ -83,7 +83,7 @@ def base(options: BaseOptions, job: Job | None = None) -> "BaseResult":
         return train_base(job.texts.corpus, validation, options, **job.training)
 
 
-def fine_tune(options: FinetuneOptions, job: Job | None = None) -> "FinetuneResult | HeadResult":
+def finetune(options: FinetuneOptions, job: Job | None = None) -> "FinetuneResult | HeadResult":
     """Train LoRA on an NF4 base, with or without new tokens; or a draft head.
 
     Example:
@@ -123,11 +123,11 @@ def index(options: IndexOptions, job: Job | None = None) -> "Indexed":
         return make_index(job.texts.corpus, load_tokenizer(options.tokenizer), options)
 
 
-def benchmark(options: BenchOptions, job: Job | None = None) -> "BenchResults":
+def bench(options: BenchOptions, job: Job | None = None) -> "BenchResults":
     """Measure models and methods side by side on one decoding loop.
 
     Example:
-        >>> found = tasc.benchmark(
+        >>> found = tasc.bench(
         ...     tasc.BenchOptions(source="builtin:stdlib-tokens", models=("base",), limit=20)
         ... )
         >>> [cell.tokens_per_step for cell in found.cells]
@@ -184,10 +184,10 @@ CALLS: dict[str, Callable[[Any, Job], Result]] = {
     "analyze": analyze,
     "augment": augment,
     "base": base,
-    "finetune": fine_tune,
+    "finetune": finetune,
     "index": index,
     "vocab": compare_vocabularies,
-    "bench": benchmark,
+    "bench": bench,
     "export": export,
     "tune": tune,
 }

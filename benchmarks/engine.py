@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config
 from benchmarks.figures import add_json, publish
 from tasc.decoding.decode import Generation, generate
 from tasc.decoding.drafters import DRAFTERS, Resources, parse
-from tasc.models.borrow import borrowed
+from tasc.models.from_model import target_from_model
 from tasc.models.load import device_has_bfloat16
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -124,7 +124,7 @@ def ways(model: PreTrainedModel, clock: ForwardClock, new_tokens: int) -> dict[s
 
     def ours(prompt: np.ndarray, text: str = "ar") -> tuple[np.ndarray, float, float]:
         factory = parse(text).prepare(Resources([np.array([1], np.int32)], -1))
-        with borrowed(model) as target:
+        with target_from_model(model) as target:
 
             def run() -> np.ndarray:
                 done: Generation = generate(

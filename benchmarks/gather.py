@@ -3,7 +3,7 @@
 Rows of an LM head go into the packed buffer of a window: all of it (what a prompt costs) and a
 few (what a step costs), against a copy of as many contiguous rows and torch's index_select. Every
 run reads other rows, so that none lie in a cache; the ways alternate. On a GPU a step's calls run
-with torch's synchronisation check set to refuse, beside matrix products in the place of the draft
+with torch's synchronisation check set to refuse, beside matrix products instead of the draft
 head's layer. Usage: python -m benchmarks.gather --device cuda [--json FILE]
 """
 

@@ -51,11 +51,13 @@ class Dictated(Target):
     def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
         """See Target.score."""
         depths = tree_inputs(trees[0][1])[1]
-        at = self.storage.length - self.prompt_length + 1
+        at = self.kv_cache.length - self.prompt_length + 1
         return self._say(super().score(last, trees)[0], at + depths)[None]
 
-    def _say(self, rows: torch.Tensor, places: np.ndarray) -> torch.Tensor:
-        said = torch.from_numpy(self.text[np.minimum(places, len(self.text) - 1)].astype(np.int64))
+    def _say(self, rows: torch.Tensor, positions: np.ndarray) -> torch.Tensor:
+        said = torch.from_numpy(
+            self.text[np.minimum(positions, len(self.text) - 1)].astype(np.int64)
+        )
         return rows.scatter(1, said[:, None].to(rows.device), torch.finfo(rows.dtype).max)
 
 

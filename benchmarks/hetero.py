@@ -27,7 +27,7 @@ from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.decoding.library import chosen
-from tasc.models.borrow import borrowed
+from tasc.models.from_model import target_from_model
 from tasc.models.load import load_model
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
@@ -122,7 +122,7 @@ def ours(
     i: int,
 ) -> tuple[np.ndarray, int, float]:
     """Decode prompt ``i`` on our loop."""
-    with borrowed(model) as target:
+    with target_from_model(model) as target:
         begin = time.perf_counter()
         done = generate(
             target,

@@ -28,7 +28,7 @@ from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import DRAFTERS, Resources, parse
 from tasc.decoding.library import chosen
-from tasc.models.borrow import borrowed
+from tasc.models.from_model import target_from_model
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.base_tokenizer import train_tokenizer
 from tasc.training.core.batch import collate, example_sequences, packed_blocks
@@ -86,13 +86,13 @@ def measure(
             draft=DraftSource(tokenizer, model),  # the model itself: every draft should be right
             draft_heads=draft_heads(model, tokenizer, train, Path(folder)),
         )
-        with borrowed(model) as target:
+        with target_from_model(model) as target:
             known = replace(shared, target=target)
             result["float32"] = compare(known, prompts, expected, options)
             drawn = Sampling(options.temperature)
             own = decode(known, "ar", prompts, options.new_tokens, drawn)[0]
             result["sampled"] = compare(known, prompts, own, options, drawn)
-        with borrowed(model.to(torch.bfloat16)) as target:
+        with target_from_model(model.to(torch.bfloat16)) as target:
             known = replace(shared, target=target)
             own = decode(known, "ar", prompts, options.new_tokens)[0]
             result["bfloat16"] = compare(known, prompts, own, options)

@@ -67,7 +67,7 @@ class TransformersLookup:
         return chain(found.numpy().astype(np.int32))
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Tell the peer what was settled."""
+        """Tell the peer what was committed."""
         self.sequence = np.concatenate([self.sequence, tokens])
 
 
@@ -108,7 +108,7 @@ class Arctic:
         return Draft(np.array(drafted.token_ids, np.int32), parents)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Tell the peer what was settled."""
+        """Tell the peer what was committed."""
         self.cache.add_active_response(self.request, tokens)
         self.context = np.concatenate([self.context, tokens])
 

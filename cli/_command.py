@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ._console import note, print_json, say
-from ._derive import Door, register
+from ._derive import RunFlags, register
 from ._progress import show_progress
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ class Command:
 
         return COMMANDS[self.name]
 
-    def _run(self, options: dict[str, Any], door: Door) -> None:
+    def _run(self, options: dict[str, Any], flags: RunFlags) -> None:
         from tasc.files.artefact import check_output
 
-        folder = place("output", door.output) or Path("tasc-out") / self.name
+        folder = output_path("output", flags.output) or Path("tasc-out") / self.name
         checked = self._kind()(**options)
-        check_output(folder, force=door.force)
-        done = _carry_out(checked, folder, door)
-        if door.json:
+        check_output(folder, force=flags.force)
+        done = _run_step(checked, folder, flags)
+        if flags.json:
             print_json(done.result)
             return
         self.show(done.result)
@@ -57,14 +57,14 @@ class Command:
                 say(f"{label}: {done.output / path}")
 
 
-def _carry_out(options: Any, folder: Path, door: Door) -> "Outcome":  # noqa: ANN401
-    from tasc.commands.steps import carry_out
+def _run_step(options: Any, folder: Path, flags: RunFlags) -> "Outcome":  # noqa: ANN401
+    from tasc.commands.steps import run_step
     from tasc.files.resume import work_of
 
     try:
         with show_progress() as progress:
-            return carry_out(
-                options, folder, force=door.force, resume=door.resume, progress=progress
+            return run_step(
+                options, folder, force=flags.force, resume=flags.resume, progress=progress
             )
     except KeyboardInterrupt:
         if work_of(folder).exists():
@@ -72,7 +72,7 @@ def _carry_out(options: Any, folder: Path, door: Door) -> "Outcome":  # noqa: AN
         raise
 
 
-def place(option: str, text: str | None) -> Path | None:
+def output_path(option: str, text: str | None) -> Path | None:
     """Return the folder that an option names, None where left out; refuse an empty one."""
     from tasc.errors import InputError
     from tasc.options.references import expanded

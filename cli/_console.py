@@ -1,4 +1,4 @@
-"""What a person sees: all that is written to stdout and stderr leaves by this door.
+"""What a person sees: all that is written to stdout and stderr leaves by this flags.
 
 Names and texts come from others: what would steer a terminal is spelled out (``tasc.visible``).
 With --json only JSON is written to stdout.

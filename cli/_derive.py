@@ -32,7 +32,7 @@ _DOOR: dict[str, tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True)
-class Door:
+class RunFlags:
     """What a command line says of a run that is no option of the library."""
 
     output: str | None = None
@@ -42,13 +42,13 @@ class Door:
 
 
 Kind = Callable[[], "type[CommandOptions]"]
-Run = Callable[[dict[str, Any], Door], None]
+Run = Callable[[dict[str, Any], RunFlags], None]
 
 
 def register(app: typer.Typer, name: str, help: str, kind: Kind, run: Run) -> None:
     """Add a command whose options are the fields of a class.
 
-    ``kind`` returns the class; ``run`` takes what was typed, by field, and the door's options.
+    ``kind`` returns the class; ``run`` takes what was typed, by field, and the flags's options.
     """
 
     class Derived(_Derived):
@@ -76,15 +76,15 @@ class _Derived(TyperCommand):
 def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
     """Return the function that typer reads: its signature is that of the command."""
     fields = typed(kind)
-    door = kind.flags
+    flags = kind.flags
 
     def function(context: typer.Context, **values: Any) -> None:  # noqa: ANN401
-        asked = Door(**{name: values[name] for name in door})
+        asked = RunFlags(**{name: values[name] for name in flags})
         given = {name for name in values if _is_typed(context, name)}
         run(_options(fields, values, given), asked)
 
     parameters = {field.name: (field.parameter, field.shown) for field in fields}
-    parameters |= {name: _DOOR[name] for name in door}
+    parameters |= {name: _DOOR[name] for name in flags}
     listed = [_parameter("context", typer.Context, ...)]
     listed += [_parameter(name, *told) for name, told in parameters.items()]
     function.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ class Typed:
         default: ``...`` where it must be given.
         help: what a person is told of it.
         shell: what else is to be known.
-        place: 0 for arguments, 1 for a command's own, 2 for what all have.
+        group: 0 for arguments, 1 for a command's own, 2 for what all have.
         of_data: whether it is a field of the source.
     """
 
@@ -33,7 +33,7 @@ class Typed:
     default: Any
     help: str
     shell: "Shell"
-    place: int
+    group: int
     of_data: bool = False
 
     @property
@@ -55,7 +55,7 @@ class Typed:
         told: dict[str, Any] = {"help": self.help}
         if self.choices:
             told["metavar"] = f"[{'|'.join(self.choices)}]"
-        if not self.place:
+        if not self.group:
             return Annotated[held, typer.Argument(show_default=False, **told)]
         told["show_default"] = self.shell.default or True
         flag = f"--{self.option}"
@@ -86,7 +86,7 @@ class Typed:
 
 def typed(kind: "type[CommandOptions]") -> list[Typed]:
     """Return the fields of ``kind``: arguments first, then what must be given, last the shared."""
-    return sorted(_typed(kind), key=lambda field: (field.place, field.default is not ...))
+    return sorted(_typed(kind), key=lambda field: (field.group, field.default is not ...))
 
 
 def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
@@ -97,10 +97,10 @@ def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
         if Data in (info.annotation, *get_args(info.annotation)):
             yield from _data(info, shell)
             continue
-        place = 0 if shell.argument else 2 if name in ModelOptions.model_fields else 1
+        group = 0 if shell.argument else 2 if name in ModelOptions.model_fields else 1
         option = shell.name or name.replace("_", "-")
         default = ... if info.is_required() else info.default
-        yield Typed(name, option, info.annotation, default, info.description or "", shell, place)
+        yield Typed(name, option, info.annotation, default, info.description or "", shell, group)
 
 
 def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
@@ -110,14 +110,14 @@ def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
     needed = source.is_required()
     known = source.default.model_dump() if source.default and not needed else {}
     for name, info in Data.model_fields.items():
-        option, place = name.replace("_", "-"), 2
+        option, group = name.replace("_", "-"), 2
         if name == "path":
-            option, place = shell.name or "source", 0 if needed else 1
+            option, group = shell.name or "source", 0 if needed else 1
         default = known.get(name, ... if info.is_required() else info.default)
         if name == "path" and not needed:
             default = known.get(name)
         told = info.description or ""
-        yield Typed(name, option, info.annotation, default, told, _shell(info), place, of_data=True)
+        yield Typed(name, option, info.annotation, default, told, _shell(info), group, of_data=True)
 
 
 def _shell(info: "FieldInfo") -> "Shell":

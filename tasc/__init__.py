@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 # module -> names in it; torch and transformers are imported when one of them is first asked for.
-# A call is not named as a room is: importing tasc.benchmark would put the room in its place.
+# A call is not named as a room is: importing tasc.benchmark would put the room in its position.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",

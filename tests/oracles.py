@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Law = dict[int, float]
+Distribution = dict[int, float]
 MARK = -2
 CUT = 1 / 128  # a source with less weight left is not followed to shorter contexts
 
@@ -44,8 +44,8 @@ class Corpus:
             default=0,
         )
 
-    def law(self, context: Sequence[int]) -> Law:
-        law: Law = {}
+    def distribution(self, context: Sequence[int]) -> Distribution:
+        distribution: Distribution = {}
         left = 1.0
         single: set[int] = set()
         for n in range(self.length(context), -1, -1):
@@ -56,8 +56,8 @@ class Corpus:
             if left < CUT and not alone:
                 break
             for token in self.counts[suffix]:
-                if token not in law:
-                    law[token] = left * self._probability(suffix, token)
+                if token not in distribution:
+                    distribution[token] = left * self._probability(suffix, token)
             if alone:
                 single.update(self.counts[suffix])
             # Stored in eighths of an octave; what contexts seen once leave is not stored.
@@ -67,7 +67,7 @@ class Corpus:
                 if alone or not weight
                 else 2 ** -(math.floor(0.5 - 8 * math.log2(weight)) / 8)
             )
-        return law
+        return distribution
 
     def _suffix(self, context: Sequence[int], n: int) -> tuple[int, ...]:
         return tuple(context[len(context) - n :]) if n <= len(context) else (-99,)
@@ -102,22 +102,22 @@ class Table:
             (n for n in range(1, longest + 1) if tuple(context[-n:]) in self.counts), default=0
         )
 
-    def law(self, context: Sequence[int]) -> Law:
-        law: Law = defaultdict(float)
+    def distribution(self, context: Sequence[int]) -> Distribution:
+        distribution: Distribution = defaultdict(float)
         left = 1.0
         for n in range(self.length(context), 0, -1):
             kept = self.counts[tuple(context[-n:])]
             for token, count in kept.items():
-                law[token] += left * (count - self.discount) / kept.total()
+                distribution[token] += left * (count - self.discount) / kept.total()
             left *= self.discount * len(kept) / kept.total()
             if left < CUT:
                 break
-        return {t: p for t, p in law.items() if p > 0}
+        return {t: p for t, p in distribution.items() if p > 0}
 
 
 def mixture(
     corpora: Sequence[Corpus], table: Table, context: Sequence[int], lam: float, gain: float
-) -> Law:
+) -> Distribution:
     """TASC section 5.2, p_mixed, each side weighing e^gain more a token of matched context."""
     sources = [(lam / len(corpora), c) for c in corpora] + [(1 - lam, table)]
     weights = [
@@ -126,11 +126,11 @@ def mixture(
     ]
     if not sum(weights):
         weights = [1 / len(corpora)] * len(corpora) + [0.0]
-    law: Law = defaultdict(float)
+    distribution: Distribution = defaultdict(float)
     for weight, (_, source) in zip(weights, sources, strict=True):
-        for token, p in source.law(context).items() if weight else ():
-            law[token] += weight / sum(weights) * p
-    return law
+        for token, p in source.distribution(context).items() if weight else ():
+            distribution[token] += weight / sum(weights) * p
+    return distribution
 
 
 def best_tree_mass(
@@ -185,14 +185,14 @@ class SlowAcceptance:
         tokens: Sequence[int],
         parents: Sequence[int],
         probabilities: Sequence[float] | None,
-        settled: Sequence[int],
+        committed: Sequence[int],
     ) -> None:
         for counts in (*self.claims.values(), *self.ranks.values()):
             counts[:] = [0.98 * x for x in counts]
-        taken = accepted_nodes(tokens, parents, settled)
+        taken = accepted_nodes(tokens, parents, committed)
         for i, parent in enumerate(parents):
-            if len(taken) == len(settled) and hangs_below(parents, i, taken[-1]):
-                continue  # deeper than what was settled: not known yet
+            if len(taken) == len(committed) and hangs_below(parents, i, taken[-1]):
+                continue  # deeper than what was committed: not known yet
             if probabilities is None:
                 counts = self.ranks[min(i, 63)]
             elif parent < 0 or parent in taken:
@@ -204,11 +204,11 @@ class SlowAcceptance:
 
 
 def accepted_nodes(
-    tokens: Sequence[int], parents: Sequence[int], settled: Sequence[int]
+    tokens: Sequence[int], parents: Sequence[int], committed: Sequence[int]
 ) -> list[int]:
-    """The path that spells the beginning of ``settled``: of equal siblings the first."""
+    """The path that spells the beginning of ``committed``: of equal siblings the first."""
     path = [-1]
-    for token in settled:
+    for token in committed:
         at = [i for i, p in enumerate(parents) if p == path[-1] and tokens[i] == token]
         if not at:
             break

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasc.commands.calls import CALLS
+from tasc.commands.calls import RUNNERS
 from tasc.files import artefact
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
@@ -188,7 +188,7 @@ def test_unknown_recipe_and_data_folder(capsys, tmp_path):
     [
         (("analyze", "--pcs", "inf"), "pcs: input should be a finite number, got inf"),
         (("analyze", "--budget", 10**11), "budgets.0: input should be less than or equal to"),
-        (("augment", "--risk-price", "inf"), "risk_price: input should be a finite number"),
+        (("augment", "--risk-price", "inf"), "overfit_penalty: input should be a finite number"),
         (("augment", "--budget", 0), "budget: a number from 1 to 1,000,000,000 or auto, got '0'"),
         (("augment", "--budget", "--5"), "budget: a number from 1 to"),
         (("augment", "--budget", "²"), "budget: a number from 1 to"),
@@ -206,7 +206,7 @@ def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
     def interrupt(options: object, job: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(CALLS, "analyze", interrupt)
+    monkeypatch.setitem(RUNNERS, "analyze", interrupt)
     code, out, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
     assert (code, out) == (130, "")
     assert err.startswith("interrupted: no half-written folder was left")

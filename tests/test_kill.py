@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasc.commands.calls import CALLS
-from tasc.commands.context import Job
+from tasc.commands.calls import RUNNERS
+from tasc.commands.context import StepContext
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
@@ -65,12 +65,12 @@ def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, mo
     task.write_text('{"input": "a", "output": "b"}\n')
     command = ["index", task, "--tokenizer", make_tokenizer(tmp_path / "tok")]
 
-    def interrupted(options: IndexOptions, job: Job) -> None:
+    def interrupted(options: IndexOptions, job: StepContext) -> None:
         if options.n_max == 3:
             (job.work / "checkpoint").touch()
         os.kill(os.getpid(), number)
 
-    monkeypatch.setitem(CALLS, "index", interrupted)
+    monkeypatch.setitem(RUNNERS, "index", interrupted)
     before = {p.name for p in tmp_path.iterdir()}
     code, _, err = tasc(capsys, *command, "--output", tmp_path / "out")
     assert (code, "--resume" in err) == (130, False)

@@ -103,7 +103,7 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
     assert {field.field for field in fields if not field.of_data} == expected
     assert not issubclass(KINDS[command], StepOptions) or any(field.of_data for field in fields)
     for field in fields:
-        name = field.option if field.place == 0 else f"--{field.option}"
+        name = field.option if field.position == 0 else f"--{field.option}"
         assert f"{name} " in shown
         assert field.help
         assert " ".join(field.help.split()) in shown
@@ -155,7 +155,7 @@ def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
     benched = tasc.bench(tasc.BenchOptions(models=(base,), split="validation", **short))
     assert [cell.method for cell in benched.cells] == ["ar", "tasc-spec"]
     compared = tasc.compare_vocabularies(
-        tasc.VocabularyOptions(source=task, target=base, draft=base, prompts=1, places=1)
+        tasc.VocabularyOptions(source=task, target=base, draft=base, prompts=1, positions=1)
     )
     assert compared.to_dict()["recommended"]["algorithm"] == compared.algorithm
     assert sorted(tmp_path.rglob("*")) == before

@@ -4,7 +4,7 @@ import pytest
 
 from tasc.errors import InputError
 from tasc.files.artefact import Step, create
-from tasc.options.references import at_home, join, labelled, resolve_model
+from tasc.options.references import expand_user, join, parse_label, resolve_model
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import tasc
 from tests.pico import make_tokenizer
@@ -21,21 +21,21 @@ def artefact(output: Path, *files: str) -> Path:
 def test_a_label_has_no_slash_and_what_exists_is_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lr=0.1").mkdir()
-    assert labelled("base=some/model") == ("base", "some/model")
-    assert labelled("base=runs/lr=0.1") == ("base", "runs/lr=0.1")
+    assert parse_label("base=some/model") == ("base", "some/model")
+    assert parse_label("base=runs/lr=0.1") == ("base", "runs/lr=0.1")
     for path in ("some/model", "runs/lr=0.1/model", "lr=0.1", str(tmp_path / "lr=0.1")):
-        assert labelled(path) == ("", path)
-        assert join(*labelled(path)) == path
-    assert join(*labelled("base=some/model")) == "base=some/model"
+        assert parse_label(path) == ("", path)
+        assert join(*parse_label(path)) == path
+    assert join(*parse_label("base=some/model")) == "base=some/model"
 
 
 def test_home_is_written_out_behind_a_label_too(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert at_home("~/m") == f"{tmp_path}/m"
-    assert at_home("base=~/m") == f"base={tmp_path}/m"
-    assert at_home("./m~") == "./m~"
+    assert expand_user("~/m") == f"{tmp_path}/m"
+    assert expand_user("base=~/m") == f"base={tmp_path}/m"
+    assert expand_user("./m~") == "./m~"
     with pytest.raises(InputError, match="~nobody-of-this-name/m: no such home folder"):
-        at_home("~nobody-of-this-name/m")
+        expand_user("~nobody-of-this-name/m")
 
 
 def test_a_model_is_found_inside_an_artefact(tmp_path):

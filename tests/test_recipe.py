@@ -10,7 +10,7 @@ import pytest
 
 from tasc.analysis.options import AnalyzeOptions
 from tasc.commands.plan import Overrides, read
-from tasc.commands.steps import carry_out
+from tasc.commands.steps import run_step
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import InputError, RecipeError
 from tasc.options.command import Data
@@ -220,16 +220,16 @@ def test_every_command_of_a_recipe_shows_its_result(capsys, tmp_path):
     assert "standard" in out
 
 
-@pytest.mark.parametrize("place", ["home", "a=b", "file"])
-def test_a_tokenizer_that_changed_where_it_lies_is_read_again(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("position", ["home", "a=b", "file"])
+def test_a_tokenizer_that_changed_where_it_lies_is_read_again(tmp_path, monkeypatch, position):
     monkeypatch.setenv("HOME", str(tmp_path))
-    folder = make_tokenizer(tmp_path / place)
-    path = {"home": "~/home", "file": str(folder / "tokenizer.json")}.get(place, str(folder))
+    folder = make_tokenizer(tmp_path / position)
+    path = {"home": "~/home", "file": str(folder / "tokenizer.json")}.get(position, str(folder))
     source = Data(path=str(write(tmp_path / "task.jsonl", ROWS)))
     config = IndexOptions(source=source, tokenizer=path)
 
     def reused() -> bool:
-        return carry_out(config, tmp_path / "out", reuse=True).reused
+        return run_step(config, tmp_path / "out", reuse=True).reused
 
     assert not reused()
     assert reused()
@@ -245,7 +245,7 @@ def test_a_broken_validation_split_is_not_passed_over(tmp_path):
     tokens = str(make_tokenizer(tmp_path / "tok"))
     config = AugmentOptions(source=Data(path=str(broken.parent)), tokenizer=tokens, budget=3)
     with pytest.raises(InputError, match=r"validation\.jsonl:1: invalid JSON"):
-        carry_out(config, tmp_path / "out")
+        run_step(config, tmp_path / "out")
 
 
 def test_a_split_is_not_held_out_from_itself(tmp_path):
@@ -253,9 +253,9 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     write(tmp_path / "task" / "dev.jsonl", ROWS)
     source, tokens = Data(path=str(tmp_path / "task")), str(make_tokenizer(tmp_path / "tok"))
     config = AugmentOptions(source=source, tokenizer=tokens, budget=3, split="dev")
-    assert carry_out(config, tmp_path / "tokens").result["held_out"] is None
+    assert run_step(config, tmp_path / "tokens").result["held_out"] is None
     analysis = AnalyzeOptions(source=source, tokenizer=tokens, budgets=(0,), split="valid")
-    assert carry_out(analysis, tmp_path / "analysis").result["drafting"]["samples"] == 10
+    assert run_step(analysis, tmp_path / "analysis").result["drafting"]["samples"] == 10
 
 
 def test_a_limit_makes_no_step_larger(tmp_path):
@@ -308,7 +308,7 @@ def test_an_output_never_replaces_what_is_read(tmp_path, kind):
     task, tokens = write(tmp_path / "task.jsonl", ROWS), make_tokenizer(tmp_path / "tok")
     index = {"n_max": 2, "source": Data(path=str(task))}
     out = tmp_path / "out"
-    carry_out(IndexOptions(tokenizer=str(tokens), **index), out)  # so out is an artefact
+    run_step(IndexOptions(tokenizer=str(tokens), **index), out)  # so out is an artefact
     match kind:
         case "source":
             index["source"] = Data(path=str(write(out / "task.jsonl", ROWS)))
@@ -320,5 +320,5 @@ def test_an_output_never_replaces_what_is_read(tmp_path, kind):
             make_tokenizer(tokens)
     before = sorted(out.rglob("*"))
     with pytest.raises(InputError, match=r"output .* would replace .*name another folder"):
-        carry_out(IndexOptions(tokenizer=str(tokens), **index), out, force=True)
+        run_step(IndexOptions(tokenizer=str(tokens), **index), out, force=True)
     assert sorted(out.rglob("*")) == before

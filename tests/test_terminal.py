@@ -29,14 +29,14 @@ def raw(text: str) -> set[str]:
 @pytest.fixture
 def folder(tmp_path):
     """A task whose columns, and folder, are named to steer."""
-    place = tmp_path / f"task{STEERING}{ORDINARY}"
-    place.mkdir()
+    position = tmp_path / f"task{STEERING}{ORDINARY}"
+    position.mkdir()
     rows = [
         {f"in{STEERING}": f"number {i} {STEERING}", f"out{STEERING}": f"value {i % 3} {STEERING}"}
         for i in range(12)
     ]
-    (place / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return place
+    (position / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return position
 
 
 def columns() -> tuple[str, ...]:

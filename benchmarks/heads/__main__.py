@@ -2,7 +2,7 @@
 
 Each prompt is decoded with every method in turn, so that drift of the machine hits all alike, and
 each output is compared with autoregressive decoding's. Accepted length counts the bonus token;
-coverage is the share of settled tokens that the step's draft vocabulary held; the LM head's share
+coverage is the share of committed tokens that the step's draft vocabulary held; the LM head's share
 is of the time that drafts take. A weak model that decodes greedily ends in loops, which any
 vocabulary covers: ``--repetition-penalty`` keeps it out of them, in every method alike.
 Usage: python -m benchmarks.heads --model DIR --draft-head DIR DIR --data-dir DIR [DIR …]

@@ -1,6 +1,6 @@
 """One method on one task of the draft heads' benchmark: decoded, counted, described.
 
-Coverage is the share of settled tokens that the step's draft vocabulary held.
+Coverage is the share of committed tokens that the step's draft vocabulary held.
 """
 
 import time
@@ -45,7 +45,7 @@ class Cell:
     done: list[Generation] = field(default_factory=list)
     head_seconds: float = 0.0
     covered: int = 0
-    settled: int = 0
+    committed: int = 0
     active: list[int] = field(default_factory=list)
 
     def run(self, ours: Loaded, drafter: Drafter, prompt: np.ndarray, **options: Any) -> None:  # noqa: ANN401
@@ -74,7 +74,7 @@ class Cell:
                 self.active.append(timed.lm_head.weight.shape[0])
             else:
                 return  # the prompt's own next token: nothing was drafted
-            self.settled += len(tokens)
+            self.committed += len(tokens)
 
         drafter.draft = draft  # type: ignore[method-assign]
         self.done.append(generate(ours.target, drafter, prompt, on_tokens=count, **options))
@@ -94,14 +94,14 @@ class Cell:
         return {
             "accepted_length": accepted_length(self.done),
             "active": float(np.mean(self.active)) if self.active else 0.0,
-            "coverage": self.covered / self.settled if self.settled else 0.0,
+            "coverage": self.covered / self.committed if self.committed else 0.0,
             "draft_ms_a_step": 1e3 * float(np.median([step[0] for step in steps])),
             "draft_ms_a_prompt": 1e3
             * float(
                 np.mean([d.timeline.draft - sum(s[0] for s in d.timeline.steps) for d in self.done])
             ),
             "forward_ms_a_step": 1e3 * float(np.median([step[1] for step in steps])),
-            "lm_head_share_of_draft": self.head_seconds / drafting if self.settled else 0.0,
+            "lm_head_share_of_draft": self.head_seconds / drafting if self.committed else 0.0,
             "tokens_a_second": tokens_a_second(self.done),
             "kinds": {
                 kind: {
@@ -119,7 +119,7 @@ class Cell:
 
 
 def accepted_length(done: Sequence[Generation]) -> float:
-    """Return the tokens that a step settled in the mean, the bonus token included."""
+    """Return the tokens that a step committed in the mean, the bonus token included."""
     return 1 + float(np.mean([n for d in done for n in d.accepted]))
 
 

@@ -43,10 +43,10 @@ def show(result: dict[str, Any]) -> None:
     )
     if found.tokens:
         _show_tokens(found.tokens)
-    if found.knee and found.tokens:
-        knee, most = found.knee.budget, found.tokens.budgets[-1].added
+    if found.recommended_size and found.tokens:
+        recommended_size, most = found.recommended_size.budget, found.tokens.budgets[-1].added
         why = "steps saved against rows and rarely seen tokens, as augment --budget auto"
-        say(f"Knee of the budgets up to {most:,} tokens: {knee:,} ({why})")
+        say(f"Recommended size of the budgets up to {most:,} tokens: {recommended_size:,} ({why})")
     if found.drafting:
         _show_drafting(found.drafting)
     if found.serving:

@@ -29,11 +29,11 @@ def show(result: dict[str, Any]) -> None:
     excluded = ", ".join(f"{n} {why}" for why, n in result["excluded"].items() if n) or "none"
     say(
         f"H2 {result['h2']['before']:.2f} → {result['h2']['after']:.2f} bits; rejected by PCS: "
-        f"{result['rejected']}; excluded: {excluded}; dead: {result['dead']}"
+        f"{result['rejected']}; excluded: {excluded}; unused: {result['unused']}"
     )
     show_use(result)
     if result["budget"] == "auto":
-        show_knee(result["curve"])
+        show_recommended_size(result["curve"])
 
 
 def show_use(result: dict[str, Any]) -> None:
@@ -51,16 +51,16 @@ def show_use(result: dict[str, Any]) -> None:
         )
 
 
-def show_knee(curve: dict[str, Any]) -> None:
+def show_recommended_size(curve: dict[str, Any]) -> None:
     """Print the budget that was chosen beside its neighbours."""
-    knee = curve["knee"]
+    recommended = curve["recommended_size"]
     around = [p for p in curve["points"] if p["budget"] in _around(curve)]
     table(
-        f"Budget: the knee is at {knee['budget']:,} (risk price {curve['price']:g})",
+        f"Recommended size: {recommended['budget']:,} (overfit penalty {curve['price']:g})",
         ["new tokens", "steps/output", "held out", "seen min", "p10", "median", "risk", "cost"],
         [
             [
-                f"{p['budget']:,}" + (" ←" if p["budget"] == knee["budget"] else ""),
+                f"{p['budget']:,}" + (" ←" if p["budget"] == recommended["budget"] else ""),
                 f"{p['train_steps']:.2f}",
                 "-" if p["held_out_steps"] is None else f"{p['held_out_steps']:.2f}",
                 f"{p['seen']['least']:,}",
@@ -79,10 +79,17 @@ def show_knee(curve: dict[str, Any]) -> None:
 
 
 def _around(curve: dict[str, Any]) -> set[int]:
-    """No tokens, the knee, and its halves and doubles, as far as the curve has them."""
+    """No tokens, the recommended size, and its halves and doubles, as far as the curve has them."""
     budgets = [p["budget"] for p in curve["points"]]
-    knee = curve["knee"]["budget"]
-    wanted = (0, knee / 4, knee / 2, knee, knee * 2, knee * 4)
+    recommended = curve["recommended_size"]["budget"]
+    wanted = (
+        0,
+        recommended / 4,
+        recommended / 2,
+        recommended,
+        recommended * 2,
+        recommended * 4,
+    )
     return {min(budgets, key=lambda budget: abs(budget - want)) for want in wanted}
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .._console import interval_text, note, print_json, say, table
-from .._derive import Door
+from .._derive import RunFlags
 from .._derive import register as register_derived
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ def _kind() -> "type[CommandOptions]":
     return CompareOptions
 
 
-def _run(options: dict[str, Any], door: Door) -> None:
+def _run(options: dict[str, Any], flags: RunFlags) -> None:
     from tasc.benchmark.paired.compare import compare_results
     from tasc.benchmark.paired.options import CompareOptions
 
     found = compare_results(CompareOptions(**options))
-    if door.json:
+    if flags.json:
         print_json(found.to_dict())
     else:
         _show(found)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .._command import place
+from .._command import output_path
 from .._commands import COMMANDS
 from .._console import note, print_json
-from .._derive import Door
+from .._derive import RunFlags
 from .._derive import register as register_derived
 from .._progress import show_progress
 
@@ -28,7 +28,7 @@ def _kind() -> "type[CommandOptions]":
     return RunOptions
 
 
-def _run(options: dict[str, Any], door: Door) -> None:
+def _run(options: dict[str, Any], flags: RunFlags) -> None:
     from tasc.commands.plan import RunOptions, read
     from tasc.commands.runner import find, run
     from tasc.options.references import expanded
@@ -36,15 +36,15 @@ def _run(options: dict[str, Any], door: Door) -> None:
     checked = RunOptions(**options)
     path = find(str(expanded(Path(checked.recipe))))
     plan = read(path, checked)
-    folder = place("output", door.output) or Path("tasc-out") / path.stem
+    folder = output_path("output", flags.output) or Path("tasc-out") / path.stem
     shows = {command.name: command.show for command in COMMANDS}
     results: dict[str, Any] = {}
     with show_progress() as progress:
-        for name, step, done in run(plan, folder, force=door.force, progress=progress):
+        for name, step, done in run(plan, folder, force=flags.force, progress=progress):
             results[name] = done.result
             state = "up to date" if done.reused else "done"
             note(f"{name}: {state} ({done.output})")
-            if not door.json:
+            if not flags.json:
                 shows[step.command](done.result)
-    if door.json:
+    if flags.json:
         print_json(results)

@@ -1,4 +1,4 @@
-"""``tasc serve``: start the engine a folder was exported for, in the place of this process."""
+"""``tasc serve``: start the engine a folder was exported for, instead of this process."""
 
 import os
 import shlex
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .._console import note
-from .._derive import Door
+from .._derive import RunFlags
 from .._derive import register as register_derived
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _kind() -> "type[CommandOptions]":
     return ServeOptions
 
 
-def _run(options: dict[str, Any], _door: Door) -> None:
+def _run(options: dict[str, Any], _door: RunFlags) -> None:
     from tasc.serving.options import ServeOptions
     from tasc.serving.serve import command
 

@@ -31,14 +31,15 @@ def show(result: dict[str, Any]) -> None:
     say(f"in both: {r['shared']:,} strings, {r['share']:.1%} of the target's tokens")
     say(
         f"in these texts: {r['used_shared']:,} of {r['used']:,} target tokens, "
-        f"{r['said_shared']:.1%} by occurrence; {r['draft_per_target']:.2f} draft tokens each"
+        f"{r['shared_by_occurrence']:.1%} by occurrence; "
+        f"{r['draft_tokens_per_target_token']:.2f} draft tokens each"
     )
     say(
-        f"spellings of a target token by the drafter: median {r['spellings_median']:,.0f}, at most "
-        f"{r['spellings_max']:,}; none for {r['unreachable']} of {r['spelled']}"
+        f"segmentations of a target token by the drafter: median {r['segmentations_median']:,.0f}, "
+        f"at most {r['segmentations_max']:,}; none for {r['unreachable']} of {r['segmented']}"
     )
     say(
-        f"draft forwards for all spellings of a token: median {r['forwards']:,.0f} "
+        f"draft forwards for all segmentations of a token: median {r['forwards']:,.0f} "
         "(slrs follows the likely ones)"
     )
     if r["expected_acceptance"]:

@@ -53,9 +53,9 @@ void bind_acceptance(nb::module_& m) {
       .def(
           "learn",
           [](tasc::Acceptance& self, const Input<int32_t>& tokens, const Input<int32_t>& parents,
-             const Claims& probabilities, const Input<int32_t>& settled) {
-            self.learn(draft(tokens, parents, probabilities), view(settled));
+             const Claims& probabilities, const Input<int32_t>& committed) {
+            self.learn(draft(tokens, parents, probabilities), view(committed));
           },
           nb::arg("tokens").noconvert(), nb::arg("parents").noconvert(),
-          nb::arg("probabilities").noconvert().none(), nb::arg("settled").noconvert());
+          nb::arg("probabilities").noconvert().none(), nb::arg("committed").noconvert());
 }

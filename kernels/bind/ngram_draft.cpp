@@ -116,11 +116,11 @@ void bind_drafter(nb::module_& m) {
                               to_numpy(std::move(tree.probabilities)));
           },
           nb::arg("budget"))
-      .def("law",
+      .def("distribution",
            [](tasc::NgramDrafter& self) {
-             std::vector<std::pair<int32_t, double>> law;
-             for (const tasc::Proposal& p : self.law()) law.emplace_back(p.token, p.probability);
-             return law;
+             std::vector<std::pair<int32_t, double>> distribution;
+             for (const tasc::Proposal& p : self.distribution()) distribution.emplace_back(p.token, p.probability);
+             return distribution;
            })
       .def("check_integrity", [](const tasc::NgramDrafter& self) { return broken(self.local()); });
 }

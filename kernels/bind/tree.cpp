@@ -59,17 +59,17 @@ void bind_tree(nb::module_& m) {
       nb::arg("parents").noconvert());
 
   m.def(
-      "greedy_walk",
+      "greedy_path",
       [](const Input<int32_t>& tokens, const Input<int32_t>& parents, const Input<int32_t>& best) {
         check(parents);
         const size_t n = parents.size();
         if (tokens.size() != n || best.size() != n + 1)
-          throw std::invalid_argument("greedy_walk: " + std::to_string(n) + " parents need " +
+          throw std::invalid_argument("greedy_path: " + std::to_string(n) + " parents need " +
                                       std::to_string(n) + " tokens and " + std::to_string(n + 1) +
                                       " arg-max ids, got " + std::to_string(tokens.size()) +
                                       " and " + std::to_string(best.size()));
         std::vector<int32_t> path(n);
-        path.resize(tasc::greedy_walk(tokens.data(), parents.data(), best.data(),
+        path.resize(tasc::greedy_path(tokens.data(), parents.data(), best.data(),
                                       static_cast<int>(n), path.data()));
         return to_numpy(std::move(path));
       },

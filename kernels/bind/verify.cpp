@@ -39,7 +39,7 @@ void check(const std::vector<int32_t>& result, const tasc::Tree& tree) {
     throw std::invalid_argument("row " + at + " of the logits has no finite maximum: the model " +
                                 "or a logits processor leaves no token to choose");
   throw std::invalid_argument("draft tree: the children of node " +
-                              std::to_string(result[1] - 1) + " name a law that is not there");
+                              std::to_string(result[1] - 1) + " name a distribution that is not there");
 }
 
 // Runs work(logits) on 32-bit rows, or on 16-bit ones (float16 where `half`, else bfloat16).
@@ -102,18 +102,18 @@ Output<int32_t> sampled(const Rows& rows, bool half, const Input<int32_t>& token
 
 template <class Rows>
 Output<int32_t> rejection(const Rows& rows, bool half, const Input<int32_t>& tokens,
-                          const Input<int32_t>& parents, const Rows32& laws,
-                          const Input<int32_t>& law_of, bool replacement, float temperature,
+                          const Input<int32_t>& parents, const Rows32& distributions,
+                          const Input<int32_t>& distribution_of, bool replacement, float temperature,
                           const Input<double>& uniforms) {
   const auto size = static_cast<int64_t>(rows.shape(1));
   const tasc::Tree tree = tree_of(tokens, parents, rows.shape(0), rows.shape(1));
   check_uniforms(uniforms, tree, temperature);
-  if (law_of.size() != tokens.size() + 1 || laws.shape(1) != rows.shape(1))
-    throw std::invalid_argument("the laws of a draft must be as wide as the logits, " +
+  if (distribution_of.size() != tokens.size() + 1 || distributions.shape(1) != rows.shape(1))
+    throw std::invalid_argument("the distributions of a draft must be as wide as the logits, " +
                                 std::to_string(size) + ", and be named for each node and the " +
-                                "last token; got width " + std::to_string(laws.shape(1)) + " and " +
-                                std::to_string(law_of.size()) + " names");
-  const tasc::Proposals proposals{laws.data(), static_cast<int>(laws.shape(0)), law_of.data(),
+                                "last token; got width " + std::to_string(distributions.shape(1)) + " and " +
+                                std::to_string(distribution_of.size()) + " names");
+  const tasc::Proposals proposals{distributions.data(), static_cast<int>(distributions.shape(0)), distribution_of.data(),
                                   replacement};
   return verified(rows, half, tree, [&](const auto* logits, int32_t* result) {
     tasc::Workspace work;
@@ -188,8 +188,8 @@ void bind_rows(nb::module_& m) {
         nb::arg("tokens").noconvert(), nb::arg("parents").noconvert(), nb::arg("temperature"),
         nb::arg("uniforms").noconvert());
   m.def("verify_rejection", &rejection<Rows>, nb::arg("rows").noconvert(), nb::arg("half"),
-        nb::arg("tokens").noconvert(), nb::arg("parents").noconvert(), nb::arg("laws").noconvert(),
-        nb::arg("law_of").noconvert(), nb::arg("replacement"), nb::arg("temperature"),
+        nb::arg("tokens").noconvert(), nb::arg("parents").noconvert(), nb::arg("distributions").noconvert(),
+        nb::arg("distribution_of").noconvert(), nb::arg("replacement"), nb::arg("temperature"),
         nb::arg("uniforms").noconvert());
 }
 

@@ -60,7 +60,7 @@ std::vector<int32_t> Acceptance::worthwhile(const DraftView& draft, const Prices
   return order;
 }
 
-void Acceptance::learn(const DraftView& draft, std::span<const int32_t> settled) {
+void Acceptance::learn(const DraftView& draft, std::span<const int32_t> committed) {
   const size_t n = draft.parents.size();
   enum : uint8_t { kMissed, kHit, kBelow };  // kBelow: hangs below the last hit
   std::vector<uint8_t> fate(n, kMissed);
@@ -70,13 +70,13 @@ void Acceptance::learn(const DraftView& draft, std::span<const int32_t> settled)
   for (size_t i = 0; i < n; ++i) {
     const int parent = draft.parents[i];
     depth[i] = parent < 0 ? 0 : depth[parent] + 1;
-    if (parent == at && matched < settled.size() && draft.tokens[i] == settled[matched]) {
+    if (parent == at && matched < committed.size() && draft.tokens[i] == committed[matched]) {
       fate[i] = kHit;
       at = static_cast<int>(i);
       ++matched;
     }
   }
-  const bool open = matched == settled.size() && at >= 0;
+  const bool open = matched == committed.size() && at >= 0;
   for (auto& bin : claims_) bin.tried *= kDecay, bin.accepted *= kDecay;
   for (auto& bin : ranks_) bin.tried *= kDecay, bin.accepted *= kDecay;
   for (size_t i = 0; i < n; ++i) {

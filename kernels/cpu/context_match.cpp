@@ -14,7 +14,7 @@ std::pair<size_t, size_t> prompt_lookup(std::span<const int32_t> sequence, int n
   if (length < 2 || wanted == 0) return {0, 0};
   for (size_t n = std::min<size_t>(static_cast<size_t>(n_max), length - 1); n > 0; --n) {
     const auto tail = sequence.last(n);
-    // The n-gram must end before the last token: at its own place nothing follows.
+    // The n-gram must end before the last token: at its own position nothing follows.
     const auto hit = std::search(sequence.begin(), sequence.end() - 1, tail.begin(), tail.end());
     if (hit == sequence.end() - 1) continue;
     const size_t begin = static_cast<size_t>(hit - sequence.begin()) + n;
@@ -112,12 +112,12 @@ DraftTree NgramTrie::draft(std::span<const int32_t> sequence, int num_draft, int
   std::vector<int32_t> chosen;
   for (; !heap.empty(); heap.pop()) chosen.push_back(-std::get<1>(heap.top()));
   std::sort(chosen.begin(), chosen.end());
-  std::vector<int32_t> place(visits.size(), -1);
+  std::vector<int32_t> position(visits.size(), -1);
   for (const int32_t v : chosen) {
     const Visit& visit = visits[static_cast<size_t>(v)];
-    place[static_cast<size_t>(v)] = static_cast<int32_t>(tree.tokens.size());
+    position[static_cast<size_t>(v)] = static_cast<int32_t>(tree.tokens.size());
     tree.tokens.push_back(nodes_[visit.node].token);
-    tree.parents.push_back(visit.parent < 0 ? -1 : place[static_cast<size_t>(visit.parent)]);
+    tree.parents.push_back(visit.parent < 0 ? -1 : position[static_cast<size_t>(visit.parent)]);
     tree.probabilities.push_back(static_cast<float>(nodes_[visit.node].count) / static_cast<float>(nodes_[root].count));
   }
   return tree;

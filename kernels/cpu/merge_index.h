@@ -65,8 +65,8 @@ class MergeIndex {
     return false;
   }
 
-  // Indexes every n-gram around the tokens at these ascending positions: all places where token stands.
-  // What was known of n-grams that hold it is dropped, so an old token that got new places is refreshed.
+  // Indexes every n-gram around the tokens at these ascending positions: all positions where token stands.
+  // What was known of n-grams that hold it is dropped, so an old token that got new positions is refreshed.
   void refresh(int32_t token, std::span<const int32_t> positions) {
     if (static_cast<size_t>(token) >= birth_.size()) birth_.resize(size_t(token) + 1);
     birth_[token] = ++now_;
@@ -77,10 +77,10 @@ class MergeIndex {
       weight[seen.number] += list_[seen.at].weight;
       ++size[seen.number];
     }
-    std::vector<int64_t> place(table_.size(), -1);
+    std::vector<int64_t> position(table_.size(), -1);
     for (const Seen& seen : seen_) {
       if (weight[seen.number] < min_frequency_) continue;
-      int64_t& at = place[seen.number];
+      int64_t& at = position[seen.number];
       if (at < 0) at = open_node(seen.at, seen.n, size[seen.number], weight[seen.number], true);
       pool_[at++] = seen.at;
     }
@@ -97,7 +97,7 @@ class MergeIndex {
     uint64_t key;  // reward, then n
     uint32_t node;
   };
-  struct Seen {  // one n-gram at one place
+  struct Seen {  // one n-gram at one position
     uint32_t number;
     int32_t at, n;
   };
@@ -184,15 +184,15 @@ class MergeIndex {
         ++size[k];
       }
     }
-    std::vector<int64_t> place(weight.size(), -1);
+    std::vector<int64_t> position(weight.size(), -1);
     for (size_t i = 0; i < number.size(); ++i) {
       const uint32_t k = number[i];
       if (k == PairTable::kNone) continue;
       if (weight[k] < min_frequency_) number[i] = PairTable::kNone;
       const auto at = static_cast<int32_t>(i);
       if (admitted[k] < min_frequency_ || !admissible(at)) continue;
-      if (place[k] < 0) place[k] = open_node(at, n, size[k], admitted[k], false);
-      pool_[place[k]++] = at;
+      if (position[k] < 0) position[k] = open_node(at, n, size[k], admitted[k], false);
+      pool_[position[k]++] = at;
     }
   }
 

@@ -122,7 +122,7 @@ class Search {
   Search(const MergeInput& input, const MergeOptions& options, const Admit& admit, const Tick& tick,
          Vocabulary base)
       : options_(options), admit_(admit), tick_(tick), list_(input, base.barrier),
-        places_(conditional_places(input, base.texts.size())),
+        positions_(conditional_positions(input, base.texts.size())),
         spellings_(std::move(base.texts), base.counts), entropy_(std::move(base.counts)),
         index_(list_, input, options.n_max, options.min_frequency, [this] { report(); }) {}
 
@@ -161,7 +161,7 @@ class Search {
     }
     const auto prefix = ids.first(ids.size() - 1);
     int64_t seen = 0, extended = 0;
-    for (const int32_t at : places_[prefix[0]]) {
+    for (const int32_t at : positions_[prefix[0]]) {
       const int32_t end = list_.match(at, prefix);
       if (end < 0) continue;
       seen += list_[at].weight;
@@ -175,22 +175,22 @@ class Search {
 
   // Replaces the n-gram's non-overlapping occurrences left to right; returns the inner ones' weight.
   int64_t replace(const MergeIndex::Best& best, int32_t id) {
-    if (static_cast<size_t>(id) >= places_.size()) places_.resize(size_t(id) + 1);
-    std::vector<int32_t>& places = places_[id];
-    std::erase_if(places, [&](int32_t at) { return list_[at].token != id; });
-    const auto older = static_cast<std::ptrdiff_t>(places.size());
+    if (static_cast<size_t>(id) >= positions_.size()) positions_.resize(size_t(id) + 1);
+    std::vector<int32_t>& positions = positions_[id];
+    std::erase_if(positions, [&](int32_t at) { return list_[at].token != id; });
+    const auto older = static_cast<std::ptrdiff_t>(positions.size());
     int64_t inner = 0;
     for (const int32_t at : best.positions) {
       const int32_t last = list_.match(at, best.ids);
       if (last < 0) continue;  // it overlapped the one before
       if (list_.inner(at, last)) inner += list_[at].weight;
       list_.replace(at, last, id);
-      places.push_back(at);
+      positions.push_back(at);
     }
-    std::inplace_merge(places.begin(), places.begin() + older, places.end());
+    std::inplace_merge(positions.begin(), positions.begin() + older, positions.end());
     for (const int32_t old : best.ids) change(old, -best.frequency);
     change(id, best.frequency);
-    index_.refresh(id, places);
+    index_.refresh(id, positions);
     return inner;
   }
 
@@ -207,13 +207,13 @@ class Search {
   }
 
   // Where each token stands: of base tokens only if the conditional score needs it.
-  std::vector<std::vector<int32_t>> conditional_places(const MergeInput& in, size_t size) const {
-    std::vector<std::vector<int32_t>> places(size);
-    if (!options_.conditional) return places;
+  std::vector<std::vector<int32_t>> conditional_positions(const MergeInput& in, size_t size) const {
+    std::vector<std::vector<int32_t>> positions(size);
+    if (!options_.conditional) return positions;
     for (size_t i = 0; i < in.tokens.size(); ++i) {
-      places[in.tokens[i]].push_back(static_cast<int32_t>(i));
+      positions[in.tokens[i]].push_back(static_cast<int32_t>(i));
     }
-    return places;
+    return positions;
   }
 
   MergeOptions options_;
@@ -222,7 +222,7 @@ class Search {
   MergeOutcome out_;
   std::chrono::steady_clock::time_point reported_{};
   TokenList list_;
-  std::vector<std::vector<int32_t>> places_;  // of each token, ascending; some may be stale
+  std::vector<std::vector<int32_t>> positions_;  // of each token, ascending; some may be stale
   Spellings spellings_;
   Entropy entropy_;
   MergeIndex index_;

@@ -22,14 +22,14 @@ static_assert(sizeof(NgramHeader) == 64);
 struct NgramLayout {
   explicit NgramLayout(const NgramHeader& h) {
     size_t at = sizeof(NgramHeader);
-    const auto place = [&](size_t bytes) {
+    const auto position = [&](size_t bytes) {
       const size_t begin = at;
       at += (bytes + 7) / 8 * 8;
       return begin;
     };
-    entries = place(8 * h.entries);
-    nodes = place(8 * (h.contexts + 1));  // the last one ends the list before it
-    text = place(3 * (h.text_tokens + 1) + 1);  // one token and one byte to spare: reads take four
+    entries = position(8 * h.entries);
+    nodes = position(8 * (h.contexts + 1));  // the last one ends the list before it
+    text = position(3 * (h.text_tokens + 1) + 1);  // one token and one byte to spare: reads take four
     bytes = at;
   }
   size_t entries, nodes, text, bytes;

@@ -10,7 +10,7 @@ namespace tasc {
 namespace {
 
 constexpr double kCut = 1.0 / 16;
-constexpr size_t kSlots = 1024;  // tokens named at one place: at most half of them are kept apart
+constexpr size_t kSlots = 1024;  // tokens named at one position: at most half of them are kept apart
 constexpr int kSlotBits = 10;
 constexpr size_t kMemory = 8, kLocal = 9;
 
@@ -136,7 +136,7 @@ void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double
   double scale = weight;
   if (state.single > 0) {
     const double rest = index.single_back_off(state.single);
-    add(index.text(state.place), scale * (1 - rest));  // shorter contexts add to it
+    add(index.text(state.position), scale * (1 - rest));  // shorter contexts add to it
     scale *= rest;
   }
   const size_t before = used_.size();
@@ -186,13 +186,13 @@ void NgramDrafter::collect(const State& state, double floor) {
     if (weights_[c] > 0) collect_corpus(c, state.corpus[c], weights_[c], bound);
 }
 
-std::vector<Proposal> NgramDrafter::law() {
+std::vector<Proposal> NgramDrafter::distribution() {
   refresh();
   collect(now_, -1);
-  std::vector<Proposal> law;
-  for (const uint32_t i : used_) law.push_back({seen_[i].token, seen_[i].probability});
-  std::sort(law.begin(), law.end(), better<Proposal>);
-  return law;
+  std::vector<Proposal> distribution;
+  for (const uint32_t i : used_) distribution.push_back({seen_[i].token, seen_[i].probability});
+  std::sort(distribution.begin(), distribution.end(), better<Proposal>);
+  return distribution;
 }
 
 // What is not above the floor cannot become a node.

@@ -69,9 +69,9 @@ void NgramIndex::attach() {
   for (size_t k = 0; k < single_.size(); ++k) single_[k] = std::pow(once, static_cast<double>(k));
 }
 
-int32_t NgramIndex::text(uint32_t place) const {
+int32_t NgramIndex::text(uint32_t position) const {
   uint32_t word;
-  std::memcpy(&word, text_ + size_t{3} * place, sizeof word);
+  std::memcpy(&word, text_ + size_t{3} * position, sizeof word);
   return static_cast<int32_t>(word & 0xFFFFFF);
 }
 
@@ -106,9 +106,9 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
   IndexState next;
   uint32_t longest = 0;
   const auto n_max = static_cast<uint32_t>(options_.n_max);
-  if (state.single > 0 && token != options_.end && text(state.place) == token) {
+  if (state.single > 0 && token != options_.end && text(state.position) == token) {
     longest = std::min(state.depth + state.single + 1u, n_max);
-    next.place = std::min(state.place + 1, static_cast<uint32_t>(text_tokens_));
+    next.position = std::min(state.position + 1, static_cast<uint32_t>(text_tokens_));
   }
   uint32_t node = state.node;
   for (uint32_t depth = state.depth; depth > at; --depth) node = nodes_[node].shorter();
@@ -121,7 +121,7 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
     }
     if (longest == 0) {
       longest = order;
-      next.place = child & ~kSingle;
+      next.position = child & ~kSingle;
     }
     child = kNone;
     while (child == kNone && at > 0) {
@@ -167,7 +167,7 @@ const char* NgramIndex::check_lists() const {
   return nullptr;
 }
 
-// So a place behind a token that ends no sample has a token of the same sample.
+// So a position behind a token that ends no sample has a token of the same sample.
 const char* NgramIndex::check_text() const {
   bool ended = true;
   for (uint32_t i = 0; i < text_tokens_; ++i) {
@@ -198,9 +198,9 @@ const char* NgramIndex::check_entries() const {
   for (const Entry& entry : entries_) {
     const uint32_t child = entry.child();
     if (child == kNone) continue;
-    const uint32_t place = child & ~kSingle;
-    if ((child & kSingle) ? place >= text_tokens_ || text(place) == kMark : child + uint64_t{1} >= nodes_.size())
-      return "a continuation leads to a context or a place in the text";
+    const uint32_t position = child & ~kSingle;
+    if ((child & kSingle) ? position >= text_tokens_ || text(position) == kMark : child + uint64_t{1} >= nodes_.size())
+      return "a continuation leads to a context or a position in the text";
   }
   return nullptr;
 }

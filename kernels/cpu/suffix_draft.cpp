@@ -15,7 +15,7 @@ constexpr uint32_t kSign = 0x80000000;  // flipped, ids rise as unsigned numbers
 struct Candidate {
   double probability;
   int32_t parent, token;
-  uint32_t order;  // of discovery: settles ties, so a draft repeats exactly
+  uint32_t order;  // of discovery: commits ties, so a draft repeats exactly
   bool operator<(const Candidate& other) const {
     return probability != other.probability ? probability < other.probability : order > other.order;
   }
@@ -76,7 +76,7 @@ void SuffixArray::refine(uint32_t step, std::vector<Interval>& groups) {
 }
 
 SuffixArray::Interval SuffixArray::narrow(const Interval& interval, int32_t token) const {
-  const auto place = [&](uint32_t from, bool after) {
+  const auto position = [&](uint32_t from, bool after) {
     uint32_t low = from, high = interval.end;
     while (low < high) {
       const uint32_t middle = low + (high - low) / 2;
@@ -87,8 +87,8 @@ SuffixArray::Interval SuffixArray::narrow(const Interval& interval, int32_t toke
   };
   // Behind an end there is another sample, or nothing.
   if (interval.length + 1 >= kDepth || interval.begin == interval.end || token == text_.back()) return {};
-  const uint32_t begin = place(interval.begin, false);
-  const uint32_t end = place(begin, true);
+  const uint32_t begin = position(interval.begin, false);
+  const uint32_t end = position(begin, true);
   return begin < end ? Interval{begin, end, interval.length + 1} : Interval{};
 }
 
@@ -165,10 +165,10 @@ std::vector<Proposal> SuffixDrafter::propose(const State& state) const {
   if (depth && depth >= interval.length)
     for (uint32_t c = local_.node(local).child; c != NgramTable::kNone; c = local_.node(c).sibling)
       counts[local_.node(c).token] += local_.node(c).count, total += local_.node(c).count;
-  std::vector<Proposal> law;
-  for (const auto& [token, count] : counts) law.push_back({token, count / total});
-  std::stable_sort(law.begin(), law.end(), [](const Proposal& a, const Proposal& b) { return a.probability > b.probability; });
-  return law;
+  std::vector<Proposal> distribution;
+  for (const auto& [token, count] : counts) distribution.push_back({token, count / total});
+  std::stable_sort(distribution.begin(), distribution.end(), [](const Proposal& a, const Proposal& b) { return a.probability > b.probability; });
+  return distribution;
 }
 
 DraftTree SuffixDrafter::draft(int budget) const {

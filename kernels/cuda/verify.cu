@@ -166,12 +166,12 @@ extern "C" int tasc_verify_sampled(const void* logits, int32_t dtype, int64_t vo
 
 extern "C" int tasc_verify_rejection(const void* logits, int32_t dtype, int64_t vocabulary,
                                      const int32_t* tokens, const int32_t* parents, int32_t n,
-                                     const float* laws, int32_t law_rows, const int32_t* law_of,
+                                     const float* distributions, int32_t distribution_count, const int32_t* distribution_of,
                                      int32_t replacement, float temperature,
                                      const double* uniforms, float* scratch, int32_t* result,
                                      void* stream) {
-  if (!valid(vocabulary, n) || !tasc::divides(temperature) || law_rows < 0) return cudaErrorInvalidValue;
-  const tasc::Proposals proposals{laws, law_rows, law_of, replacement != 0};
+  if (!valid(vocabulary, n) || !tasc::divides(temperature) || distribution_count < 0) return cudaErrorInvalidValue;
+  const tasc::Proposals proposals{distributions, distribution_count, distribution_of, replacement != 0};
   return with_dtype(logits, dtype, [&](auto* pointer) {
     TASC_LAUNCH(walk_rejection, 1, tasc::kSlices, stream, pointer, vocabulary,
                 tasc::Tree{tokens, parents, n}, proposals, 1 / temperature, uniforms, scratch,

@@ -46,9 +46,9 @@ extern "C" int tasc_window_gather(const void* weight, int64_t row_bytes, const i
                                   int32_t* held, int32_t size, void* buffer, void* stream) {
   if (row_bytes <= 0 || size <= 0) return cudaErrorInvalidValue;
   const auto blocks = static_cast<unsigned>(size);
-  const uint64_t places = reinterpret_cast<uintptr_t>(weight) | reinterpret_cast<uintptr_t>(buffer) |
+  const uint64_t positions = reinterpret_cast<uintptr_t>(weight) | reinterpret_cast<uintptr_t>(buffer) |
                           static_cast<uint64_t>(row_bytes);
-  if (places % sizeof(int4) == 0)
+  if (positions % sizeof(int4) == 0)
     TASC_LAUNCH(gather, blocks, kRowThreads, stream, static_cast<const int4*>(weight),
                 row_bytes / 16, ids, held, size, static_cast<int4*>(buffer));
   else

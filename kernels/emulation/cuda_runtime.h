@@ -141,10 +141,10 @@ inline void launch(dim3 blocks, unsigned count, std::function<void()> kernel) {
 
 // A thread may be overtaken before each of its atomic operations.
 template <class T, class Change>
-T atomically(T* place, const Change& change) {
+T atomically(T* position, const Change& change) {
   if (chance() % 8 == 0) leave(State::kReady);
-  const T old = *place;
-  *place = change(old);
+  const T old = *position;
+  *position = change(old);
   return old;
 }
 
@@ -165,16 +165,16 @@ T __shfl_down_sync(unsigned, T value, unsigned step) {
 }
 
 template <class T>
-T atomicAdd(T* place, T value) {
-  return emulation::atomically(place, [=](T old) { return old + value; });
+T atomicAdd(T* position, T value) {
+  return emulation::atomically(position, [=](T old) { return old + value; });
 }
 template <class T>
-T atomicMax(T* place, T value) {
-  return emulation::atomically(place, [=](T old) { return std::max(old, value); });
+T atomicMax(T* position, T value) {
+  return emulation::atomically(position, [=](T old) { return std::max(old, value); });
 }
 template <class T>
-T atomicMin(T* place, T value) {
-  return emulation::atomically(place, [=](T old) { return std::min(old, value); });
+T atomicMin(T* position, T value) {
+  return emulation::atomically(position, [=](T old) { return std::min(old, value); });
 }
 
 inline uint32_t __float_as_uint(float value) {
@@ -182,8 +182,8 @@ inline uint32_t __float_as_uint(float value) {
   memcpy(&bits, &value, sizeof(bits));
   return bits;
 }
-inline cudaError_t cudaMemsetAsync(void* place, int value, size_t bytes, cudaStream_t) {
-  memset(place, value, bytes);
+inline cudaError_t cudaMemsetAsync(void* position, int value, size_t bytes, cudaStream_t) {
+  memset(position, value, bytes);
   return cudaSuccess;
 }
 inline cudaError_t cudaGetLastError() { return std::exchange(emulation::last_error, cudaSuccess); }

@@ -36,7 +36,7 @@ void draft_from(const NgramIndex& index, const uint8_t* tail) {
     }
     drafter.append(tree.tokens.empty() || tail[i] % 2 ? tail[i] : tree.tokens.back());
   }
-  for (const tasc::Proposal& p : drafter.law()) hold(std::isfinite(p.probability));
+  for (const tasc::Proposal& p : drafter.distribution()) hold(std::isfinite(p.probability));
 }
 
 // Valid blocks of all shapes: with long lists, marks, dropped continuations.

@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
 
-// Now and then a good run takes the place of the bytes, or a word of them gets a border value.
+// Now and then a good run takes the position of the bytes, or a word of them gets a border value.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
   std::mt19937 random(seed);
   if (random() % 4 == 0 || size < 9) {

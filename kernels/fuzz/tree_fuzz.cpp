@@ -36,10 +36,10 @@ void verify(FuzzedDataProvider& from, const Ids& tokens, const Ids& parents) {
   const int64_t size = from.ConsumeBool() ? 3 : 1100;  // more and less than slices
   const tasc::Tree tree{tokens.data(), parents.data(), n};
   const auto some = floats(from, 3);
-  std::vector<float> logits((n + 1) * size, some[0]), laws(2 * size, some[1]), scratch(size);
+  std::vector<float> logits((n + 1) * size, some[0]), distributions(2 * size, some[1]), scratch(size);
   for (size_t i = 0; i < 8; ++i) logits[from.ConsumeIntegralInRange<size_t>(0, logits.size() - 1)] = floats(from, 1)[0];
-  for (size_t i = 0; i < 3; ++i) laws[from.ConsumeIntegralInRange<size_t>(0, laws.size() - 1)] = floats(from, 1)[0];
-  const auto laws_of = numbers<int32_t>(from, parents.size() + 1, -2, 2);
+  for (size_t i = 0; i < 3; ++i) distributions[from.ConsumeIntegralInRange<size_t>(0, distributions.size() - 1)] = floats(from, 1)[0];
+  const auto distribution_of = numbers<int32_t>(from, parents.size() + 1, -2, 2);
   const float temperature = from.ConsumeBool() ? 0.7f : std::abs(some[2]);
   std::vector<double> uniforms(n + 1);
   for (double& uniform : uniforms) uniform = from.ConsumeProbability<double>() * 0.999;
@@ -52,7 +52,7 @@ void verify(FuzzedDataProvider& from, const Ids& tokens, const Ids& parents) {
   if (!tasc::divides(temperature)) return;  // as the binding says
   tasc::verify_sampled(tasc::OneLane{}, logits.data(), size, tree, 1 / temperature, uniforms.data(), work, result.data());
   check(result, parents, size);
-  const tasc::Proposals proposals{laws.data(), 2, laws_of.data(), from.ConsumeBool()};
+  const tasc::Proposals proposals{distributions.data(), 2, distribution_of.data(), from.ConsumeBool()};
   tasc::verify_rejection(tasc::OneLane{}, logits.data(), size, tree, proposals, 1 / temperature, uniforms.data(),
                          scratch.data(), work, result.data());
   check(result, parents, size);
@@ -73,7 +73,7 @@ void read(const Ids& tokens, const Ids& parents, int n) {
   std::vector<uint64_t> bits(static_cast<size_t>(n) * words);
   Ids depths(n), path(n), best(n + 1, 1);
   tasc::ancestor_bits(parents.data(), n, words, bits.data(), depths.data());
-  hold(tasc::greedy_walk(tokens.data(), parents.data(), best.data(), n, path.data()) <= n);
+  hold(tasc::greedy_path(tokens.data(), parents.data(), best.data(), n, path.data()) <= n);
 }
 
 void move(FuzzedDataProvider& from) {

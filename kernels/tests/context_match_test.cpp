@@ -12,7 +12,7 @@ int main() {
   using Range = std::pair<size_t, size_t>;
   const std::vector<int32_t> text = {1, 2, 3, 4, 1, 2, 5, 1, 2};
   assert((prompt_lookup(text, 2, SIZE_MAX) == Range{2, 9}));  // as much as there is
-  assert((prompt_lookup(text, 2, 2) == Range{2, 4}));   // the first place, not the last
+  assert((prompt_lookup(text, 2, 2) == Range{2, 4}));   // the first position, not the last
   assert((prompt_lookup(text, 3, 20) == Range{2, 9}));  // no 3-gram stands twice
   assert((prompt_lookup(std::vector<int32_t>{7, 7}, 2, 5) == Range{1, 2}));
   assert((prompt_lookup(std::vector<int32_t>{1, 2}, 2, 5) == Range{0, 0}));

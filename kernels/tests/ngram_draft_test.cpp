@@ -45,9 +45,9 @@ int main() {
   assert(std::abs(tree.probabilities[2] - 0.75) < 0.01 && std::abs(tree.probabilities[4] - 0.25) < 0.01);
   assert(drafter.draft(0).tokens.empty());
   drafter.append(2);  // 2 was never first: back-off to the context (2)
-  assert(drafter.law().front().token == 3);
+  assert(drafter.distribution().front().token == 3);
   drafter.append(49);  // unknown: the most frequent token
-  assert(drafter.law().front().token == 1);
+  assert(drafter.distribution().front().token == 1);
   NgramDrafter silent({&plain}, nullptr, true, 3, {0.75, 0, 0, 0, 0, false, kEnd});
   silent.start(std::vector<int32_t>{49}, false);
   assert(silent.draft(5).tokens.empty());

@@ -16,7 +16,7 @@ int main() {
     const int32_t tokens[] = {7, 8, 9, 5, 6};
     const int32_t best[] = {7, 9, 1, 5, 3, 2};  // after the context, then after each node
     int32_t path[5];
-    assert(tasc::greedy_walk(tokens, parents, best, 5, path) == 3);
+    assert(tasc::greedy_path(tokens, parents, best, 5, path) == 3);
     assert(path[0] == 0 && path[1] == 2 && path[2] == 3);
   }
   {

@@ -14,8 +14,8 @@ namespace {
 
 struct Case {  // a random tree whose children are likely tokens, over rows of a few clear peaks
   int n, size;
-  std::vector<int32_t> tokens, parents, law_of;
-  std::vector<float> logits, laws;
+  std::vector<int32_t> tokens, parents, distribution_of;
+  std::vector<float> logits, distributions;
   std::vector<double> uniforms;
 
   Case(std::mt19937& random, int nodes, int vocabulary) : n(nodes), size(vocabulary) {
@@ -27,18 +27,18 @@ struct Case {  // a random tree whose children are likely tokens, over rows of a
       tokens.push_back(static_cast<int32_t>(random() % std::min(size, 6)));
     }
     for (int row = 0; row <= n; ++row) {
-      law_of.push_back(random() % 4 ? row : -1);
+      distribution_of.push_back(random() % 4 ? row : -1);
       double total = 0;
       std::vector<double> masses;
       for (int i = 0; i < size; ++i) masses.push_back(std::exp(normal(random) / 3));
       for (double mass : masses) total += mass;
-      for (double mass : masses) laws.push_back(static_cast<float>(mass / total));
+      for (double mass : masses) distributions.push_back(static_cast<float>(mass / total));
       uniforms.push_back(uniform(random));
     }
   }
   tasc::Tree tree() const { return {tokens.data(), parents.data(), n}; }
   tasc::Proposals proposals(bool replacement) const {
-    return {laws.data(), n + 1, law_of.data(), replacement};
+    return {distributions.data(), n + 1, distribution_of.data(), replacement};
   }
 };
 
@@ -107,8 +107,8 @@ void the_best_of_a_row_come_in_order() {
 }
 
 void what_cannot_be_verified_is_refused() {
-  const int32_t tokens[] = {1, 1}, cycle[] = {1, 0}, chain[] = {-1, 0}, law_of[] = {-1, 3, -1};
-  const float logits[6] = {}, laws[2] = {0.5f, 0.5f};
+  const int32_t tokens[] = {1, 1}, cycle[] = {1, 0}, chain[] = {-1, 0}, distribution_of[] = {-1, 3, -1};
+  const float logits[6] = {}, distributions[2] = {0.5f, 0.5f};
   const float empty[6] = {-INFINITY, -INFINITY, 0, 0, 0, 0};
   const double uniforms[3] = {};
   float scratch[2];
@@ -121,20 +121,20 @@ void what_cannot_be_verified_is_refused() {
   assert(result[0] == tasc::kBadTree);
   tasc::verify_sampled(lane, empty, 2, {tokens, chain, 2}, 1, uniforms, work, result);
   assert(result[0] == tasc::kBadRow && result[1] == 0);
-  tasc::verify_rejection(lane, logits, 2, {tokens, chain, 2}, {laws, 1, law_of, true}, 1, uniforms,
+  tasc::verify_rejection(lane, logits, 2, {tokens, chain, 2}, {distributions, 1, distribution_of, true}, 1, uniforms,
                          scratch, work, result);
-  assert(result[0] == tasc::kBadLaw && result[1] == 1);
+  assert(result[0] == tasc::kBadDistribution && result[1] == 1);
 }
 
-void a_residual_of_nothing_keeps_the_law() {
+void a_residual_of_nothing_keeps_the_distribution() {
   // p and q are equal, and the trial is lost by rounding: the bonus token is still drawn from p.
-  const int32_t tokens[] = {0}, parents[] = {-1}, law_of[] = {0, -1};
-  const float logits[4] = {0, 0, 0, 0}, laws[2] = {0.5f, 0.5f};
+  const int32_t tokens[] = {0}, parents[] = {-1}, distribution_of[] = {0, -1};
+  const float logits[4] = {0, 0, 0, 0}, distributions[2] = {0.5f, 0.5f};
   const double uniforms[2] = {1.0, 0.75};  // 1 is outside [0, 1): it forces the loss
   float scratch[2];
   int32_t result[3];
   tasc::Workspace work;
-  tasc::verify_rejection(tasc::OneLane{}, logits, 2, {tokens, parents, 1}, {laws, 1, law_of, true},
+  tasc::verify_rejection(tasc::OneLane{}, logits, 2, {tokens, parents, 1}, {distributions, 1, distribution_of, true},
                          1, uniforms, scratch, work, result);
   assert(result[0] == 0 && result[1] == 1);
 }
@@ -185,7 +185,7 @@ int main() {
   greedy_follows_the_arg_max();
   the_best_of_a_row_come_in_order();
   what_cannot_be_verified_is_refused();
-  a_residual_of_nothing_keeps_the_law();
+  a_residual_of_nothing_keeps_the_distribution();
   sixteen_bit_floats_mean_what_they_say();
   a_temperature_without_an_inverse_is_refused();
   compaction_moves_rows_in_place();

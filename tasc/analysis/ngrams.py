@@ -11,7 +11,7 @@ from tasc.analysis.entropy import (
     shannon_bits,
     typical_set,
 )
-from tasc.backend import Spectrum
+from tasc.backend import CountHistogram
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class WordStats:
         return self.ngrams[1]
 
 
-def describe(spectrum: Spectrum, n: int, symbols: int) -> NgramStats:
+def describe(spectrum: CountHistogram, n: int, symbols: int) -> NgramStats:
     """Describe the distribution of n-grams over ``symbols`` different symbols."""
     counts, times = spectrum.counts, spectrum.times
     entropy = shannon_bits(counts, times)

@@ -19,7 +19,7 @@ from tasc.analysis.tokens import (
     merged_counts,
     search,
 )
-from tasc.analysis.valuable import Valuable, most_valuable
+from tasc.analysis.top_merges import TopMerge, top_merges
 from tasc.backend import MergeResult
 from tasc.data.stream import Stream
 from tasc.progress import Progress, silent
@@ -41,7 +41,7 @@ class TokenReport:
         budgets: the grid; its numbers are the search's own predictions.
         frequency: distribution of output tokens without and with the largest budget of the grid,
             each (rank, cumulative share).
-        valuable: the n-grams that shorten the outputs most, with examples.
+        top_merges: the n-grams that shorten the outputs most, with examples.
     """
 
     tokenizer: str
@@ -52,7 +52,7 @@ class TokenReport:
     sampled: int
     budgets: tuple[BudgetPoint, ...]
     frequency: tuple[tuple[tuple[int, float], ...], ...]
-    valuable: tuple[Valuable, ...]
+    top_merges: tuple[TopMerge, ...]
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _predict(
         "sampled": len(once.texts),
         "budgets": budget_grid(result, once, size, budgets),
         "frequency": (curve(before), curve(merged_counts(before, result, max(budgets)))),
-        "valuable": most_valuable(result, once),
+        "top_merges": top_merges(result, once),
     }
 
 

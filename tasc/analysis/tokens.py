@@ -65,11 +65,11 @@ class BudgetPoint:
     step_ratio: float
 
 
-def expand(encoded: Encoded, places: Int64) -> Encoded:
-    """Return the samples ``places`` of ``encoded``, repeated and ordered as they say."""
-    lengths = np.diff(encoded.offsets)[places]
+def expand(encoded: Encoded, positions: Int64) -> Encoded:
+    """Return the samples ``positions`` of ``encoded``, repeated and ordered as they say."""
+    lengths = np.diff(encoded.offsets)[positions]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    shift = np.repeat(encoded.offsets[:-1][places] - offsets[:-1], lengths)
+    shift = np.repeat(encoded.offsets[:-1][positions] - offsets[:-1], lengths)
     return Encoded(encoded.tokens[np.arange(offsets[-1]) + shift], offsets)
 
 

@@ -7,17 +7,17 @@ from tasc.backend.base import (
     MergeRequest,
     MergeResult,
 )
-from tasc.backend.counts import Counts, Spectrum, WordCounter
+from tasc.backend.counts import CountHistogram, Counts, WordCounter
 from tasc.errors import InputError
 
 __all__ = [
     "Alias",
     "Backend",
+    "CountHistogram",
     "Counts",
     "Merge",
     "MergeRequest",
     "MergeResult",
-    "Spectrum",
     "WordCounter",
     "get_backend",
 ]

@@ -21,7 +21,7 @@ LARGEST_ID = 2**31 - 2
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class CountHistogram:
     """The distribution of n-grams of one length: how many of them occur how often.
 
     Attributes:
@@ -51,7 +51,7 @@ class Spectrum:
 class Counts:
     """All that was counted: ``spectra[n - 1]`` for n-grams, ids (K,) ascending with counts (K,)."""
 
-    spectra: tuple[Spectrum, ...]
+    spectra: tuple[CountHistogram, ...]
     ids: Int32
     counts: Int64
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tasc import _native
-from tasc.backend.counts import Counts, Int32, Int64, Spectrum
+from tasc.backend.counts import CountHistogram, Counts, Int32, Int64
 from tasc.errors import InputError
 
 _OPEN_FILES = 256  # runs merged at a time; two merges stay below the usual limit of 1,024
@@ -37,7 +37,7 @@ def merge_counts(paths: Sequence[Path], top: int) -> Counts:
         spectra, ids, counts = _native.merge_runs(left, top)
     return Counts(
         tuple(
-            Spectrum(values, times, top_ids.reshape(-1, n), top_counts)
+            CountHistogram(values, times, top_ids.reshape(-1, n), top_counts)
             for n, (values, times, top_ids, top_counts) in enumerate(spectra, start=1)
         ),
         ids,

@@ -199,10 +199,10 @@ class _Search:
         """Put new_id in place of the n-gram; returns the weight of its inner occurrences."""
         inner, n = 0, len(ngram)
         for sample in self.samples:
-            places = [*self.occurrences(sample, ngram)]
+            positions = [*self.occurrences(sample, ngram)]
             if self.request.boundaries is not None:
-                inner += sample.weight * sum(not sample.whole(i, n) for i in places)
-            for i in reversed(places):
+                inner += sample.weight * sum(not sample.whole(i, n) for i in positions)
+            for i in reversed(positions):
                 sample.tokens[i : i + n] = [new_id]
                 sample.starts[i + 1 : i + n] = []
         return inner

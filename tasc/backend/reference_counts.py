@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasc.backend.counts import COUNTED, NEW_HEAD, RUN_LENGTH, Counts, Int32, Int64, Spectrum
+from tasc.backend.counts import COUNTED, NEW_HEAD, RUN_LENGTH, CountHistogram, Counts, Int32, Int64
 
 Lanes = tuple[int, int, int, int]  # id + 1; 0 beyond the sample's end
 
@@ -91,10 +91,10 @@ def _read(path: Path) -> Iterator[tuple[Lanes, int]]:
         yield (head >> 32, head & 0xFFFFFFFF, tail >> 32, tail & 0xFFFFFFFF), count
 
 
-def _spectrum(counts: Counter[tuple[int, ...]], n: int, top: int) -> Spectrum:
+def _spectrum(counts: Counter[tuple[int, ...]], n: int, top: int) -> CountHistogram:
     often = sorted(Counter(counts.values()).items(), reverse=True)
     best = sorted(counts.items(), key=lambda row: (-row[1], row[0]))[:top]
-    return Spectrum(
+    return CountHistogram(
         np.array([count for count, _ in often], np.int64),
         np.array([times for _, times in often], np.int64),
         np.array([ids for ids, _ in best], np.int32).reshape(-1, n),

@@ -181,7 +181,7 @@ class VocabularyOptions(ModelOptions):
         description="Drafter: the same; any vocabulary."
     )
     prompts: int = Field(20, ge=1, le=MOST, description="Examples that acceptance is measured on.")
-    places: int = Field(
+    positions: int = Field(
         8, ge=1, le=LONGEST, description="Positions in the output of each to measure at."
     )
     temperature: float = Field(

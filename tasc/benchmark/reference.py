@@ -50,7 +50,7 @@ def references(
 def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> Reference:
     samples = _samples(prompts)
     some = [prompts[i] for i in samples]
-    expected = [own_output(cell.model, prompt, options.max_new_tokens) for prompt in some]
+    expected = [generate_reference(cell.model, prompt, options.max_new_tokens) for prompt in some]
     if options.sampling is None:
         made = [cell.runs[0][i] for i in samples]
     else:
@@ -66,7 +66,7 @@ def _samples(prompts: Sequence[np.ndarray]) -> tuple[int, ...]:
     return tuple(sorted({0, int(np.argmin(lengths)), int(np.argmax(lengths))}))
 
 
-def own_output(loaded: Loaded, prompt: np.ndarray, max_new_tokens: int) -> np.ndarray:
+def generate_reference(loaded: Loaded, prompt: np.ndarray, max_new_tokens: int) -> np.ndarray:
     """Return what transformers' greedy ``generate`` adds to ``prompt`` (L,): tokens (T,) int32.
 
     The model has its own attention meanwhile; penalties of its generation config do not count.

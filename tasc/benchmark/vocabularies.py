@@ -58,7 +58,7 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
     """Compare the tokenizers of two folders or Hub ids on a corpus.
 
     Where both are models, the expected acceptance of each algorithm is measured at
-    ``options.places`` positions in the outputs of ``options.prompts`` examples.
+    ``options.positions`` positions in the outputs of ``options.prompts`` examples.
     """
     paths = [resolve_model(name)[1] for name in (options.target, options.draft)]
     ours, theirs = (load_tokenizer(path) for path in paths)
@@ -74,8 +74,8 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
 
 def is_model(path: str) -> bool:
     """Say whether a folder, or a Hub id, is a model and not a tokenizer alone."""
-    place = Path(path).expanduser()
-    return (place / "config.json").is_file() if place.exists() else False
+    folder = Path(path).expanduser()
+    return (folder / "config.json").is_file() if folder.exists() else False
 
 
 def _acceptance(
@@ -100,7 +100,7 @@ def _acceptance(
     texts = []
     for example in corpus.examples:
         prompt, output = tokenizer.encode([example.prompt, example.output]).split()
-        if not len(prompt):  # something must stand in front of the first place
+        if not len(prompt):  # something must stand in front of the first folder
             prompt, output = output[:1], output[1:]
         if len(output) and len(prompt) < most:
             texts.append((prompt, output[: most - len(prompt)]))
@@ -112,4 +112,4 @@ def _acceptance(
             f"prompt below the model's {most:,} positions: shorten it with --template"
         )
     pair = pair_of(resources, HeteroOptions())
-    return expected_acceptance(pair, model, texts, options.places, progress)
+    return expected_acceptance(pair, model, texts, options.positions, progress)

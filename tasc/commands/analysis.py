@@ -1,4 +1,4 @@
-"""``tasc analyze`` as a whole: analysis, knee of its budgets, drafts, and verdict."""
+"""``tasc analyze`` as a whole: analysis, recommended_size of its budgets, drafts, and verdict."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,9 @@ from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting
 from tasc.benchmark.served import served_drafts
 from tasc.benchmark.tune import GRID
 from tasc.commands.analysis_page import render
-from tasc.commands.context import Job
+from tasc.commands.context import StepContext
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.vocab.knee import knee
+from tasc.vocab.recommended import recommended_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class TaskAnalysis:
         return self.results.to_dict()
 
 
-def analyze(options: AnalyzeOptions, job: Job) -> TaskAnalysis:
+def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     """Do ``tasc analyze``."""
     cost, name = None, options.tokenizer
     if options.model:
@@ -55,14 +55,16 @@ def analyze(options: AnalyzeOptions, job: Job) -> TaskAnalysis:
         name = name or folder
     tokenizer = load_tokenizer(name) if name else None
     found = analyze_texts(
-        job.texts.stream or job.texts.corpus, tokenizer, options, progress=job.progress
+        context.texts.stream or context.texts.corpus, tokenizer, options, progress=context.progress
     )
     best = drafts = None
     served: ServedDrafts | None = None
     if tokenizer:
-        others, grid = job.texts.optional("held_out"), GRID if options.searches else {}
-        best = knee(found, tokenizer, options.export, others)
-        drafts = simulate_drafts(found, others, tokenizer, grid, cost=cost, progress=job.progress)
+        others, grid = context.texts.optional("held_out"), GRID if options.searches else {}
+        best = recommended_size(found, tokenizer, options.export, others)
+        drafts = simulate_drafts(
+            found, others, tokenizer, grid, cost=cost, progress=context.progress
+        )
         if options.serve:
             chains = simulate_drafts(
                 found,
@@ -71,12 +73,16 @@ def analyze(options: AnalyzeOptions, job: Job) -> TaskAnalysis:
                 {"tree_size": options.chains},
                 start=Setting(width=1, tree_size=options.chains[0]),
                 cost=cost,
-                progress=job.progress,
+                progress=context.progress,
             )
             served = served_drafts(options.serve, chains) if chains else None
     verdict = advise(found.report, drafts)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
-        **vars(found.report), knee=best, drafting=drafting, serving=served, verdict=verdict
+        **vars(found.report),
+        recommended_size=best,
+        drafting=drafting,
+        serving=served,
+        verdict=verdict,
     )
     return TaskAnalysis(results, found, tokenizer)

@@ -11,8 +11,10 @@ def render(results: AnalysisResults) -> str:
     """Return the page of an analysis."""
     charts = [*_words(results), *_tokens(results), *_costs(results)]
     page = template("tasc.analysis", "analysis.html")
-    knee, drafting = results.knee, results.drafting
-    return page.render(r=results, d=drafting, s=results.serving, knee=knee, charts=charts)
+    recommended_size, drafting = results.recommended_size, results.drafting
+    return page.render(
+        r=results, d=drafting, s=results.serving, recommended_size=recommended_size, charts=charts
+    )
 
 
 def _words(results: AnalysisResults) -> Iterator[Chart]:
@@ -34,7 +36,7 @@ def _words(results: AnalysisResults) -> Iterator[Chart]:
 
 
 def _tokens(results: AnalysisResults) -> Iterator[Chart]:
-    tokens, knee = results.tokens, results.knee
+    tokens, recommended_size = results.tokens, results.recommended_size
     if tokens is None:
         return
     before, after = tokens.frequency
@@ -51,7 +53,9 @@ def _tokens(results: AnalysisResults) -> Iterator[Chart]:
         {"fewer steps, predicted": [(p.added, p.step_ratio) for p in tokens.budgets]},
         "added tokens",
         "× fewer decoding steps",
-        marks={knee.budget: f"knee: {knee.budget:,}"} if knee else {},
+        marks={recommended_size.budget: f"recommended_size: {recommended_size.budget:,}"}
+        if recommended_size
+        else {},
     )
 
 

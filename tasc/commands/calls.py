@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasc.analysis.options import AnalyzeOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
-from tasc.commands.context import Job, Result, at_work
+from tasc.commands.context import Result, StepContext, at_work
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.options.references import resolve_model
 from tasc.serving.options import ExportOptions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tasc.vocab.augment import Augmentation
 
 
-def analyze(options: AnalyzeOptions, job: Job | None = None) -> "TaskAnalysis":
+def analyze(options: AnalyzeOptions, context: StepContext | None = None) -> "TaskAnalysis":
     """Measure entropy and coverage of a task, predict every budget, and advise.
 
     Example:
@@ -40,11 +40,11 @@ def analyze(options: AnalyzeOptions, job: Job | None = None) -> "TaskAnalysis":
     """
     from tasc.commands import analysis
 
-    with at_work(options, job) as job:
-        return analysis.analyze(options, job)
+    with at_work(options, context) as context:
+        return analysis.analyze(options, context)
 
 
-def augment(options: AugmentOptions, job: Job | None = None) -> "Augmentation":
+def augment(options: AugmentOptions, context: StepContext | None = None) -> "Augmentation":
     """Add the n-grams of a task's outputs to a tokenizer.
 
     Example:
@@ -55,21 +55,21 @@ def augment(options: AugmentOptions, job: Job | None = None) -> "Augmentation":
     """
     from tasc.tokenizer.files import tokenizer_folder
     from tasc.vocab.augment import augment
-    from tasc.vocab.search.rows import row_cost
+    from tasc.vocab.search.embedding_cost import embedding_cost
 
-    with at_work(options, job) as job:
-        held_out = job.texts.optional("held_out")
+    with at_work(options, context) as context:
+        held_out = context.texts.optional("held_out")
         return augment(
-            job.texts.corpus,
+            context.texts.corpus,
             load_tokenizer(options.tokenizer),
             options,
             held_out=held_out.outputs if held_out else (),
-            rows=row_cost(tokenizer_folder(Path(options.tokenizer))),
-            progress=job.progress,
+            rows=embedding_cost(tokenizer_folder(Path(options.tokenizer))),
+            progress=context.progress,
         )
 
 
-def base(options: BaseOptions, job: Job | None = None) -> "BaseResult":
+def base(options: BaseOptions, context: StepContext | None = None) -> "BaseResult":
     """Train a small base model and its tokenizer from scratch.
 
     Example:
@@ -78,12 +78,14 @@ def base(options: BaseOptions, job: Job | None = None) -> "BaseResult":
     """
     from tasc.training.base import train_base
 
-    with at_work(options, job) as job:
-        validation = job.texts.optional("validation")
-        return train_base(job.texts.corpus, validation, options, **job.training)
+    with at_work(options, context) as context:
+        validation = context.texts.optional("validation")
+        return train_base(context.texts.corpus, validation, options, **context.training)
 
 
-def finetune(options: FinetuneOptions, job: Job | None = None) -> "FinetuneResult | HeadResult":
+def finetune(
+    options: FinetuneOptions, context: StepContext | None = None
+) -> "FinetuneResult | HeadResult":
     """Train LoRA on an NF4 base, with or without new tokens; or a draft head.
 
     Example:
@@ -97,20 +99,20 @@ def finetune(options: FinetuneOptions, job: Job | None = None) -> "FinetuneResul
     from tasc.vocab.exports.merges import read_merges
 
     _, model = resolve_model(options.model)
-    with at_work(options, job) as job:
-        train, validation = job.texts.corpus, job.texts.optional("validation")
+    with at_work(options, context) as context:
+        train, validation = context.texts.corpus, context.texts.optional("validation")
         if options.draft_head:
             from tasc.training.draft_head import train_head
 
-            return train_head(model, train, validation, options, **job.training)
+            return train_head(model, train, validation, options, **context.training)
         from tasc.training.train import finetune
 
         added = read_merges(Path(options.augmented)) if options.augmented else ()
         tokenizer = options.augmented or model
-        return finetune(model, tokenizer, added, train, validation, options, **job.training)
+        return finetune(model, tokenizer, added, train, validation, options, **context.training)
 
 
-def index(options: IndexOptions, job: Job | None = None) -> "Indexed":
+def index(options: IndexOptions, context: StepContext | None = None) -> "Indexed":
     """Count the n-grams of a task's outputs, for methods to draft from.
 
     Example:
@@ -119,11 +121,11 @@ def index(options: IndexOptions, job: Job | None = None) -> "Indexed":
     """
     from tasc.decoding.drafters.ngram.index import make_index
 
-    with at_work(options, job) as job:
-        return make_index(job.texts.corpus, load_tokenizer(options.tokenizer), options)
+    with at_work(options, context) as context:
+        return make_index(context.texts.corpus, load_tokenizer(options.tokenizer), options)
 
 
-def bench(options: BenchOptions, job: Job | None = None) -> "BenchResults":
+def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchResults":
     """Measure models and methods side by side on one decoding loop.
 
     Example:
@@ -134,12 +136,12 @@ def bench(options: BenchOptions, job: Job | None = None) -> "BenchResults":
     """
     from tasc.benchmark.run import bench
 
-    with at_work(options, job) as job:
-        known = job.texts.corpora["corpus_split"]
-        return bench(known, job.texts.corpus, options, job.progress)
+    with at_work(options, context) as context:
+        known = context.texts.corpora["corpus_split"]
+        return bench(known, context.texts.corpus, options, context.progress)
 
 
-def export(options: ExportOptions, job: Job | None = None) -> "Exported":
+def export(options: ExportOptions, context: StepContext | None = None) -> "Exported":
     """Gather what an engine serves: model, tokenizer, and what drafts are made from.
 
     Example:
@@ -148,11 +150,11 @@ def export(options: ExportOptions, job: Job | None = None) -> "Exported":
     """
     from tasc.serving.export import export
 
-    with at_work(options, job) as job:
-        return export(job.texts.main, options)
+    with at_work(options, context) as context:
+        return export(context.texts.main, options)
 
 
-def tune(options: TuneOptions, job: Job | None = None) -> "Tuning":
+def tune(options: TuneOptions, context: StepContext | None = None) -> "Tuning":
     """Choose TASC-spec's options by simulation on held-out outputs; no model is needed.
 
     Example:
@@ -162,12 +164,16 @@ def tune(options: TuneOptions, job: Job | None = None) -> "Tuning":
     from tasc.benchmark.tune import tune
 
     tokenizer = resolve_model(options.tokenizer)[1]
-    with at_work(options, job) as job:
-        known = job.texts.corpora["corpus_split"]
-        return tune(known, job.texts.corpus, load_tokenizer(tokenizer), options, job.progress)
+    with at_work(options, context) as context:
+        known = context.texts.corpora["corpus_split"]
+        return tune(
+            known, context.texts.corpus, load_tokenizer(tokenizer), options, context.progress
+        )
 
 
-def compare_vocabularies(options: VocabularyOptions, job: Job | None = None) -> "Comparison":
+def compare_vocabularies(
+    options: VocabularyOptions, context: StepContext | None = None
+) -> "Comparison":
     """Compare two vocabularies and recommend how the one model drafts for the other.
 
     Example:
@@ -176,11 +182,11 @@ def compare_vocabularies(options: VocabularyOptions, job: Job | None = None) -> 
     """
     from tasc.benchmark.vocabularies import compare
 
-    with at_work(options, job) as job:
-        return compare(job.texts.corpus, options, job.progress)
+    with at_work(options, context) as context:
+        return compare(context.texts.corpus, options, context.progress)
 
 
-CALLS: dict[str, Callable[[Any, Job], Result]] = {
+RUNNERS: dict[str, Callable[[Any, StepContext], Result]] = {
     "analyze": analyze,
     "augment": augment,
     "base": base,

@@ -23,7 +23,7 @@ class Result(Protocol):
 
 
 @dataclass(frozen=True)
-class Job:
+class StepContext:
     """A command in flight.
 
     Attributes:
@@ -45,17 +45,17 @@ class Job:
 
 
 @contextmanager
-def at_work(options: StepOptions, job: Job | None) -> Iterator[Job]:
+def at_work(options: StepOptions, context: StepContext | None) -> Iterator[StepContext]:
     """Let torch use the command's number of CPU threads meanwhile, its own choice where None.
 
-    Where there is no ``job`` yet, the texts are read, and checkpoints do not outlive the call.
+    Where there is no ``context`` yet, the texts are read, and checkpoints do not outlive the call.
     """
     with _threads(options):
-        if job is not None:
-            yield job
+        if context is not None:
+            yield context
             return
         with scratch() as folder:
-            yield Job(read_texts(options), folder)
+            yield StepContext(read_texts(options), folder)
 
 
 @contextmanager

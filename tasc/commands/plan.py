@@ -27,7 +27,7 @@ from tasc.options.command import (
     as_value_error,
 )
 from tasc.options.explain import explain
-from tasc.options.references import expanded, labelled
+from tasc.options.references import expanded, parse_label
 
 _MOST_PROBLEMS = 20  # told of one file
 _LONGEST_NAME = 100  # bytes of a step's, which names folders
@@ -143,7 +143,7 @@ def _add(
     problems = [
         f"step {name}: {problem}"
         for field, kind in config.references.items()
-        for other in (labelled(text)[1] for text in config.named(field))
+        for other in (parse_label(text)[1] for text in config.named(field))
         if (problem := _misplaced(f"{field}: {other}", other, kind, names, name, steps))
     ]
     steps[name] = config

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tasc.commands.plan import Plan
-from tasc.commands.steps import Outcome, carry_out
+from tasc.commands.steps import Outcome, run_step
 from tasc.errors import InputError
 from tasc.files.artefact import check_output
 from tasc.options.command import StepOptions
-from tasc.options.references import join, labelled
+from tasc.options.references import join, parse_label
 from tasc.progress import Progress, silent
 
 
@@ -42,21 +42,21 @@ def run(
     for name, config in plan.steps.items():
         ready = config.model_copy(update=_resolved(config, plan, output))
         folder = output / name
-        outcome = carry_out(ready, folder, force=force, reuse=not force, progress=progress)
+        outcome = run_step(ready, folder, force=force, reuse=not force, progress=progress)
         yield name, ready, outcome
 
 
 def _resolved(config: StepOptions, plan: Plan, output: Path) -> dict[str, Any]:
     """Replace the names of steps by their folders in every field that refers to something."""
 
-    def place(text: str | None) -> str | None:
+    def folder(text: str | None) -> str | None:
         if text is None:
             return None
-        label, name = labelled(text)
+        label, name = parse_label(text)
         return join(label, str(output / name)) if name in plan.steps else text
 
     values = {name: getattr(config, name) for name in config.references}
     return {
-        name: tuple(place(t) for t in value) if isinstance(value, tuple) else place(value)
+        name: tuple(folder(t) for t in value) if isinstance(value, tuple) else folder(value)
         for name, value in values.items()
     }

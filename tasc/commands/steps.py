@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasc.commands.calls import CALLS
-from tasc.commands.context import Job
+from tasc.commands.calls import RUNNERS
+from tasc.commands.context import StepContext
 from tasc.errors import InputError
 from tasc.files.artefact import Step, create, fingerprint, up_to_date, write_json
 from tasc.options.command import StepOptions
-from tasc.options.references import join, labelled
+from tasc.options.references import join, parse_label
 from tasc.options.texts import Texts, read_texts
 from tasc.progress import Progress, silent
 from tasc.tokenizer.files import COMPANIONS
@@ -26,7 +26,7 @@ class Outcome:
     reused: bool
 
 
-def carry_out(
+def run_step(
     options: StepOptions,
     output: Path,
     *,
@@ -47,8 +47,8 @@ def carry_out(
         result = json.loads((output / options.result_file).read_text(encoding="utf-8"))
         return Outcome(output, result, reused=True)
     with create(output, step, force=force or reuse, seed=options.seed) as workspace:
-        job = Job(texts, workspace.work, resume, progress)
-        made = CALLS[options.command](options, job)
+        context = StepContext(texts, workspace.work, resume, progress)
+        made = RUNNERS[options.command](options, context)
         made.save(workspace.folder)
         result = made.to_dict()
         write_json(workspace.folder / options.result_file, result)
@@ -57,12 +57,14 @@ def carry_out(
 
 def _keep_inputs(options: StepOptions, output: Path) -> None:
     """Refuse an output that would replace something the step reads."""
-    references = [labelled(text)[1] for name in options.references for text in options.named(name)]
+    references = [
+        parse_label(text)[1] for name in options.references for text in options.named(name)
+    ]
     read = [options.data.path] if options.data else []
-    for place in map(Path, (*read, *references)):
-        if place.exists() and place.resolve().is_relative_to(os.path.realpath(output)):
+    for folder in map(Path, (*read, *references)):
+        if folder.exists() and folder.resolve().is_relative_to(os.path.realpath(output)):
             raise InputError(
-                f"output {output} would replace {place}, which is read: name another folder"
+                f"output {output} would replace {folder}, which is read: name another folder"
             )
 
 
@@ -78,10 +80,10 @@ def _identify(text: str) -> str:
 
     With a tokenizer's file go those beside it that belong to it.
     """
-    label, path = labelled(text)
-    place = Path(path)
-    if not place.exists():
+    label, path = parse_label(text)
+    folder = Path(path)
+    if not folder.exists():
         return text
-    beside = [place.parent / name for name in COMPANIONS] if place.suffix == ".json" else []
-    held = [fingerprint(file) for file in (place, *beside) if file == place or file.is_file()]
+    beside = [folder.parent / name for name in COMPANIONS] if folder.suffix == ".json" else []
+    held = [fingerprint(file) for file in (folder, *beside) if file == folder or file.is_file()]
     return join(label, "+".join(held))

@@ -57,7 +57,7 @@ def read(source: Source, split: str) -> Table:
     rows = task()[split]
     columns = {"input": [row[0] for row in rows], "output": [row[1] for row in rows]}
     wanted = {name: columns[name] for name in source.columns()}
-    return Table(split, wanted, lambda place: f"{source.path} ({split}): row {place + 1}")
+    return Table(split, wanted, lambda position: f"{source.path} ({split}): row {position + 1}")
 
 
 def check(source: Source, split: str) -> tuple[Callable[[], Rows], str]:
@@ -96,7 +96,7 @@ _TASKS: dict[str, Callable[[], Rows]] = {"stdlib-tokens": _token_task, "stdlib-d
 
 
 def token_types(code: str) -> str:
-    """Return the names of the token types of ``code``, separated by blanks."""
+    """Return the names of the token types of ``code``, separated by spaces."""
     tokens = tokenize.generate_tokens(io.StringIO(code).readline)
     return " ".join(
         tokenize.tok_name[token.type] for token in tokens if token.type != tokenize.ENDMARKER
@@ -108,8 +108,8 @@ def _hash(text: str) -> int:
 
 
 def _split_of(text: str) -> str:
-    place = _hash(text) % sum(_SHARES)
-    return SPLITS[0] if place < _SHARES[0] else SPLITS[1 + place - _SHARES[0]]
+    position = _hash(text) % sum(_SHARES)
+    return SPLITS[0] if position < _SHARES[0] else SPLITS[1 + position - _SHARES[0]]
 
 
 @cache

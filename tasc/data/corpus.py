@@ -20,7 +20,7 @@ ROWS = 1024  # that are handed on at a time
 class Example:
     """One row: the input, the expected output, and the prompt made of the row.
 
-    A list-valued column is joined by one blank.
+    A list-valued column is joined by one space.
     """
 
     input: str
@@ -53,7 +53,7 @@ class Rows:
         """Take the rows of a table."""
         texts = cache(table.texts)
         names = source.input_column, source.output_column
-        kept = [place for place, text in enumerate(texts(names[1])) if text.strip()]
+        kept = [position for position, text in enumerate(texts(names[1])) if text.strip()]
 
         def prompt(row: int) -> str:
             columns = {name: texts(name)[kept[row]] for name in source.columns()}

@@ -35,7 +35,7 @@ def read(source: Source, split: str) -> Table:
     )
     check_columns(f"{source.path} ({split})", table.column_names, source.columns())
     columns = {name: list(table[name]) for name in source.columns()}
-    return Table(split, columns, lambda place: f"{source.path} ({split}): row {place + 1}")
+    return Table(split, columns, lambda position: f"{source.path} ({split}): row {position + 1}")
 
 
 _ADVICE = "give a file, a folder, or another data set"

@@ -44,18 +44,18 @@ def find_splits(path: str) -> dict[str, list[Path]]:
     Raises:
         InputError: nothing is there, or the folder has no file named after a split.
     """
-    place = Path(path).expanduser()
-    if place.is_file():
-        return {"train": [place]}
-    if not place.is_dir():
+    path_ = Path(path).expanduser()
+    if path_.is_file():
+        return {"train": [path_]}
+    if not path_.is_dir():
         raise InputError(f"{path}: no such file or folder: name one, a Hub id, or builtin:NAME")
-    names = sorted(entry.name for entry in place.iterdir() if entry.is_file())
+    names = sorted(entry.name for entry in path_.iterdir() if entry.is_file())
     found: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for name in names:
         match = _SPLIT_FILE.fullmatch(name)
         if match:
             split = "validation" if match[1] in VALIDATION_NAMES else match[1]
-            found[split].append(place / name)
+            found[split].append(path_ / name)
     found = {split: files for split, files in found.items() if files}
     for split, files in found.items():
         _refuse_rivals(path, split, files)
@@ -72,16 +72,16 @@ def read(source: Source, split: str) -> Table:
     files, split = split_files(source.path, split)
     batches = [batch for path in files for batch in _batches(path, source.columns(), _BATCH)]
     columns = {name: [v for part, _ in batches for v in part[name]] for name in source.columns()}
-    places = [place for _, part in batches for place in part]
-    return Table(split, columns, places.__getitem__)
+    positions = [position for _, part in batches for position in part]
+    return Table(split, columns, positions.__getitem__)
 
 
 def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
     """Read the same in tables of at most ``rows`` rows: files may be larger than memory."""
     files, split = split_files(source.path, split)
     for path in files:
-        for columns, places in _batches(path, source.columns(), rows):
-            yield Table(split, columns, places.__getitem__)
+        for columns, positions in _batches(path, source.columns(), rows):
+            yield Table(split, columns, positions.__getitem__)
 
 
 def split_files(path: str, split: str) -> tuple[list[Path], str]:
@@ -114,7 +114,10 @@ def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[Batch]:
     found = _list(path) if form == "json" and _starts_with_list(path) else _lines(path)
     entries = (_checked(entry, columns) for entry in found)
     while chunk := list(islice(entries, size)):
-        yield {n: [row[n] for row, _ in chunk] for n in columns}, [place for _, place in chunk]
+        yield (
+            {n: [row[n] for row, _ in chunk] for n in columns},
+            [position for _, position in chunk],
+        )
 
 
 def _checked(entry: Entry, columns: Sequence[str]) -> Entry:
@@ -150,12 +153,12 @@ def _list(path: Path) -> Iterator[Entry]:
         yield _object(row, f"{path}: row {number}")
 
 
-def _object(row: object, place: str) -> Entry:
+def _object(row: object, position: str) -> Entry:
     if not isinstance(row, dict):
         raise InputError(
-            f"{place}: expected a JSON object, saw a {type(row).__name__}: write one row a line"
+            f"{position}: expected a JSON object, saw a {type(row).__name__}: write one row a line"
         )
-    return row, place
+    return row, position
 
 
 def _table(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[Batch]:

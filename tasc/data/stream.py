@@ -32,7 +32,7 @@ class Stream(Protocol):
 
 
 @dataclass(frozen=True)
-class Files:
+class FileStream:
     """The files of a split. ``fingerprint`` is of their bytes and of the columns that are read."""
 
     source: Source
@@ -69,7 +69,7 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
     if limit is not None or not local.is_local(source.path) or source.path.startswith("builtin:"):
         return load(source, split, limit=limit, seed=seed)
     files, name = local.split_files(source.path, split)
-    return Files(source, name, _fingerprint(source, files))
+    return FileStream(source, name, _fingerprint(source, files))
 
 
 def _fingerprint(source: Source, files: Sequence[Path]) -> str:

@@ -30,8 +30,10 @@ class Table:
         return max(map(len, self.columns.values()), default=0)
 
     def texts(self, name: str) -> list[str]:
-        """Return a column as text: lists joined by one blank, nothing for null."""
-        return [self._text(name, place, value) for place, value in enumerate(self.columns[name])]
+        """Return a column as text: lists joined by one space, nothing for null."""
+        return [
+            self._text(name, position, value) for position, value in enumerate(self.columns[name])
+        ]
 
     def words(self, name: str) -> list[tuple[str, ...]] | None:
         """Return the words of a list-valued column; None when no value is a list."""
@@ -40,14 +42,14 @@ class Table:
             return None
         return [_words(value) for value in values]
 
-    def _text(self, name: str, place: int, value: object) -> str:
+    def _text(self, name: str, position: int, value: object) -> str:
         if isinstance(value, list) and all(isinstance(word, _SCALARS) for word in value):
             value = " ".join([str(word) for word in value])
         if value is None:
             return ""
         if not isinstance(value, _SCALARS):
             raise InputError(
-                f"{self.where(place)}: column {name!r} holds a {_kind(value)}; give text, "
+                f"{self.where(position)}: column {name!r} holds a {_kind(value)}; give text, "
                 "a number or a list of words"
             )
         text = str(value)
@@ -55,7 +57,7 @@ class Table:
             text.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"{self.where(place)}: column {name!r} holds half of a surrogate pair "
+                f"{self.where(position)}: column {name!r} holds half of a surrogate pair "
                 f"(\\u{ord(text[error.start]):04x}), which is not a character; repair the escape"
             ) from None
         return text

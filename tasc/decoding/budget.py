@@ -80,7 +80,8 @@ class Adaptive:
     def worthwhile(self, draft: Draft) -> np.ndarray:
         """Return the nodes (m,) int32, ascending, that bring the most beyond what they cost."""
         if draft.q is not None:
-            # Drawn from laws: leaving some out by what they are would make rejection inexact.
+            # Drawn from distributions: leaving some out by what they are would make rejection
+            # inexact.
             return np.arange(len(draft), dtype=np.int32)
         return self.acceptance.worthwhile(
             draft.tokens,
@@ -92,19 +93,19 @@ class Adaptive:
             limit=self.balance / self.sequences,
         )
 
-    def leave(self, settled: int, added: float, spent: float) -> None:
-        """End a part that settled so many tokens: enter it into the account.
+    def leave(self, committed: int, added: float, spent: float) -> None:
+        """End a part that committed so many tokens: enter it into the account.
 
         ``added`` was held back for its nodes; ``spent`` is that and the time of drafting them.
         Pause when the account cannot pay for a single node.
         """
         self.open -= 1
         self.time = DECAY * self.time + self.forward + spent
-        self.tokens = DECAY * self.tokens + settled
-        saved = (settled - 1) * self.forward - spent
+        self.tokens = DECAY * self.tokens + committed
+        saved = (committed - 1) * self.forward - spent
         self.balance = min(self.balance + added + saved, SAVINGS * self.together)
         if self.balance < CREDIT * self.together:
-            allowance = ALLOWANCE * self.forward * settled
+            allowance = ALLOWANCE * self.forward * committed
             self.balance = min(self.balance + allowance, CREDIT * self.together)
         if saved > 0:
             self.next_pause = FIRST_PAUSE
@@ -121,7 +122,7 @@ class Budgeted:
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
-        self.in_step = False  # the prompt's first token is settled without one
+        self.in_step = False  # the prompt's first token is committed without one
         self.policy.open = 0  # sequences begin between steps
         self.drafter.start(prompt)
 
@@ -205,10 +206,10 @@ def _part(draft: Draft, nodes: np.ndarray) -> Draft:
         return draft
     if count == 0:
         return NOTHING
-    place = np.full(len(draft) + 1, -1, np.int32)  # the appended one is found by parent -1
-    place[nodes] = np.arange(count, dtype=np.int32)
+    position = np.full(len(draft) + 1, -1, np.int32)  # the appended one is found by parent -1
+    position[nodes] = np.arange(count, dtype=np.int32)
     return Draft(
         draft.tokens[nodes],
-        place[draft.parents[nodes]],
+        position[draft.parents[nodes]],
         probabilities=None if given is None else given[nodes],
     )

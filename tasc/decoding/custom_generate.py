@@ -19,11 +19,11 @@ from tasc._native import NgramIndex
 from tasc.decoding import decode
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.decode import Generation, OnTokens
+from tasc.decoding.decode import Generation, TokenCallback
 from tasc.decoding.drafters import Factory, parse
 from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
-from tasc.models.borrow import borrowed
+from tasc.models.from_model import target_from_model
 from tasc.models.target import Target
 
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
@@ -40,7 +40,7 @@ class CustomGenerate:
         drafter: str,
         corpus: Known,
         tokenizer: PreTrainedTokenizerBase | None,
-        on_tokens: OnTokens | None,
+        on_tokens: TokenCallback | None,
         draft_head: Path | None = None,
     ) -> None:
         """Keep what drafts are made from; it is prepared at the first call."""
@@ -79,7 +79,7 @@ class CustomGenerate:
         self.generations = []
         if model is not self.model:
             self.model, self.factories = model, {}
-        with borrowed(model) as target:
+        with target_from_model(model) as target:
             for i, ids in enumerate(input_ids):
                 padding = 0 if mask is None else _left_padding(mask[i])
                 done = decode.generate(
@@ -116,7 +116,7 @@ def custom_generate(
     corpus: Known = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
-    on_tokens: OnTokens | None = None,
+    on_tokens: TokenCallback | None = None,
     draft_head: Path | None = None,
 ) -> CustomGenerate:
     """Return what ``model.generate(**inputs, custom_generate=…)`` takes, to be used many times.
@@ -130,7 +130,7 @@ def custom_generate(
         drafter: a method as ``tasc bench --method`` takes it.
         corpus: outputs of the task, texts or token ids, or an index; see ``tasc.generate``.
         tokenizer: needed for a corpus of texts.
-        on_tokens: called with the tokens (k,) int32 that each step settles.
+        on_tokens: called with the tokens (k,) int32 that each step commits.
         draft_head: folder of a trained head, for drafters such as "eagle".
     """
     return CustomGenerate(drafter, corpus, tokenizer, on_tokens, draft_head)

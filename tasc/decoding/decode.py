@@ -1,7 +1,7 @@
 """The one decoding loop. Every method is measured on it, so a speed-up is the method's own.
 
 Sequences draft, are verified and end on their own; only the forward is shared. One that is done
-leaves at once, and the next prompt takes its place. A single sequence is a batch of one.
+leaves at once, and the next prompt takes its position. A single sequence is a batch of one.
 """
 
 import time
@@ -21,9 +21,9 @@ from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.target import Target
 
-__all__ = ["Generation", "OnTokens", "Request", "Timeline", "generate", "generate_all"]
+__all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate", "generate_all"]
 
-OnTokens = Callable[[np.ndarray], None]
+TokenCallback = Callable[[np.ndarray], None]
 _NO_PATH = np.empty(0, np.int32)
 
 
@@ -32,7 +32,7 @@ class Request:
     """One sequence to decode: a prompt (L,) int32, what drafts, and the rules of its output.
 
     An end token or ``stop`` ends the output, also inside of an accepted run. ``on_tokens`` is
-    called with the tokens (k,) int32 that each step settles; ``processors`` are transformers'
+    called with the tokens (k,) int32 that each step commits; ``processors`` are transformers'
     logits processors.
     """
 
@@ -40,7 +40,7 @@ class Request:
     drafter: Factory
     verify: Verifier = greedy
     stop: Stop | None = None
-    on_tokens: OnTokens | None = None
+    on_tokens: TokenCallback | None = None
     processors: Sequence[Processor] = ()
 
 
@@ -138,7 +138,7 @@ class _Sequence:
     def verify(self, draft: Draft, rows: torch.Tensor) -> tuple[np.ndarray, int]:
         return self.request.verify(draft, rows, self.adjust)
 
-    def settle(self, tokens: list[int]) -> np.ndarray:
+    def commit(self, tokens: list[int]) -> np.ndarray:
         """Append ``tokens`` up to where the output ends; return what was appended, int32."""
         known, stop = len(self.tokens), self.request.stop
         for i, token in enumerate(tokens):
@@ -150,16 +150,16 @@ class _Sequence:
         if kept is not None:
             del self.tokens[kept:]
             self.finished = "stop"
-        settled = self.tokens[known:]
+        committed = self.tokens[known:]
         if self.adjust is not None:
-            self.adjust.extend(settled)
-        return np.array(settled, np.int32)
+            self.adjust.extend(committed)
+        return np.array(committed, np.int32)
 
-    def observe(self, settled: np.ndarray, seen: "_Seen | None") -> None:
-        """Show the drafter what a step settled, and what the target made of it if it reads that."""
+    def observe(self, committed: np.ndarray, seen: "_Seen | None") -> None:
+        """Show the drafter what a step committed, and the hidden states if it uses them."""
         if self.reads is not None and seen is not None:
             self.reads.read(*seen)
-        self.drafter.observe(settled)
+        self.drafter.observe(committed)
 
     def finish(self) -> None:
         self.result.tokens = np.array(self.tokens, np.int32)
@@ -167,7 +167,7 @@ class _Sequence:
         del self.drafter, self.reads, self.adjust
 
 
-_Seen = tuple[torch.Tensor, torch.Tensor, np.ndarray]  # see Reader.read
+_Seen = tuple[torch.Tensor, torch.Tensor, np.ndarray]  # see UsesHiddenStates.read
 
 
 def _join(target: Target, joining: Sequence[_Sequence]) -> None:
@@ -178,11 +178,11 @@ def _join(target: Target, joining: Sequence[_Sequence]) -> None:
     t0 = clock()
     reads = any(sequence.reads is not None for sequence in joining)
     logits = target.join([sequence.request.prompt for sequence in joining], hidden=reads)
-    settled = []
+    committed = []
     for i, sequence in enumerate(joining):
-        settled.append(sequence.settle([sequence.verify(Draft(), logits[i : i + 1])[1]]))
+        committed.append(sequence.commit([sequence.verify(Draft(), logits[i : i + 1])[1]]))
     t1 = clock()
-    for i, (sequence, tokens) in enumerate(zip(joining, settled, strict=True)):
+    for i, (sequence, tokens) in enumerate(zip(joining, committed, strict=True)):
         prompt = sequence.request.prompt
         sequence.drafter.start(prompt)
         sequence.observe(tokens, _seen(target, i, len(prompt), logits[i : i + 1], _NO_PATH))
@@ -190,7 +190,7 @@ def _join(target: Target, joining: Sequence[_Sequence]) -> None:
     for sequence in joining:
         sequence.result.timeline.prefill += (t1 - t0) / len(joining)
         sequence.result.timeline.draft += (t2 - t1) / len(joining)
-    _stream(joining, settled)
+    _stream(joining, committed)
 
 
 def _step(target: Target, live: Sequence[_Sequence], budget: int) -> None:
@@ -206,20 +206,20 @@ def _step(target: Target, live: Sequence[_Sequence], budget: int) -> None:
     verified = [s.verify(d, r) for s, d, r in zip(live, drafts, rows, strict=True)]
     t3 = clock()
     target.keep([path for path, _ in verified])
-    settled = [
-        sequence.settle([*draft.tokens[path].tolist(), bonus])
+    committed = [
+        sequence.commit([*draft.tokens[path].tolist(), bonus])
         for sequence, draft, (path, bonus) in zip(live, drafts, verified, strict=True)
     ]
     t4 = clock()
-    for i, (sequence, tokens) in enumerate(zip(live, settled, strict=True)):
+    for i, (sequence, tokens) in enumerate(zip(live, committed, strict=True)):
         sequence.observe(tokens, _seen(target, i, len(rows[i]), rows[i], verified[i][0]))
     t5 = clock()
-    for sequence, draft, tokens in zip(live, drafts, settled, strict=True):
+    for sequence, draft, tokens in zip(live, drafts, committed, strict=True):
         result, n = sequence.result, len(live)
         result.drafted.append(len(draft))
         result.accepted.append(len(tokens) - 1)
         result.timeline.add((t1 - t0 + t5 - t4) / n, (t2 - t1) / n, (t3 - t2) / n, (t4 - t3) / n)
-    _stream(live, settled)
+    _stream(live, committed)
 
 
 def _seen(target: Target, i: int, count: int, rows: torch.Tensor, path: np.ndarray) -> _Seen | None:
@@ -227,8 +227,8 @@ def _seen(target: Target, i: int, count: int, rows: torch.Tensor, path: np.ndarr
     return None if target.states is None else (target.states[i, :count], rows, path)
 
 
-def _stream(live: Sequence[_Sequence], settled: Sequence[np.ndarray]) -> None:
-    """Hand over what a step settled; the time of it counts nowhere."""
-    for sequence, tokens in zip(live, settled, strict=True):
+def _stream(live: Sequence[_Sequence], committed: Sequence[np.ndarray]) -> None:
+    """Hand over what a step committed; the time of it counts nowhere."""
+    for sequence, tokens in zip(live, committed, strict=True):
         if sequence.request.on_tokens is not None:
             sequence.request.on_tokens(tokens)

@@ -15,13 +15,13 @@ from tasc.decoding.core.protocols import Verifier
 from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.core.stopping import StopStrings
-from tasc.decoding.decode import Generation, OnTokens, Request, Timeline, generate_all
+from tasc.decoding.decode import Generation, Request, Timeline, TokenCallback, generate_all
 from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
 from tasc.decoding.inputs import Prompt, draft_source, fast_tokenizer, ids_of, text_of
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
-from tasc.models.borrow import borrowed, given_back
 from tasc.models.cost import cost_curve
+from tasc.models.from_model import restore_model, target_from_model
 from tasc.models.static import Graphs
 from tasc.models.target import Target
 
@@ -58,7 +58,7 @@ def generate(
     verify: str = "sampled",
     stop: Sequence[str] = (),
     processors: Sequence[Processor] = (),
-    on_tokens: OnTokens | Sequence[OnTokens] | None = None,
+    on_tokens: TokenCallback | Sequence[TokenCallback] | None = None,
     batch_size: int = 1,
     graphs: Graphs = "off",
     draft_model: PreTrainedModel | None = None,
@@ -81,7 +81,7 @@ def generate(
             the seed alone; "rejection" and "multi-branch" for drafters with probabilities.
         stop: strings that end a completion.
         processors: logits processors of transformers, applied before anything is decided.
-        on_tokens: called with the tokens (k,) int32 of each step as soon as they are settled; or
+        on_tokens: called with the tokens (k,) int32 of each step as soon as they are committed; or
             one such function for each prompt, which a batch needs to tell them apart.
         batch_size: prompts that are decoded at a time; but for rounding, outputs do not depend on
             it. Processors are shared, so they must not keep a state then.
@@ -102,7 +102,7 @@ def generate(
     rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
     listening = _listeners(on_tokens, len(prompts), batch_size)
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
-    with given_back(draft_model), borrowed(model, graphs) as target:
+    with restore_model(draft_model), target_from_model(model, graphs) as target:
         end = ends[0] if ends else -1
         make = prepare(
             method,
@@ -130,8 +130,8 @@ def generate(
 
 
 def _listeners(
-    given: OnTokens | Sequence[OnTokens] | None, prompts: int, batch_size: int
-) -> Sequence[OnTokens | None]:
+    given: TokenCallback | Sequence[TokenCallback] | None, prompts: int, batch_size: int
+) -> Sequence[TokenCallback | None]:
     if given is None or callable(given):
         if given is not None and batch_size > 1 and prompts > 1:
             raise InputError(

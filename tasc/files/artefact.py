@@ -118,16 +118,16 @@ def check_output(output: Path, *, force: bool) -> None:
         ) from error
 
 
-def _check_replaced(output: Path, place: Path, *, force: bool) -> None:
-    """Refuse to replace what lies at ``place``, which is or was ``output``, unless it is ours."""
-    if place.is_symlink():
+def _check_replaced(output: Path, path: Path, *, force: bool) -> None:
+    """Refuse to replace what lies at ``path``, which is or was ``output``, unless it is ours."""
+    if path.is_symlink():
         raise InputError(f"output {output} is a link: name the folder it leads to, or remove it")
-    if not os.path.lexists(place):
+    if not os.path.lexists(path):
         return
-    if not place.is_dir():
+    if not path.is_dir():
         raise InputError(f"output {output} is a file: name a folder with --output")
-    ours = (place / MANIFEST).is_file() and read_manifest(place).keys() >= _STAMPS
-    if not ours and any(place.iterdir()):
+    ours = (path / MANIFEST).is_file() and read_manifest(path).keys() >= _STAMPS
+    if not ours and any(path.iterdir()):
         raise InputError(f"output {output} holds files tasc did not write: name another folder")
     if ours and not force:
         raise InputError(f"output {output} already exists: pass --force to replace it")

@@ -18,17 +18,17 @@ _RUST = re.compile(r"\(os error (\d+)\)")  # in safetensors' and tokenizers' own
 
 @contextmanager
 def writing(
-    place: Path, size: int | None = None, *, instead: str = "name another output"
+    path: Path, size: int | None = None, *, instead: str = "name another output"
 ) -> Iterator[None]:
     """Say in one line what did not fit, whichever library met the end of the disk.
 
     Args:
-        place: the file or folder that is being written.
+        path: the file or folder that is being written.
         size: its bytes; None where only what is there already can be told.
         instead: what the user can do besides making room.
 
     Raises:
-        StorageError: there is no room left, or the place is read-only.
+        StorageError: there is no room left, or the path is read-only.
         OSError: the system refused something else.
     """
     try:
@@ -40,7 +40,7 @@ def writing(
         if refused is None:
             raise
         if refused.errno in _NO_ROOM:
-            raise StorageError(_line(place, refused, size, instead)) from error
+            raise StorageError(_line(path, refused, size, instead)) from error
         if refused is error:
             raise
         raise refused from error
@@ -72,15 +72,15 @@ def _refused(error: BaseException) -> OSError | None:
     return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
-def _line(place: Path, refused: OSError, size: int | None, instead: str) -> str:
-    there = next(folder for folder in (place, *place.absolute().parents) if folder.is_dir())
+def _line(path: Path, refused: OSError, size: int | None, instead: str) -> str:
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
     if size is None:
-        written = sum(file.lstat().st_size for file in files_below(place))
+        written = sum(file.lstat().st_size for file in files_below(path))
         held = f"{_amount(written)} were written"
     else:
         held = f"{_amount(size)} were to be written"
     free = _amount(shutil.disk_usage(there).free)
-    what = f"{refused.filename or place} cannot be written: {refused.strerror}"
+    what = f"{refused.filename or path} cannot be written: {refused.strerror}"
     return f"{what} ({held}, {free} are free there): make room, or {instead}"
 
 

@@ -94,7 +94,7 @@ def publish(folder: Path, output: Path, check: Callable[[Path], None]) -> None:
     """Give ``folder`` the name ``output`` in one step, also when there is an old one.
 
     ``check`` looks at the old one once it has been taken away, when nobody can put another in its
-    place, and raises where it must not be deleted: then it is back under its name.
+    position, and raises where it must not be deleted: then it is back under its name.
     """
     if not os.path.lexists(output):
         folder.rename(output)

@@ -32,7 +32,7 @@ def scratch() -> Iterator[Path]:
         os.close(handle)
 
 
-_INSTEAD = "name another place for temporary files with TMPDIR"
+_INSTEAD = "name another position for temporary files with TMPDIR"
 
 
 def _make(base: Path) -> tuple[Path, int]:

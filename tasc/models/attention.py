@@ -121,8 +121,8 @@ def _windowed(
     before = torch.arange(keys - queries, device=device)
     if position_ids is None:
         position_ids = torch.arange(keys - queries, keys, device=device)[None]
-    places = torch.cat([before.expand(len(position_ids), -1), position_ids], dim=1)
-    near = position_ids[:, None, :, None] - places[:, None, None, :] < window
+    positions = torch.cat([before.expand(len(position_ids), -1), position_ids], dim=1)
+    near = position_ids[:, None, :, None] - positions[:, None, None, :] < window
     base = _causal(queries, keys, device) if mask is None else mask
     return base & near
 

@@ -11,7 +11,7 @@ from tasc.errors import UnavailableError
 from tasc.models.compaction import compact
 
 
-class Storage:
+class KVCache:
     """Keys and values of all layers and sequences in one tensor: keeping paths is one indexed copy.
 
     ``data`` is (layers, 2, rows, heads, capacity, head_dim) in the model's dtype. Row b is a
@@ -59,7 +59,7 @@ class Storage:
 
     def clear(self) -> None:
         """Forget all rows; the memory stays."""
-        self._settle(np.zeros(0, np.int64))
+        self._commit(np.zeros(0, np.int64))
 
     def open(self) -> None:
         """Let the next forward fill new rows, from position 0."""
@@ -67,7 +67,7 @@ class Storage:
 
     def fill(self, lengths: Sequence[int]) -> None:
         """Accept what that forward wrote: new rows, of which the first ``lengths`` count."""
-        self._settle(np.append(self.lengths, np.array(lengths, np.int64)))
+        self._commit(np.append(self.lengths, np.array(lengths, np.int64)))
 
     @torch.inference_mode()
     def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
@@ -84,35 +84,35 @@ class Storage:
             moves += [(row, self.length + 1 + node, own + 1 + i) for i, node in enumerate(path)]
         if moves and self.data is not None:
             compact(self.data, np.array(moves, np.int32))
-        self._settle(self.lengths + [len(path) + 1 for path in paths])
+        self._commit(self.lengths + [len(path) + 1 for path in paths])
 
     def advance(self, count: int) -> None:
         """Accept the ``count`` positions that the last forward wrote; for a single sequence."""
-        self._settle(self.lengths + count)
+        self._commit(self.lengths + count)
 
     @torch.inference_mode()
-    def select(self, count: int, places: Sequence[int]) -> None:
-        """Keep the first ``count`` positions and, behind them, those at ``places``, ascending.
+    def select(self, count: int, positions: Sequence[int]) -> None:
+        """Keep the first ``count`` positions and, behind them, those at ``positions``, ascending.
 
         For a single sequence.
         """
-        end = count + len(places)
-        if len(places) and places[-1] != end - 1 and self.data is not None:
-            at = torch.tensor(places, device=self.data.device)
+        end = count + len(positions)
+        if len(positions) and positions[-1] != end - 1 and self.data is not None:
+            at = torch.tensor(positions, device=self.data.device)
             self.data[..., count:end, :] = self.data[..., at, :]
-        self._settle(np.array([end], np.int64))
+        self._commit(np.array([end], np.int64))
 
     @torch.inference_mode()
     def drop(self, row: int) -> None:
-        """Forget a row; the last one takes its place."""
+        """Forget a row; the last one takes its position."""
         last = len(self.lengths) - 1
         if row != last and self.data is not None:
             held = int(self.lengths[last])
             self.data[:, :, row, :, :held] = self.data[:, :, last, :, :held]
             self.lengths[row] = held
-        self._settle(self.lengths[:last])
+        self._commit(self.lengths[:last])
 
-    def _settle(self, lengths: np.ndarray) -> None:
+    def _commit(self, lengths: np.ndarray) -> None:
         self.lengths = lengths
         self.first, self.length = 0, int(lengths.max(initial=0))
 
@@ -132,11 +132,11 @@ class Layer(CacheLayerMixin):  # type: ignore[misc]
 
 
 class _Layer(Layer):
-    """One layer's face of the storage, which makes itself at the first write."""
+    """One layer's face of the kv_cache, which makes itself at the first write."""
 
-    def __init__(self, storage: Storage, index: int) -> None:
+    def __init__(self, kv_cache: KVCache, index: int) -> None:
         super().__init__()
-        self.storage, self.index = storage, index
+        self.kv_cache, self.index = kv_cache, index
 
     def update(
         self,
@@ -146,22 +146,22 @@ class _Layer(Layer):
         **_kwargs: Any,  # noqa: ANN401
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store this step's keys and values and return all of them, accepted ones first."""
-        return self.storage.write(self.index, key_states, value_states)
+        return self.kv_cache.write(self.index, key_states, value_states)
 
     def get_seq_length(self) -> int:
         """Return the number of positions before those of this step."""
-        return self.storage.length
+        return self.kv_cache.length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the keys this step sees and the position of the first."""
-        return self.storage.length + query_length, 0
+        return self.kv_cache.length + query_length, 0
 
     def get_max_length(self) -> int:
-        """Return -1: the storage grows when it must."""
+        """Return -1: the kv_cache grows when it must."""
         return -1
 
 
-def tree_cache(layers: int, capacity: int, rows: int = 1) -> tuple[Cache, Storage]:
-    """Make a cache for ``rows`` sequences: the object the model takes, the storage behind it."""
-    storage = Storage(layers, capacity, rows)
-    return Cache(layers=[_Layer(storage, i) for i in range(layers)]), storage
+def tree_cache(layers: int, capacity: int, rows: int = 1) -> tuple[Cache, KVCache]:
+    """Make a cache for ``rows`` sequences: the object the model takes, the kv_cache behind it."""
+    kv_cache = KVCache(layers, capacity, rows)
+    return Cache(layers=[_Layer(kv_cache, i) for i in range(layers)]), kv_cache

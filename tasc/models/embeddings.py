@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from tasc.errors import InputError
 
 
-class NewRow(Protocol):
+class NewEmbedding(Protocol):
     """A token to add: its id and the base tokens its string is made of."""
 
     @property
@@ -21,7 +21,7 @@ class NewRow(Protocol):
         """Base tokens of the string, in order; a token that occurs twice counts twice."""
 
 
-def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewRow], size: int = 0) -> None:
+def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewEmbedding], size: int = 0) -> None:
     """Give each new token the mean of its base tokens' rows, in both matrices, tied or not.
 
     The matrices grow to ``size`` rows, the tokenizer's length, or to the highest new id; a padded
@@ -60,7 +60,7 @@ def is_tied(model: PreTrainedModel) -> bool:
     return output_head(model).weight is model.get_input_embeddings().weight
 
 
-def _check(rows: Sequence[NewRow], base_size: int) -> None:
+def _check(rows: Sequence[NewEmbedding], base_size: int) -> None:
     new = {row.new_id for row in rows}
     if len(new) != len(rows):
         raise InputError("two new tokens have the same id: make the tokenizer with tasc augment")
@@ -83,7 +83,7 @@ def _matrices(model: PreTrainedModel) -> list[torch.Tensor]:
 
 
 @torch.no_grad()
-def _set_means(matrix: torch.Tensor, rows: Sequence[NewRow]) -> None:
+def _set_means(matrix: torch.Tensor, rows: Sequence[NewEmbedding]) -> None:
     """Set rows of ``matrix`` (V, d), or entries of a bias (V,), from rows of the same."""
     for row in rows:
         base = torch.tensor(list(row.base_ids), device=matrix.device)

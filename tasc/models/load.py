@@ -47,7 +47,7 @@ def load_model(
     config = model_config.read_config(folder)
     if (folder / _GENERATION).exists():
         read_json(folder / _GENERATION, f"model {folder}")
-    place = resolve_device(device)
+    position = resolve_device(device)
     quantised = config.get("quantization_config") is not None
     if quantised and quantize:
         raise InputError(
@@ -59,13 +59,13 @@ def load_model(
     options: dict[str, Any] = {"dtype": dtype}
     if quantize:
         options["quantization_config"] = nf4("float32" if dtype == "float32" else "bfloat16")
-        options["device_map"] = {"": place}
+        options["device_map"] = {"": position}
     with _explained(path):
         model = _build(folder, options, shapes, packed=quantised)
         if quantize:
             keep_canonical_layout(model)
         else:
-            model.to(place)
+            model.to(position)
         model_config.check_usable(path, model.eval(), quantize)
     model.config._name_or_path = model.name_or_path = path
     for held in filter(None, (model.config, model.generation_config)):

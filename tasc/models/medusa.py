@@ -1,7 +1,7 @@
 """The heads of Medusa: each reads the target's hidden state and says what comes a token later.
 
 Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads"
-(2024), section 2.1.1: head k makes of the last hidden state at position i the law of token
+(2024), section 2.1.1: head k makes of the last hidden state at position i the distribution of token
 i + 1 + k, by a residual block and an LM head. Departs: what is trained here shares the target's own
 LM head, frozen, as another one a head would outweigh a small model with a large vocabulary.
 Published heads are read with theirs or without; the names of the weights are those of the

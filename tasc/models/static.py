@@ -76,9 +76,9 @@ class StaticTarget(Target):
         self.pool: Any = None  # the memory that all graphs share
 
     def allocate(self, capacity: int, size: int) -> None:
-        """Make room; for a single sequence in the place of the last one where that is enough."""
+        """Make room; for a single sequence instead of the last one where that is enough."""
         needed = _keys(capacity + QUERIES[-1])
-        known = getattr(self, "storage", None)
+        known = getattr(self, "kv_cache", None)
         if size == 1 and known is not None and known.rows == 1 and known.capacity >= needed:
             known.clear()
         else:
@@ -87,24 +87,24 @@ class StaticTarget(Target):
     @torch.inference_mode()
     def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
         """See Target.score."""
-        (tokens, parents), storage = trees[0], self.storage
-        n, keys = len(tokens), _keys(storage.length + QUERIES[-1])
-        if storage.rows > 1 or n >= QUERIES[-1] or keys > storage.capacity:
+        (tokens, parents), kv_cache = trees[0], self.kv_cache
+        n, keys = len(tokens), _keys(kv_cache.length + QUERIES[-1])
+        if kv_cache.rows > 1 or n >= QUERIES[-1] or keys > kv_cache.capacity:
             return super().score(last, trees)
         step = self.step(next(q for q in QUERIES if q > n), keys)
         bits, depths = ancestor_bits(parents)
-        step.load(last[0], tokens, bits[:, 0] if n else bits.ravel(), depths, storage.length)
+        step.load(last[0], tokens, bits[:, 0] if n else bits.ravel(), depths, kv_cache.length)
         logits = step.logits()
-        if self.watched:
+        if self.capture_hidden:
             self.states = step.states[:, : n + 1]
         return logits[None, : n + 1]
 
     def step(self, queries: int, keys: int) -> "Step":
         """Return the step of a shape, made at its first use and when the cache has moved."""
-        if self.steps and next(iter(self.steps.values())).data is not self.storage.data:
+        if self.steps and next(iter(self.steps.values())).data is not self.kv_cache.data:
             self.steps.clear()  # they hold the old cache; a pool without graphs takes no new ones
             self.pool = None
-        key = queries, keys, self.watched  # a captured graph keeps hidden states or does not
+        key = queries, keys, self.capture_hidden  # a captured graph keeps hidden states or does not
         step = self.steps.get(key)
         if step is None:
             step = self.steps[key] = Step(self, queries, keys)
@@ -117,8 +117,8 @@ class Step:
     def __init__(self, target: StaticTarget, queries: int, keys: int) -> None:
         """Make the buffers of a shape, over the cache that ``target`` has now."""
         self.target, self.queries, self.keys = target, queries, keys
-        assert target.storage.data is not None, "score comes after prefill"
-        self.data = target.storage.data
+        assert target.kv_cache.data is not None, "score comes after prefill"
+        self.data = target.kv_cache.data
         # Rows: tokens, ancestor bits, depths; then the number of kept positions.
         cuda = target.device.type == "cuda"
         self.host = torch.zeros(3 * queries + 1, dtype=torch.int64, pin_memory=cuda)
@@ -126,7 +126,7 @@ class Step:
         self.slots = torch.empty(queries, dtype=torch.int64, device=target.device)
         self.cache = Cache(layers=[_Layer(layer, self.slots, keys) for layer in self.data])
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.states: torch.Tensor  # (1, queries, d) hidden, of a watched target
+        self.states: torch.Tensor  # (1, queries, d) hidden, of a capture_hidden target
 
     def load(
         self, last: int, tokens: np.ndarray, bits: np.ndarray, depths: np.ndarray, length: int
@@ -158,7 +158,7 @@ class Step:
         positions = length + depths
         mask = tree_mask(bits, positions, length, self.keys, distances=self.target.windowed)
         # A hook that watches the hidden states would break what torch.compile sees.
-        run = self.target.forward if self.target.watched else self.target.run
+        run = self.target.forward if self.target.capture_hidden else self.target.run
         logits = run(self.cache, ids[None], positions[None], mask[None, None])[0]
         if self.target.states is not None:
             self.states = self.target.states
@@ -188,7 +188,7 @@ class Step:
 
 
 class _Layer(Layer):
-    """One layer's face of the storage: writes at ``slots``, shows the first ``keys`` positions."""
+    """One layer's face of the kv_cache: writes at ``slots``, shows the first ``keys`` positions."""
 
     is_compileable = True
 
@@ -231,16 +231,16 @@ def tree_mask(
     kept and the first token. ``positions`` (q,) int64 are the tokens'. With ``distances`` the mask
     is int32: how many positions back a key lies, negative where a token may not look.
     """
-    places = torch.arange(keys, device=bits.device)
-    column = places - length  # 0 is the last token, i + 1 is node i
+    positions = torch.arange(keys, device=bits.device)
+    column = positions - length  # 0 is the last token, i + 1 is node i
     node = (column - 1).clamp(0, len(bits) - 1)
     seen = ((bits[:, None] >> node.clamp(max=63)) & 1).bool() & (column < len(bits))
     seen |= column <= 0
     if not distances:
         return seen
     inside = (column >= 0) & (column < len(bits))
-    places = torch.where(inside, positions[column.clamp(0, len(bits) - 1)], places)
-    return (positions[:, None] - places).masked_fill(~seen, -1).int()
+    positions = torch.where(inside, positions[column.clamp(0, len(bits) - 1)], positions)
+    return (positions[:, None] - positions).masked_fill(~seen, -1).int()
 
 
 def _keys(positions: int) -> int:

@@ -17,7 +17,7 @@ from transformers.utils import ModelOutput
 from tasc.backend.tree import tree_inputs
 from tasc.errors import InputError, UnavailableError
 from tasc.models import attention
-from tasc.models.cache import Storage, tree_cache
+from tasc.models.cache import KVCache, tree_cache
 
 Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
 
@@ -60,9 +60,9 @@ class Target:
         if "chunked_attention" in layers:  # positions of other chunks are not masked
             chunk = int(config.attention_chunk_size)
             self.max_positions = min(self.max_positions or chunk, chunk)
-        self.storage: Storage
-        self.watched = False
-        self.states: torch.Tensor | None = None  # (B, q, d) of the latest watched forward
+        self.kv_cache: KVCache
+        self.capture_hidden = False
+        self.states: torch.Tensor | None = None  # (B, q, d) of the latest capture_hidden forward
 
     @contextmanager
     def untouched(self) -> Iterator[PreTrainedModel]:
@@ -98,12 +98,12 @@ class Target:
         """Forget all sequences; plan for ``size`` at a time, of ``capacity`` positions each."""
         if size < 1:
             raise InputError(f"a batch holds at least 1 sequence, got {size}")
-        self.watched, self.states = False, None
+        self.capture_hidden, self.states = False, None
         self.allocate(capacity, size)
 
     def allocate(self, capacity: int, size: int) -> None:
         """Make room for ``size`` sequences of ``capacity`` positions."""
-        self.cache, self.storage = tree_cache(self.layers, capacity, size)
+        self.cache, self.kv_cache = tree_cache(self.layers, capacity, size)
 
     @torch.inference_mode()
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
@@ -111,13 +111,13 @@ class Target:
 
         With ``hidden`` the states of this forward and of all that follow are kept.
         """
-        storage = self.storage
-        if len(storage.lengths) + len(prompts) > storage.rows:
+        kv_cache = self.kv_cache
+        if len(kv_cache.lengths) + len(prompts) > kv_cache.rows:
             raise InputError(
-                f"{len(prompts)} sequences cannot join {len(storage.lengths)} in a batch of "
-                f"{storage.rows}"
+                f"{len(prompts)} sequences cannot join {len(kv_cache.lengths)} in a batch of "
+                f"{kv_cache.rows}"
             )
-        self.watched = self.watched or hidden
+        self.capture_hidden = self.capture_hidden or hidden
         lengths = np.array([len(p) for p in prompts])
         ids = np.zeros((len(prompts), lengths.max()), np.int64)
         for row, prompt in zip(ids, prompts, strict=True):
@@ -125,7 +125,7 @@ class Target:
         # Padding stands behind the prompts, where causal attention does not look: no mask.
         positions = torch.arange(ids.shape[1], device=self.device).expand(len(prompts), -1)
         last, which = np.unique(lengths - 1, return_inverse=True)
-        storage.open()
+        kv_cache.open()
         logits = self.forward(
             self.cache,
             torch.from_numpy(ids).to(self.device),
@@ -133,7 +133,7 @@ class Target:
             None,
             torch.from_numpy(last).to(self.device),
         )
-        storage.fill(lengths.tolist())
+        kv_cache.fill(lengths.tolist())
         return logits[torch.arange(len(prompts)), torch.from_numpy(which)]
 
     @torch.inference_mode()
@@ -143,7 +143,7 @@ class Target:
         Row 0 is after the last token, row i + 1 after node i. n is the largest tree's number of
         nodes; behind the nodes of a smaller one stands padding.
         """
-        lengths, start = self.storage.lengths, self.storage.length
+        lengths, start = self.kv_cache.lengths, self.kv_cache.length
         queries = 1 + max(len(tokens) for tokens, _ in trees)
         ids = np.zeros((len(trees), queries), np.int64)
         ids[:, 0] = last
@@ -169,7 +169,7 @@ class Target:
 
         A query that saw nothing would yield NaN, and write it into the cache.
         """
-        lengths, start = self.storage.lengths, self.storage.length
+        lengths, start = self.kv_cache.lengths, self.kv_cache.length
         mask = np.zeros((len(lengths), 1, queries, start + queries), np.bool_)
         mask[..., :start] = np.arange(start) < lengths[:, None, None, None]
         mask[..., start:] = np.eye(queries, dtype=np.bool_)
@@ -177,11 +177,11 @@ class Target:
 
     def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
         """Accept each one's last token and the nodes of its path; forget the other nodes."""
-        self.storage.keep(paths)
+        self.kv_cache.keep(paths)
 
     def leave(self, sequence: int) -> None:
         """Forget a sequence; the last one gets its number."""
-        self.storage.drop(sequence)
+        self.kv_cache.drop(sequence)
 
     def check(self, prompt: np.ndarray, room: int) -> None:
         """Raise InputError for a prompt (L,) that is empty, or too long with ``room`` to come."""
@@ -221,7 +221,7 @@ class Target:
     @contextmanager
     def _watching(self) -> Iterator[None]:
         """Keep what the model's body returns meanwhile, if it was asked for."""
-        if not self.watched:
+        if not self.capture_hidden:
             yield
             return
 

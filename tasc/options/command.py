@@ -24,7 +24,7 @@ from tasc.data.source import Source
 from tasc.errors import InputError, TascError
 from tasc.options.bounds import Bounded, Bounds
 from tasc.options.explain import explain
-from tasc.options.references import at_home
+from tasc.options.references import expand_user
 
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # no system takes it in a path, no file as UTF-8
 MOST_EXAMPLES = 10**9
@@ -112,7 +112,7 @@ class Data(Options):
     @classmethod
     def _at_home(cls, value: str) -> str:
         with as_value_error():
-            return at_home(value)
+            return expand_user(value)
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
@@ -217,7 +217,7 @@ class StepOptions(CommandOptions):
         if not all(text.strip() for text in named):
             raise ValueError(f"{info.field_name} is empty: name a file, a folder or a Hub id")
         with as_value_error():
-            return tuple(map(at_home, named)) if named is value else at_home(named[0])
+            return tuple(map(expand_user, named)) if named is value else expand_user(named[0])
 
 
 class ModelOptions(StepOptions):

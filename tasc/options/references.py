@@ -6,7 +6,7 @@ from tasc.errors import InputError
 from tasc.files.artefact import MANIFEST, read_manifest
 
 
-def labelled(text: str) -> tuple[str, str]:
+def parse_label(text: str) -> tuple[str, str]:
     """Split ``LABEL=PATH`` into (label, path); the label is "" where there is none.
 
     A path may hold "=", too: a label has no "/", and whatever exists as it stands is a path.
@@ -18,16 +18,16 @@ def labelled(text: str) -> tuple[str, str]:
 
 
 def join(label: str, path: str) -> str:
-    """Write ``LABEL=PATH``, or the path alone: what ``labelled`` splits."""
+    """Write ``LABEL=PATH``, or the path alone: what ``parse_label`` splits."""
     return f"{label}={path}" if label else path
 
 
-def at_home(text: str) -> str:
+def expand_user(text: str) -> str:
     """Return ``PATH`` or ``LABEL=PATH`` with a leading ~ of the path written out.
 
     Raises InputError where ~ names somebody who is not there.
     """
-    label, path = labelled(text)
+    label, path = parse_label(text)
     return join(label, str(expanded(Path(path)))) if path.startswith("~") else text
 
 
@@ -44,7 +44,7 @@ def resolve_model(text: str) -> tuple[str, str]:
 
     Returns (label, folder or Hub id). Raises InputError for an artefact without a plain model.
     """
-    label, path = labelled(text)
+    label, path = parse_label(text)
     folder = Path(path)
     label = label or folder.name or path
     if not (folder / MANIFEST).is_file():

@@ -1,7 +1,7 @@
 """``generate`` of an exported model: it drafts where tasc is installed, and is plain elsewhere.
 
 transformers runs a copy of this file, ``custom_generate/generate.py`` in the model's folder, in
-place of the model's own ``generate``. So nothing of tasc is imported at the top.
+position of the model's own ``generate``. So nothing of tasc is imported at the top.
 """
 
 import warnings

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tasc.options.bounds import MOST_NODES
 from tasc.options.command import CommandOptions, Data, Kind, Shell, StepOptions, as_value_error
-from tasc.options.references import at_home
+from tasc.options.references import expand_user
 from tasc.serving.table import EXPORTS
 
 if TYPE_CHECKING:
@@ -84,4 +84,4 @@ class ServeOptions(CommandOptions):
     @classmethod
     def _at_home(cls, value: str) -> str:
         with as_value_error():
-            return at_home(value)
+            return expand_user(value)

@@ -1,8 +1,8 @@
-"""Texts between two tokenizers: bytes to ids with their places, kept up as the text grows.
+"""Texts between two tokenizers: bytes to ids with their positions, kept up as the text grows.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
 Heterogeneous Vocabularies", section 3.2. Places are those that the tokenizers library gives, in the
-text as it was before normalisation, so a tokenizer that loses blanks or letter case is followed
+text as it was before normalisation, so a tokenizer that loses spaces or letter case is followed
 like any other.
 """
 
@@ -94,8 +94,8 @@ class Encoder:
         self.tokenizer = tokenizer
         self.strings = tokenizer.vocabulary()
         first = tokenizer.encode(["a"]).tokens
-        # SentencePiece puts a blank before a text, and takes it away again when it decodes.
-        self.blank = bool(len(first)) and self.strings[int(first[0])].startswith(b" ")
+        # SentencePiece puts a space before a text, and takes it away again when it decodes.
+        self.space = bool(len(first)) and self.strings[int(first[0])].startswith(b" ")
         opening = tokenizer.tokenizer.encode("", add_special_tokens=True).ids
         end = opening[-1:] if len(opening) > 1 else []
         self.opening: list[int] = opening[: len(opening) - len(end)]
@@ -103,19 +103,19 @@ class Encoder:
 
     def encode(self, string: bytes) -> tuple[list[int], list[int]]:
         """See Encoding.encode."""
-        if self.blank and string.startswith(b" "):
+        if self.space and string.startswith(b" "):
             ids, ends = self.encode(string[1:])
             return ids, [end + 1 for end in ends]
         if not string:
             return [], []
-        text, places = lossy(string)
+        text, positions = lossy(string)
         entry = self.tokenizer.tokenizer.encode(text, add_special_tokens=False)
-        return entry.ids, [places[end] for _, end in entry.offsets]
+        return entry.ids, [positions[end] for _, end in entry.offsets]
 
     def string_of(self, ids: list[int], first: bool = False) -> bytes:
         """See Encoding.string_of."""
         string = b"".join(self.strings[i] for i in ids if 0 <= i < len(self.strings))
-        return string[1:] if first and self.blank and string.startswith(b" ") else string
+        return string[1:] if first and self.space and string.startswith(b" ") else string
 
 
 @dataclass
@@ -165,16 +165,16 @@ class Aligned:
 def longest_stretch(
     ids: list[int], ends: list[int], new_ids: list[int], new_ends: list[int]
 ) -> tuple[int, int, int]:
-    """Return where the longest run of equal tokens at equal places starts in each, and its length.
+    """Return where the longest run of tokens alike in id and position starts in each, and its length.
 
-    The last of several as long. Tokens at one place, such as the bytes of a character, need care:
-    they are told apart by how many come before.
+    The last of several as long. Tokens at one position, such as the bytes of a character, need
+    care: they are told apart by how many come before.
     """
-    place = {key: i for i, key in enumerate(_keys(ids, ends))}
+    position = {key: i for i, key in enumerate(_keys(ids, ends))}
     best, run = (0, 0, 0), 0
     before = -2
     for j, key in enumerate(_keys(new_ids, new_ends)):
-        i = place.get(key, -2)
+        i = position.get(key, -2)
         run = run + 1 if i == before + 1 and run else int(i >= 0)
         before = i
         if run and run >= best[2]:

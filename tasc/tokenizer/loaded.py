@@ -14,7 +14,7 @@ from tasc.data.whole_files import json_object
 from tasc.errors import InputError
 from tasc.tokenizer.files import read_tokenizer
 from tasc.tokenizer.token_bytes import special_tokens, token_strings
-from tasc.tokenizer.word_marks import cut_finely
+from tasc.tokenizer.word_boundaries import cut_finely
 
 _END_TOKENS = (
     "<|endoftext|>",
@@ -120,8 +120,8 @@ class LoadedTokenizer:
     def encode_with_boundaries(self, texts: Sequence[str]) -> tuple[Encoded, np.ndarray]:
         """Return ``encode(texts)`` and ``boundaries(texts)`` in one pass.
 
-        Pre-tokens are what the tokenizer's own pre-tokenizer makes, cut finer where it marks blanks
-        (``tasc.tokenizer.word_marks``); an added token is one too.
+        Pre-tokens are what the tokenizer's own pre-tokenizer makes, cut finer where it marks spaces
+        (``tasc.tokenizer.word_boundaries``); an added token is one too.
         """
         parts, starts = [], []
         for batch in _batches(texts):
@@ -183,11 +183,11 @@ def load_tokenizer(path_or_id: str) -> LoadedTokenizer:
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     room = _BATCH_BYTES
-    for place, text in enumerate(texts, start=1):
+    for position, text in enumerate(texts, start=1):
         size = len(text.encode(errors="surrogatepass"))
         if size > _LONGEST:
             raise InputError(
-                f"text {place} of {len(texts)} has {size:,} bytes, at most {_LONGEST:,} can be "
+                f"text {position} of {len(texts)} has {size:,} bytes, at most {_LONGEST:,} can be "
                 "encoded as one: cut it into several"
             )
         if batch and (size > room or len(batch) == _BATCH):

@@ -29,8 +29,8 @@ class _Model:
     pieces: list[tuple[str, float, int]] = field(default_factory=list)  # text, score, type
     algorithm: int = _UNIGRAM
     charsmap: bytes = b""  # compiled normalization rules
-    prefix: bool = True  # a blank is put before the text
-    squeeze: bool = True  # runs of blanks become one
+    prefix: bool = True  # a space is put before the text
+    squeeze: bool = True  # runs of spaces become one
 
     def names(self, kind: int) -> list[str]:
         return [text for text, _, its in self.pieces if its == kind]
@@ -65,7 +65,7 @@ def read_sentencepiece(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
 
 def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
     """Every way to put two pieces together to a third, best piece first."""
-    order = {piece: place for place, piece in enumerate(scores)}
+    order = {piece: position for position, piece in enumerate(scores)}
     found = [
         (-score, order[piece], order[left], order[right], left, right)
         for piece, score in scores.items()
@@ -79,7 +79,7 @@ def _build(model: _Model) -> Tokenizer:
     unknown = next(iter(model.names(_UNKNOWN)), None)
     fallback = bool(model.names(_BYTE))
     if model.algorithm == _BPE:
-        vocabulary = {text: place for place, (text, _, _) in enumerate(model.pieces)}
+        vocabulary = {text: position for position, (text, _, _) in enumerate(model.pieces)}
         scores = {text: score for text, score, kind in model.pieces if kind in {_NORMAL, _USER}}
         made = Tokenizer(
             models.BPE(
@@ -92,8 +92,8 @@ def _build(model: _Model) -> Tokenizer:
         )
     else:
         entries = [(text, score) for text, score, _ in model.pieces]
-        place = None if unknown is None else [text for text, _ in entries].index(unknown)
-        made = Tokenizer(models.Unigram(entries, unk_id=place, byte_fallback=fallback))
+        position = None if unknown is None else [text for text, _ in entries].index(unknown)
+        made = Tokenizer(models.Unigram(entries, unk_id=position, byte_fallback=fallback))
     _surround(made, model, fallback=fallback)
     names = [unknown] if unknown is not None else []
     special = [*names, *model.names(_CONTROL)]
@@ -103,7 +103,7 @@ def _build(model: _Model) -> Tokenizer:
 
 
 def _surround(made: Tokenizer, model: _Model, *, fallback: bool) -> None:
-    """Normalizer and decoder: blanks become marks on the way in, and back; nothing is split."""
+    """Normalizer and decoder: spaces become marks on the way in, and back; nothing is split."""
     steps: list[normalizers.Normalizer] = []
     steps += [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
     if model.squeeze:
@@ -170,9 +170,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
-    for place in range(_VARINT):
-        byte = data[at + place]
-        value |= (byte & 127) << 7 * place
+    for position in range(_VARINT):
+        byte = data[at + position]
+        value |= (byte & 127) << 7 * position
         if byte < 128:
-            return value, at + place + 1
+            return value, at + position + 1
     raise ValueError(f"an integer without end at byte {at}")

@@ -158,14 +158,14 @@ def merges_of(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
 
 def _parts(string: bytes, limit: int, ranks: dict[bytes, int]) -> list[bytes]:
     """Merge the bytes of ``string`` by the ranks below ``limit``, lowest first, leftmost first."""
-    parts = [string[place : place + 1] for place in range(len(string))]
+    parts = [string[position : position + 1] for position in range(len(string))]
     unknown = limit
     while len(parts) > 2:
-        best, place = min(
+        best, position = min(
             (ranks.get(parts[index] + parts[index + 1], unknown), index)
             for index in range(len(parts) - 1)
         )
         if best >= limit:
             break
-        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        parts[position : position + 2] = [parts[position] + parts[position + 1]]
     return parts

@@ -25,7 +25,7 @@ def byte_alphabet() -> dict[str, int]:
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in set(shown)]
     table = {chr(byte): byte for byte in shown}
-    return table | {chr(0x100 + place): byte for place, byte in enumerate(hidden)}
+    return table | {chr(0x100 + position): byte for position, byte in enumerate(hidden)}
 
 
 def spell_bytes(string: bytes) -> str:
@@ -38,7 +38,7 @@ def token_strings(tokenizer: Tokenizer) -> list[bytes]:
     """Return the string of each id, ``b""`` for special tokens and for ids that no token has.
 
     A token that starts a word in a vocabulary with word marks ("▁x", or "x" beside "##x") has a
-    leading blank, as it has in running text.
+    leading space, as it has in running text.
     """
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     spell = _speller(tokenizer)

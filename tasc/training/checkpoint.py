@@ -77,7 +77,7 @@ def newest(work: Path, identity: str) -> Checkpoint | None:
             record = json.loads((folder / _STATE).read_text(encoding="utf-8"))
             tensors = load_file(folder / _TENSORS)
         except (OSError, ValueError, SafetensorError):
-            continue  # damaged: the one before is as good a place to go on from
+            continue  # damaged: the one before is as good a position to go on from
         if record["identity"] != identity:
             raise InputError(
                 f"checkpoint {folder} is of a run with other options, data or model: "

@@ -16,10 +16,10 @@ from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import Sequences
 from tasc.training.core.schedule import TrainReport
+from tasc.training.generate_targets import generate_targets
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions
-from tasc.training.own_outputs import own_outputs
 
 _HELD_OUT = 128
 
@@ -73,7 +73,7 @@ def train_head(
     head = learner.module
 
     def answers(prompts: Sequence[str], name: str) -> Sequences:
-        return own_outputs(
+        return generate_targets(
             model,
             tokenizer,
             prompts,

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 class BitDropout(nn.Module):
     """Inverted dropout with four mask elements from each random 64-bit number.
 
-    The same law as ``nn.Dropout`` (the rate rounded to 1/65536, scaled accordingly), from the same
-    generator. ``nn.Dropout`` draws a number per element, which took a quarter of the time of a
-    LoRA training step on a CPU; this takes a tenth of that.
+    The same distribution as ``nn.Dropout`` (the rate rounded to 1/65536, scaled accordingly), from
+    the same generator. ``nn.Dropout`` draws a number per element, which took a quarter of the time
+    of a LoRA training step on a CPU; this takes a tenth of that.
     """
 
     def __init__(self, rate: float) -> None:

@@ -115,8 +115,8 @@ class FinetuneOptions(TrainingOptions):
     """Options of ``tasc finetune``; the defaults of adapters are those of App. B.2.
 
     Rows of new tokens start as a mean and have further to go than the adapters, above all in a
-    small model: a ``row_learning_rate`` of 10 to 50 times the adapters' rate. EAGLE's own rate is
-    3e-5, for heads as wide as a 7B model; small ones need more.
+    small model: a ``embedding_learning_rate`` of 10 to 50 times the adapters' rate. EAGLE's own
+    rate is 3e-5, for heads as wide as a 7B model; small ones need more.
     """
 
     command = "finetune"
@@ -137,7 +137,7 @@ class FinetuneOptions(TrainingOptions):
     learning_rate: Annotated[
         float | None, Shell(default=f"{_RATE:g}; of a draft head {_HEAD_RATE:g}")
     ] = Field(None, gt=0, le=MOST_RATE, description="Peak learning rate of AdamW.")
-    row_learning_rate: Annotated[float | None, Shell(default="the same")] = Field(
+    embedding_learning_rate: Annotated[float | None, Shell(default="the same")] = Field(
         None, gt=0, le=MOST_RATE, description="Peak rate of new tokens' rows."
     )
     warmup_steps: int = Field(

@@ -70,15 +70,17 @@ def attach(
     return adapted
 
 
-def parameter_groups(model: PeftModel, rate: float, row_rate: float) -> list[dict[str, object]]:
-    """Return AdamW groups: adapters at ``rate``, rows of new tokens at ``row_rate``; no decay."""
+def parameter_groups(
+    model: PeftModel, rate: float, embedding_rate: float
+) -> list[dict[str, object]]:
+    """Return AdamW groups without decay: adapters at ``rate``, new tokens at ``embedding_rate``."""
     rows = [p for n, p in model.named_parameters() if p.requires_grad and "trainable_tokens" in n]
     adapters = [
         p for n, p in model.named_parameters() if p.requires_grad and "trainable_tokens" not in n
     ]
     groups: list[dict[str, object]] = [{"params": adapters, "lr": rate, "weight_decay": 0.0}]
     if rows:
-        groups.append({"params": rows, "lr": row_rate, "weight_decay": 0.0})
+        groups.append({"params": rows, "lr": embedding_rate, "weight_decay": 0.0})
     return groups
 
 
@@ -90,7 +92,7 @@ def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = 
 
     Args:
         model: what ``attach`` returned, after training.
-        plain: loaded from the same place, with embeddings of the same size.
+        plain: loaded from the same position, with embeddings of the same size.
         dequantised: W is the 4-bit weight the adapter was trained on top of; else the original
             weight of ``plain``, which the adapter has never seen.
     """

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
-from tasc.models.embeddings import NewRow, extend_embeddings
+from tasc.models.embeddings import NewEmbedding, extend_embeddings
 from tasc.models.folder.quiet import quiet
 from tasc.models.load import Dtype, device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
@@ -37,7 +37,7 @@ class FinetuneResult:
     model: PeftModel
     report: TrainReport
     tokenizer: LoadedTokenizer
-    added: tuple[NewRow, ...]
+    added: tuple[NewEmbedding, ...]
     base: str
     merge: bool
 
@@ -82,7 +82,7 @@ class FinetuneResult:
 def finetune(
     model_path: str,
     tokenizer_path: str,
-    added: Sequence[NewRow],
+    added: Sequence[NewEmbedding],
     train: Corpus,
     validation: Corpus | None,
     options: FinetuneOptions,
@@ -132,7 +132,7 @@ def finetune(
     learner = OBJECTIVES["outputs"].learner(adapted, options)
     run = Run(
         adapted,
-        qlora.parameter_groups(adapted, rate, options.row_learning_rate or rate),
+        qlora.parameter_groups(adapted, rate, options.embedding_learning_rate or rate),
         rows,
         options.schedule(bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)),
         work=work,
@@ -169,7 +169,7 @@ def _longest(model: PreTrainedModel, max_length: int) -> int:
 
 
 def _check_vocabulary(
-    model: PreTrainedModel, tokenizer: LoadedTokenizer, added: Sequence[NewRow]
+    model: PreTrainedModel, tokenizer: LoadedTokenizer, added: Sequence[NewEmbedding]
 ) -> None:
     """Refuse a tokenizer with ids that the model does not have and that are not being added."""
     known = model.get_input_embeddings().weight.shape[0]

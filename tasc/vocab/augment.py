@@ -22,13 +22,13 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
 from tasc.vocab.exports.merges import NewToken, write_merges
 from tasc.vocab.measure.check import changed_outputs, check_round_trip
-from tasc.vocab.measure.compression import Compression, replay
+from tasc.vocab.measure.compression import Compression, apply_merges
 from tasc.vocab.measure.usage import Usage, usage
 from tasc.vocab.page import render
 from tasc.vocab.search.budget import MOST, Curve, Sightings, budget_curve
+from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.refine import Refined, Refiner
-from tasc.vocab.search.rows import RowCost
 from tasc.vocab.search.selection import steps
 
 
@@ -79,7 +79,7 @@ class Augmentation:
         return self.measured_held_out.compression if self.measured_held_out else None
 
     @property
-    def dead(self) -> int:
+    def unused(self) -> int:
         """New tokens that no training output holds, as the saved tokenizer splits it."""
         return int(np.count_nonzero(self.measured.usage.counts == 0))
 
@@ -113,7 +113,7 @@ class Augmentation:
             "duplicates": self.duplicates,
             "excluded": self.excluded,
             "scaffolds": self.scaffolds,
-            "dead": self.dead,
+            "unused": self.unused,
             "changed": self.changed,
             "rounds": self.rounds,
             "curve": self.curve.to_dict(),
@@ -125,14 +125,14 @@ def augment(
     tokenizer: LoadedTokenizer,
     options: AugmentOptions,
     held_out: Sequence[str] = (),
-    rows: RowCost | None = None,
+    rows: EmbeddingCost | None = None,
     progress: Progress = silent,
 ) -> Augmentation:
     """Choose ``options.budget`` tokens for a task's outputs and export them.
 
     ``held_out`` are outputs to measure on; ``rows`` says what a token costs the model. Fewer tokens
-    come back only if dropping dead ones leaves no candidates. Raises InputError when the budget is
-    larger than the number of candidates, the tokenizer does not take the export, or an output no
+    come back only if dropping unused ones leaves no candidates. Raises InputError when the budget
+    is larger than the number of candidates, the tokenizer does not take the export, or an output no
     longer decodes to itself.
     """
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
@@ -142,8 +142,8 @@ def augment(
     curve, budget = None, options.budget
     if not isinstance(budget, int):
         survey = refiner.survey(MOST, progress)
-        curve = budget_curve(survey, size, outputs, others, rows, options.risk_price)
-        budget = curve.knee.budget
+        curve = budget_curve(survey, size, outputs, others, rows, options.overfit_penalty)
+        budget = curve.recommended_size.budget
         if not budget:
             most = curve.points[-1].budget
             advice = f": use --budget {min(50, most)} to see" if most else ", for no n-gram recurs"
@@ -154,7 +154,7 @@ def augment(
     last = result.merges[length - 1]
     if curve is None:
         taken = replace(result, merges=result.merges[:length])
-        curve = budget_curve(taken, size, outputs, others, rows, options.risk_price)
+        curve = budget_curve(taken, size, outputs, others, rows, options.overfit_penalty)
     return Augmentation(
         tokenizer=found.made,
         files=saved.files,
@@ -200,4 +200,4 @@ def _measure(
 def _replayed(outputs: Outputs, found: Refined) -> int:
     """Tokens that the search's merges leave in outputs it did not see."""
     before, made = outputs.encoded, steps(found.result, found.chosen.length)
-    return outputs.total(replay(before.tokens, before.offsets, outputs.boundaries, made))
+    return outputs.total(apply_merges(before.tokens, before.offsets, outputs.boundaries, made))

@@ -11,14 +11,14 @@ Points = Sequence[dict[str, Any]]
 
 def render(result: dict[str, Any], source: str) -> str:
     """Return the page for the report of an augmentation, as in augmentation.json."""
-    points, knee = result["curve"]["points"], result["curve"]["knee"]
-    marks = {knee["budget"]: f"knee: {knee['budget']:,}"}
+    points, recommended_size = result["curve"]["points"], result["curve"]["recommended_size"]
+    marks = {recommended_size["budget"]: f"recommended_size: {recommended_size['budget']:,}"}
     held_out = points[0]["held_out_steps"] is not None
     return template("tasc.vocab", "budget.html").render(
         result=result,
         source=source,
         points=points,
-        knee=knee,
+        recommended_size=recommended_size,
         gain=_gain(points, marks, held_out=held_out),
         cost=_cost(points, marks, "held_out_steps" if held_out else "train_steps"),
         seen=_seen(points),

@@ -14,7 +14,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.strings import Strings
 
 PREFIX = 100  # characters of a text that injectivity is tested on, as in Appendix F
-SPELLED = 2000  # tokens of the texts whose spellings are counted
+SEGMENTED = 2000  # tokens of the texts whose segmentations are counted
 MANY_FORWARDS = 64  # for the ψ of one token: more cost too much
 LARGE_SHARE = 0.5  # of what the target says
 
@@ -40,7 +40,7 @@ class Side:
     def of(cls, tokenizer: LoadedTokenizer, strings: Strings, texts: Sequence[str]) -> "Side":
         """Describe ``tokenizer``, whose strings are ``strings``."""
         prefixes = [text[:PREFIX] for text in texts]
-        lost = [text for text in prefixes if not comes_back(tokenizer, text)]
+        lost = [text for text in prefixes if not round_trips(tokenizer, text)]
         return cls(
             path=tokenizer.path,
             size=len(tokenizer.vocabulary()),
@@ -53,7 +53,7 @@ class Side:
         )
 
 
-def comes_back(tokenizer: LoadedTokenizer, text: str) -> bool:
+def round_trips(tokenizer: LoadedTokenizer, text: str) -> bool:
     """Say whether decode(encode(text)) is the text."""
     return tokenizer.decode(tokenizer.encode([text]).tokens.tolist()) == text
 
@@ -67,10 +67,11 @@ class Pairing:
         same: every id means the same in both.
         shared: distinct strings that both have; ``share``: of the target's ids (table 5).
         used: distinct target tokens in the texts; ``used_shared``: of them the drafter's, too
-            (table 6); ``said_shared``: the same, each as often as it occurs.
-        spelled: tokens whose spellings were counted, the most frequent ones; the other fields are
+            (table 6); ``shared_by_occurrence``: the same, each as often as it occurs.
+        segmented: tokens whose segmentations were counted, the most frequent ones; the other fields
+        are
             of these counts, and ``forwards`` of the draft forwards that the ψ of one takes, all its
-            spellings being followed (the median).
+            segmentations being followed (the median).
         unreachable: used target tokens that no draft tokens spell.
         bytes_apart: draft tokens for each target token in the texts.
     """
@@ -82,13 +83,13 @@ class Pairing:
     share: float
     used: int
     used_shared: int
-    said_shared: float
-    spelled: int
-    spellings_median: float
-    spellings_max: int
+    shared_by_occurrence: float
+    segmented: int
+    segmentations_median: float
+    segmentations_max: int
     forwards: float
     unreachable: int
-    draft_per_target: float
+    draft_tokens_per_target_token: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -103,8 +104,8 @@ def pairing(target: LoadedTokenizer, draft: LoadedTokenizer, texts: Sequence[str
     used, counts = np.unique(tokens, return_counts=True)
     said = [ours.of_id[i] for i in used.tolist()]
     both = np.array([s in shared for s in said], bool)
-    often = [said[i] for i in np.argsort(-counts, kind="stable")[:SPELLED] if said[i]]
-    ways = np.array([theirs.spellings(s) for s in often] or [0])
+    often = [said[i] for i in np.argsort(-counts, kind="stable")[:SEGMENTED] if said[i]]
+    ways = np.array([theirs.segmentations(s) for s in often] or [0])
     reachable = [s for s, n in zip(often, ways, strict=False) if n]
     return Pairing(
         target=Side.of(target, ours, texts),
@@ -114,13 +115,13 @@ def pairing(target: LoadedTokenizer, draft: LoadedTokenizer, texts: Sequence[str
         share=len(shared) / max(len(target.vocabulary()), 1),
         used=len(used),
         used_shared=int(both.sum()),
-        said_shared=float(counts[both].sum() / max(counts.sum(), 1)),
-        spelled=len(often),
-        spellings_median=float(np.median(ways)),
-        spellings_max=int(ways.max()),
+        shared_by_occurrence=float(counts[both].sum() / max(counts.sum(), 1)),
+        segmented=len(often),
+        segmentations_median=float(np.median(ways)),
+        segmentations_max=int(ways.max()),
         forwards=float(np.median([theirs.forwards(s) for s in reachable])) if reachable else 0.0,
         unreachable=int((ways == 0).sum()) if often else 0,
-        draft_per_target=len(draft.encode(texts).tokens) / max(len(tokens), 1),
+        draft_tokens_per_target_token=len(draft.encode(texts).tokens) / max(len(tokens), 1),
     )
 
 
@@ -136,9 +137,9 @@ def recommend(pair: Pairing, acceptance: dict[str, float] | None) -> tuple[str, 
         alpha = dict(acceptance) if few else {k: v for k, v in acceptance.items() if k != "slrs"}
         best = max(alpha, key=lambda name: (alpha[name], name == "tli"))
         return best, f"the largest expected acceptance when sampling, {alpha[best]:.2f}"
-    if pair.said_shared >= LARGE_SHARE:
-        return "tli", f"{pair.said_shared:.0%} of what the target says are tokens of both"
-    if pair.unreachable * 2 > pair.spelled:
+    if pair.shared_by_occurrence >= LARGE_SHARE:
+        return "tli", f"{pair.shared_by_occurrence:.0%} of what the target says are tokens of both"
+    if pair.unreachable * 2 > pair.segmented:
         return "slem", "the drafter cannot spell most of the target's tokens; expect little"
     if few and pair.draft.mean_bytes <= _SHORT:
         return "slrs", f"draft tokens are short ({pair.draft.mean_bytes:.1f} bytes) and few shared"

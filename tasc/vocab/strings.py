@@ -58,7 +58,7 @@ class Strings:
             at += len(self.of_id[token])
         return tokens
 
-    def spellings(self, string: bytes) -> int:
+    def segmentations(self, string: bytes) -> int:
         """Count the sequences of tokens whose strings make up ``string`` (Appendix D)."""
         ways = [1] + [0] * len(string)
         for end in range(1, len(string) + 1):
@@ -70,8 +70,8 @@ class Strings:
     def forwards(self, string: bytes) -> int:
         """Count the draft forwards that ψ of ``string`` takes as Appendix D counts them.
 
-        Those are the beginnings that its spellings have, the empty one included: the nodes of the
-        tree of Figure 1 that are no leaf, and its root.
+        Those are the beginnings that its segmentations have, the empty one included: the nodes of
+        the tree of Figure 1 that are no leaf, and its root.
         """
         size = len(string)
         finishes = [0] * size + [1]
@@ -85,10 +85,10 @@ class Strings:
         return inner[0]
 
 
-class Outcomes:
-    """What each draft token settles after a string, by the stopping rule of section 3.3.
+class TokenResolver:
+    """What each draft token resolves after a string, by the stopping rule of section 3.3.
 
-    A string is settled once no target token could still be longer: then its first token is the
+    A string is committed once no target token could still be longer: then its first token is the
     longest one it begins with.
     """
 
@@ -104,7 +104,7 @@ class Outcomes:
         self.known: dict[bytes, np.ndarray] = {}
 
     def after(self, string: bytes) -> np.ndarray:
-        """Return (V_D,) int32: the target token that each draft token settles after ``string``.
+        """Return (V_D,) int32: the target token that each draft token resolves after ``string``.
 
         CONTINUE where more must be drawn; NOTHING where no target token fits. A draft token without
         a string ends the text. ``string`` must itself be unsettled.
@@ -112,11 +112,11 @@ class Outcomes:
         found = self.known.get(string)
         if found is None:
             found = np.empty(len(self.order), np.int32)
-            settled = np.empty(len(self.order), np.int32)
+            committed = np.empty(len(self.order), np.int32)
             last = self.target.first(string)
-            settled[: self.empty] = last
-            self._fill(settled, self.empty, len(settled), string, 0, last)
-            found[self.order] = settled
+            committed[: self.empty] = last
+            self._fill(committed, self.empty, len(committed), string, 0, last)
+            found[self.order] = committed
             if not string:
                 found[list(self.ends)] = list(self.ends.values())
             if (len(self.known) + 1) * len(found) > KEPT:
@@ -125,7 +125,7 @@ class Outcomes:
         return found
 
     def _fill(
-        self, settled: np.ndarray, low: int, high: int, string: bytes, depth: int, last: int
+        self, committed: np.ndarray, low: int, high: int, string: bytes, depth: int, last: int
     ) -> None:
         """Fill in the sorted draft tokens [low, high), which agree on ``depth`` bytes.
 
@@ -134,7 +134,7 @@ class Outcomes:
         target, draft = self.target, self.sorted
         while low < high:
             if len(draft[low]) == depth:
-                settled[low] = CONTINUE
+                committed[low] = CONTINUE
                 low += 1
                 continue
             step = draft[low][: depth + 1]
@@ -143,7 +143,7 @@ class Outcomes:
             grown = string + step[-1:]
             token = target.ids.get(grown, last)
             if target.extendable(grown):
-                self._fill(settled, low, end, grown, depth + 1, token)
+                self._fill(committed, low, end, grown, depth + 1, token)
             else:
-                settled[low:end] = token
+                committed[low:end] = token
             low = end

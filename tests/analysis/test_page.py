@@ -35,7 +35,9 @@ def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer
     choice: Any = "<b2>both</b2>"
     made = Verdict(choice, ("because",))
     page = render(
-        AnalysisResults(**vars(report), knee=None, drafting=None, serving=None, verdict=made)
+        AnalysisResults(
+            **vars(report), recommended_size=None, drafting=None, serving=None, verdict=made
+        )
     )
     found = Tags()
     found.feed(page)

@@ -34,9 +34,9 @@ def corpus(make_corpus):
 
 def test_expanding_gives_what_encoding_everything_gives(tokenizer):
     texts = ["play music", "", "set", "é"]
-    places = np.array([0, 1, 2, 0, 3])
-    expanded = expand(tokenizer.encode(texts), places)
-    wanted = tokenizer.encode([texts[place] for place in places])
+    positions = np.array([0, 1, 2, 0, 3])
+    expanded = expand(tokenizer.encode(texts), positions)
+    wanted = tokenizer.encode([texts[position] for position in positions])
     assert np.array_equal(expanded.tokens, wanted.tokens)
     assert np.array_equal(expanded.offsets, wanted.offsets)
 
@@ -89,9 +89,9 @@ def test_token_counts_after_merging_add_up_to_the_search_s_own(corpus, tokenizer
 
 
 def test_valuable_ngrams_come_with_what_stands_around_them(corpus, tokenizer):
-    valuable = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(10,))).report.tokens.valuable
-    assert valuable[0].saved >= valuable[1].saved
-    for entry in valuable:
+    top_merges = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(10,))).report.tokens.top_merges
+    assert top_merges[0].saved >= top_merges[1].saved
+    for entry in top_merges:
         assert entry.example[1] == entry.text
         assert any("".join(entry.example) in output for output in corpus.outputs)
 
@@ -141,7 +141,7 @@ def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
     report = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(0, 5))).report
     assert isinstance(report, TaskReport)
     verdict = Verdict("both", ("because",))
-    results = AnalysisResults(**vars(report), knee=None, drafting=None, verdict=verdict)
+    results = AnalysisResults(**vars(report), recommended_size=None, drafting=None, verdict=verdict)
     plain = json.loads(json.dumps(results.to_dict(), allow_nan=False))
     assert AnalysisResults.read(plain) == results
     assert plain["samples"] == 60

@@ -37,7 +37,7 @@ def emulated(tmp_path_factory):
 
 
 def placed(tensor: torch.Tensor, offset: int) -> torch.Tensor:
-    """A copy that lies ``offset`` bytes behind a place where 16 bytes can be loaded at once."""
+    """A copy that lies ``offset`` bytes behind a position where 16 bytes can be loaded at once."""
     memory = torch.empty(tensor.nbytes + 32, dtype=torch.uint8)
     begin = -memory.data_ptr() % 16 + offset
     copy = memory[begin : begin + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
@@ -84,14 +84,17 @@ def test_verification(emulated, kind, dtype):
         rows = placed(torch.from_numpy(logits(rng, (n + 1, size), kind)).to(dtype), 4 * (n % 2))
         tokens, parents = tree(rng, rows)
         uniforms = torch.from_numpy(rng.random(n + 1))
-        laws = torch.from_numpy(rng.dirichlet([0.3] * size, n + 1).astype(np.float32))
+        distributions = torch.from_numpy(rng.dirichlet([0.3] * size, n + 1).astype(np.float32))
         of = torch.from_numpy(np.where(rng.random(n + 1) < 0.3, -1, np.arange(n + 1)))
         of, best, scratch = of.int(), torch.empty(n + 1, dtype=torch.int64), torch.empty(size)
-        law = (laws, of, True, 0.8, uniforms)
+        distribution = (distributions, of, True, 0.8, uniforms)
         calls = {  # what the device gets besides rows and tree, and what the CPU does
             "verify_greedy": ((best,), ()),
             "verify_sampled": ((0.8, uniforms), (0.8, uniforms)),
-            "verify_rejection": ((laws, len(laws), of, 1, 0.8, uniforms, scratch), law),
+            "verify_rejection": (
+                (distributions, len(distributions), of, 1, 0.8, uniforms, scratch),
+                distribution,
+            ),
         }
         for name, (device, cpu) in calls.items():
             found = torch.full((n + 2,), -77, dtype=torch.int32)
@@ -100,7 +103,7 @@ def test_verification(emulated, kind, dtype):
             expected = native(name, rows, tokens, parents, *cpu)
             if expected is None:
                 with pytest.raises(InputError):
-                    ops.settled(found.numpy())
+                    ops.committed(found.numpy())
             else:
                 assert found.tolist() == expected.tolist(), name
 

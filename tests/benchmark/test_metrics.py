@@ -98,8 +98,8 @@ def test_intents_are_compared_alone():
 
 
 def test_a_slot_is_right_where_its_name_and_its_whole_value_are():
-    text = "intent: a, slot fills: {place: paris, texas, time: 5: 30, name: o}"
-    assert sorted(slots(text)) == ["name: o", "place: paris, texas", "time: 5: 30"]
+    text = "intent: a, slot fills: {position: paris, texas, time: 5: 30, name: o}"
+    assert sorted(slots(text)) == ["name: o", "position: paris, texas", "time: 5: 30"]
     assert slots("intent: a, slot fills: {}").total() == 0
     outputs = ["{a: x y, b: z}", "{a: x}", "{}"]
     references = ["{a: x, b: z}", "{a: x}", "{c: w}"]

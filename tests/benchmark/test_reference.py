@@ -10,7 +10,7 @@ from tasc_cli.commands.bench import reference_line
 
 from tasc.benchmark.matrix import Loaded, run
 from tasc.benchmark.record import reference_records
-from tasc.benchmark.reference import own_output, references
+from tasc.benchmark.reference import generate_reference, references
 from tasc.benchmark.results.cells import ReferenceMatch
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
@@ -65,11 +65,11 @@ def test_the_reference_ends_where_ours_ends_and_leaves_the_model_as_it_was(loade
     model = loaded.target.model
     model.generation_config.repetition_penalty = 5.0
     held, prompt = model.generation_config, loaded.encode(TEXT)[0]
-    free = own_output(loaded, prompt, 12)
+    free = generate_reference(loaded, prompt, 12)
     assert len(free) == 12
     end = int(free[5])
     first = free.tolist().index(end)
-    assert own_output(replace(loaded, end_ids=(0, end)), prompt, 12).tolist() == (
+    assert generate_reference(replace(loaded, end_ids=(0, end)), prompt, 12).tolist() == (
         free[: first + 1].tolist()
     )
     assert free.dtype == np.int32

@@ -30,7 +30,7 @@ COMMANDS: dict[str, Callable[[Seeds], Sequence[object]]] = {
     ),
     "tune": lambda s: (*("tune", s.folder, "--tokenizer", s.tokenizer, "--split", "validation"),),
     "vocab": lambda s: (
-        *("vocab", s.base, s.base, "--data", s.task, "--prompts", "2", "--places", "2"),
+        *("vocab", s.base, s.base, "--data", s.task, "--prompts", "2", "--positions", "2"),
     ),
     "run": lambda s: ("run", s.recipe),
 }

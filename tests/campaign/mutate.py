@@ -19,7 +19,7 @@ _MOST = 8  # entries looked at from each end of a container: vocabularies are no
 def mutate_json(rng: random.Random, value: Any) -> Any:
     """Return a copy of a JSON value with one change somewhere in it.
 
-    The change respects the structure: one of all places, at any depth, gets another value, loses
+    The change respects the structure: one of all positions, at any depth, gets another value, loses
     what it has, moves, or is nested. Strings may hold lone surrogates and floats be infinite.
     """
     held = [copy.deepcopy(value)]

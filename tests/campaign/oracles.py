@@ -23,10 +23,13 @@ _NEW_TOKENS = 40
 
 def round_trips(rng: Random) -> str:
     """Random text comes back from an augmented tokenizer wherever it does from its base."""
-    from tests.vocab import test_round_trips as law
+    from tests.vocab import test_round_trips as distribution
 
-    kind, export = rng.choice([*law.BYTE_LEVEL, *law.KINDS]), rng.choice(["pretoken", "added"])
-    law.check(kind, export, law.strings(2000, rng.randrange(10**9)))
+    kind, export = (
+        rng.choice([*distribution.BYTE_LEVEL, *distribution.KINDS]),
+        rng.choice(["pretoken", "added"]),
+    )
+    distribution.check(kind, export, distribution.strings(2000, rng.randrange(10**9)))
     return f"{kind} {export}"
 
 
@@ -83,14 +86,14 @@ def sampling(rng: Random, case: tuple[str, str, str] | None = None) -> str:
     """Sequences of three tokens have the target's distribution, top-k and top-p included."""
     from tasc.decoding.verify import verifier
     from tests.decoding import test_hetero_loop, test_sampling
-    from tests.decoding.table import TableTarget, chance, exact_law, sample
+    from tests.decoding.table import TableTarget, chance, exact_distribution, sample
 
     kind, rule, setting = case or rng.choice(sampled())
     settings = test_sampling.SETTINGS[setting]
     hetero = kind in test_hetero_loop.MAKE
     drafter = test_hetero_loop.drafter(kind, settings) if hetero else test_sampling.drafter(kind)
     counts = sample(TableTarget(), drafter, verifier(rule, settings), SEQUENCES)
-    expected = exact_law(TableTarget(), settings.law)
+    expected = exact_distribution(TableTarget(), settings.distribution)
     distance = np.abs(counts / counts.sum() - expected).sum() / 2
     probability = chance(counts, expected)
     assert probability > FALSE_ALARM, f"{kind} {rule} {setting}: p = {probability:.1e}"

@@ -99,7 +99,7 @@ def test_rows_with_an_empty_output_are_dropped_and_counted(tmp_path):
     assert (len(corpus.examples), corpus.dropped) == (3, 2)
 
 
-def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
+def test_space_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
     path = write(
         tmp_path / "t.jsonl", b"\xef\xbb\xbf" + jsonl(ROWS[:1]) + b"\n  \n" + jsonl(ROWS[1:])
     )

@@ -152,7 +152,7 @@ def test_a_limit_below_one_is_refused(tmp_path):
     assert message(Source(path), limit=0) == "the limit must be 1 or more, saw 0"
 
 
-def test_places_that_hold_no_data_are_refused(tmp_path):
+def test_positions_that_hold_no_data_are_refused(tmp_path):
     gone = str(tmp_path / "gone.jsonl")
     assert (
         message(Source(gone))

@@ -37,7 +37,7 @@ def model(pieces, algorithm=2, rules=((3, 1), (4, 0))) -> bytes:
 
 def pieces(fallback=True):
     special = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
-    scored = [(text, -1.0 - place, NORMAL) for place, text in enumerate(WORDS)]
+    scored = [(text, -1.0 - position, NORMAL) for position, text in enumerate(WORDS)]
     return [*special, *(BYTES if fallback else []), *scored, ("[INST]", 0.0, USER)]
 
 
@@ -62,7 +62,7 @@ def test_merges_are_all_ways_to_make_a_piece_best_piece_first():
     assert merges_of(scores) == [("a", "ba"), ("ab", "a"), ("a", "b"), ("b", "a")]
 
 
-def test_blanks_are_squeezed_where_the_model_says_so(tmp_path):
+def test_spaces_are_squeezed_where_the_model_says_so(tmp_path):
     path = tmp_path / "tokenizer.model"
     path.write_bytes(model(pieces(), rules=((3, 0), (4, 1))))
     assert load_tokenizer(str(path)).tokenizer.encode(" a   a ").tokens == ["a", "▁a"]

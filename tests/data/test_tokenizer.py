@@ -56,8 +56,8 @@ def test_texts_are_encoded_one_after_the_other(byte_level):
     assert encoded.offsets.dtype == np.int64
     assert encoded.offsets[0] == 0
     assert encoded.offsets[-1] == len(encoded.tokens)
-    for place, text in enumerate(SAMPLES):
-        part = encoded.tokens[encoded.offsets[place] : encoded.offsets[place + 1]]
+    for position, text in enumerate(SAMPLES):
+        part = encoded.tokens[encoded.offsets[position] : encoded.offsets[position + 1]]
         assert part.tolist() == byte_level.tokenizer.encode(text).ids
 
 
@@ -70,12 +70,12 @@ def test_no_texts_give_no_tokens(byte_level):
 def test_boundaries_are_where_the_pre_tokenizer_splits(byte_level, text):
     pieces = [piece for piece, _ in byte_level.tokenizer.pre_tokenizer.pre_tokenize_str(text)]
     starts = byte_level.boundaries([text])
-    joined, place = [], -1
+    joined, position = [], -1
     for start, string in zip(starts, strings_of(byte_level, text), strict=True):
         if start:
             joined.append(b"")
-            place += 1
-        joined[place] += string
+            position += 1
+        joined[position] += string
     assert starts.dtype == np.uint8
     assert joined == [bytes(byte_alphabet()[letter] for letter in piece) for piece in pieces]
 

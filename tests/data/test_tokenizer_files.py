@@ -176,11 +176,11 @@ def test_merges_from_ranks_encode_as_the_ranks_do(text):
     ranks = {token: rank for rank, token in enumerate(tokens)}
     parts = [bytes([byte]) for byte in text.encode()]
     while True:
-        places = [i for i in range(len(parts) - 1) if parts[i] + parts[i + 1] in ranks]
-        if not places:
+        positions = [i for i in range(len(parts) - 1) if parts[i] + parts[i + 1] in ranks]
+        if not positions:
             break
-        place = min(places, key=lambda i: (ranks[parts[i] + parts[i + 1]], i))
-        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        position = min(positions, key=lambda i: (ranks[parts[i] + parts[i + 1]], i))
+        parts[position : position + 2] = [parts[position] + parts[position + 1]]
     vocabulary = {spell_bytes(token): rank for token, rank in ranks.items()}
     merges = [(spell_bytes(left), spell_bytes(right)) for left, right in merges_of(ranks)]
     tokenizer = Tokenizer(models.BPE(vocabulary, merges))

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from tasc.decoding.core.draft import Draft, Laws
+from tasc.decoding.core.draft import Draft, ProposalProbs
 from tasc.decoding.core.sampling import Sampling
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -20,13 +20,13 @@ class Case:
     sampling: Sampling
     uniforms: np.ndarray
 
-    def law(self, node: int, _path: object) -> torch.Tensor:
-        return self.sampling.law(self.rows[node + 1])
+    def distribution(self, node: int, _path: object) -> torch.Tensor:
+        return self.sampling.distribution(self.rows[node + 1])
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A tree of likely tokens, rows with peaks, ties and impossible tokens, and laws for it."""
+    """A tree of likely tokens, its distributions, and logits with peaks and impossible tokens."""
     n, size = draw(st.integers(0, 10)), draw(st.sampled_from([2, 5, 40, 1500]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     parents = np.array([rng.integers(-1, i) if i else -1 for i in range(n)], np.int32)
@@ -40,8 +40,8 @@ def cases(draw: st.DrawFn) -> Case:
     of = np.where(rng.random(n + 1) < 0.2, -1, np.arange(n + 1)).astype(np.int32)
     q /= np.maximum(q.sum(1, keepdims=True), 1e-30)
     q *= rng.choice([1.0, 0.7], (n + 1, 1))  # some of what may be drawn is no token
-    laws = Laws(torch.from_numpy(q.astype(np.float32)), of, draw(st.booleans()))
-    draft = Draft(tokens, parents, laws if draw(st.booleans()) else None)
+    distributions = ProposalProbs(torch.from_numpy(q.astype(np.float32)), of, draw(st.booleans()))
+    draft = Draft(tokens, parents, distributions if draw(st.booleans()) else None)
     temperature = draw(st.sampled_from([0.3, 1.0, 2.5]))
     return Case(draft, rows, Sampling(temperature), rng.random(n + 1))
 

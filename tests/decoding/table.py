@@ -1,4 +1,4 @@
-"""A target whose laws are a table, drafters of every kind, and enumeration of all it can say."""
+"""A target whose distributions are a table, drafters of every kind, and all outputs enumerated."""
 
 import itertools
 from collections import Counter
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from tasc.decoding.core.draft import Draft, Laws
+from tasc.decoding.core.draft import Draft, ProposalProbs
 from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.decode import generate
 from tasc.models.target import Tree
@@ -60,7 +60,7 @@ class AtLength:
 
 
 class TreeDrafter:
-    """Draws a tree of given branching from laws of its own, far from the target's.
+    """Draws a tree of given branching from distributions of its own, far from the target's.
 
     ``replacement`` says how siblings are drawn, None that they are the likeliest without chance.
     With ``lies`` the draft claims the opposite of ``replacement``.
@@ -74,7 +74,7 @@ class TreeDrafter:
         lies: bool = False,
     ) -> None:
         self.branching, self.replacement, self.rng, self.lies = branching, replacement, rng, lies
-        self.laws = np.random.default_rng(7).dirichlet([0.6] * VOCABULARY, VOCABULARY)
+        self.distributions = np.random.default_rng(7).dirichlet([0.6] * VOCABULARY, VOCABULARY)
 
     def start(self, prompt: np.ndarray) -> None:
         self.last = int(prompt[-1])
@@ -94,31 +94,35 @@ class TreeDrafter:
                     continue
                 before = tokens[node] if node >= 0 else self.last
                 of[node + 1] = -1 if self.replacement is None else before
-                for token in self._siblings(self.laws[before], branches):
+                for token in self._siblings(self.distributions[before], branches):
                     grown.append(len(tokens))
                     tokens.append(token)
                     parents.append(node)
                     of.append(-1)
             level = grown
-        laws = None
+        distributions = None
         if self.replacement is not None:
-            rows = torch.from_numpy(self.laws.astype(np.float32))
-            laws = Laws(rows, np.array(of, np.int32), self.replacement != self.lies)
-        return Draft(np.array(tokens, np.int32), np.array(parents, np.int32), laws)
+            rows = torch.from_numpy(self.distributions.astype(np.float32))
+            distributions = ProposalProbs(
+                rows, np.array(of, np.int32), self.replacement != self.lies
+            )
+        return Draft(np.array(tokens, np.int32), np.array(parents, np.int32), distributions)
 
-    def _siblings(self, law: np.ndarray, count: int) -> list[int]:
+    def _siblings(self, distribution: np.ndarray, count: int) -> list[int]:
         if self.replacement is None:
-            return np.argsort(-law)[:count].tolist()
-        return self.rng.choice(VOCABULARY, count, replace=self.replacement, p=law).tolist()
+            return np.argsort(-distribution)[:count].tolist()
+        return self.rng.choice(VOCABULARY, count, replace=self.replacement, p=distribution).tolist()
 
 
-def exact_law(target: TableTarget, law: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+def exact_distribution(
+    target: TableTarget, distribution: Callable[[torch.Tensor], torch.Tensor]
+) -> np.ndarray:
     """Return the probability of every sequence of LENGTH tokens after PROMPT, in product order."""
     result = []
     for sequence in itertools.product(range(VOCABULARY), repeat=LENGTH):
         (a, b), probability = PROMPT.tolist(), 1.0
         for token in sequence:
-            probability *= float(law(target.logits[a, b])[token])
+            probability *= float(distribution(target.logits[a, b])[token])
             a, b = b, token
         result.append(probability)
     return np.array(result)
@@ -145,12 +149,12 @@ def sample(
     return np.array([counts[sequence] for sequence in every])
 
 
-def chance(counts: np.ndarray, law: np.ndarray) -> float:
-    """Return the p-value of ``counts`` under ``law``: Pearson's χ², rare outcomes pooled.
+def chance(counts: np.ndarray, distribution: np.ndarray) -> float:
+    """Return the p-value of ``counts`` under ``distribution``: Pearson's χ², rare resolver pooled.
 
     An outcome of probability zero that occurred makes it zero.
     """
-    expected = law / law.sum() * counts.sum()
+    expected = distribution / distribution.sum() * counts.sum()
     if counts[expected == 0].sum():
         return 0.0
     rare = expected < 5

@@ -15,7 +15,7 @@ def ints(*values: int) -> np.ndarray:
 
 @st.composite
 def drafts(draw):
-    """A small tree, the probabilities of its paths or None, and what was settled."""
+    """A small tree, the probabilities of its paths or None, and what was committed."""
     n = draw(st.integers(1, 9))
     parents = [draw(st.integers(-1, i - 1)) for i in range(n)]
     tokens = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
@@ -24,12 +24,12 @@ def drafts(draw):
     for i, parent in enumerate(parents):
         path.append(claims[i] * (path[parent] if parent >= 0 else 1.0))
     known = draw(st.booleans())
-    settled = draw(st.lists(st.integers(0, 2), min_size=1, max_size=5))
+    committed = draw(st.lists(st.integers(0, 2), min_size=1, max_size=5))
     return (
         ints(*tokens),
         ints(*parents),
         np.array(path, np.float32) if known else None,
-        ints(*settled),
+        ints(*committed),
     )
 
 
@@ -37,7 +37,7 @@ def drafts(draw):
 @settings(max_examples=200, deadline=None)
 def test_native_counts_equal_the_slow_definition(sequence):
     native, slow = Acceptance(), SlowAcceptance()
-    for tokens, parents, given_, settled in sequence:
+    for tokens, parents, given_, committed in sequence:
         claims = None if given_ is None else given_.tolist()
         expected = slow.estimate(parents.tolist(), claims)
         found = native.estimate(tokens, parents, given_)
@@ -50,8 +50,8 @@ def test_native_counts_equal_the_slow_definition(sequence):
         assert gain == pytest.approx(
             most_worthwhile(parents.tolist(), expected, EXTRA.tolist(), 0.5)
         )
-        native.learn(tokens, parents, given_, settled)
-        slow.learn(tokens.tolist(), parents.tolist(), claims, settled.tolist())
+        native.learn(tokens, parents, given_, committed)
+        slow.learn(tokens.tolist(), parents.tolist(), claims, committed.tolist())
 
 
 def test_claims_are_corrected_by_what_became_of_them():
@@ -60,7 +60,7 @@ def test_claims_are_corrected_by_what_became_of_them():
     acceptance.learn(*draft, ints(3))  # the first node failed; of the second nothing was learned
     first = 2 * 0.8 / 3
     assert acceptance.estimate(*draft).tolist() == pytest.approx([first, first * 0.5])
-    acceptance.learn(*draft, ints(5))  # right, and the second is deeper than what was settled
+    acceptance.learn(*draft, ints(5))  # right, and the second is deeper than what was committed
     first = (1 + 2 * 0.8) / (0.98 + 1 + 2)
     assert acceptance.estimate(*draft).tolist() == pytest.approx([first, first * 0.5])
     acceptance.learn(*draft, ints(5, 6))

@@ -110,11 +110,11 @@ def test_stale_keys_are_never_seen(case, poison, monkeypatch):
 
     @torch.inference_mode()
     def poisoned(last, trees):
-        storage = target.storage
-        for row in range(storage.rows):
-            length = int(storage.lengths[row]) if row < len(storage.lengths) else 0
-            storage.data[:, :, row, :, length:] = poison
-        steps.append(storage.lengths.tolist())
+        kv_cache = target.kv_cache
+        for row in range(kv_cache.rows):
+            length = int(kv_cache.lengths[row]) if row < len(kv_cache.lengths) else 0
+            kv_cache.data[:, :, row, :, length:] = poison
+        steps.append(kv_cache.lengths.tolist())
         return score(last, trees)
 
     monkeypatch.setattr(target, "score", poisoned)
@@ -224,7 +224,7 @@ def test_a_prompt_that_just_fits_is_decoded_as_by_the_single_loop():
         asked = requests([factory, factory], prompts)
         results = generate_all(target, asked, max_new_tokens=8, budget=budget, batch_size=2)
         assert [r.tokens.tolist() for r in results] == [t.tolist() for t in alone]
-    assert target.storage.capacity < 600  # what drafts can fill, not what they may
+    assert target.kv_cache.capacity < 600  # what drafts can fill, not what they may
 
 
 def test_what_does_not_fit_is_refused():

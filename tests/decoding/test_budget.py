@@ -4,7 +4,7 @@ import torch
 
 from tasc.decoding import budget as module
 from tasc.decoding.budget import ALLOWANCE, CREDIT, Adaptive, Budgeted
-from tasc.decoding.core.draft import Draft, Laws, chain
+from tasc.decoding.core.draft import Draft, ProposalProbs, chain
 from tasc.decoding.decode import Request, generate, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
@@ -87,10 +87,10 @@ def decode(drafter, policy, truth, room=64):
     at, steps, seconds = 1, [], 0.0
     while at < len(truth):
         draft = budgeted.draft(room)
-        settled = truth[at : at + accepted(draft, truth[at:-1]) + 1]
-        budgeted.observe(settled)
-        at += len(settled)
-        steps.append((len(draft), len(settled)))
+        committed = truth[at : at + accepted(draft, truth[at:-1]) + 1]
+        budgeted.observe(committed)
+        at += len(committed)
+        steps.append((len(draft), len(committed)))
         seconds += float(COST.at(len(draft) + 1))
     return steps, seconds
 
@@ -204,9 +204,9 @@ def decode_together(drafters, cost, truths):
     while all(n < len(truth) for n, truth in zip(at, truths, strict=True)):
         drafts = [row.draft(64) for row in rows]
         for i, (row, draft, truth) in enumerate(zip(rows, drafts, truths, strict=True)):
-            settled = truth[at[i] : at[i] + accepted(draft, truth[at[i] : -1]) + 1]
-            row.observe(settled)
-            at[i] += len(settled)
+            committed = truth[at[i] : at[i] + accepted(draft, truth[at[i] : -1]) + 1]
+            row.observe(committed)
+            at[i] += len(committed)
         steps.append([len(draft) for draft in drafts])
         seconds += float(cost.at(len(rows) * (1 + max(steps[-1]))))
     return steps, seconds
@@ -251,8 +251,8 @@ def test_the_room_bounds_what_is_asked_for():
 
 
 def test_sampled_nodes_are_verified_whole():
-    laws = Laws(torch.full((1, 10), 0.1), ints(0, -1, -1))
-    draft = Draft(ints(5, 6), ints(-1, -1), laws)
+    distributions = ProposalProbs(torch.full((1, 10), 0.1), ints(0, -1, -1))
+    draft = Draft(ints(5, 6), ints(-1, -1), distributions)
     policy = Adaptive(COST)
     policy.balance = 1.0
     for _ in range(50):

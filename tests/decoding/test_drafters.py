@@ -131,11 +131,11 @@ def slow_suffix(texts, sequence, end):
     for n in range(len(sequence), 0, -1):
         tail = sequence[-n:]
         for text in [[*t, end] for t in texts] if not corpus else []:
-            places = range(len(text) - n)
-            corpus += [text[i + n] for i in places if text[i : i + n] == tail]
+            positions = range(len(text) - n)
+            corpus += [text[i + n] for i in positions if text[i : i + n] == tail]
         if not own:
-            places = range(len(sequence) - n)
-            own += [sequence[i + n] for i in places if sequence[i : i + n] == tail]
+            positions = range(len(sequence) - n)
+            own += [sequence[i + n] for i in positions if sequence[i : i + n] == tail]
             own_length = n
         if corpus:
             return corpus + own if own and own_length == n else own or corpus

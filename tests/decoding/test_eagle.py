@@ -64,7 +64,7 @@ class Recorder:
 
 
 @torch.no_grad()
-def law(model, head, sequence, path, vocabulary):
+def distribution(model, head, sequence, path, vocabulary):
     """Log-probabilities of the columns after ``path``: the head run from scratch, with no cache."""
     ids = torch.tensor(sequence)
     hidden = model.base_model(input_ids=ids[None, :-1], use_cache=False).last_hidden_state[0]
@@ -88,7 +88,7 @@ def tree_by_hand(model, head, sequence, vocabulary, options, budget):
     for _ in range(options.depth):
         grown = []
         for path, value in frontier:
-            top = law(model, head, sequence, path, vocabulary).topk(options.width)
+            top = distribution(model, head, sequence, path, vocabulary).topk(options.width)
             for p, column in zip(top.values.tolist(), top.indices.tolist(), strict=True):
                 grown.append(((*path, int(ids[column])), value + p))
         values.update(grown)

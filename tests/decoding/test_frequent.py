@@ -101,8 +101,8 @@ def test_counts_of_another_vocabulary_are_made_of_the_outputs(model, tokenizer, 
     )
     said = other.encode(["zebra"]).tokens.tolist()
     pair = pair_of(resources, HeteroOptions(size=len(set(said)) + 1))
-    speaker = pair.speaker()
-    row = speaker.row(speaker.follow([3, 4]))
+    draft_model = pair.draft_model()
+    row = draft_model.row(draft_model.follow([3, 4]))
     assert set(torch.isfinite(row).nonzero().flatten().tolist()) == {*said, other.eos_id}
 
 

@@ -15,7 +15,7 @@ from tasc.decoding.verify import verifier
 from tasc.models.draft_head import new_head
 from tasc.models.medusa import new_medusa
 from tasc.models.target import Tree
-from tests.decoding.table import VOCABULARY, TableTarget, chance, exact_law, sample
+from tests.decoding.table import VOCABULARY, TableTarget, chance, exact_distribution, sample
 from tests.pico import build_model
 
 SEQUENCES = 500
@@ -60,7 +60,7 @@ def medusa(model):
 
 @pytest.mark.parametrize("make", [eagle, medusa])
 @pytest.mark.parametrize("name", ["sampled", "multi-branch"])
-def test_sequences_have_the_law_of_the_target(name, make):
+def test_sequences_have_the_distribution_of_the_target(name, make):
     model = build_model("qwen2", vocabulary=VOCABULARY)
     width = model.get_input_embeddings().weight.shape[1]
     target, sampling = SeenTarget(width), Sampling(0.8, seed=4)
@@ -68,6 +68,6 @@ def test_sequences_have_the_law_of_the_target(name, make):
     drafts, draft = [], drafter.draft
     drafter.draft = lambda budget: drafts.append(draft(budget)) or drafts[-1]
     counts = sample(target, drafter, verifier(name, sampling), SEQUENCES)
-    assert chance(counts, exact_law(target, sampling.law)) > FALSE_ALARM
+    assert chance(counts, exact_distribution(target, sampling.distribution)) > FALSE_ALARM
     sizes = {len(set(d.tokens.tolist())) for d in drafts}
     assert 0 < max(sizes) < VOCABULARY, "drafts must be there, and lack some token"

@@ -1,4 +1,4 @@
-"""Drafters with a vocabulary of their own in the loop: the law of whole sequences, and the caches.
+"""Drafters with a vocabulary of their own in the loop: distributions of sequences, and caches.
 
 Sequences are compared with exact enumeration as in test_sampling.
 """
@@ -11,14 +11,14 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.drafters.hetero.neural import NeuralDraftModel
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.slem import Slem
 from tasc.decoding.drafters.hetero.slrs import Slrs
-from tasc.decoding.drafters.hetero.speaker import NeuralSpeaker
 from tasc.decoding.drafters.hetero.token_level import standard, tli, union
-from tasc.decoding.verify import asked, verifier, walks
+from tasc.decoding.verify import lazy, reference, verifier
 from tasc.models.target import Target
-from tests.decoding.table import TableTarget, chance, exact_law, sample
+from tests.decoding.table import TableTarget, chance, exact_distribution, sample
 from tests.decoding.toy import toy_pair
 from tests.pico import build_model
 
@@ -54,23 +54,23 @@ PAIRS = [(name, rule) for name in MAKE for rule in ("sampled", "rejection")]
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize(("name", "rule"), PAIRS)
-def test_sequences_have_the_law_of_the_target(name, rule, setting):
+def test_sequences_have_the_distribution_of_the_target(name, rule, setting):
     target, sampling = TableTarget(), SETTINGS[setting]
     counts = sample(target, drafter(name, sampling), verifier(rule, sampling), 1000)
-    assert chance(counts, exact_law(target, sampling.law)) > FALSE_ALARM
+    assert chance(counts, exact_distribution(target, sampling.distribution)) > FALSE_ALARM
 
 
 def test_a_draw_outside_of_the_target_that_leaves_no_residual_is_detected(monkeypatch):
-    monkeypatch.setattr(walks, "_residual", lambda p, q: p)
+    monkeypatch.setattr(reference, "_residual", lambda p, q: p)
     sampling = SETTINGS["cut"]
     counts = sample(TableTarget(), drafter("union", sampling), verifier("rejection", sampling))
-    assert chance(counts, exact_law(TableTarget(), sampling.law)) < FALSE_ALARM
+    assert chance(counts, exact_distribution(TableTarget(), sampling.distribution)) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
 def test_rows_of_nodes_are_those_of_a_model_without_a_cache(architecture):
     model = gpt2() if architecture == "gpt2" else build_model(architecture)
-    speaker = NeuralSpeaker(Target(model))
+    draft_model = NeuralDraftModel(Target(model))
     rng = np.random.default_rng(0)
     text = rng.integers(1, 320, 9).tolist()
 
@@ -79,18 +79,18 @@ def test_rows_of_nodes_are_those_of_a_model_without_a_cache(architecture):
             return model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, -1]
 
     for _ in range(12):
-        root = speaker.follow(text)
-        assert torch.allclose(speaker.row(root), expected(text), atol=2e-3)
+        root = draft_model.follow(text)
+        assert torch.allclose(draft_model.row(root), expected(text), atol=2e-3)
         nodes = {root: text}
         for _ in range(3):  # level by level, also below nodes that are not the last
             parents = rng.choice(list(nodes), 3).tolist()
             tokens = rng.integers(1, 320, 3).tolist()
-            grown = speaker.extend(parents, tokens)
+            grown = draft_model.extend(parents, tokens)
             for parent, token, node in zip(parents, tokens, grown, strict=True):
                 nodes[node] = [*nodes[parent], token]
-                assert speaker.known(parent, token) == node
+                assert draft_model.known(parent, token) == node
         for node, tokens in nodes.items():
-            assert torch.allclose(speaker.row(node), expected(tokens), atol=2e-3)
+            assert torch.allclose(draft_model.row(node), expected(tokens), atol=2e-3)
         # The text goes on along a path of the tree, and turns off it, or loses its end.
         text = list(nodes.values())[int(rng.integers(len(nodes)))]
         text = (
@@ -109,40 +109,40 @@ def gpt2():
 def test_a_text_that_outgrows_the_draft_model_is_followed_by_its_end():
     model = build_model("llama")
     model.config.max_position_embeddings = 64
-    speaker = NeuralSpeaker(Target(model))
+    draft_model = NeuralDraftModel(Target(model))
     text = np.random.default_rng(0).integers(1, 320, 400).tolist()
     for length in range(40, 400, 7):
-        root = speaker.follow(text[:length])
-        assert len(speaker.committed) <= 48
-        assert speaker.committed == text[:length][-len(speaker.committed) :]
-        speaker.extend([root], [5])
+        root = draft_model.follow(text[:length])
+        assert len(draft_model.committed) <= 48
+        assert draft_model.committed == text[:length][-len(draft_model.committed) :]
+        draft_model.extend([root], [5])
 
 
 def test_what_is_drafted_and_comes_true_is_not_evaluated_again():
-    speaker = NeuralSpeaker(Target(build_model("llama")))
-    root = speaker.follow([1, 2, 3])
-    (first,) = speaker.extend([root], [4])
-    (second,) = speaker.extend([first], [5])
-    row = speaker.row(second)
+    draft_model = NeuralDraftModel(Target(build_model("llama")))
+    root = draft_model.follow([1, 2, 3])
+    (first,) = draft_model.extend([root], [4])
+    (second,) = draft_model.extend([first], [5])
+    row = draft_model.row(second)
     read = []
-    speaker._read = lambda ids, held: read.append(held)
-    assert speaker.row(speaker.follow([1, 2, 3, 4, 5])) is row
+    draft_model._read = lambda ids, held: read.append(held)
+    assert draft_model.row(draft_model.follow([1, 2, 3, 4, 5])) is row
     assert not read
 
 
 def forwards(monkeypatch, look_at_all: bool) -> int:
     """Return the draft forwards of 100 sequences of SLRS."""
     if look_at_all:
-        monkeypatch.setattr(asked, "below", lambda bounds, limit: list(bounds)[-1][0] < limit)
+        monkeypatch.setattr(lazy, "below", lambda bounds, limit: list(bounds)[-1][0] < limit)
     sampling = Sampling(0.8, seed=4)
     pair = toy_pair([b"a", b"b", b"abab"], [b"a", b"b", b"ab", b"ba"], 3, sampling, 1.5)
-    speakers: list[Any] = []
-    make = pair.speaker
-    pair.speaker = lambda: speakers.append(make()) or speakers[-1]
+    draft_models: list[Any] = []
+    make = pair.draft_model
+    pair.draft_model = lambda: draft_models.append(make()) or draft_models[-1]
     slrs = Slrs(pair, SlrsOptions(confidence=0.0, floor=0.0))
     sample(TableTarget(), slrs, verifier("rejection", sampling), 100)
-    return sum(s.forwards for s in speakers)
+    return sum(s.forwards for s in draft_models)
 
 
-def test_most_decisions_need_no_spelling_but_the_one_that_was_drawn(monkeypatch):
+def test_most_decisions_need_no_segmentation_but_the_one_that_was_drawn(monkeypatch):
     assert forwards(monkeypatch, look_at_all=False) < forwards(monkeypatch, look_at_all=True)

@@ -1,6 +1,6 @@
 """Pairs of tokenizers that do not fit each other: the output is the target's own, or one line.
 
-Targets are byte-level; drafters lose blanks and letter case, know few letters, fall back to bytes,
+Targets are byte-level; drafters lose spaces and letter case, know few letters, fall back to bytes,
 or share nothing with the target.
 """
 
@@ -24,7 +24,7 @@ WORDS = ["wake", "me", "up", "at", "nine", "intent", "play", "some", "jazz", "mu
 
 
 def lowercase_words() -> Tokenizer:
-    """Whole words in lower case; all else is unknown; blanks are lost."""
+    """Whole words in lower case; all else is unknown; spaces are lost."""
     vocabulary = {w: i for i, w in enumerate(["<unk>", "<end>", *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
@@ -51,7 +51,7 @@ def word_pieces() -> Tokenizer:
 
 
 def byte_fallback(letters: str = "▁aeinotpukm") -> Tokenizer:
-    """As Llama 2 has them: "▁" for blanks, bytes for what has no piece."""
+    """As Llama 2 has them: "▁" for spaces, bytes for what has no piece."""
     pieces = ["<unk>", "<end>", *(f"<0x{b:02X}>" for b in range(256)), *letters, "▁a", "in", "▁in"]
     vocabulary = {w: i for i, w in enumerate(dict.fromkeys(pieces))}
     merges = [("▁", "a"), ("i", "n"), ("▁", "in")]
@@ -124,7 +124,7 @@ def test_output_is_the_targets_own_with_any_drafter(target, tokenizer, kind, tex
         expected = decode(target, tokenizer, draft, "ar", ids)
         assert decode(target, tokenizer, draft, text, ids).tolist() == expected.tolist()
         rule = "sampled" if text.startswith("slem") else "rejection"
-        sampling = Sampling(1.0, seed=2)  # that it runs; its law is tested on toys
+        sampling = Sampling(1.0, seed=2)  # that it runs; its distribution is tested on toys
         drawn = decode(target, tokenizer, draft, text, ids, sampling, rule)
         assert ((drawn >= 0) & (drawn < 320)).all()
 
@@ -187,7 +187,7 @@ def test_the_word_pieces_really_lose_something():
 
 
 @pytest.mark.parametrize("string", [b" a in", b"a in", b" in"])
-def test_ends_count_a_blank_that_the_tokenizer_would_put_there_itself(string):
+def test_ends_count_a_space_that_the_tokenizer_would_put_there_itself(string):
     encoder = Encoder(LoadedTokenizer(byte_fallback(), "pieces"))
     ids, ends = encoder.encode(string)
     said = [encoder.string_of(ids[: k + 1]).removeprefix(b" ") for k in range(len(ids))]

@@ -59,10 +59,10 @@ def test_no_step_waits_for_the_device(model, monkeypatch, kind, name):
     found = drafter(kind, model, VOCABULARIES[name])
     found.start(np.arange(1, 9, dtype=np.int32))
     rows = 8
-    for settled, path in [([3], []), ([4, 5, 6], [0, 2]), ([7], []), ([1, 2], [59])]:
+    for committed, path in [([3], []), ([4, 5, 6], [0, 2]), ([7], []), ([1, 2], [59])]:
         logits = torch.empty(rows, V, device="meta")
         found.read(torch.empty(rows, D, device="meta"), logits, np.array(path, np.int32))
-        found.observe(np.array(settled, np.int32))
+        found.observe(np.array(committed, np.int32))
         found.draft(BUDGET)
         rows = BUDGET + 1
     assert len(trees) == 4

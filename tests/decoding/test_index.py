@@ -175,6 +175,6 @@ def test_token_ids_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
-def test_a_strength_that_gives_no_law_is_refused(strength):
+def test_a_strength_that_gives_no_distribution_is_refused(strength):
     with pytest.raises(InputError, match="lie between 0 and"):
         Counts(strength=strength)

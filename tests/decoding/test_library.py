@@ -17,7 +17,7 @@ from transformers import (
 import tasc
 from tasc.decoding.core.resources import end_ids
 from tasc.errors import InputError
-from tasc.models.borrow import borrowed
+from tasc.models.from_model import target_from_model
 from tests.pico import ARCHITECTURES, TEXTS, build_model, make_tokenizer
 
 PROMPTS = [text.split("\n")[0] for text in TEXTS]
@@ -148,7 +148,7 @@ def test_the_model_is_given_back_as_it_was(model, tokenizer):
     with pytest.raises(InputError, match="no tokens"):
         tasc.generate(model, tokenizer, [[]])
     assert model.config._attn_implementation == own
-    with borrowed(model) as target:
+    with target_from_model(model) as target:
         assert target.model.config._attn_implementation == "tasc"
     model.eval()
 

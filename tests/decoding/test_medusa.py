@@ -54,8 +54,10 @@ class Rows(Unchanging):
 
 def best_paths(rows, width, budget):
     """The values of the best paths of all, each level's tokens below every path."""
-    laws = torch.tensor(rows).log_softmax(-1)
-    offered = [law.topk(min(width, law.numel())) for law in laws]
+    distributions = torch.tensor(rows).log_softmax(-1)
+    offered = [
+        distribution.topk(min(width, distribution.numel())) for distribution in distributions
+    ]
     levels = [list(zip(top.indices.tolist(), top.values.tolist(), strict=True)) for top in offered]
     found = [
         (tuple(token for token, _ in path), sum(value for _, value in path))
@@ -80,12 +82,12 @@ def test_the_tree_holds_the_most_probable_paths_of_all(data):
     torch.testing.assert_close(
         values.sort(descending=True).values, torch.tensor([v for _, v in expected])
     )
-    laws = torch.tensor(rows).log_softmax(-1)
+    distributions = torch.tensor(rows).log_softmax(-1)
     paths = []
     for i, (token, parent) in enumerate(zip(tokens.tolist(), parents.tolist(), strict=True)):
         assert parent < i
         paths.append(([*paths[parent]] if parent >= 0 else []) + [token])
-        own = sum(float(laws[level, token]) for level, token in enumerate(paths[-1]))
+        own = sum(float(distributions[level, token]) for level, token in enumerate(paths[-1]))
         assert own == pytest.approx(float(values[i]), abs=1e-4)
     assert len({tuple(path) for path in paths}) == len(paths)
 

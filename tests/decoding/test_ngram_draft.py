@@ -36,10 +36,10 @@ def drafter(
     return made
 
 
-def close(law, expected):
+def close(distribution, expected):
     missing = 0.0
-    for t in set(law) | set(expected):
-        found, true = law.get(t, 0), expected.get(t, 0)
+    for t in set(distribution) | set(expected):
+        found, true = distribution.get(t, 0), expected.get(t, 0)
         assert found < true or found == pytest.approx(true, **CLOSE), t
         missing += max(true - found, 0)
     assert missing < CUT + CLOSE["abs"]
@@ -56,7 +56,9 @@ def close(law, expected):
     st.sampled_from([0.0, 0.5, 1.0]),
 )
 @settings(max_examples=300, deadline=None)
-def test_law_equals_the_slow_definition(texts, prompt, output, n_max, p_min, counts, lam, gain):
+def test_distribution_equals_the_slow_definition(
+    texts, prompt, output, n_max, p_min, counts, lam, gain
+):
     discount, strength, local = counts
     index = build(texts, n_max, discount, strength, p_min)
     assert index.check_integrity() is None
@@ -65,9 +67,9 @@ def test_law_equals_the_slow_definition(texts, prompt, output, n_max, p_min, cou
     context = [*prompt, MARK, *output]
     table = Table([context], n_max, local)
     expected = mixture([twin(texts, n_max, discount, strength, p_min)], table, context, lam, gain)
-    law = made.law()
-    close(dict(law), expected)
-    assert [p for _, p in law] == sorted((p for _, p in law), reverse=True)
+    distribution = made.distribution()
+    close(dict(distribution), expected)
+    assert [p for _, p in distribution] == sorted((p for _, p in distribution), reverse=True)
 
 
 @given(samples, samples, st.lists(token, max_size=8))
@@ -76,7 +78,7 @@ def test_two_corpora_share_the_corpus_side(first, second, output):
     made = drafter([build(first), build(second)], [1, 2], output)
     context = [1, 2, MARK, *output]
     expected = mixture([twin(first), twin(second)], Table([context], 4), context, 0.6, 0.5)
-    close(dict(made.law()), expected)
+    close(dict(made.distribution()), expected)
 
 
 @given(samples, st.lists(token, min_size=1, max_size=12), st.integers(1, 10))
@@ -92,9 +94,9 @@ def test_tree_has_the_largest_expected_accepted_length(texts, output, budget):
         paths.append([*paths[parent + 1], node])
     for i, parent in enumerate(parents.tolist()):
         assert parent < i
-        law = mixture(slow[0], slow[1], paths[parent + 1], 0.6, 0.5)
+        distribution = mixture(slow[0], slow[1], paths[parent + 1], 0.6, 0.5)
         before = probabilities[parent] if parent >= 0 else 1.0
-        true = before * law[int(tokens[i])]
+        true = before * distribution[int(tokens[i])]
         assert probabilities[i] < true or probabilities[i] == pytest.approx(true, **CLOSE)
         assert true - probabilities[i] < before * CUT + CLOSE["abs"]
 
@@ -125,11 +127,11 @@ def test_without_discounts_the_longest_context_that_hits_decides_alone():
     index = build(
         [[1, 2, 3], [1, 2, 3], [5, 2, 4], [5, 2, 4], [5, 2, 4]], discount=0.0, strength=0.0
     )
-    law = dict(drafter([index], [], [1, 2], gain=0.0, discount=0.0).law())
-    assert law == pytest.approx({3: 1.0})
-    backed_off = dict(drafter([index], [], [7, 2], gain=0.0, discount=0.0).law())
+    distribution = dict(drafter([index], [], [1, 2], gain=0.0, discount=0.0).distribution())
+    assert distribution == pytest.approx({3: 1.0})
+    backed_off = dict(drafter([index], [], [7, 2], gain=0.0, discount=0.0).distribution())
     assert backed_off == pytest.approx({3: 0.4, 4: 0.6}, rel=0.01)
-    nothing = drafter([index], [], [8], gain=0.0, discount=0.0).law()
+    nothing = drafter([index], [], [8], gain=0.0, discount=0.0).distribution()
     assert nothing[0][0] == 2  # the most frequent token
 
 
@@ -155,10 +157,10 @@ def test_a_list_longer_than_the_ranked_part_proposes_its_most_probable_tokens():
     made = NgramDrafter([index], None, True, 4, 0.6, 0.5, 0.7, 0, 0.0, True, 2000)
     made.start(np.array([1000], np.int32), True)
     made.observe(np.array([1000], np.int32))
-    proposed = [t for t, _ in made.law()][:17]
+    proposed = [t for t, _ in made.distribution()][:17]
     assert all(t % 7 == 6 for t in proposed)
     made.observe(np.array([77], np.int32))  # a token outside the ranked part is still followed
-    assert made.law()[0][0] == 2000
+    assert made.distribution()[0][0] == 2000
 
 
 def test_outputs_of_the_job_are_remembered_until_the_memory_is_emptied():
@@ -166,14 +168,14 @@ def test_outputs_of_the_job_are_remembered_until_the_memory_is_emptied():
     made = NgramDrafter([build([[1, 2]])], memory, True, 4, 0.6, 0.5, 0.7, 0, 0.0, True, END)
     made.start(np.array([3], np.int32), True)
     made.observe(np.array([7], np.int32))
-    assert dict(made.law()).get(8, 0) == 0
+    assert dict(made.distribution()).get(8, 0) == 0
     memory.add_output(np.array([7, 8, END], np.int32))
     assert memory.check_integrity() is None
     made.start(np.array([3], np.int32), True)
     made.observe(np.array([7], np.int32))
-    assert made.law()[0][0] == 8
+    assert made.distribution()[0][0] == 8
     memory.clear()  # what the drafter knew of it is no longer valid, and is not used
-    assert dict(made.law()).get(8, 0) == 0
+    assert dict(made.distribution()).get(8, 0) == 0
 
 
 def test_arrays_and_options_that_do_not_fit_are_refused():
@@ -196,7 +198,7 @@ def test_a_block_is_read_back_and_a_damaged_one_is_refused():
     index = build([[1, 2, 3, 1, 2, 4], [1, 2, 3]])
     again = NgramIndex(index.block.copy())
     assert again.check_integrity() is None
-    assert drafter([again], [5], [1]).law() == drafter([index], [5], [1]).law()
+    assert drafter([again], [5], [1]).distribution() == drafter([index], [5], [1]).distribution()
     with pytest.raises(ValueError, match="bytes"):
         NgramIndex(index.block[:-1].copy())
     rng = np.random.default_rng(0)

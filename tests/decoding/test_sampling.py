@@ -1,4 +1,4 @@
-"""Sampling is lossless: whole sequences have the target's law, whatever is drafted.
+"""Sampling is lossless: whole sequences have the target's distribution, whatever is drafted.
 
 Each test compares 2,000 sequences with exact enumeration by Pearson's χ². A right verifier fails
 one with probability 1e-6; seeds are fixed, so a run repeats. That the test has the power to notice
@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from tasc.decoding.core import sampling as sampling_module
-from tasc.decoding.core.draft import AskedLaws, Draft, Laws, chain
+from tasc.decoding.core.draft import Draft, LazyProposal, ProposalProbs, chain
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.decoding.verify import VERIFIERS, verifier, walks
+from tasc.decoding.verify import VERIFIERS, reference, verifier
 from tasc.errors import InputError
-from tests.decoding.table import TableTarget, TreeDrafter, chance, exact_law, sample
+from tests.decoding.table import TableTarget, TreeDrafter, chance, exact_distribution, sample
 
 FALSE_ALARM = 1e-6
 CHAIN, TREE = (1, 1, 1), (3, 2)
@@ -62,10 +62,10 @@ SETTINGS = {
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
-def test_sequences_have_the_law_of_the_target(name, kind, setting):
+def test_sequences_have_the_distribution_of_the_target(name, kind, setting):
     target, sampling = TableTarget(), SETTINGS[setting]
     counts = sample(target, drafter(kind), verifier(name, sampling))
-    assert chance(counts, exact_law(target, sampling.law)) > FALSE_ALARM
+    assert chance(counts, exact_distribution(target, sampling.distribution)) > FALSE_ALARM
 
 
 def test_every_sampling_verifier_is_covered():
@@ -73,20 +73,23 @@ def test_every_sampling_verifier_is_covered():
 
 
 def detected(name: str, kind: str, **options) -> bool:
-    target, sampling = TableTarget(), Sampling(0.8, top_k=4, seed=1)  # top_k: the walks in torch
+    target, sampling = (
+        TableTarget(),
+        Sampling(0.8, top_k=4, seed=1),
+    )  # top_k: the reference in torch
     counts = sample(target, drafter(kind, **options), verifier(name, sampling))
-    return chance(counts, exact_law(target, sampling.law)) < FALSE_ALARM
+    return chance(counts, exact_distribution(target, sampling.distribution)) < FALSE_ALARM
 
 
 @pytest.mark.parametrize(("name", "kind"), [("rejection", "chain"), ("multi-branch", "tree")])
 def test_a_residual_that_is_not_subtracted_is_detected(monkeypatch, name, kind):
-    monkeypatch.setattr(walks, "NOTHING", 2.0)  # no residual is ever large enough
+    monkeypatch.setattr(reference, "NOTHING", 2.0)  # no residual is ever large enough
     assert detected(name, kind)
 
 
-def test_a_bonus_token_from_the_wrong_law_is_detected(monkeypatch):
-    pick = walks.pick
-    monkeypatch.setattr(walks, "pick", lambda law, u: pick(law.sqrt(), u))
+def test_a_bonus_token_from_the_wrong_distribution_is_detected(monkeypatch):
+    pick = reference.pick
+    monkeypatch.setattr(reference, "pick", lambda distribution, u: pick(distribution.sqrt(), u))
     assert detected("sampled", "certain tree")
 
 
@@ -97,17 +100,17 @@ def test_a_draft_that_lies_about_replacement_is_detected():
 def test_greedy_is_not_mistaken_for_sampling():
     target, sampling = TableTarget(), Sampling(0.8)
     counts = sample(target, drafter("chain"), verifier("greedy", sampling), 200)
-    assert chance(counts, exact_law(target, sampling.law)) < FALSE_ALARM
+    assert chance(counts, exact_distribution(target, sampling.distribution)) < FALSE_ALARM
 
 
 rows = st.lists(st.floats(-30, 30, width=32), min_size=2, max_size=12, unique=True)
 
 
 @given(rows, st.floats(0.1, 5), st.integers(0, 14), st.floats(0.05, 1), st.sampled_from([2, 1024]))
-def test_the_law_is_that_of_transformers_warpers(values, temperature, top_k, top_p, usual):
+def test_the_distribution_is_that_of_transformers_warpers(values, temperature, top_k, top_p, usual):
     row = torch.tensor(values)
     with mock.patch.object(sampling_module, "_USUAL_NUCLEUS", usual):
-        law = Sampling(temperature, top_k, top_p).law(row)
+        distribution = Sampling(temperature, top_k, top_p).distribution(row)
     scores = TemperatureLogitsWarper(temperature)(None, row[None])
     if top_k:
         scores = TopKLogitsWarper(top_k)(None, scores)
@@ -117,22 +120,22 @@ def test_the_law_is_that_of_transformers_warpers(values, temperature, top_k, top
     assume((masses[masses > 0].diff().abs() > 0).all())  # and of equals either may go
     if top_p < 1:
         scores = TopPLogitsWarper(top_p)(None, scores)
-    assert torch.allclose(law, scores.softmax(-1)[0], atol=1e-6)
-    assert ((law > 0) == (scores.softmax(-1)[0] > 0)).all()
+    assert torch.allclose(distribution, scores.softmax(-1)[0], atol=1e-6)
+    assert ((distribution > 0) == (scores.softmax(-1)[0] > 0)).all()
 
 
 def test_a_nucleus_that_is_wider_than_usual_is_cut_from_the_whole_row():
     row = torch.linspace(1, 0, 1500)[torch.randperm(1500, generator=torch.manual_seed(0))]
     expected = TopPLogitsWarper(0.95)(None, row[None])[0].softmax(-1)
     assert (expected > 0).sum() > sampling_module._USUAL_NUCLEUS
-    assert torch.allclose(Sampling(top_p=0.95).law(row), expected, atol=1e-6)
+    assert torch.allclose(Sampling(top_p=0.95).distribution(row), expected, atol=1e-6)
 
 
-def test_a_row_without_a_finite_maximum_has_no_law():
+def test_a_row_without_a_finite_maximum_has_no_distribution():
     for row in ([-np.inf, -np.inf], [np.inf, 0.0], [np.nan, np.nan]):
         with pytest.raises(InputError, match="no finite maximum"):
-            Sampling().law(torch.tensor(row))
-    assert Sampling().law(torch.tensor([np.nan, 1.0, -np.inf])).tolist() == [0, 1, 0]
+            Sampling().distribution(torch.tensor(row))
+    assert Sampling().distribution(torch.tensor([np.nan, 1.0, -np.inf])).tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -185,24 +188,24 @@ def test_what_does_not_fit_is_refused():
     draft = chain(ints(1, 2), torch.full((2, 3), 1 / 3))
     with pytest.raises(InputError, match="cover 3 tokens, the target's 4"):
         verifier("rejection", Sampling())(draft, rows)
-    with pytest.raises(InputError, match="or -1 for no law"):
-        Laws(torch.ones(1, 4), ints(0, 1))
+    with pytest.raises(InputError, match="or -1 for no distribution"):
+        ProposalProbs(torch.ones(1, 4), ints(0, 1))
     with pytest.raises(InputError, match="float32 matrix"):
-        Laws(torch.ones(4), ints(0, 1))
-    with pytest.raises(InputError, match=r"needs 2 entries in laws\.of, got 3"):
-        Draft(ints(1), ints(-1), Laws(torch.ones(1, 4), ints(0, -1, -1)))
-    with pytest.raises(InputError, match="needs 1 or 2 laws, got 0"):
-        Draft(ints(1), ints(-1), AskedLaws([]))
+        ProposalProbs(torch.ones(4), ints(0, 1))
+    with pytest.raises(InputError, match=r"needs 2 entries in distributions\.of, got 3"):
+        Draft(ints(1), ints(-1), ProposalProbs(torch.ones(1, 4), ints(0, -1, -1)))
+    with pytest.raises(InputError, match="needs 1 or 2 distributions, got 0"):
+        Draft(ints(1), ints(-1), LazyProposal([]))
 
 
 @pytest.mark.parametrize("top_k", [0, 4])
-def test_tokens_that_cannot_be_drawn_and_laws_without_mass_are_turned_down(top_k):
+def test_tokens_that_cannot_be_drawn_and_distributions_without_mass_are_turned_down(top_k):
     sampling = Sampling(top_k=top_k)
     rows = torch.tensor([[0.0, 0.0, -np.inf, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    law = torch.tensor([[0.0, 1.0, 0.0, 0.0]])
+    distribution = torch.tensor([[0.0, 1.0, 0.0, 0.0]])
     for draft in (
-        chain(ints(0), law),  # its own law could not have drawn 0
-        chain(ints(1), torch.zeros(1, 4)),  # a law of nothing
+        chain(ints(0), distribution),  # its own distribution could not have drawn 0
+        chain(ints(1), torch.zeros(1, 4)),  # a distribution of nothing
         chain(ints(2), torch.full((1, 4), 0.25)),  # the target never says 2
         chain(ints(9), torch.full((1, 4), 0.25)),  # no token of the target
     ):

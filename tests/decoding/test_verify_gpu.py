@@ -38,12 +38,12 @@ def test_every_kernel_equals_the_native_one(n, size, dtype):
         rows = torch.from_numpy(rng.normal(0, 3, (n + 1, size))).to(dtype)
         tree = trees(rng, rows)
         uniforms = torch.from_numpy(rng.random(n + 1))
-        laws = torch.from_numpy(rng.dirichlet([0.1] * size, n + 1).astype(np.float32))
+        distributions = torch.from_numpy(rng.dirichlet([0.1] * size, n + 1).astype(np.float32))
         of = torch.arange(-1, n, dtype=torch.int32)
         calls = {
             "verify_greedy": (rows, *tree),
             "verify_sampled": (rows, *tree, 0.8, uniforms),
-            "verify_rejection": (rows, *tree, laws, of, True, 0.8, uniforms),
+            "verify_rejection": (rows, *tree, distributions, of, True, 0.8, uniforms),
         }
         for name, arguments in calls.items():
             operator = getattr(torch.ops.tasc, name)
@@ -73,11 +73,11 @@ def test_bad_trees_and_rows_are_refused_once_they_are_read():
     tree = torch.tensor([1, 2], dtype=torch.int32).cuda()
     rows = torch.zeros(3, 8).cuda()
     with pytest.raises(InputError, match="node 0"):
-        ops.settled(torch.ops.tasc.verify_greedy(rows, tree, tree).cpu().numpy())
+        ops.committed(torch.ops.tasc.verify_greedy(rows, tree, tree).cpu().numpy())
     chain = torch.tensor([-1, 0], dtype=torch.int32).cuda()
     empty = torch.full((3, 8), -torch.inf).cuda()
     with pytest.raises(InputError, match="row 0"):
-        ops.settled(torch.ops.tasc.verify_greedy(empty, tree, chain).cpu().numpy())
+        ops.committed(torch.ops.tasc.verify_greedy(empty, tree, chain).cpu().numpy())
 
 
 def test_compaction_on_the_device_equals_its_definition():

@@ -5,8 +5,8 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 
-from tasc.decoding.core.draft import Draft, Laws
-from tasc.decoding.verify import greedy, ops, walks
+from tasc.decoding.core.draft import Draft, ProposalProbs
+from tasc.decoding.verify import greedy, ops, reference
 from tasc.decoding.verify.exact import greedy_reference
 from tasc.errors import InputError
 from tests.decoding.drafts import NEAR, Case, cases, nudged
@@ -16,23 +16,23 @@ def tensors(case: Case) -> tuple[torch.Tensor, ...]:
     return torch.tensor(case.draft.tokens), torch.tensor(case.draft.parents)
 
 
-def laws(case: Case) -> tuple[torch.Tensor, torch.Tensor, bool]:
+def distributions(case: Case) -> tuple[torch.Tensor, torch.Tensor, bool]:
     q = case.draft.q
     if q is None:
         none = torch.full((len(case.draft) + 1,), -1, dtype=torch.int32)
         return torch.empty(0, case.rows.shape[1]), none, True
-    assert isinstance(q, Laws)
-    return q.rows, torch.tensor(q.of), q.replacement
+    assert isinstance(q, ProposalProbs)
+    return q.probs, torch.tensor(q.of), q.replacement
 
 
-def outcome(walked: walks.Walked) -> tuple[list[int], int]:
+def outcome(walked: reference.Verified) -> tuple[list[int], int]:
     return walked[0].tolist(), walked[1]
 
 
-def settled_by_rounding(case: Case, walk) -> bool:
+def committed_by_rounding(case: Case, walk) -> bool:
     """Whether a change of the random numbers within the tolerance changes what ``walk`` gives."""
     results = {
-        str(outcome(walk(c.draft, c.law, c.uniforms)))
+        str(outcome(walk(c.draft, c.distribution, c.uniforms)))
         for c in (case, nudged(case, NEAR), nudged(case, -NEAR))
     }
     return len(results) > 1
@@ -44,32 +44,32 @@ def test_greedy_equals_its_definition(case):
     expected = outcome(greedy_reference(case.draft, case.rows))
     assert outcome(greedy(case.draft, case.rows)) == expected
     result = torch.ops.tasc.verify_greedy(case.rows, *tensors(case))
-    assert outcome(ops.settled(result.numpy())) == expected
+    assert outcome(ops.committed(result.numpy())) == expected
     assert (result[2 + len(expected[0]) :] == -1).all()
 
 
 @given(cases())
 @settings(max_examples=150, deadline=None)
 def test_sampled_equals_its_definition(case):
-    assume(not settled_by_rounding(case, walks.sampled_walk))
-    expected = outcome(walks.sampled_walk(case.draft, case.law, case.uniforms))
+    assume(not committed_by_rounding(case, reference.coupled_reference))
+    expected = outcome(reference.coupled_reference(case.draft, case.distribution, case.uniforms))
     uniforms = torch.from_numpy(case.uniforms)
     result = torch.ops.tasc.verify_sampled(
         case.rows, *tensors(case), case.sampling.temperature, uniforms
     )
-    assert outcome(ops.settled(result.numpy())) == expected
+    assert outcome(ops.committed(result.numpy())) == expected
 
 
 @given(cases())
 @settings(max_examples=250, deadline=None)
 def test_rejection_equals_its_definition(case):
-    assume(not settled_by_rounding(case, walks.rejection_walk))
-    expected = outcome(walks.rejection_walk(case.draft, case.law, case.uniforms))
+    assume(not committed_by_rounding(case, reference.rejection_reference))
+    expected = outcome(reference.rejection_reference(case.draft, case.distribution, case.uniforms))
     uniforms = torch.from_numpy(case.uniforms)
     result = torch.ops.tasc.verify_rejection(
-        case.rows, *tensors(case), *laws(case), case.sampling.temperature, uniforms
+        case.rows, *tensors(case), *distributions(case), case.sampling.temperature, uniforms
     )
-    assert outcome(ops.settled(result.numpy())) == expected
+    assert outcome(ops.committed(result.numpy())) == expected
 
 
 def ints(*values: int) -> torch.Tensor:
@@ -79,22 +79,22 @@ def ints(*values: int) -> torch.Tensor:
 ROWS = torch.tensor([[0.0, 3, 0], [0, 0, 3], [3, 0, 0]])
 TREE = (ints(1, 2), ints(-1, 0))
 HALVES = torch.full((3,), 0.5, dtype=torch.float64)
-CALLS = {
+RUNNERS = {
     "verify_greedy": (ROWS, *TREE),
     "verify_sampled": (ROWS, *TREE, 1.0, HALVES),
     "verify_rejection": (ROWS, *TREE, torch.full((1, 3), 1 / 3), ints(0, 0, -1), True, 1.0, HALVES),
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", RUNNERS)
 def test_operators_are_what_torch_expects_of_them(name):
-    torch.library.opcheck(getattr(torch.ops.tasc, name), CALLS[name])
+    torch.library.opcheck(getattr(torch.ops.tasc, name), RUNNERS[name])
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", RUNNERS)
 def test_torch_compile_sees_through_the_operators(name):
     operator = getattr(torch.ops.tasc, name)
-    rest = CALLS[name][1:]
+    rest = RUNNERS[name][1:]
 
     def step(rows: torch.Tensor) -> torch.Tensor:
         return operator(rows * 2, *rest) + 1
@@ -103,10 +103,10 @@ def test_torch_compile_sees_through_the_operators(name):
     assert compiled(ROWS).tolist() == step(ROWS).tolist() == [3, 1, 1, 2]
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", RUNNERS)
 def test_malformed_trees_and_rows_are_refused(name):
     operator = getattr(torch.ops.tasc, name)
-    rest = CALLS[name][3:]
+    rest = RUNNERS[name][3:]
     with pytest.raises(InputError, match="node 0 has parent 1"):
         operator(ROWS, ints(1, 2), ints(1, 0), *rest)  # a cycle
     with pytest.raises(InputError, match="node 1 has parent 1"):
@@ -128,7 +128,9 @@ def test_arguments_that_do_not_fit_are_refused():
             sampled(ROWS, *TREE, temperature, HALVES)
     with pytest.raises(InputError, match="as wide as the logits, 3"):
         rejection(ROWS, *TREE, torch.ones(1, 2), ints(0, 0, 0), True, 1.0, HALVES)
-    with pytest.raises(InputError, match="children of node 0 name a law that is not there"):
+    with pytest.raises(
+        InputError, match="children of node 0 name a distribution that is not there"
+    ):
         rejection(ROWS, *TREE, torch.ones(1, 3), ints(0, 1, 0), True, 1.0, HALVES)
 
 
@@ -140,7 +142,7 @@ def test_no_nodes_at_all_is_plain_decoding():
 def test_what_a_device_refuses_is_raised_when_it_is_read():
     for code, message in ((-1, "node 3"), (-2, "row 3"), (-3, "entry 3")):
         with pytest.raises(InputError, match=message):
-            ops.settled(np.array([code, 3, -1], np.int32))
+            ops.committed(np.array([code, 3, -1], np.int32))
 
 
 def test_all_that_a_kernel_gets_lies_where_the_rows_lie(monkeypatch):
@@ -152,9 +154,9 @@ def test_all_that_a_kernel_gets_lies_where_the_rows_lie(monkeypatch):
 
     monkeypatch.setitem(ops._KERNELS, ops.REJECTION, kernel)
     tree, of = np.array([[0], [-1]], np.int32), np.array([0, -1], np.int32)
-    law = torch.full((1, 3), 1 / 3)  # as drafters with a vocabulary of their own make it
+    distribution = torch.full((1, 3), 1 / 3)  # as drafters with a vocabulary of their own make it
     rows = torch.empty(2, 3, device="meta")
-    ops.run(ops.REJECTION, rows, *tree, law, of, True, 1.0, np.full(2, 0.5))
+    ops.run(ops.REJECTION, rows, *tree, distribution, of, True, 1.0, np.full(2, 0.5))
     assert len(handed) == 6
     assert {a.device.type for a in handed} == {"meta"}
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.drafters.hetero.pair import Pair, Partner
+from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 from tasc.vocab.strings import CONTINUE, NOTHING, Strings
 
 END = b""
@@ -31,7 +31,7 @@ class ToyEncoding:
 
 
 class TableSpeaker:
-    """Laws depend on the last two tokens; a node is a path. ``forwards`` counts calls."""
+    """ProposalProbs depend on the last two tokens; a node is a path. ``forwards`` counts calls."""
 
     def __init__(self, table: torch.Tensor) -> None:
         self.table, self.forwards = table, 0
@@ -85,40 +85,40 @@ def toy_pair(
 
 
 def draws(
-    partner: Partner, node: int, lookahead: int = 0, floor: float = 0.0, string: bytes = b""
+    session: DraftSession, node: int, lookahead: int = 0, floor: float = 0.0, string: bytes = b""
 ) -> Iterator[tuple[int, float]]:
-    """Yield (target token or NOTHING, probability) of every way to settle a token, slowly."""
-    yield from _draws(partner, node, lookahead, floor, string, 1.0, 1)
+    """Yield (target token or NOTHING, probability) of every way to commit a token, slowly."""
+    yield from _draws(session, node, lookahead, floor, string, 1.0, 1)
 
 
-def _draws(partner, node, lookahead, floor, string, mass, depth):
-    pair = partner.pair
+def _draws(session, node, lookahead, floor, string, mass, depth):
+    pair = session.pair
     tokens = pair.vocabulary.ids
-    law = partner.law(node)
-    for draft in range(len(law)):
-        share = mass * float(law[draft])
+    distribution = session.distribution(node)
+    for draft in range(len(distribution)):
+        share = mass * float(distribution[draft])
         if share == 0:
             continue
-        if not pair.spoken[draft]:
+        if not pair.draft_strings[draft]:
             yield (pair.vocabulary.first(string) if string else pair.target_end), share
             continue
-        grown = string + pair.spoken[draft]
-        settled = not any(t != grown and t.startswith(grown) for t in tokens)
+        grown = string + pair.draft_strings[draft]
+        committed = not any(t != grown and t.startswith(grown) for t in tokens)
         fits = [t for t in tokens if grown.startswith(t)]
         token = tokens[max(fits, key=len)] if fits else NOTHING
-        assert (pair.outcomes.after(string)[draft] == CONTINUE) == (not settled)
-        if settled or depth == lookahead:
+        assert (pair.resolver.after(string)[draft] == CONTINUE) == (not committed)
+        if committed or depth == lookahead:
             yield token, share
         elif share < floor:
             yield NOTHING, share
         else:
-            child = partner.speaker.extend([node], [draft])[0]
-            yield from _draws(partner, child, lookahead, floor, grown, share, depth + 1)
+            child = session.draft_model.extend([node], [draft])[0]
+            yield from _draws(session, child, lookahead, floor, grown, share, depth + 1)
 
 
-def psi(partner: Partner, node: int, **rule) -> np.ndarray:
+def psi(session: DraftSession, node: int, **rule) -> np.ndarray:
     """Return the probability (V_T + 1,) of each target token; the last one: of none."""
-    found = np.zeros(partner.pair.sizes[0] + 1)
-    for token, share in draws(partner, node, **rule):
+    found = np.zeros(session.pair.sizes[0] + 1)
+    for token, share in draws(session, node, **rule):
         found[token if token >= 0 else -1] += share
     return found

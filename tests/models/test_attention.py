@@ -6,7 +6,7 @@ import torch
 from tasc.models.attention import attend
 
 
-def written_out(query, key, value, mask, softcap=None, s_aux=None):
+def eager_attention(query, key, value, mask, softcap=None, s_aux=None):
     """Attention as it is defined: head h asks the keys of head h // groups."""
     groups = query.shape[1] // key.shape[1]
     out = torch.zeros_like(query)
@@ -31,7 +31,7 @@ def test_groups_of_heads_share_keys_however_many_queries_there_are(queries, head
     mask = torch.rand(2, 1, queries, 50, generator=make) < 0.5
     mask[..., 0] = True
     found, _ = attend(torch.nn.Identity(), query, key, value, mask, **options)
-    torch.testing.assert_close(found, written_out(query, key, value, mask, **options))
+    torch.testing.assert_close(found, eager_attention(query, key, value, mask, **options))
 
 
 @pytest.mark.parametrize("queries", [1, 4, 30])
@@ -40,7 +40,7 @@ def test_without_a_mask_queries_see_what_lies_before_them(queries):
     query, key = torch.randn(1, 4, queries, 8, generator=make), torch.randn(1, 2, 30, 8)
     mask = torch.ones(queries, 30, dtype=torch.bool).tril(30 - queries)[None, None]
     found, _ = attend(torch.nn.Identity(), query, key, key, None)
-    torch.testing.assert_close(found, written_out(query, key, key, mask))
+    torch.testing.assert_close(found, eager_attention(query, key, key, mask))
 
 
 def test_a_window_is_narrowed_where_the_queries_lie():

@@ -17,7 +17,7 @@ def caches(draw):
         length = draw(st.integers(0, positions - 1))
         start = draw(st.integers(length, positions - 1))
         kept = draw(st.sets(st.integers(start, positions - 1), max_size=6))
-        moves += [(row, place, length + i) for i, place in enumerate(sorted(kept))]
+        moves += [(row, position, length + i) for i, position in enumerate(sorted(kept))]
     dtype = draw(st.sampled_from([torch.float32, torch.bfloat16, torch.uint8]))
     shape = (outer, rows, heads, positions, d)
     data = (torch.arange(np.prod(shape)) % 251).reshape(shape).to(dtype)

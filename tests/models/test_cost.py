@@ -43,11 +43,11 @@ def test_what_is_no_curve_is_refused(sizes, seconds):
 def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
     sizes, score = [], target.score
 
-    def watched(last, trees):
-        sizes.append((target.storage.length, len(trees[0][0]) + 1))
+    def capture_hidden(last, trees):
+        sizes.append((target.kv_cache.length, len(trees[0][0]) + 1))
         return score(last, trees)
 
-    target.score = watched
+    target.score = capture_hidden
     try:
         curve = measure(target, context=40, seconds=0.0)
     finally:

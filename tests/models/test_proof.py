@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen2F
 import tasc
 from tasc.errors import UnavailableError
 from tasc.models import disk_cache, proof
-from tasc.models.borrow import borrowed
+from tasc.models.from_model import target_from_model
 from tasc.models.proof import prove
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
@@ -57,7 +57,7 @@ def test_a_refused_model_is_given_back_and_refused_again():
     model = decoder("bart")
     own = model.config._attn_implementation
     for _ in range(2):
-        with pytest.raises(UnavailableError), borrowed(model):
+        with pytest.raises(UnavailableError), target_from_model(model):
             pass
         assert model.config._attn_implementation == own
 

@@ -68,7 +68,7 @@ def test_rows_equal_those_of_dynamic_steps(model):
         for target in (static, dynamic):
             target.prefill(prompt, 280)
         if length == 3:
-            static.storage.data[..., 3:, :] = 1e4
+            static.kv_cache.data[..., 3:, :] = 1e4
         for n in (0, 1, 2, 64, 7, 63, 70, 12, 0, 20):
             tokens, parents = random_tree(rng, n)
             path = a_path(parents, rng)
@@ -77,7 +77,7 @@ def test_rows_equal_those_of_dynamic_steps(model):
             assert torch.allclose(rows[0], rows[1], atol=2e-4)
             for target in (static, dynamic):
                 target.keep([path])
-            assert static.storage.length == dynamic.storage.length
+            assert static.kv_cache.length == dynamic.kv_cache.length
         buckets |= set(static.steps)
     assert {keys for _, keys, _ in buckets} == {256, 512}
     assert {queries for queries, _, _ in buckets} == set(QUERIES) - {5}
@@ -101,7 +101,7 @@ def test_a_cache_that_moved_is_let_go():
     for length in (4, 400):
         static.prefill(np.arange(length, dtype=np.int32) % 300 + 1, 8)
         static.score([5], [(none, none)])
-        caches.append(weakref.ref(static.storage.data))
+        caches.append(weakref.ref(static.kv_cache.data))
     gc.collect()
     assert [held() is None for held in caches] == [True, False]
     assert set(static.steps) == {(1, 512, False)}

@@ -22,14 +22,14 @@ ROWS = (Row(320, (5, 6)), Row(321, (7, 8, 9)))
 
 
 def corpus(copies: int = 1, first: int = 0) -> Corpus:
-    """Commands and the slots they hold, one example for each object and place."""
+    """Commands and the slots they hold, one example for each object and position."""
     pairs = list(product(OBJECTS, PLACES))[first:] * copies
     examples = tuple(
         Example(
-            f"turn on the {thing} in the {place}",
-            f"intent: {thing}_on, slot fills: {{place: {place}}}",
-            f"turn on the {thing} in the {place}\n",
+            f"turn on the {thing} in the {position}",
+            f"intent: {thing}_on, slot fills: {{position: {position}}}",
+            f"turn on the {thing} in the {position}\n",
         )
-        for thing, place in pairs
+        for thing, position in pairs
     )
     return Corpus(Source("made up"), "train", examples, f"{copies} {first}")

@@ -13,7 +13,7 @@ from tasc.errors import InputError
 from tasc.models.draft_head import load_head, new_head
 from tasc.models.medusa import load_medusa, new_medusa
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.training import own_outputs
+from tasc.training import generate_targets
 from tasc.training.core.batch import collate, example_sequences
 from tasc.training.draft_head import train_head
 from tasc.training.objectives import OBJECTIVES, heads, sampled
@@ -79,8 +79,8 @@ def test_the_same_options_make_the_same_head(base, result, tmp_path):
 
 @pytest.mark.parametrize("stopped", ["answering prompts", "training"])
 def test_an_interrupted_run_resumes_to_the_same_head(base, result, tmp_path, monkeypatch, stopped):
-    monkeypatch.setattr(own_outputs, "_AT_ONCE", 4)
-    monkeypatch.setattr(own_outputs, "_PART", 2)
+    monkeypatch.setattr(generate_targets, "_AT_ONCE", 4)
+    monkeypatch.setattr(generate_targets, "_PART", 2)
     calls = 0
 
     def interrupt(what, done, _total):
@@ -115,10 +115,12 @@ def answering(max_new_tokens):
 def test_a_damaged_part_is_answered_again(base, tmp_path):
     model, tokenizer = pico.build_model(), load_tokenizer(str(base))
     options = {"max_length": 64, "config": answering(8)}
-    first = own_outputs.own_outputs(model, tokenizer, corpus().prompts, tmp_path, **options)
+    first = generate_targets.generate_targets(
+        model, tokenizer, corpus().prompts, tmp_path, **options
+    )
     for file in tmp_path.glob("*.safetensors"):
         file.write_bytes(b"damaged")
-    again = own_outputs.own_outputs(
+    again = generate_targets.generate_targets(
         model, tokenizer, corpus().prompts, tmp_path, resume=True, **options
     )
     assert first.fingerprint() == again.fingerprint()
@@ -126,7 +128,7 @@ def test_a_damaged_part_is_answered_again(base, tmp_path):
 
 def test_answers_are_the_targets_own(base, tmp_path):
     model, tokenizer = pico.build_model(), load_tokenizer(str(base))
-    rows = own_outputs.own_outputs(
+    rows = generate_targets.generate_targets(
         model, tokenizer, corpus().prompts, tmp_path, max_length=30, config=answering(20)
     )
     assert len(rows) == 20
@@ -223,7 +225,7 @@ def test_columns_weigh_what_was_drawn_for_all_that_was_not(monkeypatch):
     monkeypatch.setattr(sampled, "DRAWN", 50)
     columns = sampled.Columns(torch.tensor([[7, 3], [3, 299]]), 300)
     assert columns.certain.tolist() == [3, 7, 299]
-    assert columns.places(torch.tensor([299, 3])).tolist() == [2, 0]
+    assert columns.positions(torch.tensor([299, 3])).tolist() == [2, 0]
     assert not set(columns.ids[3:].tolist()) & {3, 7, 299}
     assert float(columns.weight.exp()[3:].sum()) == pytest.approx(297)
     assert not columns.weight[:3].any()

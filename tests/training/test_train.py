@@ -139,7 +139,7 @@ def test_new_tokens_of_another_tokenizer_are_refused(base, tmp_path):
     ("change", "said"),
     [
         ({"learning_rate": 0.0}, "learning_rate: input should be greater than 0"),
-        ({"row_learning_rate": -1.0}, "row_learning_rate"),
+        ({"embedding_learning_rate": -1.0}, "embedding_learning_rate"),
         ({"dropout": 1.0}, "dropout"),
         ({"max_length": 1}, "max_length"),
         ({"effective_batch": 6}, "no multiple"),

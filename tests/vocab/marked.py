@@ -1,4 +1,4 @@
-"""Small tokenizers that mark blanks with "▁", and readers of real ones, for the tests here."""
+"""Small tokenizers that mark spaces with "▁", and readers of real ones, for the tests here."""
 
 import struct
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.vocab.tiny import END, TEXTS, TOOL
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 MARK = "▁"
 PIECE = rf"{MARK}?(?:\p{{L}}+|\p{{N}}|[^{MARK}\p{{L}}\p{{N}}]+)"
-# algorithm, where blanks are marked, whether unknown characters become bytes
+# algorithm, where spaces are marked, whether unknown characters become bytes
 KINDS = {
     "bpe-normalizer": ("bpe", "normalizer", True),
     "bpe-first": ("bpe", "first", True),
@@ -84,12 +84,12 @@ def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
         return Tokenizer(models.Unigram(entries, unk_id=0, byte_fallback=fallback))
     ids = letters.get_vocab()
     names = sorted(ids, key=ids.__getitem__)
-    scores = {name: -float(place) for place, name in enumerate(names) if place}
+    scores = {name: -float(position) for position, name in enumerate(names) if position}
     return _bpe([*names, *pieces], scores, fallback=fallback)
 
 
 def _bpe(names: list[str], scores: dict[str, float], *, fallback: bool) -> Tokenizer:
-    vocabulary = {name: place for place, name in enumerate(names)}
+    vocabulary = {name: position for position, name in enumerate(names)}
     return Tokenizer(
         models.BPE(
             vocabulary,
@@ -113,9 +113,11 @@ def _llama2_c(path: Path) -> LoadedTokenizer:
         score, size = struct.unpack_from("<fi", data, at)
         text = data[at + 8 : at + 8 + size].decode()
         at += 8 + size
-        place = len(names)
-        names.append(("<unk>", "<s>", "</s>")[place] if place < 3 else text.replace(" ", MARK))
-        if place >= 259:
+        position = len(names)
+        names.append(
+            ("<unk>", "<s>", "</s>")[position] if position < 3 else text.replace(" ", MARK)
+        )
+        if position >= 259:
             scores[names[-1]] = score
     made = _bpe(names, scores, fallback=True)
     made.normalizer = normalizers.Sequence(

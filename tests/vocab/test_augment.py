@@ -34,7 +34,7 @@ def test_every_new_token_is_produced_and_numbered_in_order(export):
     assert [token.new_id for token in made.tokens] == list(range(size, size + 12))
     produced = {i for entry in made.tokenizer.encode_batch(OUTPUTS) for i in entry.ids}
     assert produced >= set(range(size, size + 12))
-    assert (made.dead, made.base_size, made.to_dict()["size"]) == (0, size, size + 12)
+    assert (made.unused, made.base_size, made.to_dict()["size"]) == (0, size, size + 12)
     assert made.train.reached < made.train.before / 2
 
 
@@ -213,7 +213,7 @@ def test_real_outputs_reach_what_the_search_predicts(data_dir, real_tokenizer, n
     base = real_tokenizer(name)
     train, held_out = load(source, "train", limit=4000), load(source, "validation", limit=1000)
     made = augment(train, base, AugmentOptions(budget=250), held_out.outputs)
-    assert (len(made.tokens), made.dead, made.changed) == (250, 0, 0)
+    assert (len(made.tokens), made.unused, made.changed) == (250, 0, 0)
     for part in (made.train, made.held_out):
         assert part.before / part.reached > 3.5
         assert abs(part.predicted / part.reached - 1) < 0.02
@@ -223,5 +223,5 @@ def test_real_outputs_in_the_added_export(data_dir, real_tokenizer):
     base = real_tokenizer("gpt2")
     train = load(Source(str(data_dir / "eur-lex")), "train", limit=5000)
     made = augment(train, base, AugmentOptions(budget=300, export="added"))
-    assert (len(made.tokens), made.dead) == (300, 0)
+    assert (len(made.tokens), made.unused) == (300, 0)
     assert made.train.before / made.train.reached > 1.8

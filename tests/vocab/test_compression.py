@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.backend import MergeRequest, get_backend
-from tasc.vocab.measure.compression import Compression, replay
+from tasc.vocab.measure.compression import Compression, apply_merges
 from tasc.vocab.search.selection import steps, walk
 
 
@@ -33,7 +33,7 @@ def test_replaying_a_search_gives_its_token_counts(seed):
         )
     )
     for length, merge in enumerate(found.merges, start=1):
-        left = replay(tokens, offsets, boundaries, steps(found, length))
+        left = apply_merges(tokens, offsets, boundaries, steps(found, length))
         assert int(weights @ left) == merge.tokens
 
 
@@ -64,14 +64,14 @@ def test_what_stands_after_a_merge_is_what_the_samples_then_hold(samples):
             alpha_pcs=1.1,
         )
     )
-    for length, (_, standing) in enumerate(walk(found, 5), start=1):
+    for length, (_, live) in enumerate(walk(found, 5), start=1):
         counts = Counter()
         for weight, ids in enumerate(samples, start=1):
             for step in steps(found, length):
                 ids = merged(ids, step)
             for t in ids:
                 counts[t] += weight
-        assert standing == {t: n for t, n in counts.items() if t > 4 and n > 1}
+        assert live == {t: n for t, n in counts.items() if t > 4 and n > 1}
 
 
 def test_figures_are_per_output_and_per_token():

@@ -1,6 +1,6 @@
 """Texts that begin with "▁" themselves decode as the base tokenizer decodes them.
 
-That is not the text: a base tokenizer reads a mark as the blank that it stands for.
+That is not the text: a base tokenizer reads a mark as the space that it stands for.
 """
 
 import re
@@ -39,7 +39,7 @@ def decoded(tokenizer: LoadedTokenizer, text: str) -> str:
 @pytest.mark.parametrize("kind", KEPT)
 @settings(max_examples=60, deadline=None)
 @given(pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=6))
-def test_a_text_that_begins_with_a_mark_loses_no_blank(kind, export, pieces):
+def test_a_text_that_begins_with_a_mark_loses_no_space(kind, export, pieces):
     base, made = both(kind, export)
     text = MARK + "".join(pieces)
     new = {entry.content for entry in made.tokenizer.get_added_tokens_decoder().values()}

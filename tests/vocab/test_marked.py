@@ -1,4 +1,4 @@
-"""Both exports for tokenizers that mark blanks with "▁": SentencePiece's BPE and Unigram."""
+"""Both exports for tokenizers that mark spaces with "▁": SentencePiece's BPE and Unigram."""
 
 import json
 
@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.tokenizer.word_marks import splitting
+from tasc.tokenizer.word_boundaries import splitting
 from tasc.vocab.augment import Augmentation, augment
 from tasc.vocab.measure.check import changed_outputs
 from tests.options import AugmentOptions
@@ -94,8 +94,8 @@ def test_every_new_token_is_produced_and_the_old_ones_stay(kind, export):
     size = len(base.vocabulary())
     produced = {i for entry in made.tokenizer.encode_batch(OUTPUTS) for i in entry.ids}
     assert produced >= set(range(size, size + len(made.tokens)))
-    assert made.dead == 0
-    assert len(made.tokens) in {11, 12}  # dead ones may leave no candidate behind
+    assert made.unused == 0
+    assert len(made.tokens) in {11, 12}  # unused ones may leave no candidate behind
     strings = [token.string.encode() for token in made.tokens]
     assert loaded(made).vocabulary() == base.vocabulary() + strings
     for token in (END, TOOL):
@@ -107,15 +107,15 @@ def test_every_new_token_is_produced_and_the_old_ones_stay(kind, export):
 
 
 @pytest.mark.parametrize("kind", ALWAYS)
-def test_where_an_added_token_would_gain_a_blank_behind_it_one_line_says_so(kind):
-    with pytest.raises(InputError, match=rf"{kind}: .* puts a blank before .* --export pretoken"):
+def test_where_an_added_token_would_gain_a_space_behind_it_one_line_says_so(kind):
+    with pytest.raises(InputError, match=rf"{kind}: .* puts a space before .* --export pretoken"):
         augment(corpus(OUTPUTS), BASES[kind], AugmentOptions(budget=2, export="added"))
 
 
-def test_with_a_prepending_normalizer_only_words_with_their_blank_are_added():
+def test_with_a_prepending_normalizer_only_words_with_their_space_are_added():
     for kind in ("bpe-normalizer", "unigram-normalizer"):
         made = MADE[kind, "added"]
-        assert made.excluded["no_blank"] > 0
+        assert made.excluded["no_space"] > 0
         assert all(token.string.startswith(" ") for token in made.tokens)
 
 
@@ -136,7 +136,7 @@ def test_auto_tokenizer_loads_the_folder_as_it_is_saved(tmp_path, kind, export):
 def test_an_augmented_tokenizer_can_be_augmented_again(kind):
     once = LoadedTokenizer(MADE[kind, "pretoken"].tokenizer, "once", BASES[kind].files)
     again = augment(corpus(OUTPUTS), once, AugmentOptions(budget=3, pcs=2.0))
-    assert (again.dead, again.changed, len(again.tokens)) == (0, 0, 3)
+    assert (again.unused, again.changed, len(again.tokens)) == (0, 0, 3)
     assert again.train.reached < MADE[kind, "pretoken"].train.reached
 
 
@@ -153,5 +153,5 @@ def test_real_vocabularies(data_dir, name, export):
     base = real(data_dir, name)
     options = AugmentOptions(budget=12, export=export)
     made = augment(corpus(OUTPUTS), base, options, OUTPUTS[::7])
-    assert (made.dead, made.changed) == (0, 0)
+    assert (made.unused, made.changed) == (0, 0)
     assert made.train.predicted == made.train.reached < made.train.before / 3

@@ -73,8 +73,8 @@ def check(kind: str, export: Any, texts: list[str]) -> None:
         )
         for of in (base.tokenizer, made.tokenizer)
     )
-    whole = [place for place, text in enumerate(texts) if before[place] == text]
+    whole = [position for position, text in enumerate(texts) if before[position] == text]
     assert len(whole) > len(texts) / 20
     if kind in BYTE_LEVEL:
         assert len(whole) == len(texts)
-    assert [after[place] for place in whole] == [texts[place] for place in whole]
+    assert [after[position] for position in whole] == [texts[position] for position in whole]

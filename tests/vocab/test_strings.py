@@ -1,4 +1,4 @@
-"""Vocabularies as sets of strings: worked examples, laws, and the published tables."""
+"""Vocabularies as sets of strings: worked examples, distributions, and the published tables."""
 
 import itertools
 import statistics
@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.tokenizer.alignment import Aligned, Encoder, longest_stretch, lossy, split_incomplete
-from tasc.vocab.pairing import comes_back, pairing, recommend
-from tasc.vocab.strings import CONTINUE, NOTHING, Outcomes, Strings
+from tasc.vocab.pairing import pairing, recommend, round_trips
+from tasc.vocab.strings import CONTINUE, NOTHING, Strings, TokenResolver
 
 strings = st.text("ab", min_size=1, max_size=3).map(str.encode)
 vocabularies = st.lists(strings, min_size=1, max_size=6, unique=True)
 
 
-def test_the_first_token_is_the_longest_and_is_settled_when_none_is_longer():
-    """The example of section 3.3: 'hello_' 'world' settles 'hello_world' after two tokens."""
+def test_the_first_token_is_the_longest_and_is_committed_when_none_is_longer():
+    """The example of section 3.3: 'hello_' 'world' resolves 'hello_world' after two tokens."""
     draft = [b"hello_", b"world", b"wo", b"rld"]
     target = Strings([*draft, b"hello_world"])
-    outcomes = Outcomes(target, [*draft, b""], {4: 5})
+    outcomes = TokenResolver(target, [*draft, b""], {4: 5})
     assert outcomes.after(b"").tolist() == [CONTINUE, 1, CONTINUE, 3, 5]
     assert outcomes.after(b"hello_").tolist() == [0, 4, CONTINUE, 0, 0]
     assert outcomes.after(b"hello_wo").tolist() == [0, 0, 0, 4, 0]
@@ -33,7 +33,7 @@ def test_outcomes_are_those_of_the_definition(target, draft, before):
     vocabulary = Strings(target)
     if before and not vocabulary.extendable(before):
         return
-    found = Outcomes(vocabulary, draft, {}).after(before)
+    found = TokenResolver(vocabulary, draft, {}).after(before)
     for token, outcome in zip(draft, found.tolist(), strict=True):
         string = before + token
         if any(t.startswith(string) and t != string for t in target):
@@ -45,7 +45,7 @@ def test_outcomes_are_those_of_the_definition(target, draft, before):
 
 @settings(deadline=None)
 @given(vocabularies, st.text("ab", max_size=6).map(str.encode))
-def test_spellings_and_forwards_are_counted_as_by_hand(vocabulary, string):
+def test_segmentations_and_forwards_are_counted_as_by_hand(vocabulary, string):
     found = {
         combination
         for n in range(1, len(string) + 1)
@@ -54,24 +54,24 @@ def test_spellings_and_forwards_are_counted_as_by_hand(vocabulary, string):
     }
     known = Strings(vocabulary)
     if string:
-        assert known.spellings(string) == len(found)
+        assert known.segmentations(string) == len(found)
         beginnings = {way[:k] for way in found for k in range(len(way))}
         assert known.forwards(string) == len(beginnings)
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 9])
-def test_a_complete_vocabulary_has_two_to_the_power_of_m_minus_1_spellings(m):
+def test_a_complete_vocabulary_has_two_to_the_power_of_m_minus_1_segmentations(m):
     """Lemma 3.3."""
     complete = [b"a" * k for k in range(1, m + 1)]
-    assert Strings(complete).spellings(b"a" * m) == 2 ** (m - 1)
+    assert Strings(complete).segmentations(b"a" * m) == 2 ** (m - 1)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=12))
-def test_any_bytes_have_a_text_and_places(string):
-    text, places = lossy(string)
-    assert len(places) == len(text) + 1
-    assert places[-1] == len(string)
+def test_any_bytes_have_a_text_and_positions(string):
+    text, positions = lossy(string)
+    assert len(positions) == len(text) + 1
+    assert positions[-1] == len(string)
     whole, rest = split_incomplete(string)
     assert whole + rest == string
     assert len(rest) <= 3
@@ -115,25 +115,25 @@ def test_sizes_and_intersection_are_those_of_tables_4_and_5(real_tokenizer):
     assert recommend(pairing(qwen, qwen, ["hello"]), None)[0] == "standard"
 
 
-def test_spellings_of_qwen2_are_those_of_appendix_d(real_tokenizer):
+def test_segmentations_of_qwen2_are_those_of_appendix_d(real_tokenizer):
     """Table 8. 310 tokens have 17 bytes and 275 of them are wanted: which ones is not said.
 
     By id the mean is 146.92 and the deviation 949.8; the paper's 144.31 and 880.98 lie between
     what other choices give.
     """
     known = Strings(real_tokenizer("qwen2").vocabulary())
-    assert (known.spellings(b"hello"), known.forwards(b"hello")) == (14, 16)
+    assert (known.segmentations(b"hello"), known.forwards(b"hello")) == (14, 16)
     shortest = sorted(known.ids, key=lambda s: (len(s), known.ids[s]))
     certain = [s for s in shortest if len(s) < 17]
-    ties = sorted(known.spellings(s) for s in shortest if len(s) == 17)
-    counts = [known.spellings(s) for s in shortest[:150_000]]
+    ties = sorted(known.segmentations(s) for s in shortest if len(s) == 17)
+    counts = [known.segmentations(s) for s in shortest[:150_000]]
     lengths = [len(s) for s in shortest[:150_000]]
     assert statistics.median(counts) == 15
     assert max(counts) == 65_536
     assert np.percentile(counts, [0, 25, 75]).tolist() == [1, 7, 56]
     assert np.percentile(lengths, [0, 25, 50, 75, 100]).tolist() == [1, 4, 6, 8, 17]
     assert (round(np.mean(lengths), 2), round(np.std(lengths), 2)) == (6.21, 2.87)
-    rest, wanted = sum(known.spellings(s) for s in certain), 150_000 - len(certain)
+    rest, wanted = sum(known.segmentations(s) for s in certain), 150_000 - len(certain)
     least, most = rest + sum(ties[:wanted]), rest + sum(ties[-wanted:])
     assert least / 150_000 < 144.31 < most / 150_000
 
@@ -142,4 +142,4 @@ def test_spellings_of_qwen2_are_those_of_appendix_d(real_tokenizer):
 def test_tokenizers_are_injective_on_a_news_like_text(real_tokenizer, name):
     """Table 9, for the tokenizers at hand."""
     text = "LONDON (Reuters) -- Harry Potter star Daniel Radcliffe gains a reported £20 million."
-    assert comes_back(real_tokenizer(name), text)
+    assert round_trips(real_tokenizer(name), text)

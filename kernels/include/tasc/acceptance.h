@@ -33,9 +33,9 @@ class Acceptance {
   // std::invalid_argument where prices.extra ends before the number of nodes.
   std::vector<int32_t> worthwhile(const DraftView& draft, const Prices& prices) const;
 
-  // Compares a draft with the tokens that were settled after it. What hangs below a path that spells
+  // Compares a draft with the tokens that were committed after it. What hangs below a path that spells
   // all of them is not known yet, and left out.
-  void learn(const DraftView& draft, std::span<const int32_t> settled);
+  void learn(const DraftView& draft, std::span<const int32_t> committed);
 
  private:
   static constexpr int kBins = 16;         // of claimed probabilities

@@ -9,7 +9,7 @@ struct Move {
   int32_t row, from, to;
 };
 
-// Index of the first of moves that leaves the cache, goes up, or does not rise (in both places)
+// Index of the first of moves that leaves the cache, goes up, or does not rise (in both positions)
 // behind the one before it in its row; rows come one after another. -1 when all is well: such moves
 // are safe in place, in their order.
 TASC_HD inline int first_bad_move(const Move* moves, int count, int64_t rows, int64_t positions) {

@@ -15,7 +15,7 @@ TASC_API int tasc_ancestor_bits(const int32_t* parents, int32_t n, uint64_t* bit
 // Verification of a tree of n nodes (0 is plain decoding). logits (n + 1, vocabulary) row-major, of
 // dtype 0 = float32, 1 = float16, 2 = bfloat16: row 0 after the last token, row i + 1 after node i.
 // result (n + 2,) receives the number of accepted nodes, the bonus token, the path, then -1; or,
-// for a tree or row that is refused, one of the negative codes of tasc/verify.h and its place.
+// for a tree or row that is refused, one of the negative codes of tasc/verify.h and its position.
 
 // Greedy: along the arg-max, the smaller id on ties. best (n + 1,) is scratch.
 TASC_API int tasc_verify_greedy(const void* logits, int32_t dtype, int64_t vocabulary,
@@ -28,11 +28,11 @@ TASC_API int tasc_verify_sampled(const void* logits, int32_t dtype, int64_t voca
                                  float temperature, const double* uniforms, int32_t* result,
                                  void* stream);
 
-// Rejection sampling against laws (law_rows, vocabulary), law_of (n + 1,) and uniforms (n + 1,) in
+// Rejection sampling against distributions (distribution_count, vocabulary), distribution_of (n + 1,) and uniforms (n + 1,) in
 // [0, 1), see tasc/rejection.h. scratch (vocabulary,).
 TASC_API int tasc_verify_rejection(const void* logits, int32_t dtype, int64_t vocabulary,
                                    const int32_t* tokens, const int32_t* parents, int32_t n,
-                                   const float* laws, int32_t law_rows, const int32_t* law_of,
+                                   const float* distributions, int32_t distribution_count, const int32_t* distribution_of,
                                    int32_t replacement, float temperature, const double* uniforms,
                                    float* scratch, int32_t* result, void* stream);
 

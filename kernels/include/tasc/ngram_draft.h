@@ -29,7 +29,7 @@ struct Proposal {
   double probability;
 };
 
-// One sequence's drafter. The law after a context is
+// One sequence's drafter. The distribution after a context is
 //   sum over sources of w_s p_s,  w_s ~ share_s * e^(gain * length_s),  0 where nothing matches,
 // with the corpora's shares adding to lambda and the tables' to 1 - lambda. A source whose remaining
 // back-off weight falls below 1/16 is not followed to shorter contexts.
@@ -42,7 +42,7 @@ class NgramDrafter {
   void start(std::span<const int32_t> prompt, bool mark);
   void append(int32_t token);
   DraftTree draft(int budget);           // best-first: no tree of this size has a larger mass
-  std::vector<Proposal> law();           // after the sequence, falling probability
+  std::vector<Proposal> distribution();           // after the sequence, falling probability
   const NgramTable& local() const { return local_; }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace tasc {
 
-// How counts become a law. Absolute discounting with back-off to the shorter context, all orders
+// How counts become a distribution. Absolute discounting with back-off to the shorter context, all orders
 // interpolated: p(t | c) = max(n(c, t) - discount, 0) / (n(c) + strength)
 //   + (strength + discount * distinct(c)) / (n(c) + strength) * p(t | c without its first token).
 // discount = strength = 0 is TASC section 5.2: the longest context that hits decides alone.
@@ -22,10 +22,10 @@ struct NgramOptions {
 };
 
 // Where a sequence stands in an index: the longest context seen at least twice, and how many longer
-// ones were seen just once. All of those end at one place of the corpus.
+// ones were seen just once. All of those end at one position of the corpus.
 struct IndexState {
   uint32_t node = 0;       // its context is the longest with two or more occurrences
-  uint32_t place = 0;      // in the text: what follows the contexts seen once; read if single > 0
+  uint32_t position = 0;      // in the text: what follows the contexts seen once; read if single > 0
   uint8_t depth = 0;       // tokens in the node's context
   uint8_t single = 0;      // orders above it whose context was seen once
 };
@@ -35,7 +35,7 @@ class NgramIndex {
   static constexpr int32_t kMark = 0xFFFFF;        // the mark's token id inside an index
   static constexpr int kRanked = 32;               // continuations of one context proposed at most
   static constexpr uint32_t kNone = 0xFFFFFFFF;    // no context follows
-  static constexpr uint32_t kSingle = 0x80000000;  // a context seen once: the rest is its place
+  static constexpr uint32_t kSingle = 0x80000000;  // a context seen once: the rest is its position
 
   struct Entry {  // one continuation: token, probability, and the context it leads to
     uint64_t bits;
@@ -85,7 +85,7 @@ class NgramIndex {
   double probability(const Entry& entry) const { return scale_[entry.quantum()]; }
   double back_off(uint32_t node) const { return rests_[nodes_[node].quantum()]; }
   uint32_t shorter(uint32_t node) const { return nodes_[node].shorter(); }
-  int32_t text(uint32_t place) const;
+  int32_t text(uint32_t position) const;
   double single_back_off(int orders) const { return single_[static_cast<size_t>(orders)]; }
 
   int n_max() const { return options_.n_max; }

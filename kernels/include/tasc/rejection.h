@@ -5,42 +5,42 @@
 
 namespace tasc {
 
-constexpr int32_t kBadLaw = -3;  // children whose law is not among the rows given: result[1] = p + 1
+constexpr int32_t kBadDistribution = -3;  // children whose distribution is not among the rows given: result[1] = p + 1
 
-// Less of a law than this is rounding: what it would be normalised to means nothing.
+// Less of a distribution than this is rounding: what it would be normalised to means nothing.
 constexpr double kNothing = 1e-9;
 
-// The laws that children were drawn from. laws (rows, size); of[p + 1] is the row for the children
+// The distributions that children were drawn from. distributions (rows, size); of[p + 1] is the row for the children
 // of node p, -1 where they were chosen without randomness.
 struct Proposals {
-  const float* laws;
+  const float* distributions;
   int rows;
   const int32_t* of;
   bool replacement;  // siblings drawn independently; else each without the ones before it
 
-  TASC_HD int first_bad_law(int n) const {
+  TASC_HD int first_bad_distribution(int n) const {
     for (int i = 0; i <= n; ++i)
       if (of[i] < -1 || of[i] >= rows) return i;
     return -1;
   }
 };
 
-// The law q_k of one child, a law divided by what earlier siblings left of it, or all mass on
+// The distribution q_k of one child, a distribution divided by what earlier siblings left of it, or all mass on
 // one token. Tokens of earlier siblings need no exclusion: their target
 // mass is zero once they were turned down.
 struct Proposal {
-  const float* law;  // null: all mass on `token`
+  const float* distribution;  // null: all mass on `token`
   int64_t token;
   double left;
   TASC_HD double operator()(int64_t i) const {
-    if (law == nullptr) return i == token ? 1.0 : 0.0;
-    const float q = law[i];
+    if (distribution == nullptr) return i == token ? 1.0 : 0.0;
+    const float q = distribution[i];
     return q > 0 ? q / left : 0.0;
   }
 };
 
-// What is left of the target's law at one node, as children are turned down: first the row's own
-// law, then the residuals, kept in scratch (size,).
+// What is left of the target's distribution at one node, as children are turned down: first the row's own
+// distribution, then the residuals, kept in scratch (size,).
 template <class T>
 struct Remaining {
   RowMass<T> row;
@@ -82,24 +82,24 @@ TASC_HD int try_children(const Lanes& lanes, int64_t size, const Tree& tree, int
                          const Proposals& proposals, const double* uniforms, Remaining<T>& p,
                          Workspace& shared) {
   const int row = proposals.of[at + 1];
-  const float* law = row < 0 ? nullptr : proposals.laws + row * size;
+  const float* distribution = row < 0 ? nullptr : proposals.distributions + row * size;
   double left = 1;  // of the proposals' mass, when siblings are drawn without replacement
   bool drawn = false;
   for (int k = at + 1; k < tree.n; ++k) {
     if (tree.parents[k] != at) continue;
     drawn = true;
     const int32_t token = tree.tokens[k];
-    const bool again = law != nullptr && !proposals.replacement && tree.child(at, token) != k;
+    const bool again = distribution != nullptr && !proposals.replacement && tree.child(at, token) != k;
     if (token < 0 || token >= size || again || !(left > kNothing)) continue;
-    const Proposal q{law, token, left};
+    const Proposal q{distribution, token, left};
     const double proposed = q(token);
-    if (!(proposed > 0)) continue;  // its own law could not have drawn it: it says nothing
+    if (!(proposed > 0)) continue;  // its own distribution could not have drawn it: it says nothing
     if (uniforms[k] * proposed < p(token)) return k;
     turn_down(lanes, size, p, q, shared);
-    if (law != nullptr && !proposals.replacement) left -= law[token];
+    if (distribution != nullptr && !proposals.replacement) left -= distribution[token];
   }
-  if (law != nullptr && !drawn)  // what was drawn is no token of the target
-    turn_down(lanes, size, p, Proposal{law, 0, 1.0}, shared);
+  if (distribution != nullptr && !drawn)  // what was drawn is no token of the target
+    turn_down(lanes, size, p, Proposal{distribution, 0, 1.0}, shared);
   return -1;
 }
 
@@ -111,8 +111,8 @@ TASC_HD void verify_rejection(const Lanes& lanes, const T* logits, int64_t size,
                               const double* uniforms, float* scratch, Workspace& shared,
                               int32_t* result) {
   if (refuse_bad_tree(lanes, tree, result)) return;
-  const int unknown = proposals.first_bad_law(tree.n);
-  if (unknown >= 0) return finish(lanes, kBadLaw, unknown, tree.n, result);
+  const int unknown = proposals.first_bad_distribution(tree.n);
+  if (unknown >= 0) return finish(lanes, kBadDistribution, unknown, tree.n, result);
   int at = -1, accepted = 0;
   while (true) {
     const T* row = logits + static_cast<int64_t>(at + 1) * size;

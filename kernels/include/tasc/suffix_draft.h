@@ -34,7 +34,7 @@ class SuffixArray {
 };
 
 // One sequence's drafter. At each node the side with the longer match proposes; where both match
-// equally far, their counts add up. Wide intervals are sampled at 1024 places.
+// equally far, their counts add up. Wide intervals are sampled at 1024 positions.
 class SuffixDrafter {
  public:
   // A node has width children at most; 0 is no limit, 1 makes a chain.

@@ -41,7 +41,7 @@ TASC_HD inline void ancestor_bits(const int32_t* parents, int n, int words, uint
 // Follows the target's arg-max through the tree. best[0] is the arg-max after the context and
 // best[i + 1] the one after node i. Writes the accepted nodes to path, returns how many; the bonus
 // token is then best[0] for an empty path and best[path[last] + 1] otherwise.
-TASC_HD inline int greedy_walk(const int32_t* tokens, const int32_t* parents, const int32_t* best,
+TASC_HD inline int greedy_path(const int32_t* tokens, const int32_t* parents, const int32_t* best,
                                int n, int32_t* path) {
   int accepted = 0;
   int at = -1;

@@ -18,7 +18,7 @@ constexpr int kSlices = 512;
 // A verification writes result (n + 2,): accepted nodes, bonus token, the path, then -1. Where it is
 // refused, result[0] is one of these and result[1] says which node or row.
 constexpr int32_t kBadTree = -1;  // a parent that does not precede its child
-constexpr int32_t kBadRow = -2;   // a row whose largest logit is not finite: it has no law
+constexpr int32_t kBadRow = -2;   // a row whose largest logit is not finite: it has no distribution
 
 struct Tree {
   const int32_t* tokens;
@@ -93,7 +93,7 @@ TASC_HD inline bool divides(float temperature) {
   return inverse > 0 && inverse < INFINITY;
 }
 
-// exp((logit - max) / temperature): the law of a row before it is divided by its total. An entry
+// exp((logit - max) / temperature): the distribution of a row before it is divided by its total. An entry
 // that is not a number has no mass.
 template <class T>
 struct RowMass {

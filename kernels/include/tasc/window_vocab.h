@@ -23,7 +23,7 @@ struct WindowVocab {
   int32_t* state;   // (kWindowStates,) start, entries, slots in use, one more than the last of them
 
   TASC_HD bool holds(int32_t token) const { return token >= 0 && token < vocabulary; }
-  TASC_HD int32_t place(int64_t i) const { return static_cast<int32_t>(i % size); }
+  TASC_HD int32_t position(int64_t i) const { return static_cast<int32_t>(i % size); }
 };
 
 // One push, as one lane sees it. Each lane has entries begin..end - 1 of what is pushed and
@@ -69,19 +69,19 @@ struct Push {
     const int64_t start = window.state[kStart], length = window.state[kLength];
     const int64_t over = length + all - window.size, left = over < length ? over : length;
     for (int64_t i = lanes.index(); i < left; i += lanes.count())
-      atomic_add(window.counts + window.ring[window.place(start + i)], -1);
+      atomic_add(window.counts + window.ring[window.position(start + i)], -1);
     lanes.sync();
     for (int32_t i = begin; i < end; ++i) {
       if (!counts(i)) continue;
       if (rank >= all - window.size) {
-        window.ring[window.place(start + length + rank)] = tokens[i];
+        window.ring[window.position(start + length + rank)] = tokens[i];
         atomic_add(window.counts + tokens[i], 1);
       }
       ++rank;
     }
     lanes.sync();
     if (lanes.index() != 0) return;
-    window.state[kStart] = window.place(over > 0 ? start + over : start);
+    window.state[kStart] = window.position(over > 0 ? start + over : start);
     window.state[kLength] = static_cast<int32_t>(over > 0 ? window.size : length + all);
   }
 

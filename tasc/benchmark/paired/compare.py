@@ -64,8 +64,8 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
 
 def read_results(path: str) -> BenchResults:
     """Read a ``results.json``, or that of a folder. Raises InputError where it is none."""
-    place = Path(path)
-    file = place / "results.json" if place.is_dir() else place
+    position = Path(path)
+    file = position / "results.json" if position.is_dir() else position
     again = "name the folder of a tasc bench, or run the bench again"
     if not file.is_file():
         raise InputError(f"{file} is not there: {again}")

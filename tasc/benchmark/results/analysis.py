@@ -25,13 +25,13 @@ class AnalysisResults(TaskReport):
     """The analysis of a split, and what follows from it.
 
     Attributes:
-        knee: the budget to choose, None without merges.
+        recommended_size: the budget to choose, None without merges.
         drafting: TASC-spec simulated on held-out outputs, None without a tokenizer or outputs.
         serving: the same as the engine asked for would run it, None where none was.
         verdict: what to use.
     """
 
-    knee: Point | None
+    recommended_size: Point | None
     drafting: Drafting | None
     serving: ServedDrafts | None
     verdict: Verdict

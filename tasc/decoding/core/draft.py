@@ -17,35 +17,36 @@ def _no_tokens() -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Laws:
+class ProposalProbs:
     """What sampled nodes were drawn from: one row for the children of a node, not one a node.
 
-    ``rows`` (m, V) float32, on the target's device: laws over the target's vocabulary, each summing
-    to 1, or to less where some of what may be drawn is no token of the target. ``of`` (n + 1,)
-    int32: the children of node p were drawn from ``rows[of[p + 1]]``, and those of the last
+    ``probs`` (m, V) float32, on the target's device: distributions over the target's vocabulary,
+    each summing to 1, or to less where some of what may be drawn is no token of the target. ``of``
+    (n + 1,)
+    int32: the children of node p were drawn from ``probs[of[p + 1]]``, and those of the last
     accepted token from ``rows[of[0]]``; -1 where children were chosen without randomness, or where
-    nothing was drawn. A law without children says that what was drawn is no token.
+    nothing was drawn. A distribution without children says that what was drawn is no token.
 
     Siblings are in the order in which they were drawn: independently with ``replacement`` (a token
     may come twice), else each from what the ones before it left. How many there are must not depend
     on which tokens they are, or rejection sampling is no longer exact.
     """
 
-    rows: "torch.Tensor"
+    probs: "torch.Tensor"
     of: np.ndarray
     replacement: bool = True
 
     def __post_init__(self) -> None:
         """Refuse rows that are no matrix and names of rows that are not there."""
-        if self.rows.dim() != 2 or str(self.rows.dtype) != "torch.float32":
+        if self.probs.dim() != 2 or str(self.probs.dtype) != "torch.float32":
             raise InputError(
-                f"the laws of a draft are a float32 matrix, got {self.rows.dtype} of shape "
-                f"{tuple(self.rows.shape)}"
+                f"the distributions of a draft must be a float32 matrix, got {self.probs.dtype} of "
+                f"shape {tuple(self.probs.shape)}"
             )
-        if self.of.dtype != np.int32 or ((self.of < -1) | (self.of >= len(self.rows))).any():
+        if self.of.dtype != np.int32 or ((self.of < -1) | (self.of >= len(self.probs))).any():
             raise InputError(
-                f"laws.of must be int32 and name rows 0..{len(self.rows) - 1}, or -1 for no law, "
-                f"got {self.of.dtype} {self.of.tolist()}"
+                f"the distribution of a node must be int32, from 0 to {len(self.probs) - 1}, or "
+                f"-1 for none, got {self.of.dtype} {self.of.tolist()}"
             )
 
 
@@ -54,14 +55,14 @@ Bounds = Callable[[int], Iterator[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
-class AskedLaws:
-    """Laws that are too large to write out: a verifier asks for one token's probability at a time.
+class LazyProposal:
+    """Distributions too large to compute: a verifier asks for one token's probability at a time.
 
-    Node i of a chain was drawn from ``laws[i]``; one law more says that what was drawn last is no
-    token.
+    Node i of a chain was drawn from ``distributions[i]``; one distribution more says that what was
+    drawn last is no token.
     """
 
-    laws: Sequence[Bounds]
+    distributions: Sequence[Bounds]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Draft:
 
     tokens: np.ndarray = field(default_factory=_no_tokens)
     parents: np.ndarray = field(default_factory=_no_tokens)
-    q: Laws | AskedLaws | None = None
+    q: ProposalProbs | LazyProposal | None = None
     probabilities: np.ndarray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -101,14 +102,15 @@ class Draft:
             raise InputError(
                 f"draft node {i} has parent {self.parents[i]}: name -1 or an earlier node"
             )
-        if isinstance(self.q, AskedLaws):
-            if len(self.q.laws) not in (n, n + 1):
+        if isinstance(self.q, LazyProposal):
+            if len(self.q.distributions) not in (n, n + 1):
                 raise InputError(
-                    f"a chain of {n} tokens needs {n} or {n + 1} laws, got {len(self.q.laws)}"
+                    f"a chain of {n} tokens needs {n} or {n + 1} distributions, got "
+                    f"{len(self.q.distributions)}"
                 )
         elif self.q is not None and len(self.q.of) != n + 1:
             raise InputError(
-                f"a draft of {n} tokens needs {n + 1} entries in laws.of, got {len(self.q.of)}"
+                f"a draft of {n} tokens names {n + 1} distributions, got {len(self.q.of)}"
             )
 
     def __len__(self) -> int:
@@ -124,10 +126,10 @@ class Draft:
 def chain(tokens: np.ndarray, rows: "torch.Tensor | None" = None) -> Draft:
     """Return the draft in which each of ``tokens`` (n,) int32 continues the one before it.
 
-    ``rows`` (n, V) float32 are the laws they were drawn from, if they were.
+    ``probs`` (n, V) float32 are the distributions they were drawn from, if they were.
     """
     n = len(tokens)
-    laws = None
+    distributions = None
     if rows is not None:
-        laws = Laws(rows, np.append(np.arange(n, dtype=np.int32), np.int32(-1)))
-    return Draft(tokens, np.arange(-1, n - 1, dtype=np.int32), laws)
+        distributions = ProposalProbs(rows, np.append(np.arange(n, dtype=np.int32), np.int32(-1)))
+    return Draft(tokens, np.arange(-1, n - 1, dtype=np.int32), distributions)

@@ -52,5 +52,5 @@ class Generation:
 
     @property
     def decoding_steps(self) -> int:
-        """Target calls that settled tokens, the prefill included."""
+        """Target calls that committed tokens, the prefill included."""
         return len(self.accepted) + 1

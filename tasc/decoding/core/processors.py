@@ -28,7 +28,7 @@ class Processors:
         self.length = len(prompt)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Append what a step settled."""
+        """Append what a step committed."""
         self._write(tokens)
         self.length += len(tokens)
 

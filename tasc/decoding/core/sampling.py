@@ -1,4 +1,4 @@
-"""Sampling: from a row of logits to the law a token is drawn from."""
+"""Sampling: from a row of logits to the distribution a token is drawn from."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _USUAL_NUCLEUS = 1024
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to sample. The law of a row is softmax(logits / temperature), cut to top-k, then top-p.
+    """How to sample: from softmax(logits / temperature), cut to top-k, then top-p.
 
     ``top_k`` keeps the k most likely tokens and what ties with the last of them; 0 keeps all.
     ``top_p`` keeps the fewest tokens, most likely first, whose mass reaches it; 1 keeps all. These
@@ -48,8 +48,8 @@ class Sampling:
         """Whether some tokens may lose all their mass."""
         return self.top_k > 0 or self.top_p < 1
 
-    def law(self, row: torch.Tensor) -> torch.Tensor:
-        """Return the law (V,) float32 of a row of logits (V,), of any float dtype.
+    def distribution(self, row: torch.Tensor) -> torch.Tensor:
+        """Return the distribution (V,) float32 of a row of logits (V,), of any float dtype.
 
         Raises InputError for a row whose maximum is not finite: no token could be drawn from it.
         """
@@ -67,11 +67,11 @@ class Sampling:
 
 def _nucleus(scores: torch.Tensor, top_p: float) -> torch.Tensor:
     """Keep the most likely tokens up to the one with which their mass reaches ``top_p``."""
-    law = scores.softmax(-1)
+    distribution = scores.softmax(-1)
     # A nucleus is small as a rule: sorting 152k tokens would cost a tenth of a small model's step.
-    values, order = law.topk(min(_USUAL_NUCLEUS, len(law)))
+    values, order = distribution.topk(min(_USUAL_NUCLEUS, len(distribution)))
     if float(values.sum()) < top_p:
-        values, order = law.sort(descending=True)
+        values, order = distribution.sort(descending=True)
     inside = values.cumsum(-1) - values < top_p
     inside[0] = True
     kept = order[inside]

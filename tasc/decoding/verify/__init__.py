@@ -1,6 +1,7 @@
-"""Verification: from a draft and the target's rows to the accepted path and the bonus token.
+"""Verification: from a draft and the target's logits to the accepted path and the bonus token.
 
-Every rule is lossless: greedy output is the target's own, sampled output has the target's law.
+Every rule is lossless: greedy output is the target's own, sampled output has the target's
+distribution.
 """
 
 from collections.abc import Callable

@@ -10,40 +10,42 @@ from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Adjust
 from tasc.decoding.core.sampling import NO_TOKEN, Sampling
 from tasc.decoding.verify import ops
-from tasc.decoding.verify.walks import Law, Walked, follow, sampled_walk
+from tasc.decoding.verify.reference import Distribution, Verified, coupled_reference, follow
 from tasc.errors import InputError
 
 
-def target_law(draft: Draft, rows: torch.Tensor, sampling: Sampling, adjust: Adjust | None) -> Law:
-    """Return the target's law after a node, made only when it is asked for."""
+def target_distribution(
+    draft: Draft, logits: torch.Tensor, sampling: Sampling, adjust: Adjust | None
+) -> Distribution:
+    """Return the target's distribution after a node, made only when it is asked for."""
 
-    def law(node: int, path: Sequence[int]) -> torch.Tensor:
-        row = rows[node + 1]
+    def distribution(node: int, path: Sequence[int]) -> torch.Tensor:
+        row = logits[node + 1]
         if adjust is not None:
             row = adjust(draft.tokens[list(path)].tolist(), row)
-        return sampling.law(row)
+        return sampling.distribution(row)
 
-    return law
+    return distribution
 
 
-def greedy(draft: Draft, rows: torch.Tensor, adjust: Adjust | None = None) -> Walked:
+def greedy(draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None) -> Verified:
     """Walk the tree along the target's arg-max, the smaller id on ties; see Verifier.
 
-    Without ``adjust`` the walk is one native call that reads only the rows it comes by.
+    Without ``adjust`` the walk is one native call that reads only the logits it comes by.
     """
-    if adjust is None and ops.available(rows):
-        return ops.run(ops.GREEDY, rows, draft.tokens, draft.parents)
+    if adjust is None and ops.available(logits):
+        return ops.run(ops.GREEDY, logits, draft.tokens, draft.parents)
 
     def choose(node: int, path: Sequence[int]) -> int:
-        row = rows[node + 1]
+        row = logits[node + 1]
         return _best(row if adjust is None else adjust(draft.tokens[list(path)].tolist(), row))
 
     return follow(draft, choose)
 
 
-def greedy_reference(draft: Draft, rows: torch.Tensor) -> Walked:
+def greedy_reference(draft: Draft, logits: torch.Tensor) -> Verified:
     """Do what ``greedy`` does, in plain torch."""
-    return follow(draft, lambda node, _: _best(rows[node + 1]))
+    return follow(draft, lambda node, _: _best(logits[node + 1]))
 
 
 def _best(row: torch.Tensor) -> int:
@@ -59,7 +61,7 @@ class Sampled:
     """Sample a token from the target at each node and follow the child that proposes it.
 
     Whatever is drafted, each token is a draw from the target, and the random number that it is
-    drawn with belongs to its place in the output. So the output depends on the seed alone: every
+    drawn with belongs to its position in the output. So the output depends on the seed alone: every
     drafter gives the one of autoregressive decoding, token for token but for rounding: Daliri et
     al., "Coupling without Communication and Drafter-Invariant Speculative Decoding" (2024).
     """
@@ -68,21 +70,25 @@ class Sampled:
         """Start the random numbers of one sequence."""
         self.sampling = sampling
         self.random = np.random.default_rng(sampling.seed)
-        self.ahead = np.empty(0)  # the numbers of places that are not settled
+        self.ahead = np.empty(0)  # the numbers of positions that are not committed
 
-    def __call__(self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None = None) -> Walked:
+    def __call__(
+        self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
+    ) -> Verified:
         """Verify one step; see Verifier."""
-        places = np.append(0, ancestor_bits(draft.parents)[1] + 1)
-        missing = int(places.max()) + 1 - len(self.ahead)
+        positions = np.append(0, ancestor_bits(draft.parents)[1] + 1)
+        missing = int(positions.max()) + 1 - len(self.ahead)
         self.ahead = np.append(self.ahead, self.random.random(max(missing, 0)))
-        path, bonus = self._walk(draft, rows, adjust, self.ahead[places])
+        path, bonus = self._walk(draft, logits, adjust, self.ahead[positions])
         self.ahead = self.ahead[len(path) + 1 :]
         return path, bonus
 
     def _walk(
-        self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None, uniforms: np.ndarray
-    ) -> Walked:
-        if adjust is None and not self.sampling.cuts and ops.available(rows):
+        self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None, uniforms: np.ndarray
+    ) -> Verified:
+        if adjust is None and not self.sampling.cuts and ops.available(logits):
             t = self.sampling.temperature
-            return ops.run(ops.SAMPLED, rows, draft.tokens, draft.parents, t, uniforms)
-        return sampled_walk(draft, target_law(draft, rows, self.sampling, adjust), uniforms)
+            return ops.run(ops.SAMPLED, logits, draft.tokens, draft.parents, t, uniforms)
+        return coupled_reference(
+            draft, target_distribution(draft, logits, self.sampling, adjust), uniforms
+        )

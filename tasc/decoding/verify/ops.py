@@ -3,7 +3,7 @@
 ``torch.ops.tasc.verify_greedy``, ``verify_sampled`` and ``verify_rejection`` take tensors on one
 device and return (n + 2,) int32 there: the number of accepted nodes, the bonus token, the path,
 then -1. On the CPU a tree or row that cannot be verified raises InputError; on CUDA, where nothing
-waits for the device, the first entry is negative then and ``settled`` raises.
+waits for the device, the first entry is negative then and ``committed`` raises.
 """
 
 from collections.abc import Callable
@@ -15,48 +15,48 @@ import torch
 from tasc import _native
 from tasc.backend import cuda
 from tasc.backend.tree import refusals
-from tasc.decoding.verify.walks import Walked
+from tasc.decoding.verify.reference import Verified
 from tasc.errors import InputError
 
 _FAILURES = {
     -1: "draft tree: node {} has a parent that is not an earlier node",
     -2: "row {} of the logits has no finite maximum: the model or a logits processor leaves no "
     "token to choose",
-    -3: "draft tree: entry {} of laws.of names a row that is not there",
+    -3: "draft tree: entry {} of distributions.of names a row that is not there",
 }
 
 
-def available(rows: torch.Tensor) -> bool:
-    """Say whether there is a kernel for the device of ``rows``."""
-    return rows.device.type == "cpu" or (rows.is_cuda and cuda.library() is not None)
+def available(logits: torch.Tensor) -> bool:
+    """Say whether there is a kernel for the device of ``logits``."""
+    return logits.device.type == "cpu" or (logits.is_cuda and cuda.library() is not None)
 
 
-def native(kernel: Callable[..., np.ndarray], rows: torch.Tensor, *arguments: Any) -> np.ndarray:  # noqa: ANN401
-    """Call a routine of ``tasc._native`` on rows (n + 1, V) of any float dtype on the CPU."""
-    rows = rows.detach().contiguous()
-    half = rows.dtype == torch.float16
-    if half or rows.dtype == torch.bfloat16:
-        bits = rows.view(torch.uint16).numpy()
+def native(kernel: Callable[..., np.ndarray], logits: torch.Tensor, *arguments: Any) -> np.ndarray:  # noqa: ANN401
+    """Call a routine of ``tasc._native`` on logits (n + 1, V) of any float dtype on the CPU."""
+    logits = logits.detach().contiguous()
+    half = logits.dtype == torch.float16
+    if half or logits.dtype == torch.bfloat16:
+        bits = logits.view(torch.uint16).numpy()
     else:
-        bits = rows.float().numpy()
+        bits = logits.float().numpy()
     with refusals():
         return kernel(bits, half, *arguments)
 
 
-def run(kernel: str, rows: torch.Tensor, *arguments: Any) -> Walked:  # noqa: ANN401
-    """Run a kernel by name on arrays of a draft, wherever the rows lie; wait for the outcome."""
-    if rows.device.type == "cpu":
+def run(kernel: str, logits: torch.Tensor, *arguments: Any) -> Verified:  # noqa: ANN401
+    """Run a kernel by name on arrays of a draft, wherever the logits lie; wait for the outcome."""
+    if logits.device.type == "cpu":
         arrays = [a.numpy() if isinstance(a, torch.Tensor) else a for a in arguments]
-        return settled(native(getattr(_native, kernel), rows, *arrays))
+        return committed(native(getattr(_native, kernel), logits, *arrays))
     tokens, parents, *rest = arguments
-    tree = torch.from_numpy(np.stack([tokens, parents])).to(rows.device, non_blocking=True)
+    tree = torch.from_numpy(np.stack([tokens, parents])).to(logits.device, non_blocking=True)
     rest = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in rest]
-    moved = [a.to(rows.device) if isinstance(a, torch.Tensor) else a for a in rest]
+    moved = [a.to(logits.device) if isinstance(a, torch.Tensor) else a for a in rest]
     # Not through the dispatcher, which takes longer than the launch.
-    return settled(_KERNELS[kernel](rows, *tree, *moved).cpu().numpy())
+    return committed(_KERNELS[kernel](logits, *tree, *moved).cpu().numpy())
 
 
-def settled(result: np.ndarray) -> Walked:
+def committed(result: np.ndarray) -> Verified:
     """Return the path (k,) int32 and the bonus token that ``result`` (n + 2,) int32 holds."""
     accepted, bonus = int(result[0]), int(result[1])
     if accepted < 0:
@@ -64,23 +64,23 @@ def settled(result: np.ndarray) -> Walked:
     return result[2 : 2 + accepted], bonus
 
 
-def _launch(kernel: str, rows: torch.Tensor, tokens: torch.Tensor, *rest: Any) -> torch.Tensor:  # noqa: ANN401
+def _launch(kernel: str, logits: torch.Tensor, tokens: torch.Tensor, *rest: Any) -> torch.Tensor:  # noqa: ANN401
     """Start a CUDA kernel on the current stream; tensors among the arguments become pointers."""
-    rows = rows.contiguous()
+    logits = logits.contiguous()
     n = tokens.shape[0]
-    if rows.dim() != 2 or rows.shape[0] != n + 1 or str(rows.dtype) not in cuda.DTYPES:
+    if logits.dim() != 2 or logits.shape[0] != n + 1 or str(logits.dtype) not in cuda.DTYPES:
         raise InputError(
-            f"a draft of {n} nodes needs {n + 1} rows of {', '.join(cuda.DTYPES)}, got "
-            f"{tuple(rows.shape)} {rows.dtype}"
+            f"a draft of {n} nodes needs {n + 1} logits of {', '.join(cuda.DTYPES)}, got "
+            f"{tuple(logits.shape)} {logits.dtype}"
         )
     result = tokens.new_empty(n + 2)
-    with torch.cuda.device(rows.device):
+    with torch.cuda.device(logits.device):
         stream = torch.cuda.current_stream().cuda_stream
         cuda.launch(
             f"tasc_{kernel}",
-            rows.data_ptr(),
-            cuda.DTYPES[str(rows.dtype)],
-            rows.shape[1],
+            logits.data_ptr(),
+            cuda.DTYPES[str(logits.dtype)],
+            logits.shape[1],
             tokens.data_ptr(),
             *(a.data_ptr() if isinstance(a, torch.Tensor) else a for a in rest),
             result.data_ptr(),
@@ -92,53 +92,68 @@ def _launch(kernel: str, rows: torch.Tensor, tokens: torch.Tensor, *rest: Any) -
 GREEDY, SAMPLED, REJECTION = "verify_greedy", "verify_sampled", "verify_rejection"
 
 
-def verify_greedy(rows: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
-    """Verify along the arg-max. rows (n + 1, V), tokens and parents (n,) int32."""
-    if rows.is_cuda:
-        best = torch.empty(len(tokens) + 1, dtype=torch.int64, device=rows.device)
-        return _launch(GREEDY, rows, tokens, parents, len(tokens), best)
-    return torch.from_numpy(native(_native.verify_greedy, rows, tokens.numpy(), parents.numpy()))
+def verify_greedy(
+    logits: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor
+) -> torch.Tensor:
+    """Verify along the arg-max. logits (n + 1, V), tokens and parents (n,) int32."""
+    if logits.is_cuda:
+        best = torch.empty(len(tokens) + 1, dtype=torch.int64, device=logits.device)
+        return _launch(GREEDY, logits, tokens, parents, len(tokens), best)
+    return torch.from_numpy(native(_native.verify_greedy, logits, tokens.numpy(), parents.numpy()))
 
 
 def verify_sampled(
-    rows: torch.Tensor,
+    logits: torch.Tensor,
     tokens: torch.Tensor,
     parents: torch.Tensor,
     temperature: float,
     uniforms: torch.Tensor,
 ) -> torch.Tensor:
-    """Verify by sampling; ``uniforms`` (n + 1,) float64, see walks.sampled_walk.
+    """Verify by sampling; ``uniforms`` (n + 1,) float64, see reference.coupled_reference.
 
     Equal to the reference unless a uniform number lies within 1e-5 of a boundary of the cumulated
-    law: exponentials are float32, sums float64.
+    distribution: exponentials are float32, sums float64.
     """
-    if rows.is_cuda:
-        return _launch(SAMPLED, rows, tokens, parents, len(tokens), temperature, uniforms)
+    if logits.is_cuda:
+        return _launch(SAMPLED, logits, tokens, parents, len(tokens), temperature, uniforms)
     arrays = (tokens.numpy(), parents.numpy(), temperature, uniforms.numpy())
-    return torch.from_numpy(native(_native.verify_sampled, rows, *arrays))
+    return torch.from_numpy(native(_native.verify_sampled, logits, *arrays))
 
 
 def verify_rejection(
-    rows: torch.Tensor,
+    logits: torch.Tensor,
     tokens: torch.Tensor,
     parents: torch.Tensor,
-    laws: torch.Tensor,
-    law_of: torch.Tensor,
+    distributions: torch.Tensor,
+    distribution_of: torch.Tensor,
     replacement: bool,
     temperature: float,
     uniforms: torch.Tensor,
 ) -> torch.Tensor:
-    """Verify by rejection; laws (m, V) float32, law_of (n + 1,) int32, see walks.rejection_walk.
+    """Verify by rejection, see ``reference.rejection_reference``.
+
+    ``distributions`` (m, V) float32, ``distribution_of`` (n + 1,) int32.
 
     Equal to the reference unless a decision lies within 1e-5 of its boundary.
     """
-    if rows.is_cuda:
-        scratch = torch.empty(rows.shape[1], dtype=torch.float32, device=rows.device)
-        named = (laws.contiguous(), laws.shape[0], law_of, int(replacement), temperature)
-        return _launch(REJECTION, rows, tokens, parents, len(tokens), *named, uniforms, scratch)
-    arrays = (tokens.numpy(), parents.numpy(), laws.contiguous().numpy(), law_of.numpy())
+    if logits.is_cuda:
+        scratch = torch.empty(logits.shape[1], dtype=torch.float32, device=logits.device)
+        named = (
+            distributions.contiguous(),
+            distributions.shape[0],
+            distribution_of,
+            int(replacement),
+            temperature,
+        )
+        return _launch(REJECTION, logits, tokens, parents, len(tokens), *named, uniforms, scratch)
+    arrays = (
+        tokens.numpy(),
+        parents.numpy(),
+        distributions.contiguous().numpy(),
+        distribution_of.numpy(),
+    )
     rest = (replacement, temperature, uniforms.numpy())
-    return torch.from_numpy(native(_native.verify_rejection, rows, *arrays, *rest))
+    return torch.from_numpy(native(_native.verify_rejection, logits, *arrays, *rest))
 
 
 _KERNELS: dict[str, Callable[..., torch.Tensor]] = {
@@ -148,7 +163,7 @@ _KERNELS: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
-def _result(rows: torch.Tensor, tokens: torch.Tensor, *_: Any) -> torch.Tensor:  # noqa: ANN401, ARG001
+def _result(logits: torch.Tensor, tokens: torch.Tensor, *_: Any) -> torch.Tensor:  # noqa: ANN401, ARG001
     return tokens.new_empty(tokens.shape[0] + 2)
 
 

@@ -1,15 +1,15 @@
-"""Rejection sampling: for drafts that carry the laws they were drawn from."""
+"""Rejection sampling: for drafts that carry the distributions they were drawn from."""
 
 import numpy as np
 import torch
 
-from tasc.decoding.core.draft import AskedLaws, Draft
+from tasc.decoding.core.draft import Draft, LazyProposal
 from tasc.decoding.core.protocols import Adjust
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.verify import ops
-from tasc.decoding.verify.asked import asked_walk
-from tasc.decoding.verify.exact import target_law
-from tasc.decoding.verify.walks import Walked, rejection_walk
+from tasc.decoding.verify.exact import target_distribution
+from tasc.decoding.verify.lazy import verify_lazy
+from tasc.decoding.verify.reference import Verified, rejection_reference
 from tasc.errors import InputError
 
 
@@ -17,8 +17,10 @@ class MultiBranch:
     """Multi-branch rejection sampling on a tree (Miao et al., "SpecInfer", section 4.3).
 
     Siblings that were drawn without replacement, as in EAGLE (Li et al.), are told apart by
-    ``Laws.replacement``. A child without a law counts as certain and is accepted with the target's
-    probability: exact wherever it came from, and less often than with the law it was drawn from.
+    ``ProposalProbs.replacement``. A child without a distribution counts as certain and is accepted
+    with the target's
+    probability: exact wherever it came from, and less often than with the distribution it was drawn
+    from.
     """
 
     def __init__(self, sampling: Sampling) -> None:
@@ -26,28 +28,34 @@ class MultiBranch:
         self.sampling = sampling
         self.random = np.random.default_rng(sampling.seed)
 
-    def __call__(self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None = None) -> Walked:
+    def __call__(
+        self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
+    ) -> Verified:
         """Verify one step; see Verifier."""
         q = draft.q
-        if isinstance(q, AskedLaws):
-            law = target_law(draft, rows, self.sampling, adjust)
-            return asked_walk(draft, q, law, self.random)
-        if q is not None and q.rows.shape[1] != rows.shape[1]:
+        if isinstance(q, LazyProposal):
+            distribution = target_distribution(draft, logits, self.sampling, adjust)
+            return verify_lazy(draft, q, distribution, self.random)
+        if q is not None and q.probs.shape[1] != logits.shape[1]:
             raise InputError(
-                f"the draft's laws cover {q.rows.shape[1]} tokens, the target's {rows.shape[1]}: "
-                "project them on the target's vocabulary"
+                f"the draft's distributions cover {q.probs.shape[1]} tokens, the target's "
+                f"{logits.shape[1]}: project them on the target's vocabulary"
             )
         uniforms = self.random.random(len(draft) + 1)
-        if adjust is not None or self.sampling.cuts or not ops.available(rows):
-            return rejection_walk(draft, target_law(draft, rows, self.sampling, adjust), uniforms)
-        laws = rows.new_empty((0, rows.shape[1]), dtype=torch.float32) if q is None else q.rows
+        if adjust is not None or self.sampling.cuts or not ops.available(logits):
+            return rejection_reference(
+                draft, target_distribution(draft, logits, self.sampling, adjust), uniforms
+            )
+        distributions = (
+            logits.new_empty((0, logits.shape[1]), dtype=torch.float32) if q is None else q.probs
+        )
         of = np.full(len(draft) + 1, -1, np.int32) if q is None else q.of
         return ops.run(
             ops.REJECTION,
-            rows,
+            logits,
             draft.tokens,
             draft.parents,
-            laws,
+            distributions,
             of,
             q is None or q.replacement,
             self.sampling.temperature,
@@ -62,11 +70,13 @@ class Rejection:
         """Start the random numbers of one sequence."""
         self.walk = MultiBranch(sampling)
 
-    def __call__(self, draft: Draft, rows: torch.Tensor, adjust: Adjust | None = None) -> Walked:
+    def __call__(
+        self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
+    ) -> Verified:
         """Verify one step; see Verifier. Raises InputError for a tree that branches."""
         if (draft.parents != np.arange(-1, len(draft) - 1)).any():
             raise InputError(
                 f"rejection sampling verifies chains, got parents {draft.parents.tolist()}: "
                 "use the multi-branch verifier"
             )
-        return self.walk(draft, rows, adjust)
+        return self.walk(draft, logits, adjust)

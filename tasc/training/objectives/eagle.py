@@ -18,15 +18,15 @@ def learner(model: PreTrainedModel, options: HeadOptions) -> Learner:
 
 
 class EagleLoss(HeadLoss):
-    """EAGLE's: the target's next hidden state, and the law the LM head makes of it.
+    """EAGLE's: the target's next hidden state, and the distribution the LM head makes of it.
 
     Li et al., "EAGLE" (2024), section 4.2: Smooth L1 between the states plus 0.1 times the
-    cross-entropy between the laws, with uniform noise on the states that the head reads, since
-    while drafting it reads its own. Departs: the laws count ``LAW_WEIGHT`` = 1, as a state of the
-    right size is no use with the wrong arg-max, above all in a small model.
+    cross-entropy between the distributions, with uniform noise on the states that the head reads,
+    since while drafting it reads its own. Departs: the distributions count ``DISTRIBUTION_WEIGHT``
+    = 1, as a state of the right size is no use with the wrong arg-max, above all in a small model.
     """
 
-    LAW_WEIGHT = 1.0
+    DISTRIBUTION_WEIGHT = 1.0
     NOISE = 0.1
 
     def states(self, head: nn.Module, batch: Batch, hidden: Tensor) -> tuple[Tensor, ...]:
@@ -44,7 +44,7 @@ class EagleLoss(HeadLoss):
         """See HeadLoss.loss."""
         columns = Columns(tokens, self.lm_head.weight.shape[0])
         with torch.no_grad():
-            law = columns.logits(self.lm_head, more).softmax(-1)
-        cross = -(law * columns.logits(self.lm_head, said).log_softmax(-1)).sum()
+            distribution = columns.logits(self.lm_head, more).softmax(-1)
+        cross = -(distribution * columns.logits(self.lm_head, said).log_softmax(-1)).sum()
         states = smooth_l1_loss(said.float(), more.float(), reduction="none").mean(-1).sum()
-        return states + self.LAW_WEIGHT * cross
+        return states + self.DISTRIBUTION_WEIGHT * cross

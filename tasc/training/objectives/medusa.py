@@ -44,5 +44,5 @@ class MedusaLoss(HeadLoss):
         """See HeadLoss.loss."""
         columns = Columns(tokens, self.lm_head.weight.shape[0])
         logits = columns.logits(self.lm_head, said)
-        each = cross_entropy(logits, columns.places(tokens), reduction="none")
+        each = cross_entropy(logits, columns.positions(tokens), reduction="none")
         return (more * each).sum()

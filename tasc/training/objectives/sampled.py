@@ -51,7 +51,7 @@ class Columns:
         rows = nn.functional.linear(hidden.to(head.weight.dtype), head.weight[self.ids], bias)
         return rows.float() + self.weight
 
-    def places(self, labels: Tensor) -> Tensor:
+    def positions(self, labels: Tensor) -> Tensor:
         """Return the columns (N,) of ``labels`` (N,), which are among the certain ones."""
         return torch.searchsorted(self.certain, labels)
 
@@ -67,4 +67,4 @@ def sampled_loss(model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
         head: nn.Linear = inner.get_output_embeddings()  # type: ignore[operator]
         columns = Columns(labels[wanted], head.weight.shape[0])
         logits = columns.logits(head, out.last_hidden_state[:, :-1][wanted])
-    return cross_entropy(logits, columns.places(labels[wanted]), reduction="sum")
+    return cross_entropy(logits, columns.positions(labels[wanted]), reduction="sum")

@@ -1,53 +1,53 @@
-"""Decoders and normalizers that leave new tokens as they are spelled, where blanks are marked.
+"""Decoders and normalizers that leave new tokens as they are spelled, where spaces are marked.
 
-Two things garble a token that holds blanks. A Metaspace decoder drops every mark of a text's first
-token, and a Strip drops the blank that a text's first added token begins with; the decoder put in
-their place drops one mark from the text. A Prepend normalizer marks whatever follows an added
+Two things garble a token that holds spaces. A Metaspace decoder drops every mark of a text's first
+token, and a Strip drops the space that a text's first added token begins with; the decoder put in
+their position drops one mark from the text. A Prepend normalizer marks whatever follows an added
 token that is found in the raw text; so new tokens are found in the normalized text, where they
-begin with the mark of a blank.
+begin with the mark of a space.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from tasc.errors import InputError
-from tasc.tokenizer.word_marks import MARK, members
+from tasc.tokenizer.word_boundaries import MARK, members
 from tasc.vocab.exports.pattern import trie
 
-_BLANK_OFF = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
-_MARK_TO_BLANK = {"type": "Replace", "pattern": {"String": MARK}, "content": " "}
+_SPACE_OFF = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+_MARK_TO_SPACE = {"type": "Replace", "pattern": {"String": MARK}, "content": " "}
 _FIRST_MARK_OFF = {"type": "Replace", "pattern": {"Regex": rf"\A{MARK}"}, "content": ""}
 _FUSE = {"type": "Fuse"}
 _PREPEND = {"type": "Prepend", "prepend": MARK}
 
 
-def keep_blanks(state: dict[str, Any]) -> None:
-    """Replace the decoder of a tokenizer.json if it takes blanks off tokens."""
+def keep_spaces(state: dict[str, Any]) -> None:
+    """Replace the decoder of a tokenizer.json if it takes spaces off tokens."""
     parts = members(state["decoder"], "decoders")
     kinds = [part["type"] for part in parts]
     if kinds == ["Metaspace"]:
         bytes_ = []
         drops = parts[0].get("prepend_scheme", "always") != "never"
-    elif _BLANK_OFF in parts and _MARK_TO_BLANK in parts:
+    elif _SPACE_OFF in parts and _MARK_TO_SPACE in parts:
         bytes_ = [part for part in parts if part["type"] == "ByteFallback"]
         drops = True
     else:
         return
     first = [_FIRST_MARK_OFF] if drops else []
-    state["decoder"] = {"type": "Sequence", "decoders": [*bytes_, _FUSE, *first, _MARK_TO_BLANK]}
+    state["decoder"] = {"type": "Sequence", "decoders": [*bytes_, _FUSE, *first, _MARK_TO_SPACE]}
 
 
 def found_in_normalized(state: dict[str, Any], path: str) -> bool:
     """Whether the added tokens of a tokenizer.json are to be found in the normalized text.
 
-    Raises InputError if text after an added token would gain a blank.
+    Raises InputError if text after an added token would gain a space.
     """
     if _PREPEND in members(state["normalizer"], "normalizers"):
         return True
     for part in members(state["pre_tokenizer"], "pretokenizers"):
         if part["type"] == "Metaspace" and part.get("prepend_scheme", "always") == "always":
             raise InputError(
-                f"{path}: this tokenizer puts a blank before whatever follows an added token, so "
+                f"{path}: this tokenizer puts a space before whatever follows an added token, so "
                 "text would not decode to itself: use --export pretoken"
             )
     return False

@@ -47,8 +47,8 @@ def _extend_unigram(
     worst = min(scores.values(), default=0.0) - _UNKNOWN
     model = models.Unigram([tuple(entry) for entry in vocabulary], unk_id=state["model"]["unk_id"])
     ordered = sorted({**added, **entries}.items(), key=lambda entry: entry[1])
-    for text, place in ordered:
-        if place < len(vocabulary):
+    for text, position in ordered:
+        if position < len(vocabulary):
             continue  # an added token that is a piece already
         vocabulary.append([text, _score(model.tokenize(text), text, scores, worst)])
 

@@ -18,8 +18,8 @@ from tokenizers import Tokenizer
 from tasc.data.whole_files import json_object
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.tokenizer.word_marks import MARK
-from tasc.vocab.exports.decoding import found_in_normalized, keep_blanks, prepend_but_to
+from tasc.tokenizer.word_boundaries import MARK
+from tasc.vocab.exports.decoding import found_in_normalized, keep_spaces, prepend_but_to
 from tasc.vocab.exports.entries import extend_model
 from tasc.vocab.exports.splits import splits_of
 
@@ -51,15 +51,15 @@ class Exporter:
         self._path = base.path
         state = json.loads(base.tokenizer.to_str())
         self._splits = splits_of(state, base.path) if kind == "pretoken" else None
-        self.needs_blank = self._splits is None and found_in_normalized(state, base.path)
-        keep_blanks(state)
+        self.needs_space = self._splits is None and found_in_normalized(state, base.path)
+        keep_spaces(state)
         self._state = json.dumps(state, ensure_ascii=False)
 
     def tokenizer(self, additions: Sequence[Addition], rules: Sequence[Rule] = ()) -> Tokenizer:
         """Return the base tokenizer with the additions, ids as given.
 
         ``rules`` are the BPE merges that make some of them inside a pre-token (``pretoken`` only).
-        With ``needs_blank`` every addition must begin with one. Raises InputError when an id does
+        With ``needs_space`` every addition must begin with one. Raises InputError when an id does
         not come out as asked: the base vocabulary has holes that added tokens would fall into.
         """
         state = json.loads(self._state)
@@ -67,7 +67,7 @@ class Exporter:
         if self._splits is None:
             tokens = [self._added_token(addition) for addition in additions]
             state["added_tokens"] += tokens
-            if self.needs_blank:
+            if self.needs_space:
                 prepend_but_to(state, [entry["content"] for entry in tokens])
             wanted |= {entry["content"]: entry["id"] for entry in tokens}
         else:
@@ -88,8 +88,8 @@ class Exporter:
 
     def _added_token(self, addition: Addition) -> dict[str, Any]:
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
-        text = addition.string.replace(" ", MARK) if self.needs_blank else addition.string
-        return {"id": addition.new_id, "content": text, "normalized": self.needs_blank, **flags}
+        text = addition.string.replace(" ", MARK) if self.needs_space else addition.string
+        return {"id": addition.new_id, "content": text, "normalized": self.needs_space, **flags}
 
 
 def companions(base: LoadedTokenizer) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from tokenizers import Regex, pre_tokenizers
 
-from tasc.tokenizer.word_marks import MARK
+from tasc.tokenizer.word_boundaries import MARK
 
 # Classes of a following character, each with texts that begin with one. Contractions ('s, 'll) and
 # letter case matter to some base patterns, so they are among the texts.
@@ -27,7 +27,7 @@ _CLASSES: dict[str, tuple[str, ...]] = {
     r"\s": (" ", "\t", "\u00a0", "\u3000"),
     r"'": ("'", *(f"'{tail}" for tail in _SHORT)),
     r"/": ("/",),
-    MARK: (MARK,),  # of a blank, to the kinds that mark blanks
+    MARK: (MARK,),  # of a space, to the kinds that mark spaces
     rf"[^\s\p{{L}}\p{{M}}\p{{N}}'/{MARK}]": (".", "$", "_", "😀", "\u200d"),
 }
 _AFTER = ("", "a", "Aa", "1", " ", " a", "  a", "\n", ".", MARK, f"{MARK}a")

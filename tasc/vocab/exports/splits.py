@@ -7,7 +7,7 @@ from typing import Any
 from tasc.errors import InputError
 from tasc.tokenizer.patterns import GPT2
 from tasc.tokenizer.token_bytes import spell_bytes
-from tasc.tokenizer.word_marks import MARK, splitting
+from tasc.tokenizer.word_boundaries import MARK, splitting
 from tasc.vocab.exports.pattern import BasePattern
 
 _SPLITS = {("isolated", False), ("removed", True)}  # ways to keep every character
@@ -43,7 +43,7 @@ def splits_of(state: dict[str, Any], path: str) -> Splits:
     if found is None:
         raise InputError(
             f"{path}: the pretoken export needs byte-level BPE split by one pattern, or BPE or "
-            "Unigram that mark blanks with ▁ and have no token across words, this is "
+            "Unigram that mark spaces with ▁ and have no token across words, this is "
             f"{model['type']} split by {' + '.join(kinds)}: use --export added"
         )
     return found

@@ -46,10 +46,10 @@ def changed_outputs(
     lengths = np.concatenate([np.ones(size, np.int64), [len(ids) for ids in spelled]]).astype(
         np.int64
     )
-    places = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    positions = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     flat = np.concatenate(pieces)
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[after.tokens])])
-    shift = np.repeat(places[after.tokens] - ends[:-1], lengths[after.tokens])
+    shift = np.repeat(positions[after.tokens] - ends[:-1], lengths[after.tokens])
     tokens = flat[shift + np.arange(ends[-1])]
     undone = Encoded(tokens, ends[after.offsets])
     pairs = zip(_rows(before), _rows(undone), strict=True)

@@ -34,7 +34,7 @@ class Compression:
         }
 
 
-def replay(
+def apply_merges(
     tokens: Int32, offsets: Int64, boundaries: UInt8 | None, steps: Iterable[Merge | Alias]
 ) -> Int64:
     """Carry out merges one after another; returns the number of tokens (S,) left in each sample.
@@ -50,7 +50,7 @@ def replay(
 def savings(
     tokens: Int32, offsets: Int64, boundaries: UInt8 | None, steps: Iterable[Merge | Alias]
 ) -> Iterator[tuple[Int64, int]]:
-    """As ``replay``; yields for each merge the samples where it occurs, and the tokens saved."""
+    """As ``apply_merges``; yields for each merge the samples that have it, and the tokens saved."""
     tokens = tokens.copy()
     sample = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     first = np.zeros(len(tokens) + 1, bool)
@@ -77,8 +77,8 @@ def _occurrences(
     if last <= 0:
         return np.empty(0, np.int64)
     here = sample[:last] == sample[n - 1 :]
-    for place, token in enumerate(ids):
-        here &= tokens[place : place + last] == token
+    for position, token in enumerate(ids):
+        here &= tokens[position : position + last] == token
     found = np.flatnonzero(here)
     if starts is not None:
         whole = starts[found] & starts[found + n]

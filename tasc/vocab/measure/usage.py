@@ -30,8 +30,8 @@ def usage(
     size = len(strings)
     new = after.tokens >= size
     weights = np.repeat(outputs.weights, np.diff(after.offsets))[new]
-    places = after.tokens[new] - size
-    counts = np.bincount(places, weights, minlength=len(added)).astype(np.int64)
+    positions = after.tokens[new] - size
+    counts = np.bincount(positions, weights, minlength=len(added)).astype(np.int64)
     lengths = np.array([len(string) for string in (*strings, *added)], np.int64)
     tokens, borders = _edges(outputs.encoded, lengths, outputs.starts)
     begins, ends = _spans(after, lengths)
@@ -46,8 +46,8 @@ def usage(
 def _spans(encoded: Encoded, lengths: Int64) -> tuple[Int64, Int64]:
     """Where each token begins and ends, as the number of bytes from there to the end of all texts.
 
-    Each text counts as wide as the widest, so that equal numbers mean equal places. Counted from
-    the end because a blank that is put before a text may be missing from one side.
+    Each text counts as wide as the widest, so that equal numbers mean equal positions. Counted from
+    the end because a space that is put before a text may be missing from one side.
     """
     sizes = lengths[encoded.tokens]
     total = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -58,7 +58,7 @@ def _spans(encoded: Encoded, lengths: Int64) -> tuple[Int64, Int64]:
 
 
 def _edges(encoded: Encoded, lengths: Int64, starts: np.ndarray) -> tuple[Int64, Int64]:
-    """The places between base tokens, and those between pre-tokens; both ascending."""
+    """The positions between base tokens, and those between pre-tokens; both ascending."""
     begins, _ = _spans(encoded, lengths)
     ends = np.arange(len(encoded.offsets) - 1, dtype=np.int64) << np.int64(32)
     first = np.zeros(len(begins), bool)

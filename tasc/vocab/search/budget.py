@@ -4,7 +4,7 @@ The merges are nested: one search gives every budget M. More tokens take fewer d
 cost:
 
 - rows: parameters, and a share of every step in the product with the output matrix;
-- quality: a row learns from the places where its token stands in the training outputs. After f
+- quality: a row learns from the positions where its token stands in the training outputs. After f
   sightings the rule of succession leaves a chance of about 1 / (f + 2) that the next use goes
   wrong. An output that is left out of training has seen its tokens once less, so that the mean
   over the outputs is ``risk`` = sum of f / (f + 1) over the new tokens, by the number of outputs:
@@ -14,8 +14,8 @@ Where outputs are few, the last merges make whole outputs of what stood in piece
 stand again: the end of the search is then the better way to as many tokens, unless held-out
 outputs are others.
 
-The knee is where steps * (1 + rows) * (1 + price * risk) is least: one per cent of the outputs
-spoilt counts as much as ``price`` per cent of the time.
+The recommended_size is where steps * (1 + rows) * (1 + price * risk) is least: one per cent of the
+outputs spoilt counts as much as ``price`` per cent of the time.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ import numpy as np
 from tasc.analysis.outputs import Outputs
 from tasc.backend import Merge, MergeResult
 from tasc.vocab.measure.compression import savings
-from tasc.vocab.search.rows import RowCost
+from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.selection import steps, walk
 
-MOST = 5000  # tokens that a search for the knee looks at
+MOST = 5000  # tokens that a search for the recommended_size looks at
 _POINTS = 48  # of the curve that is kept
 
 
@@ -68,10 +68,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Every budget of one search, and the cheapest: the knee."""
+    """Every budget of one search, and the cheapest: the recommended_size."""
 
     points: tuple[Point, ...]  # ascending; all of them up to some dozens, else a selection
-    knee: Point
+    recommended_size: Point
     price: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,13 +84,13 @@ def budget_curve(
     size: int,
     outputs: Outputs,
     held_out: Outputs | None,
-    rows: RowCost | None,
+    rows: EmbeddingCost | None,
     price: float,
 ) -> Curve:
     """Weigh every budget that a search over the outputs gives.
 
     ``size`` is that of the base vocabulary. Steps are those of the held-out outputs where there are
-    any. The knee is 0 where no token pays.
+    any. The recommended_size is 0 where no token pays.
     """
     lengths, risks, end = _nested(result, size)
     samples = outputs.count
@@ -131,22 +131,22 @@ def budget_curve(
 
 
 def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tuple[int, float]]:
-    """For M = 0, 1, ...: the fewest merges that leave M tokens standing, and sum f / (f + 1).
+    """For M = 0, 1, ...: the fewest merges that leave M tokens live, and sum f / (f + 1).
 
     Also M and the sum after all merges.
     """
     lengths, risks = [0], [0.0]
     known: dict[int, float] = {}
     total, end = 0.0, 0
-    for length, (touched, standing) in enumerate(walk(result, size), start=1):
+    for length, (touched, live) in enumerate(walk(result, size), start=1):
         for token in touched:
-            now = standing.get(token, 0)
+            now = live.get(token, 0)
             total += now / (now + 1) - known.get(token, 0.0)
             known[token] = now / (now + 1)
-        if len(standing) == len(lengths):
+        if len(live) == len(lengths):
             lengths.append(length)
             risks.append(total)
-        end = len(standing)
+        end = len(live)
     return np.array(lengths), np.array(risks), (end, total)
 
 
@@ -190,7 +190,7 @@ def _thinned(budgets: int, best: int) -> list[int]:
 
 def _sightings(result: MergeResult, size: int, lengths: set[int]) -> dict[int, Sightings]:
     found = {0: Sightings.of([])}
-    for length, (_, standing) in enumerate(walk(result, size), start=1):
+    for length, (_, live) in enumerate(walk(result, size), start=1):
         if length in lengths:
-            found[length] = Sightings.of(list(standing.values()))
+            found[length] = Sightings.of(list(live.values()))
     return found

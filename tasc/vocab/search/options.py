@@ -8,7 +8,7 @@ from tasc.analysis.options import MergeSearchOptions
 from tasc.options.bounds import MOST
 from tasc.options.command import TOKENIZER, Shell
 
-RISK_PRICE = 10.0  # of analyses, too, which know no other
+OVERFIT_PENALTY = 10.0  # of analyses, too, which know no other
 
 
 class AugmentOptions(MergeSearchOptions):
@@ -21,8 +21,8 @@ class AugmentOptions(MergeSearchOptions):
 
     tokenizer: Annotated[str, TOKENIZER]
     budget: int | Literal["auto"] = Field(500, description="New tokens, or auto: as many as pay.")
-    risk_price: float = Field(
-        RISK_PRICE,
+    overfit_penalty: float = Field(
+        OVERFIT_PENALTY,
         ge=0,
         le=MOST,
         description="For auto: per cent of time that one per cent of outputs spoilt is worth.",

@@ -17,10 +17,10 @@ from tasc.vocab.exports.export import Exporter
 from tasc.vocab.exports.merges import NewToken
 from tasc.vocab.search.budget import replayed, tokens_at_the_end
 from tasc.vocab.search.options import AugmentOptions
-from tasc.vocab.search.screen import Screen
 from tasc.vocab.search.selection import Selection, select, walk
+from tasc.vocab.search.token_filter import TokenFilter
 
-_REFILLS = 6  # rounds that give the budget of dead tokens to the next best; later ones shrink it
+_REFILLS = 6  # rounds that give the budget of unused tokens to the next best; later ones shrink it
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Refined:
 class Refiner:
     """Finds tokens for the outputs that the exported tokenizer really produces on them.
 
-    A dead token that hardly stands in the search's corpus any more was a scaffold: it stays in the
-    search and is not written. One that does stand there cannot be reached by the tokenizer: its
-    string is banned. Either way the budget goes to the next best.
+    A unused token that hardly stands in the search's corpus any more was a intermediate merge: it
+    stays in the search and is not written. One that does stand there cannot be reached by the
+    tokenizer: its string is banned. Either way the budget goes to the next best.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Refiner:
         self._outputs, self._held_out = outputs, held_out
         self._options, self._base = options, base
         self._exporter = Exporter(base, options.export)
-        self._screen = Screen(base, options, needs_blank=self._exporter.needs_blank)
+        self._screen = TokenFilter(base, options, needs_space=self._exporter.needs_space)
         self._vocabulary = base.vocabulary()
         # Added tokens are cut out of a text before anything else, so no n-gram can hold one.
         self._barriers = base.special_ids | frozenset(base.tokenizer.get_added_tokens_decoder())
@@ -68,7 +68,7 @@ class Refiner:
         return self._search(most, progress)
 
     def run(self, name: str, budget: int, progress: Progress) -> Refined:
-        """Refine until no token is dead; ``name`` stands in errors.
+        """Refine until no token is unused; ``name`` stands in errors.
 
         Raises InputError when the budget is larger than the number of candidates, unless every
         output that recurs is a single token then.
@@ -80,16 +80,16 @@ class Refiner:
             elif done == 1:
                 self._check_budget(result, len(chosen.tokens), name, budget)
             made = self._exporter.tokenizer(chosen.additions, chosen.rules)
-            dead = self._dead(made, chosen.tokens)
-            if not dead:
+            unused = self._dead(made, chosen.tokens)
+            if not unused:
                 break
-            self._drop(dead, chosen)
-            if done >= _REFILLS or len(dead) == len(chosen.tokens):
-                budget = len(chosen.tokens) - len(dead)
+            self._drop(unused, chosen)
+            if done >= _REFILLS or len(unused) == len(chosen.tokens):
+                budget = len(chosen.tokens) - len(unused)
             if not budget:
                 raise InputError(
-                    f"{name}: the exported tokenizer produces none of the {len(dead)} new tokens: "
-                    "use the other --export"
+                    f"{name}: the exported tokenizer produces none of the {len(unused)} new "
+                    "tokens: use the other --export"
                 )
         excluded = {reason: len(strings) for reason, strings in self._screen.excluded.items()}
         return Refined(result, chosen, made, excluded, done)
@@ -146,9 +146,9 @@ class Refiner:
 
     def _check_budget(self, result: MergeResult, found: int, name: str, budget: int) -> None:
         if found < (1 if self._options.min_gain else budget):
-            # The last merges leave fewer tokens standing than there were once: whole outputs.
+            # The last merges leave fewer tokens live than there were once: whole outputs.
             size = len(self._vocabulary)
-            most = max((len(standing) for _, standing in walk(result, size)), default=0)
+            most = max((len(live) for _, live in walk(result, size)), default=0)
             advice = (
                 f"use --budget {most} or auto" if most else "use more outputs or a higher --pcs"
             )
@@ -168,8 +168,8 @@ class Refiner:
         seen = set(np.unique(encoded.tokens).tolist())
         return [token for token in tokens if token.new_id not in seen]
 
-    def _drop(self, dead: list[NewToken], chosen: Selection) -> None:
+    def _drop(self, unused: list[NewToken], chosen: Selection) -> None:
         left = dict(zip(chosen.tokens, chosen.left_over, strict=True))
-        for token in dead:
+        for token in unused:
             unreachable = 2 * left[token] > token.frequency
             (self._banned if unreachable else self._scaffolds).add(token.string.encode())

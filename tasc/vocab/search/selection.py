@@ -31,8 +31,8 @@ def steps(result: MergeResult, length: int) -> list[Merge | Alias]:
     """The first ``length`` merges of a search and the aliases before the last, in order."""
     ordered: list[Merge | Alias] = []
     aliases = deque(result.aliases)
-    for place, merge in enumerate(result.merges[:length]):
-        while aliases and aliases[0].after <= place:
+    for position, merge in enumerate(result.merges[:length]):
+        while aliases and aliases[0].after <= position:
             ordered.append(aliases.popleft())
         ordered.append(merge)
     return ordered
@@ -51,7 +51,7 @@ def select(
     stand after all of it.
     """
     size = len(vocabulary)
-    length, standing = _shortest(result, size, dropped, budget)
+    length, live = _shortest(result, size, dropped, budget)
     written: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids and kept tokens
     spelled: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids
     tokens: list[NewToken] = []
@@ -61,8 +61,8 @@ def select(
         base_ids = tuple(t for part in merge.ids for t in spelled.get(part, (part,)))
         spelled[merge.new_id] = base_ids
         new_id = size + len(tokens)
-        written[merge.new_id] = (new_id,) if merge.new_id in standing else ids
-        if merge.new_id not in standing:
+        written[merge.new_id] = (new_id,) if merge.new_id in live else ids
+        if merge.new_id not in live:
             continue
         string, count = merge.string.decode(), merge.frequency
         reward = count * (len(ids) - 1)
@@ -70,9 +70,9 @@ def select(
         additions.append(Addition(new_id, string, spans=merge.inner < count))
     return Selection(
         tokens=tuple(tokens),
-        left_over=tuple(standing[token] for token in sorted(standing)),
+        left_over=tuple(live[token] for token in sorted(live)),
         additions=tuple(additions),
-        rules=_rules(result, length, vocabulary, standing),
+        rules=_rules(result, length, vocabulary, live),
         length=length,
     )
 
@@ -80,13 +80,13 @@ def select(
 def _shortest(
     result: MergeResult, size: int, dropped: AbstractSet[bytes], budget: int | None
 ) -> tuple[int, dict[int, int]]:
-    """How many merges leave ``budget`` tokens standing, and how often each of those stands."""
-    length, standing = 0, dict[int, int]()
-    for _, standing in walk(result, size, dropped):
+    """How many merges leave ``budget`` tokens live, and how often each of those stands."""
+    length, live = 0, dict[int, int]()
+    for _, live in walk(result, size, dropped):
         length += 1
-        if len(standing) == budget:
+        if len(live) == budget:
             break
-    return length, standing
+    return length, live
 
 
 def walk(
@@ -98,7 +98,7 @@ def walk(
     nor tokens that stand once: they compress nothing that recurs.
     """
     counts: Counter[int] = Counter()
-    standing: dict[int, int] = {}
+    live: dict[int, int] = {}
     touched: set[int] = set()
     for step in steps(result, len(result.merges)):
         counts[step.new_id] += step.frequency
@@ -106,12 +106,12 @@ def walk(
             counts[token] -= step.frequency
         changed = {t for t in (step.new_id, *step.ids) if t >= size}
         for token in changed:
-            standing.pop(token, None)
+            live.pop(token, None)
             if counts[token] > 1 and result.merges[token - size].string not in dropped:
-                standing[token] = counts[token]
+                live[token] = counts[token]
         touched |= changed
         if isinstance(step, Merge):
-            yield touched, standing
+            yield touched, live
             touched = set()
 
 

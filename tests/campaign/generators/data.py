@@ -91,11 +91,11 @@ FORMATS = {".jsonl": _as_lines, ".json": _as_json, ".csv": _as_csv, ".parquet": 
 
 def _spoilt(rng: random.Random, data: bytes) -> bytes:
     kind = rng.randrange(8)
-    place = rng.randrange(len(data) + 1)
+    position = rng.randrange(len(data) + 1)
     if kind == 0:
-        return data[:place]
+        return data[:position]
     if kind == 1:
-        return data[:place] + bytes([rng.randrange(256)]) + data[place + 1 :]
+        return data[:position] + bytes([rng.randrange(256)]) + data[position + 1 :]
     inserted = [
         b"\0",
         b"\xff",
@@ -107,7 +107,7 @@ def _spoilt(rng: random.Random, data: bytes) -> bytes:
         b"\x1a",
     ]
     if kind == 2:
-        return data[:place] + rng.choice(inserted) + data[place:]
+        return data[:position] + rng.choice(inserted) + data[position:]
     if kind == 3:
         return data.decode("utf-8", "replace").encode(
             rng.choice(["utf-16", "utf-8-sig", "utf-7"]), "replace"
@@ -123,8 +123,8 @@ def _packed(rng: random.Random, data: bytes) -> bytes:
     if kind == 0:
         return packed[: rng.randrange(len(packed))]
     if kind == 1:
-        place = rng.randrange(len(packed))
-        return packed[:place] + bytes([rng.randrange(256)]) + packed[place + 1 :]
+        position = rng.randrange(len(packed))
+        return packed[:position] + bytes([rng.randrange(256)]) + packed[position + 1 :]
     return [packed, data, packed + b"\0tail"][kind - 2]
 
 

@@ -53,7 +53,7 @@ def build(rng: random.Random, seeds: "Seeds", sandbox: Path) -> list[str]:
             [*bench, "--model", base, "--draft", str(folder), "--method", "slem"],
             [*tune, "--merge"],
             [*tune, "--draft-head", "--max-new-tokens", "8"],
-            ["vocab", base, str(folder), "--data", task, "--prompts", "1", "--places", "1"],
+            ["vocab", base, str(folder), "--data", task, "--prompts", "1", "--positions", "1"],
         )
     )
 

@@ -95,7 +95,7 @@ SHORT = {  # keeps every run to a second or two, unless a hostile value is put t
     "block": "32",
     "warmup": "0",
     "prompts": "2",
-    "places": "2",
+    "positions": "2",
     "threads": "1",
     "split": "train",
 }

@@ -123,7 +123,7 @@ def _misspell(rng: random.Random, tree: Tree) -> None:
 
 
 def _swap(rng: random.Random, tree: Tree) -> None:
-    """Put steps into another order, or a value of one place into another."""
+    """Put steps into another order, or a value of one position into another."""
     steps = tree.get("steps")
     if isinstance(steps, dict) and rng.random() < 0.5:
         names = rng.sample(list(steps), len(steps))

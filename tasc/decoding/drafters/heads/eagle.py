@@ -26,7 +26,7 @@ class EagleOptions(Bounded):
 class Eagle(HeadDrafter):
     """One sequence's drafter; the head and the target's embedding are shared.
 
-    The head has read the pairs (the target's hidden state at i, token i + 1) of what is settled,
+    The head has read the pairs (the target's hidden state at i, token i + 1) of what is committed,
     never a state of its own: what it guessed for a tree is forgotten when the tree is drafted. It
     reads them when a draft is asked for, so that steps without a draft cost nothing.
     """
@@ -46,11 +46,11 @@ class Eagle(HeadDrafter):
         """See Drafter.start."""
         super().start(prompt)
         self.pending: list[tuple[Tensor, Tensor]] = []  # (hidden (k, d), tokens after them (k,))
-        self.cache, self.storage = tree_cache(1, len(prompt) + 256)
-        self.last = torch.empty(0)  # (1, d) the head's state after the last settled token
+        self.cache, self.kv_cache = tree_cache(1, len(prompt) + 256)
+        self.last = torch.empty(0)  # (1, d) the head's state after the last committed token
 
-    def settle(self, hidden: Tensor, tokens: Tensor) -> None:
-        """See HeadDrafter.settle."""
+    def commit(self, hidden: Tensor, tokens: Tensor) -> None:
+        """See HeadDrafter.commit."""
         self.pending.append((hidden, tokens))
 
     def grow(self, budget: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -58,7 +58,7 @@ class Eagle(HeadDrafter):
         self._catch_up()
         return grow(
             self._expand,
-            self.storage,
+            self.kv_cache,
             self.vocabulary,
             self.last,
             width=self.options.width,
@@ -67,15 +67,15 @@ class Eagle(HeadDrafter):
         )
 
     def _catch_up(self) -> None:
-        """Let the head read what was settled since the last draft."""
+        """Let the head read what was committed since the last draft."""
         if not self.pending:
             return
         hidden, tokens = (torch.cat(part) for part in zip(*self.pending, strict=True))
         self.pending.clear()
-        begin, count = self.storage.length, len(tokens)
+        begin, count = self.kv_cache.length, len(tokens)
         positions = torch.arange(begin, begin + count, device=self.device)
         states = self._forward(tokens, hidden, positions, None)
-        self.storage.fill([count]) if begin == 0 else self.storage.keep([range(count - 1)])
+        self.kv_cache.fill([count]) if begin == 0 else self.kv_cache.keep([range(count - 1)])
         self.last = states[-1:]
 
     def _expand(self, tokens: Tensor, hidden: Tensor, position: int, mask: Tensor) -> Tensor:

@@ -31,8 +31,8 @@ class Medusa(HeadDrafter):
         self.state = torch.empty(0)  # (1, d)
         super().__init__(vocabulary, heads.weight.device)
 
-    def settle(self, hidden: Tensor, tokens: Tensor) -> None:  # noqa: ARG002
-        """See HeadDrafter.settle."""
+    def commit(self, hidden: Tensor, tokens: Tensor) -> None:  # noqa: ARG002
+        """See HeadDrafter.commit."""
         self.state = hidden[-1:]
 
     def grow(self, budget: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ from tasc.errors import InputError
 class HeadDrafter(ABC):
     """One sequence's drafter, in the columns of a vocabulary of its own.
 
-    A subclass says what it remembers of settled tokens and how a tree grows from that; ``budget``
+    A subclass says what it remembers of committed tokens and how a tree grows from that; ``budget``
     is never below 1 there. On a device nothing is waited for but the finished tree.
     """
 
@@ -25,8 +25,8 @@ class HeadDrafter(ABC):
         self.start(np.empty(0, np.int32))
 
     @abstractmethod
-    def settle(self, hidden: Tensor, tokens: Tensor) -> None:
-        """Learn the pairs (the target's state (k, d) at i, token (k,) int64 at i + 1) settled."""
+    def commit(self, hidden: Tensor, tokens: Tensor) -> None:
+        """Learn the pairs (the target's state (k, d) at i, token (k,) int64 at i + 1) committed."""
 
     @abstractmethod
     def grow(self, budget: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -39,7 +39,7 @@ class HeadDrafter(ABC):
         self.begun = False
 
     def read(self, hidden: Tensor, rows: Tensor, path: np.ndarray) -> None:
-        """See Reader.read."""
+        """See UsesHiddenStates.read."""
         self.seen = (hidden, rows, path)
 
     def observe(self, tokens: np.ndarray) -> None:
@@ -50,15 +50,15 @@ class HeadDrafter(ABC):
             )
         hidden, rows, path = self.seen
         self.seen = None
-        settled = self._ids(tokens)
+        committed = self._ids(tokens)
         kept = self._ids(np.append(np.int32(0), path + 1)[: len(tokens)])
         if self.begun:
-            self.settle(hidden[kept], settled)
+            self.commit(hidden[kept], committed)
         else:
             self.begun = True
             self.vocabulary.start(self.prompt, hidden)
-            self.settle(hidden, torch.cat((self.prompt[1:], settled)))
-        self.vocabulary.observe(settled, rows, kept)
+            self.commit(hidden, torch.cat((self.prompt[1:], committed)))
+        self.vocabulary.observe(committed, rows, kept)
 
     @torch.inference_mode()
     def draft(self, budget: int) -> Draft:
@@ -78,9 +78,11 @@ def _draft(tokens: Tensor, parents: Tensor, values: Tensor) -> Draft:
     packed = torch.stack((tokens.int(), parents.int(), values.float().view(torch.int32)))
     found = packed.cpu().numpy()
     there = found[0] >= 0  # below a node without a token there is none with one
-    place = np.append(np.cumsum(there, dtype=np.int32) - 1, np.int32(-1))  # the last is parent -1's
+    position = np.append(
+        np.cumsum(there, dtype=np.int32) - 1, np.int32(-1)
+    )  # the last is parent -1's
     return Draft(
         found[0, there],
-        place[found[1, there]],
+        position[found[1, there]],
         probabilities=np.exp(found[2, there].view(np.float32)),
     )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
-from tasc.models.cache import Storage
+from tasc.models.cache import KVCache
 
 # (tokens (f,), hidden states before them (f, d), position, mask (f, keys)) -> states (f, d)
 Read = Callable[[Tensor, Tensor, int, Tensor], Tensor]
@@ -17,7 +17,7 @@ Read = Callable[[Tensor, Tensor, int, Tensor], Tensor]
 
 def grow(
     read: Read,
-    storage: Storage,
+    kv_cache: KVCache,
     vocabulary: DraftVocabulary,
     hidden: Tensor,
     *,
@@ -30,12 +30,12 @@ def grow(
     Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees" (2024),
     section 4: a level expands the ``width`` nodes of highest value to their ``width`` likeliest
     children each; of all nodes the best are kept. The head's keys and values of a level lie behind
-    those of the levels before it. ``hidden`` (1, d) is the head's state after the last settled
+    those of the levels before it. ``hidden`` (1, d) is the head's state after the last committed
     token; ``depth`` levels make as many forwards of the LM head, and one less of the head's layer,
     which ``read`` carries out.
-    ``storage`` holds the head's keys and values; its length is as before afterwards.
+    ``kv_cache`` holds the head's keys and values; its length is as before afterwards.
     """
-    device, begin = hidden.device, storage.length
+    device, begin = hidden.device, kv_cache.length
     width, depth = min(width, budget), min(depth, budget)
     tokens, scores = _children(vocabulary, hidden, hidden.new_zeros(1), width)
     parents = torch.full_like(tokens, -1)
@@ -44,7 +44,7 @@ def grow(
     states, mask = hidden.expand(len(tokens), -1), _seen(len(tokens), begin, device)
     for level in range(1, depth):
         states = read(tokens, states, begin + level - 1, mask)
-        storage.length += len(tokens)
+        kv_cache.length += len(tokens)
         found, values = _children(vocabulary, states, scores, width)
         children = len(found) // len(tokens)
         levels.append((found, frontier.repeat_interleave(children), values))
@@ -54,18 +54,18 @@ def grow(
             frontier, states = total + best, states[origin]
             mask = torch.cat((mask[origin], _eye(len(best), device)), dim=1)
         total += len(found)
-    storage.length = begin
+    kv_cache.length = begin
     return ranked(levels, budget)
 
 
 def product(
     vocabulary: DraftVocabulary, states: Tensor, *, width: int, budget: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the best tree, as ``ranked`` does, where a level's law is the same below every path.
+    """Return the best tree, as ``ranked`` does, where a level has one distribution for all paths.
 
-    ``states`` (levels, d): the LM head makes one law of each. A level offers ``width`` tokens. As
-    a node's ancestors are worth no less than itself, expanding the ``budget`` best nodes of each
-    level leaves out none of the ``budget`` best ones of all.
+    ``states`` (levels, d): the LM head makes one distribution of each. A level offers ``width``
+    tokens. As a node's ancestors are worth no less than itself, expanding the ``budget`` best nodes
+    of each level leaves out none of the ``budget`` best ones of all.
     """
     none = states.new_zeros(len(states))
     found, values = (
@@ -94,10 +94,10 @@ def ranked(
     """
     tokens, parents, values = (torch.cat(part) for part in zip(*levels, strict=True))
     kept = values.sort(descending=True, stable=True).indices[:budget].sort().values
-    place = torch.full((len(values) + 1,), -1, device=values.device)  # the last is parent -1's
-    place[kept] = torch.arange(len(kept), device=values.device)
+    position = torch.full((len(values) + 1,), -1, device=values.device)  # the last is parent -1's
+    position[kept] = torch.arange(len(kept), device=values.device)
     worth = values[kept]
-    return tokens[kept].masked_fill(worth == -torch.inf, -1), place[parents[kept]], worth
+    return tokens[kept].masked_fill(worth == -torch.inf, -1), position[parents[kept]], worth
 
 
 def _children(
@@ -117,5 +117,5 @@ def _eye(n: int, device: torch.device) -> Tensor:
 
 
 def _seen(n: int, length: int, device: torch.device) -> Tensor:
-    """The first level's mask (n, length + n): all that was settled, and each node itself."""
+    """The first level's mask (n, length + n): all that was committed, and each node itself."""
     return torch.cat((torch.ones(n, length, dtype=torch.bool, device=device), _eye(n, device)), 1)

@@ -1,7 +1,7 @@
 """The probability that a drafted token is accepted, for each algorithm, on given texts.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", table 2, in the mean over places: union Σ min(p, q) and TLI
+Heterogeneous Vocabularies", table 2, in the mean over positions: union Σ min(p, q) and TLI
 Σ min(p, q') over the intersection, SLEM Σ p · ψ, SLRS Σ min(p, ψ), standard Σ min(p, q).
 """
 
@@ -12,8 +12,8 @@ import torch
 
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.drafters.hetero.options import HeteroOptions
-from tasc.decoding.drafters.hetero.pair import Pair, Partner
-from tasc.decoding.drafters.hetero.spelling import Rule, Spelling
+from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
+from tasc.decoding.drafters.hetero.segmentation import Rule, Segmentation
 from tasc.decoding.drafters.hetero.token_level import tli, union
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
@@ -26,64 +26,70 @@ def expected_acceptance(
     pair: Pair,
     target: Target,
     texts: Sequence[tuple[np.ndarray, np.ndarray]],
-    places: int,
+    positions: int,
     progress: Progress = silent,
 ) -> dict[str, float]:
-    """Return α by algorithm, in the mean over ``places`` places of each text.
+    """Return α by algorithm, in the mean over ``positions`` positions of each text.
 
-    ``texts`` are prompt and output, (L,) and (T,) int32; places lie in the output. For SLEM and
+    ``texts`` are prompt and output, (L,) and (T,) int32; positions lie in the output. For SLEM and
     SLRS the sum leaves out the target's least likely tokens: what is missing is less than 0.01, or
     as much as lies outside of its 64 most likely tokens.
     """
     found: list[dict[str, float]] = []
     for i, (prompt, output) in enumerate(texts):
-        chosen = np.unique(np.linspace(0, len(output) - 1, places).round().astype(int))
-        laws = _target_laws(target, prompt, output, chosen, pair.sampling or Sampling())
-        partner = Partner(pair)
-        partner.observe(prompt)
+        chosen = np.unique(np.linspace(0, len(output) - 1, positions).round().astype(int))
+        distributions = _target_distributions(
+            target, prompt, output, chosen, pair.sampling or Sampling()
+        )
+        session = DraftSession(pair)
+        session.observe(prompt)
         seen = 0
-        for place, p in zip(chosen.tolist(), laws, strict=True):
-            partner.observe(output[seen:place])
-            seen = place
-            node = partner.root()
+        for position, p in zip(chosen.tolist(), distributions, strict=True):
+            session.observe(output[seen:position])
+            seen = position
+            node = session.root()
             if node is not None:
-                found.append(_at(partner, node, p))
+                found.append(_at(session, node, p))
         progress("expected acceptance", i + 1, len(texts))
     names = ("union", "tli", "slem", "slrs")
     return {name: float(np.mean([f[name] for f in found])) if found else 0.0 for name in names}
 
 
 @torch.inference_mode()
-def _target_laws(
-    target: Target, prompt: np.ndarray, output: np.ndarray, places: np.ndarray, sampling: Sampling
+def _target_distributions(
+    target: Target,
+    prompt: np.ndarray,
+    output: np.ndarray,
+    positions: np.ndarray,
+    sampling: Sampling,
 ) -> list[np.ndarray]:
     ids = torch.from_numpy(np.concatenate([prompt, output]).astype(np.int64))[None]
     target.check(ids[0].numpy(), 0)
     logits = target.model(input_ids=ids.to(target.device), use_cache=False).logits[0]
-    rows = (len(prompt) - 1 + places).tolist()
-    return [sampling.law(logits[row]).double().cpu().numpy() for row in rows]
+    rows = (len(prompt) - 1 + positions).tolist()
+    return [sampling.distribution(logits[row]).double().cpu().numpy() for row in rows]
 
 
-def _at(partner: Partner, node: int, p: np.ndarray) -> dict[str, float]:
+def _at(session: DraftSession, node: int, p: np.ndarray) -> dict[str, float]:
     alphas = {}
     for name, make in (("union", union), ("tli", tli)):
-        drafter = make(partner.pair, HeteroOptions())
-        drafter.partner = partner
-        law = drafter.law(node)
-        q = np.zeros(len(p)) if law is None else drafter.over_target(law).numpy()
+        drafter = make(session.pair, HeteroOptions())
+        drafter.session = session
+        distribution = drafter.distribution(node)
+        q = np.zeros(len(p)) if distribution is None else drafter.over_target(distribution).numpy()
         alphas[name] = float(np.minimum(p, q).sum())
     order = np.argsort(-p)[:MOST]
     likely = order[: int(np.searchsorted(p[order].cumsum(), COVERED)) + 1]
     rule = Rule(floor=FLOOR)
-    psi = np.array([_psi(partner, rule, node, int(t)) for t in likely])
+    psi = np.array([_psi(session, rule, node, int(t)) for t in likely])
     alphas["slem"] = float((p[likely] * psi).sum())
     alphas["slrs"] = float(np.minimum(p[likely], psi).sum())
     return alphas
 
 
-def _psi(partner: Partner, rule: Rule, node: int, token: int) -> float:
+def _psi(session: DraftSession, rule: Rule, node: int, token: int) -> float:
     low = 0.0
-    for low, high in Spelling(partner, rule, node, token).bounds():
+    for low, high in Segmentation(session, rule, node, token).bounds():
         if high - low < FLOOR:
             break
     return low

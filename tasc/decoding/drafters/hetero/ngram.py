@@ -3,7 +3,7 @@
 Orders are interpolated by absolute discounting down to all tokens alike:
 p(t | c) = max(n(c, t) - discount, 0) / n(c) + discount · kinds(c) / n(c) · p(t | c without its
 first token). Texts that agree on the last n - 1 tokens are one node, so that what is summed over
-spellings is a dynamic program over places and nodes.
+segmentations is a dynamic program over positions and nodes.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class NgramModel:
         start = np.cumsum([0, *(len(t) + 1 for t in texts)])[:-1]
         # levels[k]: sorted keys (number of the first k tokens) · size + (the next one), and counts.
         self.levels: list[tuple[np.ndarray, np.ndarray]] = []
-        number = np.zeros(len(flat), np.int64)  # of the k tokens before each place
+        number = np.zeros(len(flat), np.int64)  # of the k tokens before each position
         inside = np.ones(len(flat), bool)  # whether these are of the same text
         for k in range(n):
             keys = number * size + flat
@@ -49,32 +49,34 @@ class NgramModel:
         if found is None:
             if (len(self.rows) + 1) * self.size > KEPT:
                 self.rows.clear()
-            found = torch.from_numpy(np.log(self._law(context)).astype(np.float32))
+            found = torch.from_numpy(np.log(self._distribution(context)).astype(np.float32))
             self.rows[context] = found
         return found
 
-    def _law(self, context: tuple[int, ...]) -> np.ndarray:
-        law = np.full(self.size, 1 / self.size)
+    def _distribution(self, context: tuple[int, ...]) -> np.ndarray:
+        distribution = np.full(self.size, 1 / self.size)
         for length in range(len(context) + 1):
             number = 0
             for k, token in enumerate(context[len(context) - length :]):
                 keys = self.levels[k][0]
                 at = int(np.searchsorted(keys, number * self.size + token))
                 if at == len(keys) or keys[at] != number * self.size + token:
-                    return law
+                    return distribution
                 number = at
             keys, counts = self.levels[length]
             low, high = np.searchsorted(keys, [number * self.size, (number + 1) * self.size])
             if low == high:
-                return law
+                return distribution
             total = counts[low:high].sum()
-            law *= self.discount * (high - low) / total
-            law[keys[low:high] - number * self.size] += (counts[low:high] - self.discount) / total
-        return law
+            distribution *= self.discount * (high - low) / total
+            distribution[keys[low:high] - number * self.size] += (
+                counts[low:high] - self.discount
+            ) / total
+        return distribution
 
 
-class NgramSpeaker:
-    """One sequence on an n-gram model; see Speaker. A node is the end of a text."""
+class NgramDraftModel:
+    """One sequence on an n-gram model; see DraftModel. A node is the end of a text."""
 
     def __init__(self, model: NgramModel) -> None:
         """Speak with ``model``."""
@@ -84,11 +86,11 @@ class NgramSpeaker:
 
     @property
     def evaluated(self) -> int:
-        """See Speaker.evaluated: looking up costs next to nothing."""
+        """See DraftModel.evaluated: looking up costs next to nothing."""
         return 0
 
     def follow(self, ids: Sequence[int]) -> int:
-        """See Speaker.follow."""
+        """See DraftModel.follow."""
         self.contexts, self.nodes = [], {}
         return self._node(tuple(ids))
 
@@ -100,13 +102,13 @@ class NgramSpeaker:
         return node
 
     def known(self, parent: int, token: int) -> int:
-        """See Speaker.known."""
+        """See DraftModel.known."""
         return self._node((*self.contexts[parent], token))
 
     def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """See Speaker.extend."""
+        """See DraftModel.extend."""
         return [self.known(p, t) for p, t in zip(parents, tokens, strict=True)]
 
     def row(self, node: int) -> torch.Tensor:
-        """See Speaker.row."""
+        """See DraftModel.row."""
         return self.model.row(self.contexts[node])

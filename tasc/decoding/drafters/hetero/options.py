@@ -21,9 +21,10 @@ class HeteroOptions(Bounded):
 
 @dataclass(frozen=True)
 class SlrsOptions(HeteroOptions):
-    """``lookahead`` is the n of S_1: draft tokens that settle one target token at most.
+    """``lookahead`` is the n of S_1: draft tokens that commit one target token at most.
 
-    ``floor``: a spelling less likely than that is not followed; 0 is Algorithm 3 as it is printed.
+    ``floor``: a segmentation less likely than that is not followed; 0 is Algorithm 3 as it is
+    printed.
     ``nodes``: draft texts that a step may evaluate before it goes on with TLI.
     """
 

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.drafters.hetero.speaker import Speaker
-from tasc.decoding.verify.walks import pick
+from tasc.decoding.drafters.hetero.neural import DraftModel
+from tasc.decoding.verify.reference import pick
 from tasc.errors import InputError
 from tasc.tokenizer.alignment import Aligned, Encoding, split_incomplete
-from tasc.vocab.strings import Outcomes, Strings
+from tasc.vocab.strings import Strings, TokenResolver
 
 
 class Pair:
@@ -23,7 +23,7 @@ class Pair:
         draft: Encoding,
         ends: tuple[int, Sequence[int]],
         sizes: tuple[int, int],
-        speaker: Callable[[], Speaker],
+        draft_model: Callable[[], DraftModel],
         sampling: Sampling | None = None,
     ) -> None:
         """Pair two vocabularies.
@@ -33,15 +33,15 @@ class Pair:
             draft: the drafter's.
             ends: the target's token that ends a text, and the drafter's.
             sizes: entries of a row of logits, target's and drafter's.
-            speaker: makes the draft model of one sequence.
+            draft_model: makes the draft model of one sequence.
             sampling: how drafts are drawn; None is the most likely token.
         """
         self.target, self.draft, self.sizes = target, draft, sizes
         self.target_end, self.draft_ends = ends[0], list(ends[1])
-        self.speaker, self.sampling = speaker, sampling
-        self.spoken = [*draft.strings, *[b""] * sizes[1]][: sizes[1]]
+        self.draft_model, self.sampling = draft_model, sampling
+        self.draft_strings = [*draft.strings, *[b""] * sizes[1]][: sizes[1]]
         self.sequences = 0
-        # what spelling.relevant found, by what is spelled and the token
+        # what segmentation.relevant found, by what is spelled and the token
         self.relevant: dict[tuple[bytes, int], tuple[np.ndarray, list[int]]] = {}
         self.held = 0  # draft tokens in it
 
@@ -53,20 +53,20 @@ class Pair:
     @cached_property
     def drafted(self) -> Strings:
         """The drafter's strings, of ids that it has logits for."""
-        return Strings(self.spoken)
+        return Strings(self.draft_strings)
 
     @cached_property
     def to_target(self) -> np.ndarray:
         """The target token (V_D,) int64 that says the same as each draft token, -1 for none."""
-        found = np.array([self.vocabulary.ids.get(s, -1) if s else -1 for s in self.spoken])
+        found = np.array([self.vocabulary.ids.get(s, -1) if s else -1 for s in self.draft_strings])
         found[self.draft_ends] = self.target_end
         return found.astype(np.int64)
 
     @cached_property
-    def outcomes(self) -> Outcomes:
-        """What draft tokens settle in the target's vocabulary."""
-        return Outcomes(
-            self.vocabulary, self.spoken, dict.fromkeys(self.draft_ends, self.target_end)
+    def resolver(self) -> TokenResolver:
+        """What draft tokens commit in the target's vocabulary."""
+        return TokenResolver(
+            self.vocabulary, self.draft_strings, dict.fromkeys(self.draft_ends, self.target_end)
         )
 
     def random(self) -> np.random.Generator:
@@ -76,17 +76,17 @@ class Pair:
         return np.random.default_rng([seed, self.sequences, 0xD4AF7])
 
 
-class Partner:
+class DraftSession:
     """The draft model at the target's side on one sequence: follows the text, draws tokens."""
 
     def __init__(self, pair: Pair) -> None:
         """Begin a sequence."""
         self.pair, self.random = pair, pair.random()
-        self.speaker = pair.speaker()
+        self.draft_model = pair.draft_model()
         self.text = Aligned(pair.draft)
         self.pending = b""  # the beginning of a character that is not complete
         self.begun = False
-        self.laws: dict[int, torch.Tensor] = {}
+        self.distributions: dict[int, torch.Tensor] = {}
 
     def observe(self, tokens: np.ndarray) -> None:
         """Read target tokens (k,) int32; those that end a text or mean nothing leave no trace."""
@@ -102,34 +102,34 @@ class Partner:
         if not all(byte in ids for byte in self.pending):
             return None
         text = [*self.pair.draft.opening, *self.text.ids, *(ids[byte] for byte in self.pending)]
-        self.laws = {}
-        return self.speaker.follow(text or self.pair.draft_ends[:1])
+        self.distributions = {}
+        return self.draft_model.follow(text or self.pair.draft_ends[:1])
 
-    def law(self, node: int) -> torch.Tensor:
+    def distribution(self, node: int) -> torch.Tensor:
         """Return what tokens are drawn from after ``node``: (V_D,) float64 on the CPU."""
-        found = self.laws.get(node)
+        found = self.distributions.get(node)
         if found is None:
-            row, sampling = self.speaker.row(node), self.pair.sampling
+            row, sampling = self.draft_model.row(node), self.pair.sampling
             if sampling is None:
                 found = torch.zeros(len(row), dtype=torch.float64)
                 found[int(row.argmax())] = 1
             else:
-                found = sampling.law(row).double().cpu()
-            self.laws[node] = found
+                found = sampling.distribution(row).double().cpu()
+            self.distributions[node] = found
         return found
 
     def probabilities(self, node: int) -> np.ndarray:
         """Return the same as an array (V_D,) float64."""
-        law: np.ndarray = self.law(node).numpy()
-        return law
+        distribution: np.ndarray = self.distribution(node).numpy()
+        return distribution
 
-    def draw(self, law: torch.Tensor) -> int:
-        """Draw a token from ``law``."""
-        return pick(law, self.random.random())
+    def draw(self, distribution: torch.Tensor) -> int:
+        """Draw a token from ``distribution``."""
+        return pick(distribution, self.random.random())
 
     def confidence(self, node: int, token: int) -> float:
         """Return how likely the draft model itself finds ``token`` after ``node``."""
-        return float(self.speaker.row(node).float().softmax(-1)[token])
+        return float(self.draft_model.row(node).float().softmax(-1)[token])
 
 
 def same_vocabulary(pair: Pair) -> None:

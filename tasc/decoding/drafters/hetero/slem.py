@@ -3,14 +3,14 @@
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
 Heterogeneous Vocabularies", algorithm 2, with the re-alignment of section 3.2. Departs: the drafted
 text is encoded behind the last tokens of the output, and where no token begins between the two it
-is cut up longest token first. Tokens are exact matches, so drafts carry no laws.
+is cut up longest token first. Tokens are exact matches, so drafts carry no distributions.
 """
 
 import numpy as np
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.drafters.hetero.options import HeteroOptions
-from tasc.decoding.drafters.hetero.pair import Pair, Partner
+from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 from tasc.decoding.drafters.hetero.token_level import Chain
 from tasc.tokenizer.alignment import Aligned
 
@@ -24,7 +24,7 @@ class Slem:
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
-        self.partner = Partner(self.pair)
+        self.session = DraftSession(self.pair)
         self.written = Aligned(self.pair.target)
         self.observe(prompt)
 
@@ -35,11 +35,11 @@ class Slem:
             written.text += self.pair.target.string_of([token], first=not written.text)
             written.ids.append(token)
             written.ends.append(len(written.text))
-        self.partner.observe(tokens)
+        self.session.observe(tokens)
 
     def draft(self, budget: int) -> Draft:
         """See Drafter.draft."""
-        node = self.partner.root() if budget else None
+        node = self.session.root() if budget else None
         if node is None:
             return Draft()
         string, ended, likely = self._speak(node, budget)
@@ -54,16 +54,16 @@ class Slem:
 
     def _speak(self, node: int, budget: int) -> tuple[bytes, bool, float]:
         """Return the drafted text, whether it ends there, and how likely it is."""
-        partner, pair, o = self.partner, self.pair, self.options
+        session, pair, o = self.session, self.pair, self.options
         string, likely, count = b"", 1.0, 0
         while True:
-            drawn = partner.draw(partner.law(node))
-            likely *= partner.confidence(node, drawn)
-            if not pair.spoken[drawn]:
+            drawn = session.draw(session.distribution(node))
+            likely *= session.confidence(node, drawn)
+            if not pair.draft_strings[drawn]:
                 return string, drawn in pair.draft_ends, likely
-            string += pair.spoken[drawn]
+            string += pair.draft_strings[drawn]
             count += 1
             full = len(pair.vocabulary.tokenize(string)) > budget
             if full or count == o.lookahead or likely < o.confidence:
                 return string, False, likely
-            node = partner.speaker.extend([node], [drawn])[0]
+            node = session.draft_model.extend([node], [drawn])[0]

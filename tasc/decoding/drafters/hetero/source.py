@@ -10,12 +10,12 @@ from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import DraftSource, Resources
 from tasc.decoding.drafters.heads.draft_vocab.frequent import corpus_counts, pruned, token_counts
 from tasc.decoding.drafters.hetero import token_level
-from tasc.decoding.drafters.hetero.ngram import NgramModel, NgramSpeaker
+from tasc.decoding.drafters.hetero.neural import DraftModel, NeuralDraftModel
+from tasc.decoding.drafters.hetero.ngram import NgramDraftModel, NgramModel
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.pair import Pair, same_vocabulary
 from tasc.decoding.drafters.hetero.slem import Slem
 from tasc.decoding.drafters.hetero.slrs import Slrs
-from tasc.decoding.drafters.hetero.speaker import NeuralSpeaker, Speaker
 from tasc.errors import InputError
 from tasc.models.load import Device, Dtype, load_model
 from tasc.models.proof import prove
@@ -30,8 +30,8 @@ def load_draft(path: str, dtype: Dtype = "float32", device: Device = "cpu") -> D
     Raises InputError and what ``load_model`` raises.
     """
     tokenizer = load_tokenizer(path)
-    place = Path(path).expanduser()
-    if place.exists() and not (place / "config.json").is_file():
+    folder = Path(path).expanduser()
+    if folder.exists() and not (folder / "config.json").is_file():
         return DraftSource(tokenizer)
     return DraftSource(tokenizer, load_model(path, dtype=dtype, device=device))
 
@@ -71,14 +71,16 @@ def pair_of(resources: Resources, options: HeteroOptions) -> Pair:
         )
     target = Encoder(resources.tokenizer)
     size = int(resources.target.model.config.get_text_config().vocab_size)
-    draft, ends, speaker, width = _drafter(resources, target, options)
-    return Pair(target, draft, (resources.end, ends), (size, width), speaker, resources.sampling)
+    draft, ends, draft_model, width = _drafter(resources, target, options)
+    return Pair(
+        target, draft, (resources.end, ends), (size, width), draft_model, resources.sampling
+    )
 
 
 def _drafter(
     resources: Resources, target: Encoder, options: HeteroOptions
-) -> tuple[Encoding, tuple[int, ...], Callable[[], Speaker], int]:
-    """Return the drafter's vocabulary, its end tokens, its speakers, and the size of its rows."""
+) -> tuple[Encoding, tuple[int, ...], Callable[[], DraftModel], int]:
+    """Return the vocabulary, its end tokens, what makes draft models, and the number of logits."""
     source, most = resources.draft, options.size
     if source is not None and source.model is not None:
         model, known = source.model, Encoder(source.tokenizer)
@@ -90,14 +92,14 @@ def _drafter(
                 counts = corpus_counts(_said(resources, target, known), source.ends[0], width)
             model = pruned(model, counts, most)
         prove(Target(model))
-        return known, source.ends, lambda: NeuralSpeaker(Target(model)), width
+        return known, source.ends, lambda: NeuralDraftModel(Target(model)), width
     if most:
         raise InputError("size prunes a draft model's LM head: name a model to draft with")
     encoder: Encoding = Bytes() if source is None else Encoder(source.tokenizer)
     ends = (Bytes.end,) if source is None else source.ends
     width = len(encoder.strings)
     table = NgramModel(_said(resources, target, encoder), width, options.n, ends[0])
-    return encoder, ends, lambda: NgramSpeaker(table), width
+    return encoder, ends, lambda: NgramDraftModel(table), width
 
 
 def _said(resources: Resources, target: Encoder, drafter: Encoding) -> list[np.ndarray]:

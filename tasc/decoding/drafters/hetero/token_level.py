@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from tasc.decoding.core.draft import AskedLaws, Draft, Laws
+from tasc.decoding.core.draft import Draft, LazyProposal, ProposalProbs
 from tasc.decoding.drafters.hetero.options import HeteroOptions
-from tasc.decoding.drafters.hetero.pair import Pair, Partner, same_vocabulary
+from tasc.decoding.drafters.hetero.pair import DraftSession, Pair, same_vocabulary
 
 
 @dataclass
 class Chain:
     """A chain that grows token by token.
 
-    Its laws may be one more than its tokens: then the last one gave no token.
+    Its distributions may be one more than its tokens: then the last one gave no token.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -32,20 +32,20 @@ class Chain:
         self.likely.append(probability * (self.likely[-1] if self.likely else 1.0))
         return self.likely[-1]
 
-    def draft(self, q: Laws | AskedLaws | None) -> Draft:
+    def draft(self, q: ProposalProbs | LazyProposal | None) -> Draft:
         """Return the chain as a draft."""
         n = len(self.tokens)
         parents = np.arange(-1, n - 1, dtype=np.int32)
         likely = np.array(self.likely, np.float32)
         return Draft(np.array(self.tokens, np.int32), parents, q, probabilities=likely)
 
-    def laws(self, rows: Sequence[torch.Tensor]) -> Laws | None:
-        """Return ``rows``, each (V,) float32, as the chain's laws."""
+    def distributions(self, rows: Sequence[torch.Tensor]) -> ProposalProbs | None:
+        """Return ``rows``, each (V,) float32, as the chain's distributions."""
         if not rows:
             return None
         of = np.arange(len(self.tokens) + 1, dtype=np.int32)
         of[len(rows) :] = -1
-        return Laws(torch.stack(list(rows)), of)
+        return ProposalProbs(torch.stack(list(rows)), of)
 
 
 class TokenLevel:
@@ -68,58 +68,63 @@ class TokenLevel:
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
-        self.partner = Partner(self.pair)
-        self.partner.observe(prompt)
+        self.session = DraftSession(self.pair)
+        self.session.observe(prompt)
 
     def observe(self, tokens: np.ndarray) -> None:
         """See Drafter.observe."""
-        self.partner.observe(tokens)
+        self.session.observe(tokens)
 
     def draft(self, budget: int) -> Draft:
         """See Drafter.draft."""
-        node = self.partner.root() if budget else None
+        node = self.session.root() if budget else None
         if node is None:
             return Draft()
         chain, rows = Chain(), list[torch.Tensor]()
         most = min(budget, self.options.lookahead or budget)
         while True:
-            law = self.law(node)
-            if law is None:
+            distribution = self.distribution(node)
+            if distribution is None:
                 break
-            rows.append(self.over_target(law))
-            drawn = self.partner.draw(law)
+            rows.append(self.over_target(distribution))
+            drawn = self.session.draw(distribution)
             token = int(self.to_target[drawn])
             if token < 0:
                 break
-            likely = chain.add(token, self.partner.confidence(node, drawn))
+            likely = chain.add(token, self.session.confidence(node, drawn))
             ended = token == self.pair.target_end
             if ended or len(chain.tokens) == most or likely < self.options.confidence:
                 break
-            node = self.partner.speaker.extend([node], [drawn])[0]
-        return chain.draft(chain.laws(rows) if self.pair.sampling else None)
+            node = self.session.draft_model.extend([node], [drawn])[0]
+        return chain.draft(chain.distributions(rows) if self.pair.sampling else None)
 
-    def law(self, node: int) -> torch.Tensor | None:
+    def distribution(self, node: int) -> torch.Tensor | None:
         """Return what is drawn from after ``node``, (V_D,) float64; None if nothing can be."""
         if not self.normalise:
-            return self.partner.law(node)
+            return self.session.distribution(node)
         if self.pair.sampling is None:  # the most likely of those that the target knows
-            row = self.partner.speaker.row(node).float().cpu().masked_fill(~self.inside, -torch.inf)
+            row = (
+                self.session.draft_model.row(node)
+                .float()
+                .cpu()
+                .masked_fill(~self.inside, -torch.inf)
+            )
             best = torch.zeros(len(row), dtype=torch.float64)
             best[int(row.argmax())] = 1
             return best if self.inside.any() else None
-        law = self.partner.law(node) * self.inside
-        mass = float(law.sum())
-        return law / mass if mass > 0 else None
+        distribution = self.session.distribution(node) * self.inside
+        mass = float(distribution.sum())
+        return distribution / mass if mass > 0 else None
 
-    def over_target(self, law: torch.Tensor) -> torch.Tensor:
-        """Return ``law`` (V_D,) as a law over target tokens, (V_T,) float32."""
+    def over_target(self, distribution: torch.Tensor) -> torch.Tensor:
+        """Return ``distribution`` (V_D,) as a distribution over target tokens, (V_T,) float32."""
         row = torch.zeros(self.pair.sizes[0], dtype=torch.float64)
-        row.index_add_(0, self.to_target[self.inside], law[self.inside])
+        row.index_add_(0, self.to_target[self.inside], distribution[self.inside])
         return row.float()
 
 
 def tli(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 4: the draft law restricted to the intersection."""
+    """Return the drafter of algorithm 4: the draft distribution restricted to the intersection."""
     return TokenLevel(pair, options, pair.to_target, normalise=True)
 
 

@@ -61,5 +61,5 @@ class NgramTrie:
         return Draft(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Move on by what the step settled."""
+        """Move on by what the step committed."""
         self.tail = np.concatenate([self.tail, tokens])[-self.options.prefix :]

@@ -110,11 +110,11 @@ class Ngrammys:
         """Draft from ``table`` (V, k) int32; nothing follows ``end``."""
         self.table, self.end, self.options = table, end, options
         self.sequence: list[int] = []
-        self.places: dict[tuple[int, ...], list[int]] = {}
+        self.positions: dict[tuple[int, ...], list[int]] = {}
 
     def start(self, prompt: np.ndarray) -> None:
         """Read ``prompt`` (L,) int32."""
-        self.sequence, self.places = [], {}
+        self.sequence, self.positions = [], {}
         self.observe(prompt)
 
     def draft(self, budget: int) -> Draft:
@@ -138,12 +138,12 @@ class Ngrammys:
         return _tree(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Append what the step settled and remember where its n-grams end."""
+        """Append what the step committed and remember where its n-grams end."""
         for token in tokens.tolist():
             self.sequence.append(token)
             for n in range(1, min(self.options.n_max, len(self.sequence)) + 1):
                 gram = tuple(self.sequence[-n:])
-                self.places.setdefault(gram, []).append(len(self.sequence))
+                self.positions.setdefault(gram, []).append(len(self.sequence))
 
     def _rows(self) -> list[list[int]]:
         if not self.sequence:
@@ -157,11 +157,11 @@ class Ngrammys:
         return rows
 
     def _context_rows(self) -> list[list[int]]:
-        """What followed the longest n-gram that ends the sequence, the latest places first."""
+        """What followed the longest n-gram that ends the sequence, the latest positions first."""
         for n in range(min(self.options.n_max, len(self.sequence)), 0, -1):
-            places = self.places.get(tuple(self.sequence[-n:]), [])
-            if len(places) > 1:  # the last one is the end of the sequence itself
-                latest = places[-2 : -2 - self.options.k : -1]
+            positions = self.positions.get(tuple(self.sequence[-n:]), [])
+            if len(positions) > 1:  # the last one is the end of the sequence itself
+                latest = positions[-2 : -2 - self.options.k : -1]
                 return [self.sequence[p : p + self.options.width] for p in latest]
         return []
 

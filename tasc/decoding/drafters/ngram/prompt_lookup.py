@@ -2,7 +2,7 @@
 
 Saxena, "Prompt Lookup Decoding" (2023), as transformers defines it (``prompt_lookup_num_tokens``,
 ``max_matching_ngram_size``): the longest n-gram, n_max..1, that ends the sequence is looked for
-from the front, and the first place it stands at gives a chain. The end token closes a chain.
+from the front, and the first position it stands at gives a chain. The end token closes a chain.
 """
 
 from dataclasses import dataclass
@@ -46,5 +46,5 @@ class PromptLookup:
         return Draft(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Append what the step settled."""
+        """Append what the step committed."""
         self.native.observe(tokens)

@@ -4,7 +4,7 @@ The family of SAM-Decoding (Hu et al., 2024) and SuffixDecoding (Oliaro et al., 
 the two matches proposes, and the tree follows the counts of what came next, best first.
 
 Departs: a suffix array sorted to 64 tokens stands for the automaton of the corpus, so matches end
-there, and a match in more than 1,024 places is sampled.
+there, and a match in more than 1,024 positions is sampled.
 """
 
 from collections.abc import Sequence
@@ -64,5 +64,5 @@ class Suffix:
         return Draft(tokens, parents, probabilities=probabilities)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Append what the step settled."""
+        """Append what the step committed."""
         self.native.observe(tokens)

@@ -128,7 +128,7 @@ class TascSpec:
         return Draft(tokens, parents, probabilities=probabilities)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Extend the local table by what the step settled; remember a finished output."""
+        """Extend the local table by what the step committed; remember a finished output."""
         self.native.observe(tokens)
         self.remember(tokens)
 

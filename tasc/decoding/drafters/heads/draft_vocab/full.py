@@ -1,7 +1,7 @@
 """Which rows of the LM head a draft head scores: all of them, or a part.
 
 Pruning concerns drafts only. The target verifies over its whole vocabulary, so the output stays
-what it was, also when sampling: trees are chosen without randomness and carry no laws.
+what it was, also when sampling: trees are chosen without randomness and carry no distributions.
 """
 
 from typing import Protocol
@@ -15,7 +15,7 @@ class DraftVocabulary(Protocol):
 
     Who calls what when: the EAGLE drafter calls ``start`` once a sequence, before any other call.
     Then each step: ``logits`` once for each level of the tree (the first after the head's layer has
-    read what the last step settled, so what ``observe`` began may still be under way till then),
+    read what the last step committed, so what ``observe`` began may still be under way till then),
     ``drafted`` with the finished tree, and, once the target has verified it, ``observe``. The
     prompt's own next token is observed like any other, before the first draft; a step that drafts
     nothing is only observed. Tensors are on the target's device, and nothing need wait for it.
@@ -44,11 +44,11 @@ class DraftVocabulary(Protocol):
         """Learn the tree's tokens (n,) int64, in the order of its nodes; a token may come twice."""
 
     def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:
-        """Learn what a step settled.
+        """Learn what a step committed.
 
         ``tokens`` (k,) int64: the accepted path and the bonus token, fewer where the output ended.
         ``rows`` (n + 1, V) are the target's logits of the whole verified tree, and ``kept`` (k,)
-        int64 says which of them settled the tokens: ``rows[kept[i]]`` are those of ``tokens[i]``.
+        int64 says which of them committed the tokens: ``rows[kept[i]]`` are those of ``tokens[i]``.
         """
 
 

@@ -60,8 +60,8 @@ class MicroSpec:
 
     Departs: the paper does not say in which order candidates join the window. Here they come in the
     order of nodes and positions, best first; the row of the bonus token is on the accepted path.
-    What was settled joins, too: greedily it is the best anyway, but not under sampling or a logits
-    processor.
+    What was committed joins, too: greedily it is the best anyway, but not under sampling or a
+    logits processor.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class MicroSpec:
     ) -> None:
         """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied.
 
-        ``ranking`` finds the candidates of the prompt in its place, see ``quick``. The tokens of
+        ``ranking`` finds the candidates of the prompt in its position, see ``quick``. The tokens of
         ``frequent`` are columns in front of the window's, which leaves them out.
         """
         self.options = options or WindowOptions()

@@ -1,4 +1,4 @@
-"""Rejection sampling on a chain whose laws can be asked for single tokens only.
+"""Rejection sampling on a chain whose distributions can be asked for single tokens only.
 
 Leviathan et al., algorithm 1, needs q of the drafted token to accept it, and all of q to draw from
 the residual when it does not. Both are had from single probabilities, and mostly from bounds on
@@ -12,22 +12,26 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from tasc.decoding.core.draft import AskedLaws, Bounds, Draft
-from tasc.decoding.verify.walks import Law, Walked
+from tasc.decoding.core.draft import Bounds, Draft, LazyProposal
+from tasc.decoding.verify.reference import Distribution, Verified
 
 PROPOSALS = 100_000  # after as many in vain p and q are equal but for rounding
 
 
-def asked_walk(draft: Draft, q: AskedLaws, law: Law, random: np.random.Generator) -> Walked:
+def verify_lazy(
+    draft: Draft, q: LazyProposal, distribution: Distribution, random: np.random.Generator
+) -> Verified:
     """Verify the chain ``draft``, whose nodes were drawn from ``q``; see Verifier."""
     path: list[int] = []
     for node, token in enumerate(draft.tokens.tolist()):
-        p = law(node - 1, path).double()
-        if not below(q.laws[node](token), _over(float(p[token]), random.random())):
-            return np.array(path, np.int32), _residual(p, q.laws[node], random)
+        p = distribution(node - 1, path).double()
+        if not below(q.distributions[node](token), _over(float(p[token]), random.random())):
+            return np.array(path, np.int32), _residual(p, q.distributions[node], random)
         path.append(node)
-    beyond = q.laws[len(draft)] if len(q.laws) > len(draft) else None
-    return np.array(path, np.int32), _residual(law(len(draft) - 1, path).double(), beyond, random)
+    beyond = q.distributions[len(draft)] if len(q.distributions) > len(draft) else None
+    return np.array(path, np.int32), _residual(
+        distribution(len(draft) - 1, path).double(), beyond, random
+    )
 
 
 def _over(p: float, uniform: float) -> float:

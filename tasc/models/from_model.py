@@ -11,18 +11,18 @@ from tasc.models.target import Target
 
 
 @contextmanager
-def borrowed(model: PreTrainedModel, graphs: Graphs = "off") -> Iterator[Target]:
+def target_from_model(model: PreTrainedModel, graphs: Graphs = "off") -> Iterator[Target]:
     """Use ``model`` as a target; give it back with its own attention and training modes.
 
     ``graphs`` as in ``target_for``: what was captured is lost at the end.
     Not for two threads at a time: the attention is a property of the model.
     """
-    with given_back(model):
+    with restore_model(model):
         yield target_for(model, graphs=graphs)
 
 
 @contextmanager
-def given_back(model: PreTrainedModel | None) -> Iterator[None]:
+def restore_model(model: PreTrainedModel | None) -> Iterator[None]:
     """Let ``model`` be used, if there is one; restore its own attention and training modes."""
     if model is None:
         yield

@@ -20,7 +20,7 @@ _AT_ONCE = 32  # prompts a batch
 _PART = 8  # batches a file
 
 
-def own_outputs(
+def generate_targets(
     model: PreTrainedModel,
     tokenizer: LoadedTokenizer,
     prompts: Sequence[str],

@@ -5,22 +5,22 @@ from tasc.tokenizer.token_bytes import byte_alphabet
 from tasc.vocab.search.options import AugmentOptions
 
 
-class Screen:
+class TokenFilter:
     """Turns down strings that no token may spell, and remembers them by reason."""
 
     def __init__(
-        self, base: LoadedTokenizer, options: AugmentOptions, *, needs_blank: bool
+        self, base: LoadedTokenizer, options: AugmentOptions, *, needs_space: bool
     ) -> None:
         """``added`` tokens are garbled by a byte-level decoder if they look like its alphabet.
 
-        ``needs_blank``: the export takes only tokens that begin with a blank.
+        ``needs_space``: the export takes only tokens that begin with a space.
         """
-        self._needs_blank = needs_blank
+        self._needs_space = needs_space
         byte_level = type(base.tokenizer.decoder).__name__ == "ByteLevel"
         self._garbles = options.export == "added" and byte_level
         self._protected = [text.encode() for text in options.protect]
         self.excluded: dict[str, set[bytes]] = {
-            reason: set() for reason in ("not_utf8", "byte_alphabet", "no_blank", "protected")
+            reason: set() for reason in ("not_utf8", "byte_alphabet", "no_space", "protected")
         }
 
     def protects(self, string: bytes) -> bool:
@@ -34,8 +34,8 @@ class Screen:
         except UnicodeDecodeError:
             self.excluded["not_utf8"].add(string)
             return False
-        if self._needs_blank and not text.startswith(" "):
-            self.excluded["no_blank"].add(string)
+        if self._needs_space and not text.startswith(" "):
+            self.excluded["no_space"].add(string)
             return False
         if self.protects(string):
             self.excluded["protected"].add(string)

@@ -1,7 +1,8 @@
-"""The walks over a draft tree in plain torch: the definition that the kernels are tested against.
+"""Verification of a draft tree in plain torch: the reference that the kernels are tested against.
 
-``law(node, path)`` gives the target's law (V,) after ``node`` (-1: after the last token), which is
-reached by accepting the nodes of ``path``. Random numbers come in, so a walk can be repeated.
+``distribution(node, path)`` gives the target's distribution (V,) after ``node`` (-1: after the last
+token), which is reached by accepting the nodes of ``path``. Random numbers come in, so a walk can
+be repeated.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,15 +10,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from tasc.decoding.core.draft import Draft, Laws
+from tasc.decoding.core.draft import Draft, ProposalProbs
 
-Law = Callable[[int, Sequence[int]], torch.Tensor]
-Walked = tuple[np.ndarray, int]
+Distribution = Callable[[int, Sequence[int]], torch.Tensor]
+Verified = tuple[np.ndarray, int]
 
-NOTHING = 1e-9  # less of a law than this is rounding: what it would be normalised to means nothing
+# Less of a distribution than this is rounding: what it would be normalised to means nothing.
+NOTHING = 1e-9
 
 
-def follow(draft: Draft, choose: Callable[[int, Sequence[int]], int]) -> Walked:
+def follow(draft: Draft, choose: Callable[[int, Sequence[int]], int]) -> Verified:
     """Choose a token at each node and follow the first child that proposes it.
 
     With a deterministic choice this is greedy verification; with a draw from the target it is
@@ -33,12 +35,14 @@ def follow(draft: Draft, choose: Callable[[int, Sequence[int]], int]) -> Walked:
         path.append(node)
 
 
-def sampled_walk(draft: Draft, law: Law, uniforms: np.ndarray) -> Walked:
+def coupled_reference(draft: Draft, distribution: Distribution, uniforms: np.ndarray) -> Verified:
     """Draw from the target with ``uniforms[node + 1]``, (n + 1,) float64 in [0, 1), and follow."""
-    return follow(draft, lambda node, path: pick(law(node, path), float(uniforms[node + 1])))
+    return follow(
+        draft, lambda node, path: pick(distribution(node, path), float(uniforms[node + 1]))
+    )
 
 
-def rejection_walk(draft: Draft, law: Law, uniforms: np.ndarray) -> Walked:
+def rejection_reference(draft: Draft, distribution: Distribution, uniforms: np.ndarray) -> Verified:
     """Accept children with probability p / q, else go on with the residual of p.
 
     Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", algorithm 1, on a
@@ -48,7 +52,7 @@ def rejection_walk(draft: Draft, law: Law, uniforms: np.ndarray) -> Walked:
     """
     node, path = -1, list[int]()
     while True:
-        p = law(node, path).double()
+        p = distribution(node, path).double()
         accepted, p = _try_children(draft, node, p, uniforms)
         if accepted is None:
             return np.array(path, np.int32), pick(p, float(uniforms[-1]))
@@ -60,20 +64,20 @@ def _try_children(
     draft: Draft, node: int, p: torch.Tensor, uniforms: np.ndarray
 ) -> tuple[int | None, torch.Tensor]:
     """Return the accepted child, or None and what all of them left of ``p`` (V,)."""
-    laws = draft.q if isinstance(draft.q, Laws) else None
-    row = -1 if laws is None else int(laws.of[node + 1])
+    distributions = draft.q if isinstance(draft.q, ProposalProbs) else None
+    row = -1 if distributions is None else int(distributions.of[node + 1])
     seen: list[int] = []
     children = draft.children(node)
-    if laws is not None and row >= 0 and not children:  # what was drawn is no token
-        return None, _residual(p, laws.rows[row].double().clamp(min=0).to(p.device))
+    if distributions is not None and row >= 0 and not children:  # what was drawn is no token
+        return None, _residual(p, distributions.probs[row].double().clamp(min=0).to(p.device))
     for child in children:
         token = int(draft.tokens[child])
         if not 0 <= token < len(p):
             continue  # the target cannot say it
-        q = _proposal(laws, row, token, seen, len(p)).to(p.device)
+        q = _proposal(distributions, row, token, seen, len(p)).to(p.device)
         seen.append(token)
         if not q[token] > 0:
-            continue  # its own law could not have drawn it: it says nothing
+            continue  # its own distribution could not have drawn it: it says nothing
         if uniforms[child] * float(q[token]) < float(p[token]):
             return child, p
         p = _residual(p, q)
@@ -90,15 +94,15 @@ def _residual(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 
 
 def _proposal(
-    laws: Laws | None, row: int, token: int, seen: Sequence[int], size: int
+    distributions: ProposalProbs | None, row: int, token: int, seen: Sequence[int], size: int
 ) -> torch.Tensor:
-    """Return the law (V,) float64 from which ``token`` came, after its siblings ``seen``."""
-    if laws is None or row < 0:
+    """Return what ``token`` was drawn from after its siblings ``seen``, (V,) float64."""
+    if distributions is None or row < 0:
         certain = torch.zeros(size, dtype=torch.float64)
         certain[token] = 1
         return certain
-    q = laws.rows[row].double().clamp(min=0)
-    if laws.replacement or not seen:
+    q = distributions.probs[row].double().clamp(min=0)
+    if distributions.replacement or not seen:
         return q
     q = q.clone()
     q[list(seen)] = 0
@@ -106,9 +110,9 @@ def _proposal(
     return q / left if left > NOTHING else torch.zeros_like(q)
 
 
-def pick(law: torch.Tensor, uniform: float) -> int:
-    """Return the id at which the cumulated law (V,) first exceeds ``uniform`` of its total."""
-    cumulated = law.double().cumsum(-1)
+def pick(distribution: torch.Tensor, uniform: float) -> int:
+    """Return the id at which the cumulated (V,) probabilities exceed ``uniform`` of their sum."""
+    cumulated = distribution.double().cumsum(-1)
     at = int(torch.searchsorted(cumulated, uniform * cumulated[-1], right=True))
     # Rounding may lead past the end: then it is the last id with any mass.
-    return min(at, int(law.nonzero()[-1]))
+    return min(at, int(distribution.nonzero()[-1]))

@@ -14,14 +14,14 @@ _NOT_A_MODEL = (
 
 
 @dataclass(frozen=True)
-class RowCost:
+class EmbeddingCost:
     """One token more in the vocabulary of a model."""
 
     parameters: int  # one row, or two where the output has a matrix of its own
     step_share: float  # of a decoding step's multiplications
 
 
-def row_cost(folder: Path) -> RowCost | None:
+def embedding_cost(folder: Path) -> EmbeddingCost | None:
     """Look at the model beside a tokenizer; None where none stands there, or none that can be read.
 
     A step multiplies by every weight but the input embedding, of which it looks up a row. Reads
@@ -52,5 +52,5 @@ def row_cost(folder: Path) -> RowCost | None:
         return None
     own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
     if config.get("tie_word_embeddings", not own_head):
-        return RowCost(width, width / total)
-    return RowCost(2 * width, width / (max(total - math.prod(matrix), 1)))
+        return EmbeddingCost(width, width / total)
+    return EmbeddingCost(2 * width, width / (max(total - math.prod(matrix), 1)))

@@ -10,7 +10,7 @@ _AROUND = 30  # characters on each side of an example
 
 
 @dataclass(frozen=True)
-class Valuable:
+class TopMerge:
     """One n-gram that the merge search chose.
 
     Attributes:
@@ -27,12 +27,10 @@ class Valuable:
     example: tuple[str, str, str]
 
 
-def most_valuable(
-    result: MergeResult, outputs: Distinct, most: int = SHOWN
-) -> tuple[Valuable, ...]:
+def top_merges(result: MergeResult, outputs: Distinct, most: int = SHOWN) -> tuple[TopMerge, ...]:
     """Return the first merges: the search takes the most rewarding n-gram each time."""
     return tuple(
-        Valuable(text, merge.frequency, merge.reward, _example(text, outputs))
+        TopMerge(text, merge.frequency, merge.reward, _example(text, outputs))
         for merge in result.merges[:most]
         for text in [merge.string.decode(errors="replace")]
     )

@@ -1,9 +1,9 @@
-"""Tokenizers that mark blanks with "▁", as SentencePiece does: where their texts can be cut.
+"""Tokenizers that mark spaces with "▁", as SentencePiece does: where their texts can be cut.
 
-They hardly split a text before they look for tokens. But no token reaches across some places, such
-as that between a letter and the next mark; tokens end there anyway, and a pattern that cuts there
-changes none. The finest of a few patterns that cuts no token of the vocabulary is taken. (Unknown
-characters in a row are one unknown token; with a cut between them they are two.)
+They hardly split a text before they look for tokens. But no token reaches across some positions,
+such as that between a letter and the next mark; tokens end there anyway, and a pattern that cuts
+there changes none. The finest of a few patterns that cuts no token of the vocabulary is taken.
+(Unknown characters in a row are one unknown token; with a cut between them they are two.)
 """
 
 import json
@@ -69,7 +69,7 @@ def splitting(state: dict[str, Any]) -> Splitting | None:
 
 
 def cut_finely(tokenizer: Tokenizer) -> Tokenizer:
-    """The same tokens from smaller pre-tokens, for a tokenizer that marks blanks; else itself."""
+    """The same tokens from smaller pre-tokens, for a tokenizer that marks spaces; else itself."""
     state = json.loads(tokenizer.to_str())
     found = splitting(state)
     if found is None:

@@ -11,7 +11,7 @@ from tasc.models.target import Target
 _ROOM = 64  # positions for the first steps; the cache grows when it must
 
 
-class Speaker(Protocol):
+class DraftModel(Protocol):
     """A draft model on one sequence. A node is a text: what was followed, and tokens after it."""
 
     def follow(self, ids: Sequence[int]) -> int:
@@ -31,7 +31,7 @@ class Speaker(Protocol):
         """Texts evaluated since ``follow``."""
 
 
-class NeuralSpeaker:
+class NeuralDraftModel:
     """A causal language model. Its cache holds the text, and a slot a node behind it.
 
     A node is its slot. The text that is kept from one step to the next, and what was drafted and
@@ -54,11 +54,11 @@ class NeuralSpeaker:
 
     @property
     def evaluated(self) -> int:
-        """See Speaker.evaluated."""
+        """See DraftModel.evaluated."""
         return len(self.tokens)
 
     def follow(self, ids: Sequence[int]) -> int:
-        """See Speaker.follow."""
+        """See DraftModel.follow."""
         ids = self._within(ids)
         shared = _shared(self.committed, ids)
         path: list[int] = []
@@ -75,7 +75,7 @@ class NeuralSpeaker:
             path, shared = path[:-1], shared - (not path)
             held -= 1
         if self.committed:
-            self.model.storage.select(shared, path)
+            self.model.kv_cache.select(shared, path)
         if held < len(ids):
             row = self._read(ids, held)
         self.committed, self.last = list(ids), row
@@ -99,16 +99,16 @@ class NeuralSpeaker:
         new = torch.tensor([ids[held:]], device=model.device)
         positions = torch.arange(held, len(ids), device=model.device)[None]
         row = model.forward(model.cache, new, positions, None, 1)[0, 0]
-        model.storage.advance(len(ids) - held)
+        model.kv_cache.advance(len(ids) - held)
         return row
 
     def known(self, parent: int, token: int) -> int | None:
-        """See Speaker.known."""
+        """See DraftModel.known."""
         return self.children.get((parent, token))
 
     @torch.inference_mode()
     def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """See Speaker.extend."""
+        """See DraftModel.extend."""
         wanted = list(zip(parents, tokens, strict=True))
         new = [key for key in dict.fromkeys(wanted) if key not in self.children]
         if new:
@@ -134,11 +134,11 @@ class NeuralSpeaker:
                 mask[i, slots] = True
             mask = mask[None, None].to(model.device)
         rows = model.forward(model.cache, ids, positions, mask)[0]
-        model.storage.advance(len(new))
+        model.kv_cache.advance(len(new))
         self.rows += list(rows)
 
     def row(self, node: int) -> torch.Tensor:
-        """See Speaker.row."""
+        """See DraftModel.row."""
         at = node - len(self.committed)
         if at >= 0:
             return self.rows[at]

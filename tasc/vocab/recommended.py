@@ -1,4 +1,4 @@
-"""The knee of the budgets that an analysis looked at, by the rule of ``tasc augment``."""
+"""The recommended size of those that an analysis looked at, by the rule of ``tasc augment``."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from tasc.data.corpus import Corpus
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import Export
 from tasc.vocab.search.budget import Point, budget_curve
-from tasc.vocab.search.options import RISK_PRICE
-from tasc.vocab.search.rows import row_cost
+from tasc.vocab.search.embedding_cost import embedding_cost
+from tasc.vocab.search.options import OVERFIT_PENALTY
 
 
-def knee(
+def recommended_size(
     analysis: Analysis, tokenizer: LoadedTokenizer, export: Export, held_out: Corpus | None
 ) -> Point | None:
     """Weigh every budget up to the largest of ``analysis``; None without merges.
@@ -24,5 +24,5 @@ def knee(
         return None
     others = encode_outputs(held_out.outputs, tokenizer, export) if held_out else None
     size = len(tokenizer.vocabulary())
-    rows = row_cost(Path(tokenizer.path))
-    return budget_curve(result, size, once, others, rows, RISK_PRICE).knee
+    rows = embedding_cost(Path(tokenizer.path))
+    return budget_curve(result, size, once, others, rows, OVERFIT_PENALTY).recommended_size

@@ -1,4 +1,4 @@
-"""Sampling with EAGLE's trees has the law of a real model, over all tokens and over some."""
+"""Sampling with EAGLE's trees has the distribution of a real model, over all or some tokens."""
 
 import itertools
 
@@ -29,8 +29,8 @@ def tiny():
     for sequence in itertools.product(range(VOCABULARY), repeat=LENGTH):
         ids = torch.tensor([*prompt.tolist(), *sequence])[None]
         with torch.no_grad():
-            laws = model(input_ids=ids).logits[0].log_softmax(-1)
-        each = [laws[len(prompt) - 1 + i, token] for i, token in enumerate(sequence)]
+            distributions = model(input_ids=ids).logits[0].log_softmax(-1)
+        each = [distributions[len(prompt) - 1 + i, token] for i, token in enumerate(sequence)]
         expected.append(float(torch.stack(each).sum().exp()))
     return model, prompt, np.array(expected)
 
@@ -57,13 +57,13 @@ def sampled(tiny, vocabulary, verify):
 @pytest.mark.parametrize(
     ("name", "pruned"), [("sampled", False), ("sampled", True), ("multi-branch", True)]
 )
-def test_sampling_has_the_targets_law_whatever_the_draft_vocabulary(tiny, name, pruned):
+def test_sampling_has_the_targets_distribution_whatever_the_draft_vocabulary(tiny, name, pruned):
     lm_head = tiny[0].get_output_embeddings()
     vocabulary = Frequent(lm_head, torch.tensor([1, 3])) if pruned else None
     counts = sampled(tiny, vocabulary, verifier(name, Sampling(1.0, seed=1)))
     assert chance(counts, tiny[2]) > 1e-6
 
 
-def test_the_test_of_laws_notices_another_temperature(tiny):
+def test_the_test_of_distributions_notices_another_temperature(tiny):
     counts = sampled(tiny, None, verifier("sampled", Sampling(0.5, seed=1)))
     assert chance(counts, tiny[2]) < 1e-6

@@ -165,7 +165,7 @@ class Aligned:
 def longest_stretch(
     ids: list[int], ends: list[int], new_ids: list[int], new_ends: list[int]
 ) -> tuple[int, int, int]:
-    """Return where the longest run of tokens alike in id and position starts in each, and its length.
+    """Return where the longest run of tokens alike in both starts in each, and its length.
 
     The last of several as long. Tokens at one position, such as the bytes of a character, need
     care: they are told apart by how many come before.

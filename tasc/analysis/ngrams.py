@@ -64,15 +64,15 @@ class WordStats:
         return self.ngrams[1]
 
 
-def describe(spectrum: CountHistogram, n: int, symbols: int) -> NgramStats:
+def describe(histogram: CountHistogram, n: int, symbols: int) -> NgramStats:
     """Describe the distribution of n-grams over ``symbols`` different symbols."""
-    counts, times = spectrum.counts, spectrum.times
+    counts, times = histogram.counts, histogram.times
     entropy = shannon_bits(counts, times)
-    typical = min(typical_set(entropy), float(spectrum.distinct))
+    typical = min(typical_set(entropy), float(histogram.distinct))
     return NgramStats(
         n=n,
-        total=spectrum.total,
-        distinct=spectrum.distinct,
+        total=histogram.total,
+        distinct=histogram.distinct,
         entropy_bits=entropy,
         normalised=normalised(entropy, symbols) / n,
         renyi2_bits=renyi_bits(counts, times=times),

@@ -85,7 +85,7 @@ class MergeResult:
 
     @property
     def duplicates(self) -> int:
-        """How many n-grams spelled a token that was added before."""
+        """How many n-grams had the text of a token that was added before."""
         return len(self.aliases)
 
 
@@ -115,8 +115,8 @@ class Backend(Protocol):
         """Find up to ``budget`` n-grams worth a token (METHODS of TASC-ft, Algorithm 1).
 
         Departs from the paper: ties go to the larger n, then to the smaller ids, so a run repeats;
-        samples carry weights; an n-gram spelled like a base token is passed over, one spelled like
-        an added token becomes that token. Raises InputError.
+        samples carry weights; an n-gram with the text of a base token is passed over, one with that
+        of an added token becomes that token. Raises InputError.
         """
 
 

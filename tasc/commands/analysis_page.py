@@ -49,7 +49,7 @@ def _tokens(results: AnalysisResults) -> Iterator[Chart]:
         highest=1,
     )
     yield chart(
-        "What a budget brings",
+        "Effect of the number of new tokens",
         {"fewer steps, predicted": [(p.added, p.step_ratio) for p in tokens.budgets]},
         "added tokens",
         "× fewer decoding steps",

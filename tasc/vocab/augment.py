@@ -38,7 +38,7 @@ class Measured:
 
     compression: Compression
     usage: Usage
-    changed: int  # distinct outputs whose base tokens differ once new tokens are spelled out
+    changed: int  # distinct outputs whose base tokens differ once new tokens are replaced by theirs
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -64,7 +64,7 @@ class Augmentation:
     rejected: int  # n-grams turned down by PCS
     duplicates: int  # second spellings of new tokens
     excluded: dict[str, int]  # n-grams the export cannot carry, by reason
-    scaffolds: int  # merges that only served longer ones
+    intermediate_merges: int  # merges that only served longer ones
     rounds: int
     curve: Curve  # what every budget brings; up to the one taken unless that was to be found
 
@@ -85,7 +85,7 @@ class Augmentation:
 
     @property
     def changed(self) -> int:
-        """Distinct outputs whose base tokens differ once new tokens are spelled out."""
+        """Distinct outputs whose base tokens differ once new tokens are replaced by theirs."""
         others = self.measured_held_out
         return self.measured.changed + (others.changed if others else 0)
 
@@ -112,7 +112,7 @@ class Augmentation:
             "rejected": self.rejected,
             "duplicates": self.duplicates,
             "excluded": self.excluded,
-            "scaffolds": self.scaffolds,
+            "intermediate_merges": self.scaffolds,
             "unused": self.unused,
             "changed": self.changed,
             "rounds": self.rounds,
@@ -169,7 +169,7 @@ def augment(
         rejected=result.rejected,
         duplicates=result.duplicates,
         excluded=found.excluded,
-        scaffolds=length - len(found.chosen.tokens),
+        intermediate_merges=length - len(found.chosen.tokens),
         rounds=found.rounds,
         curve=curve,
     )

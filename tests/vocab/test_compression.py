@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasc.backend import MergeRequest, get_backend
 from tasc.vocab.measure.compression import Compression, apply_merges
-from tasc.vocab.search.selection import steps, walk
+from tasc.vocab.search.selection import live_tokens, steps
 
 
 @settings(max_examples=100, deadline=None)
@@ -64,7 +64,7 @@ def test_what_stands_after_a_merge_is_what_the_samples_then_hold(samples):
             alpha_pcs=1.1,
         )
     )
-    for length, (_, live) in enumerate(walk(found, 5), start=1):
+    for length, (_, live) in enumerate(live_tokens(found, 5), start=1):
         counts = Counter()
         for weight, ids in enumerate(samples, start=1):
             for step in steps(found, length):

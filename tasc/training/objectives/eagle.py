@@ -37,14 +37,14 @@ class EagleLoss(HeadLoss):
         embedded = self.embedding(batch.input_ids[:, 1:-1])
         positions = torch.arange(read.shape[1], device=read.device).expand(len(read), -1)
         wanted = batch.labels[:, 2:] != IGNORED
-        said = head(embedded, read, positions)[wanted]
-        return said, batch.labels[:, 2:][wanted], hidden[:, 1:-1][wanted]
+        predicted = head(embedded, read, positions)[wanted]
+        return predicted, batch.labels[:, 2:][wanted], hidden[:, 1:-1][wanted]
 
-    def loss(self, said: Tensor, tokens: Tensor, more: Tensor) -> Tensor:
+    def loss(self, predicted: Tensor, tokens: Tensor, more: Tensor) -> Tensor:
         """See HeadLoss.loss."""
         columns = Columns(tokens, self.lm_head.weight.shape[0])
         with torch.no_grad():
             distribution = columns.logits(self.lm_head, more).softmax(-1)
-        cross = -(distribution * columns.logits(self.lm_head, said).log_softmax(-1)).sum()
-        states = smooth_l1_loss(said.float(), more.float(), reduction="none").mean(-1).sum()
+        cross = -(distribution * columns.logits(self.lm_head, predicted).log_softmax(-1)).sum()
+        states = smooth_l1_loss(predicted.float(), more.float(), reduction="none").mean(-1).sum()
         return states + self.DISTRIBUTION_WEIGHT * cross

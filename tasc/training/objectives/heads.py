@@ -31,7 +31,7 @@ class HeadLoss(ABC):
         """
 
     @abstractmethod
-    def loss(self, said: Tensor, tokens: Tensor, more: Tensor) -> Tensor:
+    def loss(self, predicted: Tensor, tokens: Tensor, more: Tensor) -> Tensor:
         """Return the loss in nats, summed over what ``states`` returned."""
 
     def __call__(self, model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
@@ -53,12 +53,12 @@ class HeadLoss(ABC):
                 self.lm_head.weight.device
             )
             with self._precision(batch, bfloat16):
-                said, tokens, more = self.states(model, batch, self._hidden(batch))
-                total += float(self.loss(said, tokens, more))
-                for some in range(0, len(said), _ROWS):
+                predicted, tokens, more = self.states(model, batch, self._hidden(batch))
+                total += float(self.loss(predicted, tokens, more))
+                for some in range(0, len(predicted), _ROWS):
                     rows = slice(some, some + _ROWS)
-                    agreed += int((self._best(said[rows]) == tokens[rows]).sum())
-            count += len(said)
+                    agreed += int((self._best(predicted[rows]) == tokens[rows]).sum())
+            count += len(predicted)
             targets += int((batch.labels != IGNORED).sum())
         model.train(was_training)
         return Evaluation(step, total / max(1, targets), agreed / max(1, count))

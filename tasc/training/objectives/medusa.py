@@ -32,17 +32,17 @@ class MedusaLoss(HeadLoss):
         """See HeadLoss.states; more are the weights (N,)."""
         read, labels = hidden[:, :-2], batch.labels[:, 1:]
         begun = labels[:, :-1] != IGNORED  # (B, L - 2): token i + 1 is an output's
-        said = head(read[begun])  # (heads, n, d)
-        ahead = nn.functional.pad(labels[:, 1:], (0, len(said) - 1), value=IGNORED)
-        tokens = ahead.unfold(1, len(said), 1)[begun].T  # (heads, n)
-        weights = self.DECAY ** torch.arange(1, len(said) + 1, device=said.device)
+        predicted = head(read[begun])  # (heads, n, d)
+        ahead = nn.functional.pad(labels[:, 1:], (0, len(predicted) - 1), value=IGNORED)
+        tokens = ahead.unfold(1, len(predicted), 1)[begun].T  # (heads, n)
+        weights = self.DECAY ** torch.arange(1, len(predicted) + 1, device=predicted.device)
         weights = weights / weights.sum()
         wanted = tokens != IGNORED
-        return said[wanted], tokens[wanted], weights[:, None].expand_as(tokens)[wanted]
+        return predicted[wanted], tokens[wanted], weights[:, None].expand_as(tokens)[wanted]
 
-    def loss(self, said: Tensor, tokens: Tensor, more: Tensor) -> Tensor:
+    def loss(self, predicted: Tensor, tokens: Tensor, more: Tensor) -> Tensor:
         """See HeadLoss.loss."""
         columns = Columns(tokens, self.lm_head.weight.shape[0])
-        logits = columns.logits(self.lm_head, said)
+        logits = columns.logits(self.lm_head, predicted)
         each = cross_entropy(logits, columns.positions(tokens), reduction="none")
         return (more * each).sum()

@@ -43,7 +43,7 @@ def splits_of(state: dict[str, Any], path: str) -> Splits:
     if found is None:
         raise InputError(
             f"{path}: the pretoken export needs byte-level BPE split by one pattern, or BPE or "
-            "Unigram that mark spaces with ▁ and have no token across words, this is "
+            "Unigram that write spaces as ▁ and have no token across words, this is "
             f"{model['type']} split by {' + '.join(kinds)}: use --export added"
         )
     return found

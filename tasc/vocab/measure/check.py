@@ -35,15 +35,15 @@ def check_round_trip(
 
 
 def changed_outputs(
-    before: Encoded, after: Encoded, spelled: Sequence[Sequence[int]], size: int
+    before: Encoded, after: Encoded, base_ids: Sequence[Sequence[int]], size: int
 ) -> int:
-    """Count the texts whose tokens are not ``before`` when new tokens are spelled out.
+    """Count the texts whose tokens are not ``before`` when new tokens are replaced by theirs.
 
-    Token ``size + k`` is spelled by the base ids ``spelled[k]``. With ``added`` a text changes when
+    Token ``size + k`` stands for ``base_ids[k]``. With ``added`` a text changes when
     a new token cuts a base token in two, as " in the" does in " in therapy".
     """
-    pieces = [np.arange(size, dtype=np.int32), *(np.asarray(ids, np.int32) for ids in spelled)]
-    lengths = np.concatenate([np.ones(size, np.int64), [len(ids) for ids in spelled]]).astype(
+    pieces = [np.arange(size, dtype=np.int32), *(np.asarray(ids, np.int32) for ids in base_ids)]
+    lengths = np.concatenate([np.ones(size, np.int64), [len(ids) for ids in base_ids]]).astype(
         np.int64
     )
     positions = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])

@@ -28,7 +28,7 @@ from tasc.analysis.outputs import Outputs
 from tasc.backend import Merge, MergeResult
 from tasc.vocab.measure.compression import savings
 from tasc.vocab.search.embedding_cost import EmbeddingCost
-from tasc.vocab.search.selection import steps, walk
+from tasc.vocab.search.selection import live_tokens, steps
 
 MOST = 5000  # tokens that a search for the recommended_size looks at
 _POINTS = 48  # of the curve that is kept
@@ -56,7 +56,7 @@ class Point:
     """What M new tokens bring and cost, as the search predicts it."""
 
     budget: int  # M
-    merges: int  # of the search, scaffolds included
+    merges: int  # of the search, intermediate ones included
     train_steps: float  # decoding steps per training output, the end token's included
     held_out_steps: float | None
     seen: Sightings
@@ -138,7 +138,7 @@ def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tup
     lengths, risks = [0], [0.0]
     known: dict[int, float] = {}
     total, end = 0.0, 0
-    for length, (touched, live) in enumerate(walk(result, size), start=1):
+    for length, (touched, live) in enumerate(live_tokens(result, size), start=1):
         for token in touched:
             now = live.get(token, 0)
             total += now / (now + 1) - known.get(token, 0.0)
@@ -190,7 +190,7 @@ def _thinned(budgets: int, best: int) -> list[int]:
 
 def _sightings(result: MergeResult, size: int, lengths: set[int]) -> dict[int, Sightings]:
     found = {0: Sightings.of([])}
-    for length, (_, live) in enumerate(walk(result, size), start=1):
+    for length, (_, live) in enumerate(live_tokens(result, size), start=1):
         if length in lengths:
             found[length] = Sightings.of(list(live.values()))
     return found

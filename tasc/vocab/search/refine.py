@@ -17,7 +17,7 @@ from tasc.vocab.exports.export import Exporter
 from tasc.vocab.exports.merges import NewToken
 from tasc.vocab.search.budget import replayed, tokens_at_the_end
 from tasc.vocab.search.options import AugmentOptions
-from tasc.vocab.search.selection import Selection, select, walk
+from tasc.vocab.search.selection import Selection, live_tokens, select
 from tasc.vocab.search.token_filter import TokenFilter
 
 _REFILLS = 6  # rounds that give the budget of unused tokens to the next best; later ones shrink it
@@ -148,7 +148,7 @@ class Refiner:
         if found < (1 if self._options.min_gain else budget):
             # The last merges leave fewer tokens live than there were once: whole outputs.
             size = len(self._vocabulary)
-            most = max((len(live) for _, live in walk(result, size)), default=0)
+            most = max((len(live) for _, live in live_tokens(result, size)), default=0)
             advice = (
                 f"use --budget {most} or auto" if most else "use more outputs or a higher --pcs"
             )

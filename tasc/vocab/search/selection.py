@@ -1,9 +1,9 @@
 """From what the search merged to the tokens that are worth keeping.
 
-A long n-gram is often built over shorter ones that then stand nowhere else. Such scaffolds would
-take a part of the budget and never be produced, so they are dropped: the search still merges them,
-the tokenizer does without, and what was built over them is written out in the tokens that remain
-(its ``ids`` can then be longer than n_max).
+A long n-gram is often built over shorter ones that then stand nowhere else. Such intermediate
+merges would take a part of the budget and never be produced, so they are dropped: the search still
+merges them, the tokenizer does without, and what was built over them is written out in the tokens
+that remain (its ``ids`` can then be longer than n_max).
 """
 
 from collections import Counter, deque
@@ -82,14 +82,14 @@ def _shortest(
 ) -> tuple[int, dict[int, int]]:
     """How many merges leave ``budget`` tokens live, and how often each of those stands."""
     length, live = 0, dict[int, int]()
-    for _, live in walk(result, size, dropped):
+    for _, live in live_tokens(result, size, dropped):
         length += 1
         if len(live) == budget:
             break
     return length, live
 
 
-def walk(
+def live_tokens(
     result: MergeResult, size: int, dropped: AbstractSet[bytes] = frozenset()
 ) -> Iterator[tuple[set[int], dict[int, int]]]:
     """After each merge: the new tokens that it touched, and how often each still stands.

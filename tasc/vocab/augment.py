@@ -112,7 +112,7 @@ class Augmentation:
             "rejected": self.rejected,
             "duplicates": self.duplicates,
             "excluded": self.excluded,
-            "intermediate_merges": self.scaffolds,
+            "intermediate_merges": self.intermediate_merges,
             "unused": self.unused,
             "changed": self.changed,
             "rounds": self.rounds,

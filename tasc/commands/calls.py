@@ -105,11 +105,11 @@ def finetune(
             from tasc.training.draft_head import train_head
 
             return train_head(model, train, validation, options, **context.training)
-        from tasc.training.train import finetune
+        from tasc.training.train import Start, finetune
 
         added = read_merges(Path(options.augmented)) if options.augmented else ()
-        tokenizer = options.augmented or model
-        return finetune(model, tokenizer, added, train, validation, options, **context.training)
+        start = Start(model, options.augmented or model, added)
+        return finetune(start, train, validation, options, **context.training)
 
 
 def index(options: IndexOptions, context: StepContext | None = None) -> "Indexed":

@@ -20,7 +20,7 @@ from tasc.decoding import decode
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Generation, TokenCallback
-from tasc.decoding.drafters import Factory, parse
+from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
 from tasc.models.from_model import target_from_model
@@ -105,9 +105,9 @@ class CustomGenerate:
     def _factory(self, ends: Sequence[int], target: Target) -> Factory:
         end = ends[0] if ends else -1
         if end not in self.factories:
-            self.factories[end] = prepare(
-                self.method, self.corpus, self.tokenizer, end, target, draft_head=self.draft_head
-            )
+            heads = (self.draft_head,) if self.draft_head else ()
+            resources = Resources((), end, target=target, draft_heads=heads)
+            self.factories[end] = prepare(self.method, self.corpus, self.tokenizer, resources)
         return self.factories[end]
 
 

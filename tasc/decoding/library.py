@@ -1,9 +1,10 @@
 """``tasc.generate``: speculative decoding of a transformers model, for a library's users."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypedDict, Unpack, cast
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -12,7 +13,7 @@ from tasc._native import NgramIndex
 from tasc.decoding.budget import Adaptive, Budgeted
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Verifier
-from tasc.decoding.core.resources import DraftSource, end_ids
+from tasc.decoding.core.resources import end_ids
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Generation, Request, Timeline, TokenCallback, generate_all
@@ -23,7 +24,6 @@ from tasc.errors import InputError
 from tasc.models.cost import cost_curve
 from tasc.models.from_model import restore_model, target_from_model
 from tasc.models.static import Graphs
-from tasc.models.target import Target
 
 Known = Sequence[Prompt] | NgramIndex | None  # what drafts are made from
 
@@ -46,35 +46,10 @@ class Completion:
         return self.generation.timeline
 
 
-def generate(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[Prompt],
-    drafter: str = "tasc-spec",
-    corpus: Known = None,
-    *,
-    max_new_tokens: int = 256,
-    sampling: Sampling | None = None,
-    verify: str = "sampled",
-    stop: Sequence[str] = (),
-    processors: Sequence[Processor] = (),
-    on_tokens: TokenCallback | Sequence[TokenCallback] | None = None,
-    batch_size: int = 1,
-    graphs: Graphs = "off",
-    draft_model: PreTrainedModel | None = None,
-    draft_tokenizer: PreTrainedTokenizerBase | None = None,
-    draft_head: Path | None = None,
-) -> list[Completion]:
-    """Generate a completion of each prompt; models are given back as they were.
+class GenerateOptions(TypedDict, total=False):
+    """What ``generate`` takes by name.
 
-    Args:
-        model: a causal language model of transformers, all of whose layers attend.
-        tokenizer: its tokenizer.
-        prompts: texts, which are encoded as the tokenizer does by default, or token ids.
-        drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``.
-        corpus: outputs of the task that drafts are made from, texts or token ids, or an index of
-            them (``tasc.decoding.drafters.ngram.index.load_index``), counted as the drafter's
-            options say; without it, the drafter knows the prompt and the output so far.
+    Attributes:
         max_new_tokens: the most tokens a completion may have.
         sampling: how to sample; None is greedy. Each prompt has random numbers of its own.
         verify: the verifier when sampling: "sampled" for any drafter, where the output depends on
@@ -91,36 +66,98 @@ def generate(
             corpus' bytes, or of its tokens where there is a ``draft_tokenizer``.
         draft_tokenizer: the draft model's tokenizer, any one.
         draft_head: folder of a trained head, for drafters such as "eagle".
+        token_counts: folder of ``tasc analyze``, whose counts fr-spec and microspec take.
+    """
+
+    max_new_tokens: int
+    sampling: Sampling | None
+    verify: str
+    stop: Sequence[str]
+    processors: Sequence[Processor]
+    on_tokens: TokenCallback | Sequence[TokenCallback] | None
+    batch_size: int
+    graphs: Graphs
+    draft_model: PreTrainedModel | None
+    draft_tokenizer: PreTrainedTokenizerBase | None
+    draft_head: Path | None
+    token_counts: Path | None
+
+
+_DEFAULTS = GenerateOptions(
+    max_new_tokens=256,
+    sampling=None,
+    verify="sampled",
+    stop=(),
+    processors=(),
+    on_tokens=None,
+    batch_size=1,
+    graphs="off",
+    draft_model=None,
+    draft_tokenizer=None,
+    draft_head=None,
+    token_counts=None,
+)
+
+
+def generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Prompt],
+    drafter: str = "tasc-spec",
+    corpus: Known = None,
+    **options: Unpack[GenerateOptions],
+) -> list[Completion]:
+    """Generate a completion of each prompt; models are given back as they were.
+
+    Args:
+        model: a causal language model of transformers, all of whose layers attend.
+        tokenizer: its tokenizer.
+        prompts: texts, which are encoded as the tokenizer does by default, or token ids.
+        drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``.
+        corpus: outputs of the task that drafts are made from, texts or token ids, or an index of
+            them (``tasc.decoding.drafters.ngram.index.load_index``), counted as the drafter's
+            options say; without it, the drafter knows the prompt and the output so far.
+        options: see GenerateOptions.
 
     Returns one completion a prompt. Raises InputError.
     """
     if isinstance(prompts, str):
         raise InputError("got one text as prompts: give a list of texts or of token ids")
-    method = parse(drafter)
+    if unknown := options.keys() - _DEFAULTS.keys():
+        raise TypeError(f"generate() got an unexpected keyword argument {min(unknown)!r}")
+    asked = cast(GenerateOptions, {**_DEFAULTS, **options})
+    stop, batch_size = asked["stop"], asked["batch_size"]
     ends = end_ids(model, tokenizer.eos_token_id)
-    draft = draft_source(draft_model, draft_tokenizer)
     rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
-    listening = _listeners(on_tokens, len(prompts), batch_size)
+    listening = _listeners(asked["on_tokens"], len(prompts), batch_size)
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
-    with restore_model(draft_model), target_from_model(model, graphs) as target:
-        end = ends[0] if ends else -1
-        make = prepare(
-            method,
-            corpus,
-            tokenizer,
-            end,
-            target,
-            draft=draft,
-            sampling=sampling,
-            draft_head=draft_head,
+    method = parse(drafter)
+    with restore_model(asked["draft_model"]), target_from_model(model, asked["graphs"]) as target:
+        head = asked["draft_head"]
+        resources = Resources(
+            (),
+            ends[0] if ends else -1,
+            target=target,
+            draft=draft_source(asked["draft_model"], asked["draft_tokenizer"]),
+            sampling=asked["sampling"],
+            draft_heads=(head,) if head else (),
+            token_counts=asked["token_counts"],
         )
+        make = prepare(method, corpus, tokenizer, resources)
         done = generate_all(
             target,
             [
-                Request(prompt, make, chosen(verify, sampling, i), rule, listening[i], processors)
+                Request(
+                    prompt,
+                    make,
+                    chosen(asked["verify"], asked["sampling"], i),
+                    rule,
+                    listening[i],
+                    asked["processors"],
+                )
                 for i, prompt in enumerate(ids)
             ],
-            max_new_tokens=max_new_tokens,
+            max_new_tokens=asked["max_new_tokens"],
             end_ids=ends,
             budget=method.budget,
             batch_size=batch_size,
@@ -157,39 +194,20 @@ def prepare(
     method: Method,
     corpus: Known,
     tokenizer: PreTrainedTokenizerBase | None,
-    end: int,
-    target: Target,
-    *,
-    draft: DraftSource | None = None,
-    sampling: Sampling | None = None,
-    draft_head: Path | None = None,
+    resources: Resources,
 ) -> Factory:
-    """Build what the drafters of a call share."""
+    """Build what the drafters of a call share; ``resources`` are all but those from the corpus."""
     if isinstance(corpus, str):
         raise InputError("got one text as corpus: give a list of texts or of token ids")
     # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
-    indexes: tuple[NgramIndex, ...] = ()
-    outputs = [np.empty(0, np.int32)]
-    if isinstance(corpus, NgramIndex):
-        indexes = (corpus,)
-    elif corpus is not None:
+    outputs: Sequence[np.ndarray] = [np.empty(0, np.int32)]
+    if corpus is not None and not isinstance(corpus, NgramIndex):
         outputs = [ids_of(c, tokenizer) for c in corpus]
-    known = None
-    if tokenizer is not None and DRAFTERS[method.name].needs == "draft":
-        known = fast_tokenizer(tokenizer)
-    make = method.prepare(
-        Resources(
-            outputs,
-            end,
-            indexes,
-            target=target,
-            tokenizer=known,
-            draft=draft,
-            sampling=sampling,
-            draft_heads=(draft_head,) if draft_head else (),
-        )
-    )
-    if not method.adaptive:
+    needed = DRAFTERS[method.name].needs == "draft" or resources.token_counts is not None
+    known = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
+    indexes = (corpus,) if isinstance(corpus, NgramIndex) else ()
+    make = method.prepare(replace(resources, outputs=outputs, indexes=indexes, tokenizer=known))
+    if not method.adaptive or resources.target is None:
         return make
-    policy = Adaptive(cost_curve(target))
+    policy = Adaptive(cost_curve(resources.target))
     return lambda: Budgeted(make(), policy)

@@ -79,10 +79,24 @@ class FinetuneResult:
         return plain
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a training starts from.
+
+    Attributes:
+        model: the base model's folder or Hub id.
+        tokenizer: its tokenizer, or the augmented one.
+        added: the tokens that the augmented one has beyond the model's own; their embeddings start
+            as the mean of those of their base tokens.
+    """
+
+    model: str
+    tokenizer: str
+    added: Sequence[NewEmbedding] = ()
+
+
 def finetune(
-    model_path: str,
-    tokenizer_path: str,
-    added: Sequence[NewEmbedding],
+    start: Start,
     train: Corpus,
     validation: Corpus | None,
     options: FinetuneOptions,
@@ -91,13 +105,10 @@ def finetune(
     resume: bool = False,
     progress: Progress = silent,
 ) -> FinetuneResult:
-    """Train adapters, and the rows of new tokens, to produce a corpus's outputs from its prompts.
+    """Train adapters, and the embeddings of new tokens, to produce outputs from prompts.
 
     Args:
-        model_path: the base model's folder or Hub id.
-        tokenizer_path: its tokenizer, or the augmented one.
-        added: the tokens that the augmented one has beyond the model's own; their rows start as
-            the mean of their base tokens' rows.
+        start: model, tokenizer and new tokens.
         train: examples to learn from; the loss is on outputs and end tokens only.
         validation: examples to evaluate after each epoch.
         options: of the training.
@@ -109,11 +120,11 @@ def finetune(
         InputError: model, tokenizer and new tokens do not belong together, or checkpoints belong
             to another run.
     """
-    tokenizer = load_tokenizer(tokenizer_path)
+    tokenizer = load_tokenizer(start.tokenizer)
     progress("loading the model", 0, 0)
-    model = load_model(model_path, options.dtype, options.device, options.quantize)
-    _check_vocabulary(model, tokenizer, added)
-    extend_embeddings(model, added, _vocabulary_size(tokenizer))
+    model = load_model(start.model, options.dtype, options.device, options.quantize)
+    _check_vocabulary(model, tokenizer, start.added)
+    extend_embeddings(model, start.added, _vocabulary_size(tokenizer))
     length = _longest(model, options.max_length)
     rows = _sequences(tokenizer, train, length)
     held_out = None if validation is None else _sequences(tokenizer, validation, length)
@@ -123,7 +134,7 @@ def finetune(
         torch.manual_seed(options.seed)
         adapted = qlora.attach(
             model,
-            [row.new_id for row in added],
+            [row.new_id for row in start.added],
             rank=options.rank,
             alpha=options.alpha,
             dropout=options.dropout,
@@ -136,13 +147,15 @@ def finetune(
         rows,
         options.schedule(bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)),
         work=work,
-        name=f"{model_path} {options.training}",
+        name=f"{start.model} {options.training}",
         loss=learner.loss,
         score=learner.score,
     )
     with quiet():
         report = run.train(held_out, resume=resume, progress=progress)
-    return FinetuneResult(adapted, report, tokenizer, tuple(added), model_path, options.merge)
+    return FinetuneResult(
+        adapted, report, tokenizer, tuple(start.added), start.model, options.merge
+    )
 
 
 def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training.folder import save_model, save_tokenizer
-from tasc.training.train import finetune
+from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
 from tests.training.samples import ROWS, Row, corpus
@@ -50,7 +50,7 @@ def result(base, augmented, tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     train, validation = corpus(2), corpus(1, first=12)
     return finetune(
-        str(base), str(augmented), ROWS, train, validation, OPTIONS, work=work, resume=False
+        Start(str(base), str(augmented), ROWS), train, validation, OPTIONS, work=work, resume=False
     )
 
 
@@ -99,7 +99,7 @@ def test_a_resumed_fine_tuning_ends_with_the_same_weights(result, base, augmente
         if done == 5:
             raise KeyboardInterrupt
 
-    arguments = (str(base), str(augmented), ROWS, corpus(2), corpus(1, first=12), OPTIONS)
+    arguments = (Start(str(base), str(augmented), ROWS), corpus(2), corpus(1, first=12), OPTIONS)
     with pytest.raises(KeyboardInterrupt):
         finetune(*arguments, work=tmp_path, progress=stop)
     again = finetune(*arguments, work=tmp_path, resume=True)
@@ -112,7 +112,12 @@ def test_a_resumed_fine_tuning_ends_with_the_same_weights(result, base, augmente
 def test_the_seed_decides_the_result(result, base, augmented, tmp_path):
     options = replace(OPTIONS, seed=1)
     other = finetune(
-        str(base), str(augmented), ROWS, corpus(2), None, options, work=tmp_path, resume=False
+        Start(str(base), str(augmented), ROWS),
+        corpus(2),
+        None,
+        options,
+        work=tmp_path,
+        resume=False,
     )
     assert other.report.losses != result.report.losses
     assert other.report.evaluations == ()
@@ -120,19 +125,20 @@ def test_the_seed_decides_the_result(result, base, augmented, tmp_path):
 
 def test_plain_lora_on_unquantised_weights_works_too(base, tmp_path):
     options = replace(OPTIONS, quantize=False, epochs=0.4, gradient_checkpointing=True)
-    done = finetune(str(base), str(base), (), corpus(), None, options, work=tmp_path)
+    done = finetune(Start(str(base), str(base)), corpus(), None, options, work=tmp_path)
     assert done.report.steps == 1
     assert done.merged().config.vocab_size == 320
 
 
 def test_a_tokenizer_of_another_model_is_refused(base, augmented, tmp_path):
     with pytest.raises(InputError, match="322 tokens and the model 320 rows"):
-        finetune(str(base), str(augmented), (), corpus(), None, OPTIONS, work=tmp_path)
+        finetune(Start(str(base), str(augmented)), corpus(), None, OPTIONS, work=tmp_path)
 
 
 def test_new_tokens_of_another_tokenizer_are_refused(base, tmp_path):
+    start = Start(str(base), str(base), [Row(400, (1, 2))])
     with pytest.raises(InputError, match="make the new tokens for this one"):
-        finetune(str(base), str(base), [Row(400, (1, 2))], corpus(), None, OPTIONS, work=tmp_path)
+        finetune(start, corpus(), None, OPTIONS, work=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from transformers.cache_utils import Cache
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
 from tasc.errors import InputError
-from tasc.models import attention, head_files
+from tasc.models import attention
+from tasc.models.folder import head_files
 from tasc.models.medusa import HEADS
 
 _ATTENTION = "layers.0.self_attn"

@@ -36,7 +36,7 @@ def command(options: ServeOptions) -> list[str]:
     words = entry.format().command(start)
     if not words:
         raise InputError(
-            f"{entry.label} is a library, no server: {folder / 'README.md'} has the code"
+            f"{entry.label} is a library, no server: run the code in {folder / 'README.md'}"
         )
     return _installed(words, entry)
 

@@ -8,7 +8,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen2F
 
 import tasc
 from tasc.errors import UnavailableError
-from tasc.models import disk_cache, proof
+from tasc.models import proof
+from tasc.models.folder import disk_cache
 from tasc.models.from_model import target_from_model
 from tasc.models.proof import prove
 from tasc.models.static import StaticTarget, target_for

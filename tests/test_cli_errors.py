@@ -188,7 +188,10 @@ def test_unknown_recipe_and_data_folder(capsys, tmp_path):
     [
         (("analyze", "--pcs", "inf"), "pcs: input should be a finite number, got inf"),
         (("analyze", "--budget", 10**11), "budgets.0: input should be less than or equal to"),
-        (("augment", "--risk-price", "inf"), "overfit_penalty: input should be a finite number"),
+        (
+            ("augment", "--overfit-penalty", "inf"),
+            "overfit_penalty: input should be a finite number",
+        ),
         (("augment", "--budget", 0), "budget: a number from 1 to 1,000,000,000 or auto, got '0'"),
         (("augment", "--budget", "--5"), "budget: a number from 1 to"),
         (("augment", "--budget", "²"), "budget: a number from 1 to"),

@@ -103,7 +103,7 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
     assert {field.field for field in fields if not field.of_data} == expected
     assert not issubclass(KINDS[command], StepOptions) or any(field.of_data for field in fields)
     for field in fields:
-        name = field.option if field.position == 0 else f"--{field.option}"
+        name = field.option if field.group == 0 else f"--{field.option}"
         assert f"{name} " in shown
         assert field.help
         assert " ".join(field.help.split()) in shown

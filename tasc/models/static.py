@@ -231,16 +231,16 @@ def tree_mask(
     kept and the first token. ``positions`` (q,) int64 are the tokens'. With ``distances`` the mask
     is int32: how many positions back a key lies, negative where a token may not look.
     """
-    positions = torch.arange(keys, device=bits.device)
-    column = positions - length  # 0 is the last token, i + 1 is node i
+    held = torch.arange(keys, device=bits.device)  # the position of each key
+    column = held - length  # 0 is the last token, i + 1 is node i
     node = (column - 1).clamp(0, len(bits) - 1)
     seen = ((bits[:, None] >> node.clamp(max=63)) & 1).bool() & (column < len(bits))
     seen |= column <= 0
     if not distances:
         return seen
     inside = (column >= 0) & (column < len(bits))
-    positions = torch.where(inside, positions[column.clamp(0, len(bits) - 1)], positions)
-    return (positions[:, None] - positions).masked_fill(~seen, -1).int()
+    held = torch.where(inside, positions[column.clamp(0, len(bits) - 1)], held)
+    return (positions[:, None] - held).masked_fill(~seen, -1).int()
 
 
 def _keys(positions: int) -> int:

@@ -141,7 +141,9 @@ def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
     report = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(0, 5))).report
     assert isinstance(report, TaskReport)
     verdict = Verdict("both", ("because",))
-    results = AnalysisResults(**vars(report), recommended_size=None, drafting=None, verdict=verdict)
+    results = AnalysisResults(
+        **vars(report), recommended_size=None, drafting=None, serving=None, verdict=verdict
+    )
     plain = json.loads(json.dumps(results.to_dict(), allow_nan=False))
     assert AnalysisResults.read(plain) == results
     assert plain["samples"] == 60

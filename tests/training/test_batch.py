@@ -142,11 +142,11 @@ def test_packing_keeps_every_token_and_restarts_positions_at_each_document(sizes
     document = np.repeat(np.arange(len(sizes)), sizes)
     for i in range(len(packed)):
         part = slice(packed.offsets[i], packed.offsets[i + 1])
-        owners, positions = document[packed.tokens[part]], packed.positions[part]
+        owners, own = document[packed.tokens[part]], packed.positions[part]
         same = owners[1:] == owners[:-1]
-        assert (positions[1:][same] == positions[:-1][same] + 1).all()
-        assert (positions[1:][~same] == 0).all()
-        assert (packed.targets[part] == (positions > 0)).all()
+        assert (own[1:][same] == own[:-1][same] + 1).all()
+        assert (own[1:][~same] == 0).all()
+        assert (packed.targets[part] == (own > 0)).all()
 
 
 def test_packed_documents_do_not_see_each_other(tokenizer):

@@ -26,6 +26,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "verifiers": methods.verifiers,
     "metrics": methods.metrics,
     "objectives": methods.objectives,
+    "executors": methods.executors,
     "engines": exports.engines,
     "results": results.table,
     "schema": schema.tables,

@@ -16,7 +16,7 @@ BACKEND = {"tasc.backend", "tasc._native"}
 TEXTS = BACKEND | {"tasc.files", "tasc.data", "tasc.tokenizer"}
 OPTIONS = TEXTS | {"tasc.options", "tasc.report"}
 MODELS = OPTIONS | {"tasc.analysis", "tasc.vocab", "tasc.models"}
-RUNS = MODELS | {"tasc.training", "tasc.decoding"}
+RUNS = MODELS | {"tasc.training", "tasc.decoding", "tasc.execution"}
 # layer -> what it may import of tasc besides itself and the floor
 MAY_IMPORT = {
     "tasc/errors.py": set(),
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "tasc/report": set(),
     "tasc/files": set(),
     "tasc/backend": {"tasc._native"},
+    "tasc/execution": set(),
     "tasc/data": {"tasc.files"},
     "tasc/tokenizer": {"tasc.files", "tasc.data"},
     "tasc/options": {"tasc.files", "tasc.data"},

@@ -10,6 +10,7 @@ from tasc.benchmark.metrics import METRICS
 from tasc.benchmark.metrics.metric import Metric
 from tasc.decoding.drafters.table import DRAFTERS, NEEDS, Entry
 from tasc.decoding.verify import VERIFIERS
+from tasc.execution import EXECUTORS
 from tasc.training.objectives import ANSWERS, OBJECTIVES
 
 
@@ -94,6 +95,12 @@ def objectives(_block: str) -> str:
 
 def _asked(name: str, needs: str) -> str:
     return f"`--draft-head --head {name}`" if needs == ANSWERS else ""
+
+
+def executors(_block: str) -> str:
+    """Return a table of where independent pieces of work can run."""
+    rows = [[f"`{name}`", entry.label, entry.needs] for name, entry in EXECUTORS.items()]
+    return markdown.table(["executor", "where the work runs", "needs"], rows)
 
 
 def _first_sentence(documented: object) -> str:

@@ -14,7 +14,7 @@ from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
 from tasc.benchmark.results.analysis import Verdict
 from tasc.benchmark.results.search import Search, Setting
-from tasc.benchmark.tune import Grid, search
+from tasc.benchmark.tune import Grid, Simulations, search
 from tasc.benchmark.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
@@ -58,8 +58,8 @@ def simulate_drafts(
     if not outputs:
         return None
     references = References.of(tokenizer, prompts, outputs)
-    known = _known(once, weights)
-    return search(known, references, start, grid, cost=cost, progress=progress)
+    simulations = Simulations(_known(once, weights), references)
+    return search(simulations, start, grid, cost=cost, progress=progress)
 
 
 def _without(once: Outputs, held_out: list[str]) -> np.ndarray:

@@ -19,6 +19,8 @@ from tasc.decoding.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
+from tasc.execution import EXECUTORS, Executor
+from tasc.execution.local import Local
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -55,26 +57,59 @@ def tune(
     known = tokenizer.encode(corpus.outputs).split()
     grid = {name: values for name, values in GRID.items() if name != "tree_size"}
     start = Setting(tree_size=options.budget)
-    found = search(known, references, start, grid, progress=progress)
+    simulations = Simulations(known, references)
+    with EXECUTORS[options.executor].start(simulations, options.workers) as executor:
+        found = search(simulations, start, grid, executor=executor, progress=progress)
     task = TunedTask(source=held_out.source.path, split=held_out.split, corpus_split=corpus.split)
     return Tuning(task=task, **dict(found))
 
 
+class Simulations:
+    """Simulates settings of TASC-spec; the index of the last one is kept.
+
+    ``known`` are the outputs (T_i,) int32 that drafts are made from, ``references`` those that are
+    decoded.
+    """
+
+    def __init__(self, known: Sequence[np.ndarray], references: References) -> None:
+        """Simulate on ``references`` what drafts from ``known`` do."""
+        self.known, self.references = known, references
+        self._last: tuple[Counts, NgramIndex] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the index behind: each process counts its own."""
+        return self.__dict__ | {"_last": None}
+
+    def run(self, setting: Setting) -> StepStats:
+        """Decode the references as ``setting`` says."""
+        index = self._index(setting)
+        drafter = lambda: TascSpec([index], self.references.end, setting)  # noqa: E731
+        return simulate(drafter, self.references, setting.tree_size)
+
+    def _index(self, options: Counts) -> "NgramIndex":
+        asked = Counts(**{name: getattr(options, name) for name in COUNTS})
+        if self._last is None or self._last[0] != asked:
+            self._last = None  # room for the next before it is built
+            self._last = asked, build_index(self.known, self.references.end, asked)
+        return self._last[1]
+
+
 def search(
-    known: Sequence[np.ndarray],
-    references: References,
+    simulations: Simulations,
     start: Setting,
     grid: Grid,
     *,
+    executor: Executor | None = None,
     cost: "CostCurve | None" = None,
     progress: Progress = silent,
 ) -> Search:
-    """Simulate settings of TASC-spec on ``references``, from ``start`` along ``grid``.
+    """Simulate settings of TASC-spec, from ``start`` along ``grid``.
 
-    ``known`` are the outputs (T_i,) int32 that drafts are made from. ``progress`` is told of every
-    setting.
+    ``executor`` was started with ``simulations``; without one they run here, one after the other.
+    ``progress`` is told of every setting.
     """
-    indexes = _Indexes(known, references.end)
+    runs = executor or Local(simulations)
+    references = simulations.references
     trials: dict[Setting, Trial] = {}
     total = 1 + sum(len(set(values) - {getattr(start, name)}) for name, values in grid.items())
     plain = 0.0
@@ -82,21 +117,19 @@ def search(
         undrafted = simulate(Autoregressive, references, 0)
         plain = undrafted.ms_per_sample(references.prompts, cost)
 
-    def score(setting: Setting) -> float:
-        if setting not in trials:
-            index = indexes.get(setting)
-            drafter = lambda: TascSpec([index], references.end, setting)  # noqa: E731
-            steps = simulate(drafter, references, setting.tree_size)
+    def scores(settings: Sequence[Setting]) -> list[float]:
+        new = [setting for setting in dict.fromkeys(settings) if setting not in trials]
+        for setting, steps in zip(new, runs.map(Simulations.run, new), strict=True):
             ms = None if cost is None else steps.ms_per_sample(references.prompts, cost)
             trials[setting] = _trial(setting, steps, ms, None if ms is None else plain / ms)
             progress("simulate drafts", len(trials), total)
-        found = trials[setting]
-        return found.tokens_per_step if found.speedup is None else found.speedup
+        found = [trials[setting] for setting in settings]
+        return [t.tokens_per_step if t.speedup is None else t.speedup for t in found]
 
-    best = coordinate_search(start, grid, score)
+    best = coordinate_search(start, grid, scores)
     return Search(
         samples=len(references.prompts),
-        corpus_outputs=len(known),
+        corpus_outputs=len(simulations.known),
         cost=None if cost is None else Costs(**asdict(cost)),
         default=trials[start],
         best=trials[best],
@@ -116,27 +149,14 @@ def _trial(
     )
 
 
-def coordinate_search(start: Options, grid: Grid, score: Callable[[Options], float]) -> Options:
+def coordinate_search(
+    start: Options, grid: Grid, scores: Callable[[Sequence[Options]], Sequence[float]]
+) -> Options:
     """Try the values of one field after the other; the best so far stays where none is better."""
     best = start
-    score(best)
+    scores([best])
     for name, values in grid.items():
-        tried = [replace(best, **{name: value}) for value in values]
-        best = max([best, *tried], key=score)
+        tried = [best, *(replace(best, **{name: value}) for value in values)]
+        found = scores(tried)
+        best = tried[max(range(len(tried)), key=found.__getitem__)]
     return best
-
-
-class _Indexes:
-    """Indexes of the same outputs under different options; the last one is kept."""
-
-    def __init__(self, outputs: Sequence[np.ndarray], end: int) -> None:
-        self.outputs, self.end = outputs, end
-        self._last: tuple[Counts, NgramIndex] | None = None
-
-    def get(self, options: Counts) -> "NgramIndex":
-        """Count as ``options`` say, or return what was counted last if that was alike."""
-        asked = Counts(**{name: getattr(options, name) for name in COUNTS})
-        if self._last is None or self._last[0] != asked:
-            self._last = None  # room for the next before it is built
-            self._last = asked, build_index(self.outputs, self.end, asked)
-        return self._last[1]

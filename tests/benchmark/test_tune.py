@@ -8,7 +8,7 @@ import pytest
 
 from tasc.benchmark.results.prediction import StepFigures
 from tasc.benchmark.results.search import Setting
-from tasc.benchmark.tune import GRID, coordinate_search, search
+from tasc.benchmark.tune import GRID, Simulations, coordinate_search, search
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse
@@ -53,8 +53,7 @@ def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, model):
     references = References.of(tokenizer, held_out.prompts, held_out.outputs)
     seen = []
     found = search(
-        known,
-        references,
+        Simulations(known, references),
         Setting(),
         GRID,
         cost=COST,
@@ -87,7 +86,9 @@ def test_without_costs_the_most_tokens_a_step_are_best(sides, model):
     tokenizer = load_tokenizer(str(model))
     known = tokenizer.encode(sides[0].outputs).split()
     references = References.of(tokenizer, sides[1].prompts, sides[1].outputs)
-    found = search(known, references, Setting(), {"n_max": (3, 6), "tree_size": (2, 12)})
+    found = search(
+        Simulations(known, references), Setting(), {"n_max": (3, 6), "tree_size": (2, 12)}
+    )
     assert len(found.trials) == 3
     assert all(trial.speedup is None for trial in found.trials)
     reached = [trial.tokens_per_step for trial in found.trials]
@@ -96,8 +97,9 @@ def test_without_costs_the_most_tokens_a_step_are_best(sides, model):
 
 def test_the_default_stays_where_nothing_is_better():
     start = Setting()
-    assert coordinate_search(start, GRID, lambda _: 1.0) is start
-    assert coordinate_search(start, GRID, lambda s: -abs(s.n_max - 4)).method == "tasc-spec:n_max=4"
+    assert coordinate_search(start, GRID, lambda settings: [1.0] * len(settings)) is start
+    nearest = coordinate_search(start, GRID, lambda settings: [-abs(s.n_max - 4) for s in settings])
+    assert nearest.method == "tasc-spec:n_max=4"
 
 
 def test_a_setting_is_spelled_as_a_bench_reads_it():

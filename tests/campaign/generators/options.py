@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from tasc.commands.registry import COMMANDS
 from tasc.decoding.drafters import DRAFTERS
+from tasc.serving.table import EXPORTS
 
 if TYPE_CHECKING:
     from tests.campaign.seeds import Seeds
@@ -107,7 +108,7 @@ HEADS = ("eagle", "fr-spec", "microspec", "medusa")
 def build(rng: random.Random, seeds: "Seeds", sandbox: Path) -> list[str]:
     """Return a command's arguments, of which up to four are hostile; without --output."""
     commands = get_command(app).commands  # type: ignore[attr-defined]
-    command = rng.choice(sorted(set(commands) - {"run", "doctor"}))
+    command = rng.choice(sorted(COMMANDS))
     known = {p.name: p for p in commands[command].params}
     given = _ordinary(rng, command, seeds)
     given |= {name: value for name, value in SHORT.items() if name in known and name not in given}
@@ -133,6 +134,8 @@ def _ordinary(rng: random.Random, command: str, seeds: "Seeds") -> dict[str, str
             return {"source": task, "model": base} | rng.choice([{}, tokens, head])
         case "bench":
             return _bench(rng, seeds, task)
+        case "export":
+            return {"model": base, "to": rng.choice(sorted(EXPORTS)), "index": str(seeds.index)}
         case _:
             return {"source": task} | ({"tokenizer": tokenizer} if command == "analyze" else {})
 

@@ -138,7 +138,7 @@ def test_a_command_that_a_page_shows_has_only_options_that_there_are():
     checked = set()
     for line in (line for line in lines if line.startswith("tasc ")):
         name, *words = shlex.split(line.partition("#")[0])[1:]
-        known = {opt for flag in COMMANDS[name].params for opt in getattr(flag, "opts", ())}
+        known = {o for flag in COMMANDS[name].params for o in (*flag.opts, *flag.secondary_opts)}
         asked = {word for word in words if word.startswith("--")}
         assert asked <= known, line
         for before, word in itertools.pairwise(words):

@@ -136,3 +136,21 @@ def make_base(folder: Path, architecture: str = "qwen2", **shape: object) -> Pat
     """Save a model and its tokenizer in one folder, as a checkpoint is published."""
     make_tokenizer(folder)
     return make_model(folder, architecture, **shape)  # type: ignore[arg-type]
+
+
+def build_windowed() -> PreTrainedModel:
+    """Return a Mistral whose layers see the last 6 positions."""
+    from transformers import MistralConfig, MistralForCausalLM
+
+    torch.manual_seed(0)
+    config = MistralConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        sliding_window=6,
+        initializer_range=0.3,
+    )
+    return MistralForCausalLM(config).eval()

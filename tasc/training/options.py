@@ -1,5 +1,6 @@
 """The options of the commands that train: ``tasc finetune`` and ``tasc base``."""
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -47,9 +48,9 @@ class TrainingOptions(ModelOptions):
         """What makes a run the same as another, which may go on from its checkpoints."""
         return self.model_dump(mode="json", exclude={"source", "threads", "merge"})
 
+    @abstractmethod
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
         """Return how long and how fast to train, for the training loop."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _trains(self) -> Self:

@@ -1,4 +1,4 @@
-"""Entropy and coverage: values known by hand, and distributions."""
+"""Entropy and coverage: values known by hand, and properties."""
 
 import math
 from itertools import pairwise
@@ -20,7 +20,7 @@ from tasc.analysis.entropy import (
 COUNTS = st.lists(st.integers(1, 1000), min_size=1, max_size=40).map(
     lambda counts: np.array(counts, dtype=np.int64)
 )
-distributions = settings(max_examples=60, deadline=None)
+properties = settings(max_examples=60, deadline=None)
 
 
 def test_values_known_by_hand():
@@ -53,14 +53,14 @@ def test_a_negative_order_is_refused():
         renyi_bits(np.array([1]), -1)
 
 
-@distributions
+@properties
 @given(COUNTS)
 def test_shannon_is_the_sum_over_probabilities(counts):
     shares = counts / counts.sum()
     assert shannon_bits(counts) == pytest.approx(-(shares * np.log2(shares)).sum(), abs=1e-9)
 
 
-@distributions
+@properties
 @given(COUNTS)
 def test_renyi_falls_with_its_order_and_tends_to_shannon(counts):
     values = [renyi_bits(counts, alpha) for alpha in (0, 0.5, 1, 2, 4)]
@@ -76,7 +76,7 @@ def test_coverage_is_reached_exactly_at_the_share(counts, needed):
     assert coverage(np.array(counts)) == needed
 
 
-@distributions
+@properties
 @given(COUNTS, st.floats(0.01, 1))
 def test_coverage_is_the_fewest_symbols_that_reach_the_share(counts, share):
     ranked = sorted(counts.tolist(), reverse=True)
@@ -85,7 +85,7 @@ def test_coverage_is_the_fewest_symbols_that_reach_the_share(counts, share):
     assert sum(ranked[: needed - 1]) < share * sum(ranked)
 
 
-@distributions
+@properties
 @given(COUNTS)
 def test_the_curve_rises_from_the_first_rank_to_all(counts):
     points = curve(counts, 10)

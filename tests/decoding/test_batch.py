@@ -13,7 +13,7 @@ from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tests.pico import ARCHITECTURES, build_model
+from tests.pico import ARCHITECTURES, build_model, build_windowed
 
 METHODS = (
     "ar",
@@ -156,20 +156,7 @@ def test_prompts_that_join_together_get_the_logits_of_each_alone():
 
 
 def test_sliding_windows_hold_for_every_row():
-    from transformers import MistralConfig, MistralForCausalLM
-
-    torch.manual_seed(0)
-    config = MistralConfig(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        sliding_window=6,
-        initializer_range=0.3,
-    )
-    model = MistralForCausalLM(config).eval()
+    model = build_windowed()
     prompts = [np.arange(1, n, dtype=np.int32) for n in (11, 3, 8)]
     outputs = [by_transformers(model, p, 20, eos_token_id=None) for p in prompts]
     asked = requests(scripted(outputs, (3, 0, 2)), prompts)

@@ -9,7 +9,7 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tests.pico import build_model
+from tests.pico import build_model, build_windowed
 
 
 def ints(*values: int) -> np.ndarray:
@@ -107,20 +107,7 @@ def test_the_cache_grows_when_a_step_needs_more_than_was_planned(target):
 
 
 def test_sliding_windows_hold_for_trees():
-    from transformers import MistralConfig, MistralForCausalLM
-
-    torch.manual_seed(0)
-    config = MistralConfig(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        sliding_window=6,
-        initializer_range=0.3,
-    )
-    model = MistralForCausalLM(config).eval()
+    model = build_windowed()
     prompt = torch.arange(1, 11)
     expected = model.generate(prompt[None], max_new_tokens=16, do_sample=False, pad_token_id=0)
     expected = expected[0, 10:].numpy().astype(np.int32)

@@ -1,4 +1,4 @@
-"""Vocabularies as sets of strings: worked examples, distributions, and the published tables."""
+"""Vocabularies as sets of strings: worked examples, properties, and the published tables."""
 
 import itertools
 import statistics

@@ -14,8 +14,8 @@ Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 class Processors:
     """The adjustment of rows for one sequence: processors see the ids in front of each row.
 
-    A row is processed once, when the walk comes by, in the order of the tokens of the output, so
-    also a processor that keeps a state sees what it would see without drafts.
+    Logits are processed once, when verification reaches a node, in the order of the tokens of the
+    output, so also a processor that keeps a state sees what it would see without drafts.
     """
 
     def __init__(

@@ -59,9 +59,9 @@ class Verifier(Protocol):
     """Decides: from a draft and the target's logits to the accepted path and the token after it.
 
     ``logits`` (n + 1, V) are logits of any float dtype: row 0 after the last token, row i + 1 after
-    node i. Rows are adjusted and made into distributions only where the walk comes by, in the order
-    of the tokens they commit. Returns the accepted nodes (k,) int32, root to leaf, and the bonus
-    token.
+    node i. They are adjusted and made into distributions only where verification comes, in the
+    order of the tokens they commit. Returns the accepted nodes (k,) int32, root to leaf, and the
+    bonus token.
 
     Raises InputError for a tree that is none, logits that do not fit it, or a row that leaves no
     token to choose.

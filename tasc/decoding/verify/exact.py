@@ -31,7 +31,7 @@ def target_distribution(
 def greedy(draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None) -> Verified:
     """Walk the tree along the target's arg-max, the smaller id on ties; see Verifier.
 
-    Without ``adjust`` the walk is one native call that reads only the logits it comes by.
+    Without ``adjust`` verification is one native call that reads only the logits it comes by.
     """
     if adjust is None and ops.available(logits):
         return ops.run(ops.GREEDY, logits, draft.tokens, draft.parents)
@@ -79,11 +79,11 @@ class Sampled:
         positions = np.append(0, ancestor_bits(draft.parents)[1] + 1)
         missing = int(positions.max()) + 1 - len(self.ahead)
         self.ahead = np.append(self.ahead, self.random.random(max(missing, 0)))
-        path, bonus = self._walk(draft, logits, adjust, self.ahead[positions])
+        path, bonus = self._verify(draft, logits, adjust, self.ahead[positions])
         self.ahead = self.ahead[len(path) + 1 :]
         return path, bonus
 
-    def _walk(
+    def _verify(
         self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None, uniforms: np.ndarray
     ) -> Verified:
         if adjust is None and not self.sampling.cuts and ops.available(logits):

@@ -1,7 +1,7 @@
 """Verification of a draft tree in plain torch: the reference that the kernels are tested against.
 
 ``distribution(node, path)`` gives the target's distribution (V,) after ``node`` (-1: after the last
-token), which is reached by accepting the nodes of ``path``. Random numbers come in, so a walk can
+token), which is reached by accepting the nodes of ``path``. Random numbers come in, so it can
 be repeated.
 """
 

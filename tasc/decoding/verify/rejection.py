@@ -68,7 +68,7 @@ class Rejection:
 
     def __init__(self, sampling: Sampling) -> None:
         """Start the random numbers of one sequence."""
-        self.walk = MultiBranch(sampling)
+        self.multi_branch = MultiBranch(sampling)
 
     def __call__(
         self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
@@ -79,4 +79,4 @@ class Rejection:
                 f"rejection sampling verifies chains, got parents {draft.parents.tolist()}: "
                 "use the multi-branch verifier"
             )
-        return self.walk(draft, logits, adjust)
+        return self.multi_branch(draft, logits, adjust)

@@ -60,7 +60,7 @@ class Slrs:
 
     def _by_segmentation(self, start: int, chain: Chain, distributions: list[Bounds]) -> int | None:
         """Draw one more token; return the node behind it, None where the chain ends."""
-        token, drawn, likely = self._walk(start)
+        token, drawn, likely = self._draw(start)
         distributions.append(
             lambda asked: Segmentation(self.session, self.rule, start, asked).bounds()
         )
@@ -71,7 +71,7 @@ class Slrs:
             return None
         return self._behind(start, token, drawn)
 
-    def _walk(self, node: int) -> tuple[int, list[int], float]:
+    def _draw(self, node: int) -> tuple[int, list[int], float]:
         """Draw until a target token is resolved; return it, what was drawn, and how likely that is.
 
         A token may be NOTHING: what was drawn is none of the target's, or too unlikely.

@@ -31,7 +31,9 @@ MOST_EXAMPLES = 10**9
 LARGEST_SEED = 2**32 - 1  # the generators of all libraries take it
 MOST_THREADS = 1024
 LONGEST = 2**20  # tokens of a sequence
-Kind = Literal["model", "tokenizer", "new tokens", "index", "draft head", "token counts"]
+Kind = Literal[
+    "model", "tokenizer", "new tokens", "index", "draft head", "token counts", "training report"
+]
 
 
 class OptionsError(InputError):

@@ -17,6 +17,8 @@ _RATE, _HEAD_RATE = 2e-4, 1e-3
 _BATCH, _HEAD_BATCH = 64, 16
 _VALIDATION = 1000  # examples: enough for a loss, and not more work than the training itself
 
+TrainedRows = Literal["new", "used", "all"]
+
 if TYPE_CHECKING:
     HeadKind = str
 else:
@@ -115,19 +117,36 @@ class BaseOptions(TrainingOptions):
 class FinetuneOptions(TrainingOptions):
     """Options of ``tasc finetune``; the defaults of adapters are those of App. B.2.
 
-    Rows of new tokens start as a mean and have further to go than the adapters, above all in a
-    small model: a ``embedding_learning_rate`` of 10 to 50 times the adapters' rate. EAGLE's own
-    rate is 3e-5, for heads as wide as a 7B model; small ones need more.
+    EAGLE's own rate is 3e-5, for heads as wide as a 7B model; small ones need more.
     """
 
     command = "finetune"
-    references: ClassVar = {"model": "model", "augmented": "new tokens"}
+    references: ClassVar = {
+        "model": "model",
+        "augmented": "new tokens",
+        "tokens_of": "training report",
+    }
 
     model: str = Field(description="Model folder or Hub id to start from.")
     augmented: str | None = Field(
         None, description="Folder written by tasc augment: adds its tokens."
     )
     merge: bool = Field(False, description="Also write a plain model folder, adapter merged in.")
+    train_rows: TrainedRows = Field(
+        "used",
+        description="Rows of the embedding and the LM head that train: of new tokens, of all that "
+        "the training data use, or all.",
+    )
+    tokens: int | None = Field(
+        None,
+        ge=1,
+        le=10**15,
+        description="Train until so many tokens of prompts and outputs were read, not by epochs.",
+    )
+    tokens_of: str | None = Field(
+        None,
+        description="Folder of another finetune: train as many tokens, which is equal compute.",
+    )
     draft_head: bool = Field(
         False, description="Train a draft head for the model, on the model's own answers."
     )
@@ -179,7 +198,8 @@ class FinetuneOptions(TrainingOptions):
         """See StepOptions.makes: a model only where the adapter is merged into it."""
         if self.draft_head:
             return frozenset({"draft head"})
-        return frozenset({"model", "tokenizer"} if self.merge else {"tokenizer"})
+        plain: set[Kind] = {"model"} if self.merge else set()
+        return frozenset({"tokenizer", "training report", *plain})
 
     @property
     def peak(self) -> float:
@@ -210,6 +230,16 @@ class FinetuneOptions(TrainingOptions):
             raise ValueError("head=medusa is a kind of draft head: add draft_head")
         if self.heads is not None and self.head != "medusa":
             raise ValueError("heads: only Medusa has several, add head=medusa")
+        return self
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        lengths = self.model_fields_set & {"epochs", "tokens", "tokens_of"}
+        given = {name for name in lengths if getattr(self, name) is not None}
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(sorted(given))} each say how long to train: give one")
+        if self.draft_head and given - {"epochs"}:
+            raise ValueError(f"{min(given)} is for adapters: leave it out with draft_head")
         return self
 
     @model_validator(mode="after")

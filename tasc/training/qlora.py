@@ -1,9 +1,9 @@
 """QLoRA with trainable rows for new tokens: attach the adapter, and merge it into plain weights.
 
 Dettmers et al. 2023 for the 4-bit base under low-rank adapters; section 4.2 and App. B.2 of
-"Task-Centric Acceleration" for what trains: adapters on attention and MLP, and the rows of the new
-tokens in the embedding and the LM head. Departs from the paper: App. B.2 retrains both matrices;
-here only their new rows train, which is what section 4.2's count of parameters (6 %) needs.
+"Task-Centric Acceleration" for what trains: adapters on attention and MLP, and rows of the
+embedding and the LM head: all of both matrices in App. B.2, those of new tokens by section 4.2's
+count of parameters (6 %).
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ _PREFIX = "base_model.model."
 
 
 def attach(
-    model: PreTrainedModel, new_ids: Sequence[int], *, rank: int, alpha: int, dropout: float
+    model: PreTrainedModel, rows: Sequence[int], *, rank: int, alpha: int, dropout: float
 ) -> PeftModel:
     """Freeze a model and put LoRA on all its linear layers but the LM head.
 
     The experts of a mixture are one tensor of all in transformers 5, and no linear layers: they
     stay as they are.
 
-    Rows ``new_ids`` of the embedding and of the LM head become trainable beside it. All trainable
+    ``rows`` of the embedding and of the LM head become trainable beside it. All trainable
     parameters are float32, whatever the model is in: an AdamW step is far below what bfloat16
     resolves.
 
@@ -50,7 +50,7 @@ def attach(
         lora_alpha=alpha,
         lora_dropout=dropout,
         target_modules=targets,
-        trainable_token_indices=_trainable_rows(model, new_ids),
+        trainable_token_indices=_trainable_rows(model, rows),
         task_type="CAUSAL_LM",
     )
     try:
@@ -73,7 +73,7 @@ def attach(
 def parameter_groups(
     model: PeftModel, rate: float, embedding_rate: float
 ) -> list[dict[str, object]]:
-    """Return AdamW groups without decay: adapters at ``rate``, new tokens at ``embedding_rate``."""
+    """Return AdamW groups without decay: adapters at ``rate``, rows at ``embedding_rate``."""
     rows = [p for n, p in model.named_parameters() if p.requires_grad and "trainable_tokens" in n]
     adapters = [
         p for n, p in model.named_parameters() if p.requires_grad and "trainable_tokens" not in n

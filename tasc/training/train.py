@@ -1,17 +1,19 @@
 """Fine-tuning a model to a task, with or without new tokens: section 4.2 and App. B.2."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
-from tasc.models.embeddings import NewEmbedding, extend_embeddings
+from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.load import Dtype, device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
@@ -22,7 +24,7 @@ from tasc.training.core.schedule import TrainReport
 from tasc.training.folder import save_model, save_tokenizer
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
-from tasc.training.options import FinetuneOptions
+from tasc.training.options import FinetuneOptions, TrainedRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +136,7 @@ def finetune(
         torch.manual_seed(options.seed)
         adapted = qlora.attach(
             model,
-            [row.new_id for row in start.added],
+            _trained_rows(model, options.train_rows, start.added, rows.tokens),
             rank=options.rank,
             alpha=options.alpha,
             dropout=options.dropout,
@@ -145,7 +147,12 @@ def finetune(
         adapted,
         qlora.parameter_groups(adapted, rate, options.embedding_learning_rate or rate),
         rows,
-        options.schedule(bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)),
+        replace(
+            options.schedule(
+                bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)
+            ),
+            epochs=_epochs(options, len(rows.tokens)),
+        ),
         work=work,
         name=f"{start.model} {options.training}",
         loss=learner.loss,
@@ -160,6 +167,48 @@ def finetune(
 
 def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:
     return example_sequences(tokenizer, corpus.prompts, corpus.outputs, length)
+
+
+def _trained_rows(
+    model: PreTrainedModel, choice: TrainedRows, added: Sequence[NewEmbedding], tokens: np.ndarray
+) -> list[int]:
+    """Return the rows of the embedding and the LM head that train, in order.
+
+    Those of new tokens in any case. An LM head with a bias learns no rows (see ``qlora.attach``):
+    without new tokens such a model trains adapters alone.
+    """
+    rows = {token.new_id for token in added}
+    if choice == "used":
+        rows |= set(np.unique(tokens).tolist())
+    elif choice == "all":
+        rows |= set(range(model.get_input_embeddings().weight.shape[0]))
+    biased = getattr(output_head(model), "bias", None) is not None
+    return [] if biased and not added else sorted(rows)
+
+
+def _epochs(options: FinetuneOptions, tokens: int) -> float:
+    """Return how many passes over ``tokens`` tokens the options ask for, by one or other measure.
+
+    Tokens read, prompts included, are the compute of a training: a forward and a backward cost
+    the same for each, whatever the vocabulary.
+    """
+    wanted = options.tokens
+    if options.tokens_of is not None:
+        wanted = _tokens_of(Path(options.tokens_of))
+    return options.epochs if wanted is None else wanted / tokens
+
+
+def _tokens_of(folder: Path) -> int:
+    """Return how many tokens a finished training has read."""
+    try:
+        tokens = json.loads((folder / FinetuneOptions.result_file).read_bytes())["tokens"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InputError(
+            f"{folder} holds no report of a training: name a folder that tasc finetune wrote"
+        ) from error
+    if type(tokens) is not int or tokens < 1:
+        raise InputError(f"{folder}: {tokens!r:.60} tokens were read: name another folder")
+    return tokens
 
 
 def _recompute_activations(model: PreTrainedModel) -> None:

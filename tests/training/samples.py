@@ -1,10 +1,13 @@
 """A corpus of a few intents and two new tokens for it."""
 
+import json
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
+from tests import pico
 
 OBJECTS = ("lights", "radio", "heating", "alarm", "kettle")
 PLACES = ("kitchen", "hall", "garage", "attic")
@@ -33,3 +36,16 @@ def corpus(copies: int = 1, first: int = 0) -> Corpus:
         for thing, position in pairs
     )
     return Corpus(Source("made up"), "train", examples, f"{copies} {first}")
+
+
+def phrases(base: Path, folder: Path) -> Path:
+    """The base's tokenizer with two whole phrases before its pattern, as `pretoken` exports it."""
+    content = json.loads((base / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary |= {"intent:Ġalarm": 320, ",ĠslotĠfills:": 321}
+    content["model"]["ignore_merges"] = True
+    split = content["pre_tokenizer"]["pretokenizers"][0]
+    split["pattern"] = {"Regex": r"intent: alarm|, slot fills:|" + pico.PATTERN}
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "tokenizer_config.json").write_bytes((base / "tokenizer_config.json").read_bytes())
+    return folder

@@ -11,7 +11,7 @@ from tasc.training.folder import save_model, save_tokenizer
 from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
-from tests.training.samples import ROWS, Row, corpus
+from tests.training.samples import ROWS, Row, corpus, phrases
 
 OPTIONS = FinetuneOptions(
     epochs=2.0,
@@ -32,17 +32,7 @@ def base(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def augmented(base, tmp_path_factory):
-    """The base's tokenizer with two whole phrases before its pattern, as `pretoken` exports it."""
-    folder = tmp_path_factory.mktemp("augmented")
-    content = json.loads((base / "tokenizer.json").read_text())
-    vocabulary = content["model"]["vocab"]
-    vocabulary |= {"intent:Ġalarm": 320, ",ĠslotĠfills:": 321}
-    content["model"]["ignore_merges"] = True
-    split = content["pre_tokenizer"]["pretokenizers"][0]
-    split["pattern"] = {"Regex": r"intent: alarm|, slot fills:|" + pico.PATTERN}
-    (folder / "tokenizer.json").write_text(json.dumps(content))
-    (folder / "tokenizer_config.json").write_bytes((base / "tokenizer_config.json").read_bytes())
-    return folder
+    return phrases(base, tmp_path_factory.mktemp("augmented"))
 
 
 @pytest.fixture(scope="module")

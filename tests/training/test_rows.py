@@ -1,0 +1,119 @@
+"""Which rows of the embedding and the LM head train, and for how long."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from tasc.errors import InputError
+from tasc.models.embeddings import extend_embeddings
+from tasc.models.load import load_model
+from tasc.options.command import OptionsError
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.train import Start, finetune
+from tests import pico
+from tests.options import FinetuneOptions, replace
+from tests.training.samples import ROWS, corpus, phrases
+
+OPTIONS = FinetuneOptions(
+    epochs=1.0,
+    learning_rate=1e-2,
+    batch_size=4,
+    effective_batch=8,
+    rank=4,
+    quantize=False,
+    dtype="float32",
+    device="cpu",
+    checkpoint_steps=0,
+)
+NEW = {row.new_id for row in ROWS}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return pico.make_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def augmented(base, tmp_path_factory):
+    return phrases(base, tmp_path_factory.mktemp("augmented"))
+
+
+def used(folder):
+    """The tokens of the corpus, with the end token."""
+    tokenizer, texts = load_tokenizer(str(folder)), corpus()
+    encoded = [tokenizer.encode(column).tokens for column in (texts.prompts, texts.outputs)]
+    return set(np.concatenate(encoded).tolist()) | {tokenizer.eos_id}
+
+
+def moved(base, work, augmented=None, **options):
+    """Rows of the merged model's embedding that training has changed."""
+    start = Start(str(base), str(augmented or base), ROWS if augmented else ())
+    done = finetune(start, corpus(), None, replace(OPTIONS, **options), work=work)
+    before = load_model(str(base), dtype="float32")
+    extend_embeddings(before, start.added)
+    old = before.get_input_embeddings().weight
+    new = done.merged().get_input_embeddings().weight
+    return set(torch.nonzero((old != new).any(1))[:, 0].tolist())
+
+
+def test_rows_of_new_tokens_alone_train(base, augmented, tmp_path):
+    assert moved(base, tmp_path, augmented, train_rows="new") == NEW
+    assert moved(base, tmp_path, train_rows="new") == set()
+
+
+def test_rows_of_what_the_data_use_train(base, augmented, tmp_path):
+    assert moved(base, tmp_path, augmented, train_rows="used") == NEW | used(augmented)
+    assert moved(base, tmp_path, train_rows="used") == used(base)
+    assert len(used(base)) < 200
+
+
+def test_all_rows_train(base, augmented, tmp_path):
+    assert moved(base, tmp_path, augmented, train_rows="all") == set(range(322))
+
+
+def test_an_lm_head_with_a_bias_trains_adapters_alone(augmented, tmp_path):
+    from transformers import PhiConfig, PhiForCausalLM
+
+    base = pico.make_base(tmp_path / "base")
+    config = PhiConfig(
+        vocab_size=320,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    PhiForCausalLM(config).save_pretrained(base)
+    assert moved(base, tmp_path / "work") == set()
+    with pytest.raises(InputError, match="a bias"):
+        moved(base, tmp_path / "work", augmented)
+
+
+def test_training_reads_as_many_tokens_as_asked(base, tmp_path):
+    start = Start(str(base), str(base))
+    first = finetune(start, corpus(), None, OPTIONS, work=tmp_path).report
+    (tmp_path / "training.json").write_text(json.dumps(first.to_dict()))
+    given = {name: getattr(OPTIONS, name) for name in OPTIONS.model_fields_set - {"epochs"}}
+    for length in ({"tokens": 2 * first.tokens}, {"tokens_of": str(tmp_path)}):
+        options = FinetuneOptions(**given | length)
+        found = finetune(start, corpus(3), None, options, work=tmp_path / "work").report
+        step = first.tokens / first.steps
+        assert abs(found.tokens - length.get("tokens", first.tokens)) < step
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"tokens": "7"}', '{"tokens": 0}'])
+def test_a_folder_without_a_training_report_is_refused(base, tmp_path, content):
+    (tmp_path / "training.json").write_text(content)
+    options = FinetuneOptions(tokens_of=str(tmp_path))
+    with pytest.raises(InputError, match="name a"):
+        finetune(Start(str(base), str(base)), corpus(), None, options, work=tmp_path / "work")
+
+
+def test_a_training_has_one_length():
+    with pytest.raises(OptionsError, match="epochs and tokens each say how long to train"):
+        FinetuneOptions(epochs=2.0, tokens=100)
+    with pytest.raises(OptionsError, match="tokens_of is for adapters"):
+        FinetuneOptions(tokens_of="x", draft_head=True)

@@ -151,7 +151,7 @@ def test_no_file_harms_its_reader(tmp_path, text, said):
                 "step tokens: tokenizer: bse is no earlier step: name base",
                 "step head: model: tokens leaves no model but new tokens, tokenizer",
                 "step tuned: augmented: base leaves no new tokens but model, tokenizer",
-                "step bench: models: tuned leaves no model but tokenizer (with merge: true",
+                "step bench: models: tuned leaves no model but tokenizer, training report (with",
                 "step bench: models: head leaves no model but draft head",
                 "step bench: indexes: base leaves no index",
                 "step bench: draft_heads: tuned leaves no draft head",

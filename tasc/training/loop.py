@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Run:
         name: str,
         loss: Loss = summed_loss,
         score: Evaluate = evaluate,
+        of_epoch: Callable[[int], Sequences] | None = None,
     ) -> None:
         """Prepare a run.
 
@@ -62,6 +63,7 @@ class Run:
                 schedule and the data it decides which checkpoints are this run's.
             loss: what to minimise.
             score: how to evaluate held-out rows.
+            of_epoch: the data of each epoch, as many rows, where they are not the same in all.
         """
         self.device = next(model.parameters()).device
         self.data, self.schedule, self.work = data, schedule, work
@@ -72,6 +74,7 @@ class Run:
         self.epoch_steps = schedule.epoch_steps(len(data))
         self.identity = self._identity(name)
         self.journal = _Journal()
+        self.of_epoch = of_epoch or (lambda _: data)
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
         self.accelerator = Accelerator(cpu=self.device.type == "cpu")
         if self.accelerator.num_processes > 1:
@@ -155,6 +158,7 @@ class Run:
         epoch, index = divmod(step, self.epoch_steps)
         if self.plan[0] != epoch:
             s = self.schedule
+            self.data = self.of_epoch(epoch)
             plan = plan_epoch(self.data.lengths, s.micro_batch, s.effective_batch, s.seed, epoch)
             self.plan = (epoch, plan)
         return self.plan[1][index]

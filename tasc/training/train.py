@@ -16,15 +16,18 @@ from tasc.errors import InputError
 from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.load import Dtype, device_has_bfloat16, load_model
+from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training import qlora
 from tasc.training.core.batch import Sequences, example_sequences
 from tasc.training.core.schedule import TrainReport
+from tasc.training.core.split import annealed
 from tasc.training.folder import save_model, save_tokenizer
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions, TrainedRows
+from tasc.training.teacher import teacher_log_probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +133,12 @@ def finetune(
     length = _longest(model, options.max_length)
     rows = _sequences(tokenizer, train, length)
     held_out = None if validation is None else _sequences(tokenizer, validation, length)
+    epochs = _epochs(options, len(rows.tokens))
+    if options.teacher is not None:
+        teacher = load_model(resolve_model(options.teacher)[1], "float32", options.device)
+        likely = teacher_log_probabilities(teacher, rows, start.added, progress)
+        rows = replace(rows, teacher=likely)
+        del teacher
     if options.gradient_checkpointing:
         _recompute_activations(model)
     with torch.random.fork_rng():
@@ -142,7 +151,7 @@ def finetune(
             dropout=options.dropout,
         )
     rate = options.peak
-    learner = OBJECTIVES["outputs"].learner(adapted, options)
+    learner = OBJECTIVES[options.objective].learner(adapted, options)
     run = Run(
         adapted,
         qlora.parameter_groups(adapted, rate, options.embedding_learning_rate or rate),
@@ -151,12 +160,15 @@ def finetune(
             options.schedule(
                 bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)
             ),
-            epochs=_epochs(options, len(rows.tokens)),
+            epochs=epochs,
         ),
         work=work,
         name=f"{start.model} {options.training}",
         loss=learner.loss,
         score=learner.score,
+        of_epoch=annealed(rows, start.added, options.split_new, epochs, options.seed)
+        if options.split_new
+        else None,
     )
     with quiet():
         report = run.train(held_out, resume=resume, progress=progress)

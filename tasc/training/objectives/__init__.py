@@ -3,7 +3,7 @@
 To add a kind of draft head, write ``NAME.py`` here with a function ``learner`` and add a line.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MEDUSA_HEADS = 4  # unless the options say otherwise
 OUTPUTS, ANSWERS = "outputs of the task", "the target's own answers"
+TEACHER = "outputs of the task, and a teacher"
+DOCUMENTS = "prompts and outputs of the task"
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Objective:
 
     Attributes:
         label: what it is, as help and docs show it.
-        needs: the texts that it learns from; ``ANSWERS`` for a draft head.
+        needs: the texts that it learns from; ``ANSWERS`` for a draft head, ``DOCUMENTS`` for a base
+            model, others for adapters.
         paper: where it is described.
         learner: makes the module to train, its loss and its evaluation, from a model and the
             options of the command.
@@ -45,9 +48,15 @@ def _of(module: str) -> "Callable[[Any, Any], Learner]":
 
 OBJECTIVES: dict[str, Objective] = {
     "outputs": Objective("tokens of outputs", OUTPUTS, "Tsur et al., section 4.2", _of("language")),
+    "distill": Objective(
+        "tokens of outputs, and a teacher's probabilities of them",
+        TEACHER,
+        "Minixhofer et al., arXiv 2503.20083",
+        _of("distill"),
+    ),
     "documents": Objective(
         "tokens of prompts and outputs",
-        OUTPUTS,
+        DOCUMENTS,
         "Bengio and Senécal (2008) for large vocabularies",
         _of("sampled"),
     ),
@@ -63,6 +72,11 @@ def heads() -> list[str]:
     return [name for name, entry in OBJECTIVES.items() if entry.needs == ANSWERS]
 
 
-def head_help() -> str:
-    """Return what the help says of the kinds of draft heads."""
-    return "; or ".join(f"{name}, {OBJECTIVES[name].label}" for name in heads())
+def adapters() -> list[str]:
+    """Return the names of the objectives of adapters."""
+    return [name for name, entry in OBJECTIVES.items() if entry.needs in (OUTPUTS, TEACHER)]
+
+
+def told(names: Iterable[str]) -> str:
+    """Return what the help says of some objectives."""
+    return "; or ".join(f"{name}, {OBJECTIVES[name].label}" for name in names)

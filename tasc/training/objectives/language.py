@@ -56,7 +56,7 @@ def evaluate(
     model.eval()
     device = next(model.parameters()).device
     order = np.argsort(data.lengths, kind="stable")
-    rows_at_once = min(rows_at_once, _affordable_rows(model, int(data.lengths.max())))
+    rows_at_once = min(rows_at_once, affordable_rows(model, int(data.lengths.max())))
     total, targets, exact = 0.0, 0, 0
     for start in range(0, len(order), rows_at_once):
         batch = collate(data, order[start : start + rows_at_once]).to(device)
@@ -70,7 +70,7 @@ def evaluate(
     return Evaluation(step, total / max(1, targets), exact / len(data))
 
 
-def _affordable_rows(model: torch.nn.Module, length: int) -> int:
+def affordable_rows(model: torch.nn.Module, length: int) -> int:
     """How many rows of so many tokens have logits of half a gigabyte."""
     vocabulary = int(innermost(model).get_output_embeddings().weight.shape[0])  # type: ignore[operator]
     return max(1, (1 << 27) // (length * vocabulary))

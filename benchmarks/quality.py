@@ -1,0 +1,110 @@
+"""Quality of TASC-ft beside its baseline, over seeds, at equal steps and at equal compute.
+
+Every choice of trained rows is one comparison: a baseline, TASC-ft for as many epochs, and TASC-ft
+for as many tokens, each with several seeds of one base model. What is finished is not trained
+again, so a run that was ended goes on. Models are merged and benched on the whole split at once.
+
+    python -m benchmarks.quality DATA --base BASE --augmented TOKENS --output RUNS [--json FILE]
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import tasc
+from benchmarks.figures import add_json, publish
+
+ARMS = ("baseline", "equal steps", "equal compute")
+
+
+def main() -> None:
+    """Train what is missing, bench all, and print the figures as JSON."""
+    options = parse_options()
+    for seed in range(options.seeds):
+        for rows in options.rows:
+            for arm in ARMS:
+                train(arm, rows, seed, options)
+    publish({"comparisons": [compare(rows, options) for rows in options.rows]}, options.json)
+
+
+def train(arm: str, rows: str, seed: int, options: argparse.Namespace) -> None:
+    """Train one model into its folder, unless it is there."""
+    output = folder(arm, rows, seed, options)
+    if output.exists():
+        return
+    call = ["finetune", options.data, "--model", options.base, "--merge", "--resume"]
+    call += ["--output", str(output), "--train-rows", rows, "--seed", str(seed), "--no-quantize"]
+    call += ["--learning-rate", str(options.rate), "--batch-size", "32", "--effective-batch", "32"]
+    call += ["--threads", str(options.threads), "--template", options.template]
+    if options.train_limit:
+        call += ["--limit", str(options.train_limit)]
+    if arm != "baseline":
+        call += ["--augmented", options.augmented]
+    if arm == "equal compute":
+        call += ["--tokens-of", str(folder("baseline", rows, seed, options))]
+    else:
+        call += ["--epochs", str(options.epochs)]
+    command = Path(sys.executable).with_name("tasc")
+    subprocess.run([str(command), *call, *options.finetune], check=True)
+
+
+def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Bench the models of one choice of rows together."""
+    models = tuple(
+        f"{arm}#{seed}={folder(arm, rows, seed, options)}"
+        for arm in ARMS
+        for seed in range(options.seeds)
+    )
+    found = tasc.bench(
+        tasc.BenchOptions(
+            source={"path": options.data, "template": options.template},
+            models=models,
+            methods=("ar",),
+            metrics=tuple(options.metrics),
+            delimiter=options.delimiter,
+            batch_size=options.batch_size,
+            limit=options.limit,
+            warmup=2,
+            threads=options.threads,
+        )
+    )
+    results = found.to_dict()
+    kept = ("cells", "seeds", "seeds_pairs", "pairs")
+    report = {name: results[name] for name in kept}
+    for cell in report["cells"]:
+        cell.pop("samples", None)  # thousands of outputs
+    return {"rows": rows, **report}
+
+
+def folder(arm: str, rows: str, seed: int, options: argparse.Namespace) -> Path:
+    """Return where a model lies."""
+    return Path(options.output) / f"{arm.replace(' ', '-')}-{rows}-{seed}"
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line; what stands after ``--`` goes to every ``tasc finetune``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data")
+    parser.add_argument("--base", required=True)
+    parser.add_argument("--augmented", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--rows", nargs="+", default=["new", "used", "all"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--template", default="{input}\n")
+    parser.add_argument("--train-limit", type=int)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--metrics", nargs="+", default=["exact_match"])
+    parser.add_argument("--delimiter", default=", ")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--finetune", nargs="*", default=[])
+    add_json(parser)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -94,14 +94,12 @@ def train_base(
     held_out = None if validation is None else _documents(tokenizer, validation, options.positions)
     learner = OBJECTIVES["documents"].learner(model, options)
     run = Run(
-        model,
+        learner,
         _groups(model, options.learning_rate or preset.learning_rate),
         packed_blocks(documents, options.block, options.seed),
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"base {options.training} {asdict(preset)}",
-        loss=learner.loss,
-        score=learner.score,
     )
     report = run.train(held_out, resume=resume, progress=progress)
     return BaseResult(model, tokenizer, report)

@@ -91,14 +91,12 @@ def train_head(
         )
 
     run = Run(
-        head,
+        learner,
         [{"params": list(head.parameters()), "lr": options.peak, "betas": (0.9, 0.95)}],
         answers(train.prompts, "answers"),
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"draft head {model_path} {options.training}",
-        loss=learner.loss,
-        score=learner.score,
     )
     held_out = None
     if validation is not None:

@@ -18,8 +18,7 @@ from tasc.progress import Progress, silent
 from tasc.training import checkpoint
 from tasc.training.core.batch import IGNORED, Sequences, collate, plan_epoch
 from tasc.training.core.schedule import Evaluation, Schedule, TrainReport
-from tasc.training.objectives.language import evaluate, summed_loss
-from tasc.training.objectives.learner import Evaluate, Loss
+from tasc.training.objectives.learner import Learner
 
 _EVALUATED_AT_ONCE = 32  # rows; evaluation keeps no activations
 
@@ -40,34 +39,31 @@ class Run:
 
     def __init__(
         self,
-        model: torch.nn.Module,
+        learner: Learner,
         groups: Sequence[Mapping[str, Any]],
         data: Sequences,
         schedule: Schedule,
         *,
         work: Path,
         name: str,
-        loss: Loss = summed_loss,
-        score: Evaluate = evaluate,
         of_epoch: Callable[[int], Sequences] | None = None,
     ) -> None:
         """Prepare a run.
 
         Args:
-            model: its parameters with ``requires_grad`` are trained.
+            learner: its module's parameters with ``requires_grad`` are trained.
             groups: AdamW parameter groups, each with its own peak learning rate "lr".
             data: rows to learn from.
             schedule: how long and how fast.
             work: folder for checkpoints.
             name: stands for what else makes the run what it is (model, tokenizer). With the
                 schedule and the data it decides which checkpoints are this run's.
-            loss: what to minimise.
-            score: how to evaluate held-out rows.
             of_epoch: the data of each epoch, as many rows, where they are not the same in all.
         """
+        model = learner.module
         self.device = next(model.parameters()).device
         self.data, self.schedule, self.work = data, schedule, work
-        self.loss, self.score = loss, score
+        self.loss, self.score = learner.loss, learner.score
         self.trainable = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.peaks = [float(group["lr"]) for group in groups]
         self.steps = schedule.steps(len(data))

@@ -1,10 +1,9 @@
 """Fine-tuning a model to a task, with or without new tokens: section 4.2 and App. B.2."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,73 +14,19 @@ from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
 from tasc.models.folder.quiet import quiet
-from tasc.models.load import Dtype, device_has_bfloat16, load_model
+from tasc.models.load import device_has_bfloat16, load_model
 from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training import qlora
 from tasc.training.core.batch import Sequences, example_sequences
-from tasc.training.core.schedule import TrainReport
+from tasc.training.core.schedule import Schedule
 from tasc.training.core.split import annealed
-from tasc.training.folder import save_model, save_tokenizer
+from tasc.training.finetuned import FinetuneResult, vocabulary_size
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions, TrainedRows
 from tasc.training.teacher import teacher_log_probabilities
-
-
-@dataclass(frozen=True, eq=False)
-class FinetuneResult:
-    """A trained adapter on its base model, still in memory.
-
-    Attributes:
-        model: the adapted model, in evaluation mode.
-        report: how the training went.
-    """
-
-    model: PeftModel
-    report: TrainReport
-    tokenizer: LoadedTokenizer
-    added: tuple[NewEmbedding, ...]
-    base: str
-    merge: bool
-
-    def save(self, folder: Path) -> None:
-        """Write the adapter into ``adapter``, and into ``model`` a plain model if that is asked."""
-        self.save_adapter(folder / "adapter")
-        if self.merge:
-            self.save_merged(folder / "model")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return how the training went, as JSON values."""
-        return self.report.to_dict()
-
-    def save_adapter(self, folder: Path) -> None:
-        """Write the adapter as PEFT does (safetensors), and the tokenizer beside it.
-
-        To load it with PEFT alone, resize the base model's embeddings to the tokenizer's length
-        first; the adapter holds the new rows themselves.
-        """
-        folder.mkdir(parents=True, exist_ok=True)
-        # Not "auto", which asks the Hub whether the vocabulary grew and saves whole matrices.
-        self.model.save_pretrained(folder, save_embedding_layers=False)
-        (folder / "README.md").unlink(missing_ok=True)  # PEFT's model card, an empty form
-        save_tokenizer(self.tokenizer, folder)
-
-    def save_merged(self, folder: Path, dtype: Dtype = "auto") -> None:
-        """Write a plain model with the adapter in its weights, and the tokenizer beside it.
-
-        ``AutoModelForCausalLM`` and ``AutoTokenizer`` load it as any other; "auto" is the dtype of
-        the base model.
-        """
-        save_model(self.merged(dtype), self.tokenizer, folder)
-
-    def merged(self, dtype: Dtype = "auto") -> PreTrainedModel:
-        """Return the plain model of ``save_merged``."""
-        plain = load_model(self.base, dtype=dtype)
-        extend_embeddings(plain, self.added, _vocabulary_size(self.tokenizer))
-        qlora.merge_into(self.model, plain)
-        return plain
 
 
 @dataclass(frozen=True)
@@ -129,46 +74,26 @@ def finetune(
     progress("loading the model", 0, 0)
     model = load_model(start.model, options.dtype, options.device, options.quantize)
     _check_vocabulary(model, tokenizer, start.added)
-    extend_embeddings(model, start.added, _vocabulary_size(tokenizer))
+    extend_embeddings(model, start.added, vocabulary_size(tokenizer))
     length = _longest(model, options.max_length)
     rows = _sequences(tokenizer, train, length)
     held_out = None if validation is None else _sequences(tokenizer, validation, length)
-    epochs = _epochs(options, len(rows.tokens))
+    schedule = _schedule(options, model.device, len(rows.tokens))
     if options.teacher is not None:
-        teacher = load_model(resolve_model(options.teacher)[1], "float32", options.device)
-        likely = teacher_log_probabilities(teacher, rows, start.added, progress)
-        rows = replace(rows, teacher=likely)
-        del teacher
+        rows = _taught(rows, options.teacher, options, start.added, progress)
     if options.gradient_checkpointing:
         _recompute_activations(model)
-    with torch.random.fork_rng():
-        torch.manual_seed(options.seed)
-        adapted = qlora.attach(
-            model,
-            _trained_rows(model, options.train_rows, start.added, rows.tokens),
-            rank=options.rank,
-            alpha=options.alpha,
-            dropout=options.dropout,
-        )
+    adapted = _adapted(model, options, start.added, rows.tokens)
     rate = options.peak
     learner = OBJECTIVES[options.objective].learner(adapted, options)
     run = Run(
-        adapted,
+        learner,
         qlora.parameter_groups(adapted, rate, options.embedding_learning_rate or rate),
         rows,
-        replace(
-            options.schedule(
-                bfloat16=options.dtype != "float32" and device_has_bfloat16(model.device)
-            ),
-            epochs=epochs,
-        ),
+        schedule,
         work=work,
         name=f"{start.model} {options.training}",
-        loss=learner.loss,
-        score=learner.score,
-        of_epoch=annealed(rows, start.added, options.split_new, epochs, options.seed)
-        if options.split_new
-        else None,
+        of_epoch=_annealed(rows, start.added, options, schedule.epochs),
     )
     with quiet():
         report = run.train(held_out, resume=resume, progress=progress)
@@ -179,6 +104,42 @@ def finetune(
 
 def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:
     return example_sequences(tokenizer, corpus.prompts, corpus.outputs, length)
+
+
+def _taught(
+    rows: Sequences,
+    teacher: str,
+    options: FinetuneOptions,
+    added: Sequence[NewEmbedding],
+    progress: Progress,
+) -> Sequences:
+    """Return ``rows`` with what the teacher finds of their targets."""
+    model = load_model(resolve_model(teacher)[1], "float32", options.device)
+    return replace(rows, teacher=teacher_log_probabilities(model, rows, added, progress))
+
+
+def _annealed(
+    rows: Sequences, added: Sequence[NewEmbedding], options: FinetuneOptions, epochs: float
+) -> Callable[[int], Sequences] | None:
+    share = options.split_new
+    return annealed(rows, added, share, epochs, options.seed) if share else None
+
+
+def _adapted(
+    model: PreTrainedModel,
+    options: FinetuneOptions,
+    added: Sequence[NewEmbedding],
+    tokens: np.ndarray,
+) -> PeftModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(options.seed)
+        return qlora.attach(
+            model,
+            _trained_rows(model, options.train_rows, added, tokens),
+            rank=options.rank,
+            alpha=options.alpha,
+            dropout=options.dropout,
+        )
 
 
 def _trained_rows(
@@ -198,16 +159,18 @@ def _trained_rows(
     return [] if biased and not added else sorted(rows)
 
 
-def _epochs(options: FinetuneOptions, tokens: int) -> float:
-    """Return how many passes over ``tokens`` tokens the options ask for, by one or other measure.
+def _schedule(options: FinetuneOptions, device: torch.device, tokens: int) -> Schedule:
+    """Return the schedule for ``tokens`` tokens an epoch, which may be asked for in tokens.
 
     Tokens read, prompts included, are the compute of a training: a forward and a backward cost
     the same for each, whatever the vocabulary.
     """
+    bfloat16 = options.dtype != "float32" and device_has_bfloat16(device)
     wanted = options.tokens
     if options.tokens_of is not None:
         wanted = _tokens_of(Path(options.tokens_of))
-    return options.epochs if wanted is None else wanted / tokens
+    schedule = options.schedule(bfloat16=bfloat16)
+    return schedule if wanted is None else replace(schedule, epochs=wanted / tokens)
 
 
 def _tokens_of(folder: Path) -> int:
@@ -228,10 +191,6 @@ def _recompute_activations(model: PreTrainedModel) -> None:
         model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
-def _vocabulary_size(tokenizer: LoadedTokenizer) -> int:
-    return len(tokenizer.vocabulary())
-
-
 def _longest(model: PreTrainedModel, max_length: int) -> int:
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if positions is not None and positions < 2:
@@ -247,7 +206,7 @@ def _check_vocabulary(
 ) -> None:
     """Refuse a tokenizer with ids that the model does not have and that are not being added."""
     known = model.get_input_embeddings().weight.shape[0]
-    size = _vocabulary_size(tokenizer)
+    size = vocabulary_size(tokenizer)
     new = {row.new_id for row in added}
     unknown = [i for i in range(known, size) if i not in new]
     if unknown:

@@ -10,6 +10,7 @@ from tasc.training import checkpoint
 from tasc.training.core.batch import example_sequences
 from tasc.training.core.schedule import Schedule
 from tasc.training.loop import Run
+from tasc.training.objectives.language import learner
 from tests import pico
 from tests.training.samples import corpus
 
@@ -31,7 +32,7 @@ def start(data, work, schedule=SCHEDULE, name="a"):
     for layer in model.model.layers:
         layer.self_attn.attention_dropout = 0.2
     groups = [{"params": list(model.parameters()), "lr": 1e-3, "weight_decay": 0.1}]
-    return Run(model, groups, data, schedule, work=work, name=name)
+    return Run(learner(model, None), groups, data, schedule, work=work, name=name)
 
 
 def weights(run):

@@ -97,9 +97,11 @@ def test_training_reads_as_many_tokens_as_asked(base, tmp_path):
     first = finetune(start, corpus(), None, OPTIONS, work=tmp_path).report
     (tmp_path / "training.json").write_text(json.dumps(first.to_dict()))
     given = {name: getattr(OPTIONS, name) for name in OPTIONS.model_fields_set - {"epochs"}}
-    asked = [({"tokens": 2 * first.tokens}, 2 * first.tokens)]
-    for length, tokens in [*asked, ({"tokens_of": str(tmp_path)}, first.tokens)]:
-        options = FinetuneOptions(**given | length)
+    for name, value, tokens in (
+        ("tokens", 2 * first.tokens, 2 * first.tokens),
+        ("tokens_of", str(tmp_path), first.tokens),
+    ):
+        options = FinetuneOptions(**given, **{name: value})
         found = finetune(start, corpus(3), None, options, work=tmp_path / "work").report
         step = first.tokens / first.steps
         assert abs(found.tokens - tokens) < step

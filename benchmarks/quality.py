@@ -22,10 +22,12 @@ ARMS = ("baseline", "equal steps", "equal compute")
 def main() -> None:
     """Train what is missing, bench all, and print the figures as JSON."""
     options = parse_options()
-    for seed in range(options.seeds):
+    for seed in options.seeds:
         for rows in options.rows:
             for arm in ARMS:
                 train(arm, rows, seed, options)
+    if options.train_only:
+        return
     publish({"comparisons": [compare(rows, options) for rows in options.rows]}, options.json)
 
 
@@ -53,9 +55,7 @@ def train(arm: str, rows: str, seed: int, options: argparse.Namespace) -> None:
 def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
     """Bench the models of one choice of rows together."""
     models = tuple(
-        f"{arm}#{seed}={folder(arm, rows, seed, options)}"
-        for arm in ARMS
-        for seed in range(options.seeds)
+        f"{arm}#{seed}={folder(arm, rows, seed, options)}" for arm in ARMS for seed in options.seeds
     )
     found = tasc.bench(
         tasc.BenchOptions(
@@ -91,7 +91,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--augmented", required=True)
     parser.add_argument("--output", required=True)
     parser.add_argument("--rows", nargs="+", default=["new", "used", "all"])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--train-only", action="store_true")
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--template", default="{input}\n")

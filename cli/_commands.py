@@ -1,8 +1,8 @@
 """The commands that are steps of recipes, too, in the order of ``tasc --help``."""
 
-from .commands import analyze, augment, base, bench, export, finetune, index, tune, vocab
+from .commands import analyze, augment, base, bench, export, finetune, index, load, tune, vocab
 
 COMMANDS = tuple(
     module.COMMAND
-    for module in (analyze, augment, finetune, bench, export, tune, index, vocab, base)
+    for module in (analyze, augment, finetune, bench, load, export, tune, index, vocab, base)
 )

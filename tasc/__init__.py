@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions
+    from tasc.benchmark.load.options import LoadOptions
     from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
     from tasc.benchmark.paired.compare import compare_results
     from tasc.benchmark.paired.options import CompareOptions
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         export,
         finetune,
         index,
+        load_test,
         tune,
     )
     from tasc.decoding.core.sampling import Sampling
@@ -44,6 +46,7 @@ __all__ = [
     "ExportOptions",
     "FinetuneOptions",
     "IndexOptions",
+    "LoadOptions",
     "Sampling",
     "TuneOptions",
     "VocabularyOptions",
@@ -58,6 +61,7 @@ __all__ = [
     "finetune",
     "generate",
     "index",
+    "load_test",
     "tune",
 ]
 
@@ -65,13 +69,14 @@ __all__ = [
 # A call is not named as a room is: importing tasc.benchmark would put the room in its position.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
+    "tasc.benchmark.load.options": "LoadOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",
     "tasc.benchmark.paired.options": "CompareOptions",
     "tasc.benchmark.paired.compare": "compare_results",
     "tasc.training.options": "BaseOptions FinetuneOptions",
     "tasc.options.command": "Data",
     "tasc.commands.calls": "analyze augment base bench compare_vocabularies export finetune "
-    "index tune",
+    "index load_test tune",
     "tasc.serving.options": "ExportOptions",
     "tasc.decoding.custom_generate": "custom_generate",
     "tasc.decoding.library": "Completion generate",

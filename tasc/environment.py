@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from importlib import metadata
@@ -10,7 +11,10 @@ from typing import Any
 
 from tasc import __version__
 
-PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "peft", "bitsandbytes", "numpy")
+PACKAGES = (
+    *("torch", "transformers", "tokenizers", "datasets", "peft", "bitsandbytes", "numpy"),
+    "openai",
+)
 
 
 def environment() -> dict[str, Any]:
@@ -38,6 +42,11 @@ def _version(package: str) -> str | None:
 def command_line() -> list[str]:
     """Return how this program was called. Of a path it gives the name: folders differ elsewhere."""
     return [Path(part).name if "/" in part else part for part in sys.argv]
+
+
+def shell_line() -> str:
+    """Return how this program was called, as a shell takes it."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 def _commit() -> str | None:

@@ -2,10 +2,20 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST, MOST_NODES
-from tasc.options.command import TOKENIZER, Device, Dtype, Kind, ModelOptions, Shell, StepOptions
+from tasc.options.command import (
+    TOKENIZER,
+    Device,
+    Dtype,
+    Kind,
+    ModelOptions,
+    Numbers,
+    Shell,
+    StepOptions,
+    parse_numbers,
+)
 
 
 class MergeSearchOptions(StepOptions):
@@ -51,9 +61,8 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions):
     serve: Annotated[Literal["vllm"] | None, Shell(default="no engine")] = Field(
         None, description="Predict steps and accepted lengths of drafts served by an engine."
     )
-    speculative_tokens: str = Field(
+    speculative_tokens: Numbers = Field(
         "4,8,16",
-        pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$",
         description="Numbers of draft tokens to predict for --serve, with commas between.",
     )
     jobs: int = Field(
@@ -73,12 +82,7 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions):
     @property
     def chains(self) -> tuple[int, ...]:
         """The numbers of draft tokens to predict."""
-        return tuple(sorted({int(number) for number in self.speculative_tokens.split(",")}))
-
-    @field_validator("speculative_tokens", mode="before")
-    @classmethod
-    def _one_number(cls, value: object) -> object:
-        return str(value) if isinstance(value, int) else value
+        return parse_numbers(self.speculative_tokens)
 
     @model_validator(mode="after")
     def _tokens_to_draft(self) -> Self:

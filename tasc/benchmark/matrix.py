@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tasc.benchmark.options import BenchOptions
+from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.corpus import Corpus
 from tasc.decoding.budget import Adaptive, Budgeted
 from tasc.decoding.core.protocols import Drafter
@@ -110,14 +111,6 @@ def run(
                 cell.runs[-1] += decode(cell, prompts[cell.model.label], turn, options)
             progress("decode", repeat * samples + turn.stop, options.repeats * samples)
     return cells
-
-
-def turn_length(batch_size: int) -> int:
-    """Return the samples of a turn.
-
-    One sample, or several batches' worth: the last rows of a turn run in ever smaller batches.
-    """
-    return 1 if batch_size == 1 else 8 * batch_size
 
 
 def _turns(samples: int, batch_size: int) -> list[slice]:

@@ -41,13 +41,33 @@ def _problem(check: Callable[[str], object], text: str) -> str | None:
     return None
 
 
-class BenchOptions(ModelOptions):
+class QualityOptions(StepOptions):
+    """What every command takes that compares outputs with their references."""
+
+    metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
+        ("exact_match", "token_accuracy"),
+        description=f"{', '.join(METRICS)}; repeatable.",
+    )
+    delimiter: str = Field(
+        ";", min_length=1, description="What separates items for metrics of items."
+    )
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        with as_value_error():
+            check_metrics(value)
+        return value
+
+
+class BenchOptions(ModelOptions, QualityOptions):
     """Options of ``tasc bench``."""
 
     command = "bench"
     result_file = "results.json"
     other_splits: ClassVar = {"corpus_split": None}
     needed_splits: ClassVar = frozenset({"split", "corpus_split"})
+    products: ClassVar = frozenset({"results"})
     references: ClassVar = {
         "models": "model",
         "indexes": "index",
@@ -65,13 +85,6 @@ class BenchOptions(ModelOptions):
     methods: Annotated[tuple[str, ...], Shell("method")] = Field(
         ("ar", "tasc-spec"),
         description=describe(),
-    )
-    metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
-        ("exact_match", "token_accuracy"),
-        description=f"{', '.join(METRICS)}; repeatable.",
-    )
-    delimiter: str = Field(
-        ";", min_length=1, description="What separates items for metrics of items."
     )
     corpus_split: CorpusSplit = "train"
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
@@ -130,13 +143,6 @@ class BenchOptions(ModelOptions):
         problems = [problem for text in value if (problem := _problem(parse, text))]
         if problems:
             raise ValueError("; ".join(problems))
-        return value
-
-    @field_validator("metrics")
-    @classmethod
-    def _metrics(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        with as_value_error():
-            check_metrics(value)
         return value
 
     @model_validator(mode="after")

@@ -1,11 +1,7 @@
 """One bench from options to results: load, run every cell, describe."""
 
-import hashlib
-import shlex
-import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 import torch
 
@@ -13,6 +9,7 @@ from tasc.benchmark import lossless, matrix, predict, record, reference
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.pairs import comparisons, pairs
 from tasc.benchmark.paired.seeds import seeds, seeds_pairs
+from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.conditions import (
     Environment,
@@ -25,7 +22,7 @@ from tasc.benchmark.results.conditions import (
 from tasc.data.corpus import Corpus
 from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.drafters.hetero.source import load_draft
-from tasc.environment import environment
+from tasc.environment import environment, shell_line
 from tasc.errors import InputError
 from tasc.models.load import load_model
 from tasc.models.static import target_for
@@ -55,7 +52,7 @@ def bench(
     return BenchResults(
         task=_task(corpus, test, options),
         settings=settings,
-        samples=tuple(map(_sample, test.prompts, test.outputs)),
+        samples=tuple(map(Sample.of, test.prompts, test.outputs)),
         examples=tuple(
             Example(sample=i, prompt=prompt) for i, prompt in enumerate(test.prompts[:EXAMPLES])
         ),
@@ -67,7 +64,7 @@ def bench(
         seeds_pairs=seeds_pairs(summaries),
         prediction=predict.predict(cells, corpus, test, options, rows),
         started=started,
-        command_line=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command_line=shell_line(),
         environment=Environment.model_validate(environment()),
     )
 
@@ -91,7 +88,7 @@ def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
         device=str(model.target.device),
         threads=torch.get_num_threads(),
         sampling=sampling and SamplingSettings(**asdict(sampling), verify=options.verify),
-        turn=matrix.turn_length(options.batch_size),
+        turn=turn_length(options.batch_size),
         graphs=model.target.graphs,
         compiled=options.compile,
         **{name: getattr(options, name) for name in _AS_ASKED},
@@ -99,11 +96,6 @@ def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
 
 
 _AS_ASKED = ("repeats", "warmup", "max_new_tokens", "batch_size", "seed", "metrics", "delimiter")
-
-
-def _sample(prompt: str, reference: str) -> Sample:
-    held = hashlib.sha256(f"{prompt}\0{reference}".encode()).hexdigest()
-    return Sample(id=held[:16], reference=reference)
 
 
 def _load(text: str, options: BenchOptions) -> matrix.Loaded:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasc.analysis.options import AnalyzeOptions
+from tasc.benchmark.load.options import LoadOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.commands.context import Result, StepContext, at_work
 from tasc.decoding.drafters.ngram.options import IndexOptions
@@ -19,6 +20,7 @@ from tasc.training.options import BaseOptions, FinetuneOptions
 from tasc.vocab.search.options import AugmentOptions
 
 if TYPE_CHECKING:
+    from tasc.benchmark.load.results import LoadResults
     from tasc.benchmark.results.bench import BenchResults
     from tasc.benchmark.results.search import Tuning
     from tasc.benchmark.vocabularies import Comparison
@@ -141,6 +143,21 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
         return bench(known, context.texts.corpus, options, context.progress)
 
 
+def load_test(options: LoadOptions, context: StepContext | None = None) -> "LoadResults":
+    """Measure servers with the task's prompts, side by side.
+
+    Example:
+        >>> found = tasc.load_test(
+        ...     tasc.LoadOptions(source="builtin:stdlib-tokens", endpoints=("http://[::1]:8000",))
+        ... )
+        >>> [cell.output_tokens_per_second for cell in found.cells]
+    """
+    from tasc.benchmark.load.run import load_test
+
+    with at_work(options, context) as context:
+        return load_test(context.texts.corpus, options, context.progress)
+
+
 def export(options: ExportOptions, context: StepContext | None = None) -> "Exported":
     """Gather what an engine serves: model, tokenizer, and what drafts are made from.
 
@@ -194,6 +211,7 @@ RUNNERS: dict[str, Callable[[Any, StepContext], Result]] = {
     "index": index,
     "vocab": compare_vocabularies,
     "bench": bench,
+    "load": load_test,
     "export": export,
     "tune": tune,
 }

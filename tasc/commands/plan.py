@@ -55,7 +55,7 @@ class Overrides(CommandOptions):
         None, description="Folder with local data sets."
     )
     split: str | None = Field(
-        None, description="Split for analyze and bench, instead of the recipe's."
+        None, description="Split for analyze, bench and load, instead of the recipe's."
     )
     limit: int | None = Field(
         None,
@@ -165,7 +165,11 @@ def _step(
     changed: dict[str, Any] = {"seed": overrides.seed}
     if overrides.limit is not None and _larger(options.get("limit"), overrides.limit):
         changed["limit"] = overrides.limit
-    if command in ("analyze", "bench"):
+    if alone := COMMANDS[command].by_hand & options.keys():
+        raise InputError(
+            f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by hand"
+        )
+    if command in ("analyze", "bench", "load"):
         changed["split"] = overrides.split
     # Where the top level is wrong the steps are checked all the same, with some data.
     data = recipe.data if recipe else Data(path=f"{BUILTIN}stdlib-tokens")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -32,7 +33,14 @@ LARGEST_SEED = 2**32 - 1  # the generators of all libraries take it
 MOST_THREADS = 1024
 LONGEST = 2**20  # tokens of a sequence
 Kind = Literal[
-    "model", "tokenizer", "new tokens", "index", "draft head", "token counts", "training report"
+    "model",
+    "tokenizer",
+    "new tokens",
+    "index",
+    "draft head",
+    "token counts",
+    "training report",
+    "results",
 ]
 
 
@@ -127,6 +135,19 @@ class Data(Options):
         return Source(**self.model_dump())
 
 
+def _text(value: object) -> object:
+    """Take one number that a recipe does not quote."""
+    return str(value) if type(value) is int else value
+
+
+Numbers = Annotated[str, BeforeValidator(_text), Field(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$")]
+
+
+def parse_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a ``Numbers`` field, each once, in order."""
+    return tuple(sorted({int(number) for number in text.split(",")}))
+
+
 Split = Annotated[str, Field(description="Split to work on.")]
 CorpusSplit = Annotated[str, Field(description="Split whose outputs drafters know.")]
 Device = Annotated[Literal["auto", "cpu", "cuda"], Field(description="Where models run.")]
@@ -163,6 +184,8 @@ class StepOptions(CommandOptions):
     references: ClassVar[Mapping[str, Kind]] = {}
     # Fields that say how to work and do not change the result.
     incidental: ClassVar[set[str]] = set()
+    # Fields that a person alone may give, and no recipe, which may be a stranger's.
+    by_hand: ClassVar[frozenset[str]] = frozenset()
     # What a later step may refer to in the artefact.
     products: ClassVar[frozenset[Kind]] = frozenset()
     # Fields that name another split, and at most how many of its examples are read.

@@ -64,15 +64,21 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
 
 def read_results(path: str) -> BenchResults:
     """Read a ``results.json``, or that of a folder. Raises InputError where it is none."""
-    position = Path(path)
-    file = position / "results.json" if position.is_dir() else position
+    file = results_file(path)
     again = "name the folder of a tasc bench, or run the bench again"
-    if not file.is_file():
-        raise InputError(f"{file} is not there: {again}")
     try:
         return BenchResults.model_validate_json(file.read_bytes())
     except (ValidationError, json.JSONDecodeError):
         raise InputError(f"{file} is no result of a tasc bench of this version: {again}") from None
+
+
+def results_file(path: str) -> Path:
+    """Return a file, or the ``results.json`` of a folder. Raises InputError where it is none."""
+    position = Path(path)
+    file = position / "results.json" if position.is_dir() else position
+    if not file.is_file():
+        raise InputError(f"{file} is not there: name the folder of a tasc bench, or run it")
+    return file
 
 
 def _check_samples(old: BenchResults, new: BenchResults) -> None:
@@ -117,7 +123,7 @@ class _Judge:
         self.confidence, self._settings = confidence, new.settings
         self._references = [sample.reference for sample in new.samples]
         self._bootstrap = Bootstrap(len(old.samples), resamples=_RESAMPLES)
-        self._speeds = Speeds(len(old.samples), new.settings, _RESAMPLES)
+        self._speeds = Speeds(len(old.samples), new.settings.turn, _RESAMPLES)
 
     def qualities(self, both: list[tuple[Cell, Cell]], metrics: list[str]) -> Iterator[Change]:
         """Compare the quality of each model's first method."""

@@ -37,7 +37,7 @@ def pairs(
         model: counted(next(iter(own.values())), references, settings.metrics, settings.delimiter)
         for model, own in by_model.items()
     }
-    bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings)
+    bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings.turn)
     return tuple(
         ModelPair(
             model=model,
@@ -93,28 +93,34 @@ class Speeds:
     Samples of a turn are decoded in the same batches and not independent: turns are resampled.
     """
 
-    def __init__(self, samples: int, settings: Settings, resamples: int = RESAMPLES) -> None:
-        """Draw the resamples."""
-        self._turns = np.arange(0, samples, settings.turn)
+    def __init__(self, samples: int, turn: int, resamples: int = RESAMPLES) -> None:
+        """Draw the resamples; a turn has so many samples."""
+        self._turns = np.arange(0, samples, turn)
         self._bootstrap = Bootstrap(len(self._turns), resamples=resamples)
 
     def ratio(self, cell: Cell, base: Cell, confidence: float = CONFIDENCE) -> SpeedRatio:
         """Say how many times as fast ``cell`` is as ``base``."""
-        own, other = (self._cost(one, by_token=cell.lossless is None) for one in (cell, base))
-        ratio, interval = self._bootstrap.ratio(own, other, confidence)
+        own, other = (_cost(one, by_token=cell.lossless is None) for one in (cell, base))
+        return self.of_costs(own, other, confidence)
+
+    def of_costs(
+        self, own: np.ndarray, other: np.ndarray, confidence: float = CONFIDENCE
+    ) -> SpeedRatio:
+        """Compare milliseconds and work of each sample, (N, 2) each."""
+        turns = (np.add.reduceat(costs, self._turns) for costs in (own, other))
+        ratio, interval = self._bootstrap.ratio(*turns, confidence)
         return SpeedRatio(ratio=ratio, interval=interval)
 
-    def _cost(self, cell: Cell, *, by_token: bool) -> np.ndarray:
-        """Return milliseconds and work of each turn (T, 2): work is samples, or their tokens."""
-        work = [output.tokens if by_token else 1 for output in cell.outputs]
-        costs = np.stack([cell.sample_ms, np.array(work, float)], axis=-1)
-        found: np.ndarray = np.add.reduceat(costs, self._turns)
-        return found
+
+def _cost(cell: Cell, *, by_token: bool) -> np.ndarray:
+    """Return milliseconds and work of each sample (N, 2): work is 1, or its tokens."""
+    work = [output.tokens if by_token else 1 for output in cell.outputs]
+    return np.stack([cell.sample_ms, np.array(work, float)], axis=-1)
 
 
 def comparisons(cells: Sequence[Cell], settings: Settings) -> tuple[CellComparison, ...]:
     """Compare every cell with the first model's first method, and with its own model's."""
-    overall, speeds = cells[0], Speeds(cells[0].samples, settings)
+    overall, speeds = cells[0], Speeds(cells[0].samples, settings.turn)
     own: dict[str, Cell] = {}
     result = []
     for cell in cells:

@@ -29,6 +29,14 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * float(binom.cdf(fewer, drawn, 0.5)))
 
 
+def turn_length(batch_size: int) -> int:
+    """Return the samples of a turn: those that share time, and are drawn together.
+
+    One sample, or several batches' worth: the last rows of a turn run in ever smaller batches.
+    """
+    return 1 if batch_size == 1 else 8 * batch_size
+
+
 class Bootstrap:
     """Resamples of N samples, the same ones for whatever is asked."""
 

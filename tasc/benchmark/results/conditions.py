@@ -1,5 +1,8 @@
 """What was measured, how, and on what."""
 
+import hashlib
+from typing import Self
+
 from tasc.benchmark.results.record import Record
 
 
@@ -66,6 +69,12 @@ class Sample(Record):
     id: str
     """Begins the SHA-256 of prompt and reference."""
     reference: str
+
+    @classmethod
+    def of(cls, prompt: str, reference: str) -> Self:
+        """Name a prompt and its reference."""
+        held = hashlib.sha256(f"{prompt}\0{reference}".encode()).hexdigest()
+        return cls(id=held[:16], reference=reference)
 
 
 class Example(Record):

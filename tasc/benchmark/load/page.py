@@ -1,0 +1,49 @@
+"""``report.html`` of a load test, self-contained and escaped."""
+
+from collections.abc import Callable, Iterator
+
+from tasc.benchmark.load.results import LoadCell, LoadResults
+from tasc.report.charts import Chart, chart
+from tasc.report.html import template
+
+LATENCIES = {
+    "TTFT": "time to the first token",
+    "TPOT": "time per output token after the first",
+    "ITL": "inter-token latency: between pieces of the stream, which may hold several tokens",
+    "E2EL": "end-to-end latency: to the last token",
+}
+
+
+def render(results: LoadResults) -> str:
+    """Return the page."""
+    return template("tasc.benchmark", "load.html").render(
+        results=results,
+        rows=results.cells,
+        metrics=results.metrics,
+        latencies=LATENCIES,
+        charts=list(_charts(results)),
+    )
+
+
+def _charts(results: LoadResults) -> Iterator[Chart]:
+    """Plot throughput and latency against concurrency, where there are several levels."""
+    if len(results.settings.concurrency) < 2:
+        return
+    figures: dict[str, tuple[str, Callable[[LoadCell], float | None]]] = {
+        "Throughput": ("output tokens a second", lambda cell: cell.output_tokens_per_second),
+        "Time to the first token": (
+            "ms, median",
+            lambda cell: cell.ttft_ms and cell.ttft_ms.median,
+        ),
+        "End-to-end latency": ("ms, median", lambda cell: cell.e2el_ms and cell.e2el_ms.median),
+    }
+    for title, (y_label, figure) in figures.items():
+        lines = {
+            endpoint.label: [
+                (cell.concurrency, value)
+                for cell in results.cells
+                if cell.endpoint == endpoint.label and (value := figure(cell)) is not None
+            ]
+            for endpoint in results.endpoints
+        }
+        yield chart(title, lines, "requests at a time", y_label)

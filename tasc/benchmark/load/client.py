@@ -38,23 +38,26 @@ class Answer:
 class Server:
     """A server: no retries, no redirects, no proxy for this machine, no name or key of others."""
 
-    def __init__(self, address: Address, model: str | None, options: LoadOptions) -> None:
-        """Raise UnavailableError where the client is not installed; connect to nothing yet."""
+    def __init__(self, address: Address, model: str, options: LoadOptions) -> None:
+        """Connect to nothing yet; without a ``model`` the first one that the server lists is asked.
+
+        Raises UnavailableError where the client is not installed.
+        """
         try:
             import openai
         except ImportError:
             raise UnavailableError(
                 "openai is not installed: install it with pip install 'tasc[endpoint]'"
             ) from None
-        self.address, self.model, self._timeout = address, model or "", options.timeout
+        self.address, self.model, self._timeout = address, model, options.timeout
         self._longest = _LONGEST_TOKEN * options.max_new_tokens
         # Chunks are built unchecked, so that a strange one is an error of any of the last kinds.
         self._errors = (openai.OpenAIError, TimeoutError, ValueError, TypeError, AttributeError)
-        ours = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
+        left_out: Any = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
         self._client: Any = openai.AsyncOpenAI(
             base_url=address.url,
             api_key=os.environ.get(KEY) or "none",
-            default_headers=ours,  # type: ignore[arg-type]
+            default_headers=left_out,
             max_retries=0,
             timeout=options.timeout,
             http_client=openai.DefaultAsyncHttpxClient(

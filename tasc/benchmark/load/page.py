@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from tasc.benchmark.load.results import LoadCell, LoadResults
+from tasc.benchmark.load.results import Latency, LoadCell, LoadResults
 from tasc.report.charts import Chart, chart
 from tasc.report.html import template
 
@@ -31,11 +31,8 @@ def _charts(results: LoadResults) -> Iterator[Chart]:
         return
     figures: dict[str, tuple[str, Callable[[LoadCell], float | None]]] = {
         "Throughput": ("output tokens a second", lambda cell: cell.output_tokens_per_second),
-        "Time to the first token": (
-            "ms, median",
-            lambda cell: cell.ttft_ms and cell.ttft_ms.median,
-        ),
-        "End-to-end latency": ("ms, median", lambda cell: cell.e2el_ms and cell.e2el_ms.median),
+        "Time to the first token": ("ms, median", lambda cell: _median(cell.ttft_ms)),
+        "End-to-end latency": ("ms, median", lambda cell: _median(cell.e2el_ms)),
     }
     for title, (y_label, figure) in figures.items():
         lines = {
@@ -47,3 +44,7 @@ def _charts(results: LoadResults) -> Iterator[Chart]:
             for endpoint in results.endpoints
         }
         yield chart(title, lines, "requests at a time", y_label)
+
+
+def _median(seen: Latency | None) -> float | None:
+    return None if seen is None else seen.median

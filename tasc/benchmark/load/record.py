@@ -14,8 +14,8 @@ from tasc.benchmark.load.results import (
     LoadSettings,
     Output,
 )
-from tasc.benchmark.metrics import METRICS, score
-from tasc.benchmark.paired.pairs import Speeds, quality_difference
+from tasc.benchmark.metrics import score
+from tasc.benchmark.paired.pairs import Speeds, counted, qualities
 from tasc.benchmark.paired.statistics import Bootstrap, turn_length
 from tasc.benchmark.results.comparisons import SpeedRatio
 
@@ -49,7 +49,6 @@ def cells(
         answered = [answer for one in passes for answer in one.answered]
         seconds = [one.seconds for one in passes]
         tokens = sum(answer.tokens for answer in answered)
-        texts = [output.text for output in outputs]
         requests = len(passes) * len(outputs)
         found.append(
             LoadCell(
@@ -67,7 +66,9 @@ def cells(
                 ),
                 itl_ms=_latency([gap for a in answered for gap in np.diff(a.times)]),
                 e2el_ms=_latency([answer.ms for answer in answered]),
-                quality=score(settings.metrics, texts, references, settings.delimiter),
+                quality=score(
+                    settings.metrics, [o.text for o in outputs], references, settings.delimiter
+                ),
                 equal=against.equality(outputs),
                 outputs=outputs,
             )
@@ -99,6 +100,10 @@ def comparisons(
     """Compare each server with the first one, at the same concurrency."""
     first = {cell.concurrency: cell for cell in reversed(cells)}
     bootstrap = Bootstrap(len(references))
+    counts = {
+        cell.label: counted(cell.texts, references, settings.metrics, settings.delimiter)
+        for cell in cells
+    }
     return tuple(
         LoadComparison(
             endpoint=cell.endpoint,
@@ -106,19 +111,7 @@ def comparisons(
             concurrency=cell.concurrency,
             speed=_speed(cell, base),
             throughput_by_repeat=tuple(_throughputs(cell, base)),
-            quality={
-                name: quality_difference(
-                    bootstrap,
-                    METRICS[name],
-                    *(
-                        METRICS[name].count(
-                            [output.text for output in one.outputs], references, settings.delimiter
-                        )
-                        for one in (cell, base)
-                    ),
-                )
-                for name in settings.metrics
-            },
+            quality=qualities(bootstrap, counts[cell.label], counts[base.label]),
         )
         for cell in cells
         for base in [first[cell.concurrency]]

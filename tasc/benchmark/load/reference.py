@@ -63,7 +63,7 @@ def read_reference(text: str, samples: Sequence[Sample]) -> Reference:
     cell = found.cells[0]
     if isinstance(cell, LoadCell):
         return Reference(f"{file.parent.name}: {cell.label}", answered_texts(cell.outputs))
-    return Reference(f"{file.parent.name}: {cell.label}", tuple(o.text for o in cell.outputs))
+    return Reference(f"{file.parent.name}: {cell.label}", cell.texts)
 
 
 def _read(held: bytes) -> BenchResults | LoadResults | None:

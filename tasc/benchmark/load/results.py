@@ -137,6 +137,11 @@ class LoadCell(Record):
         found = Counter(why for output in self.outputs for why in output.errors if why)
         return dict(found.most_common(3))
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What it answered to each sample."""
+        return tuple(output.text for output in self.outputs)
+
     @cached_property
     def sample_ms(self) -> np.ndarray:
         """Milliseconds of each sample (N,) float64, nan where none was answered."""

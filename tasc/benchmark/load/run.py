@@ -21,7 +21,6 @@ from tasc.data.corpus import Corpus
 from tasc.environment import environment, shell_line
 from tasc.progress import Progress, silent
 
-
 # What each server did at each level: by its number and the concurrency, a pass for each repeat.
 Passes = dict[tuple[int, int], list[record.Pass]]
 
@@ -63,7 +62,7 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
 async def _measure(
     prompts: Sequence[str], options: LoadOptions, progress: Progress
 ) -> tuple[tuple[Endpoint, ...], Passes]:
-    models = options.models or (None,)
+    models = options.models or ("",)
     models *= len(options.endpoints) // len(models)
     async with AsyncExitStack() as stack:
         servers = [

@@ -132,7 +132,7 @@ class _Judge:
             firsts.setdefault(pair[1].model, pair)
         for before, after in firsts.values():
             old, new = (
-                counted(cell, self._references, metrics, self._settings.delimiter)
+                counted(cell.texts, self._references, metrics, self._settings.delimiter)
                 for cell in (before, after)
             )
             for name in metrics:

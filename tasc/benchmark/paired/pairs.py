@@ -34,7 +34,9 @@ def pairs(
     for cell in cells:
         by_model.setdefault(cell.model, {})[cell.method] = cell
     counts = {
-        model: counted(next(iter(own.values())), references, settings.metrics, settings.delimiter)
+        model: counted(
+            next(iter(own.values())).texts, references, settings.metrics, settings.delimiter
+        )
         for model, own in by_model.items()
     }
     bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings.turn)
@@ -42,7 +44,7 @@ def pairs(
         ModelPair(
             model=model,
             against=against,
-            quality=_qualities(bootstrap, counts[model], counts[against]),
+            quality=qualities(bootstrap, counts[model], counts[against]),
             speed={
                 method: speeds.ratio(cell, by_model[against][method])
                 for method, cell in by_model[model].items()
@@ -55,16 +57,14 @@ def pairs(
 
 
 def counted(
-    cell: Cell, references: Sequence[str], metrics: Sequence[str], delimiter: str
+    texts: Sequence[str], references: Sequence[str], metrics: Sequence[str], delimiter: str
 ) -> ByMetric:
-    """Count the samples of a cell for each metric, (N, K)."""
-    texts = [output.text for output in cell.outputs]
+    """Count the samples of a cell, by its N texts, for each metric, (N, K)."""
     return {name: METRICS[name].count(texts, references, delimiter) for name in metrics}
 
 
-def _qualities(
-    bootstrap: Bootstrap, own: ByMetric, other: ByMetric
-) -> dict[str, QualityDifference]:
+def qualities(bootstrap: Bootstrap, own: ByMetric, other: ByMetric) -> dict[str, QualityDifference]:
+    """Compare what two systems reach of every metric that was counted."""
     return {
         name: quality_difference(bootstrap, METRICS[name], own[name], other[name]) for name in own
     }
@@ -107,8 +107,8 @@ class Speeds:
         self, own: np.ndarray, other: np.ndarray, confidence: float = CONFIDENCE
     ) -> SpeedRatio:
         """Compare milliseconds and work of each sample, (N, 2) each."""
-        turns = (np.add.reduceat(costs, self._turns) for costs in (own, other))
-        ratio, interval = self._bootstrap.ratio(*turns, confidence)
+        first, second = (np.add.reduceat(costs, self._turns) for costs in (own, other))
+        ratio, interval = self._bootstrap.ratio(first, second, confidence)
         return SpeedRatio(ratio=ratio, interval=interval)
 
 

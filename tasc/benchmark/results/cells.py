@@ -106,6 +106,11 @@ class Cell(Record):
         """Name it."""
         return f"{self.model} · {self.method}"
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What it said to each sample."""
+        return tuple(output.text for output in self.outputs)
+
     @cached_property
     def sample_ms(self) -> np.ndarray:
         """Milliseconds of each sample (N,): the median over the repeats."""

@@ -1,0 +1,406 @@
+"""``tasc load`` against servers that behave, and others."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tasc
+from tasc.benchmark.load.results import LoadResults
+from tasc.errors import InputError, UnavailableError
+from tests.benches import make_results, said
+from tests.benchmark.stub_server import Behaviour, event, serving
+from tests.cli import done
+from tests.cli import tasc as run
+from tests.pico import make_base
+from tests.test_terminal import raw
+
+ROWS = [{"input": f"number {i}", "output": f"answer to number {i}"} for i in range(12)]
+
+
+@pytest.fixture
+def task(tmp_path):
+    path = tmp_path / "test.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return tmp_path
+
+
+def measure(task, *urls, **options) -> LoadResults:
+    given = {"source": str(task), "concurrency": "1", "max_new_tokens": 9, "timeout": 5.0}
+    return tasc.load_test(tasc.LoadOptions(endpoints=urls, **given | options))
+
+
+def test_every_output_is_kept_with_its_tokens_and_times(task):
+    with serving(Behaviour(wait=0.002)) as url:
+        found = measure(task, f"one={url}", concurrency="1,4", repeats=2)
+    assert [(c.endpoint, c.concurrency) for c in found.cells] == [("one", 1), ("one", 4)]
+    assert found.endpoints[0].model == "m"
+    for cell in found.cells:
+        assert [output.text for output in cell.outputs] == [row["output"] for row in ROWS]
+        assert {output.tokens for output in cell.outputs} == {4}
+        assert all(len(output.ms) == 2 for output in cell.outputs)
+        assert (cell.requests, cell.failed, cell.errors) == (24, 0, {})
+        assert cell.quality["exact_match"] == 1
+        assert (cell.equal.identical, cell.equal.of) == (12, 12)
+        assert 2 <= cell.ttft_ms.median <= cell.e2el_ms.median <= cell.e2el_ms.p99
+        assert cell.tokens_per_output == 4
+        tokens = 24 * 4 / sum(cell.seconds)
+        assert cell.output_tokens_per_second == pytest.approx(tokens)
+    assert LoadResults.model_validate(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_a_server_is_asked_for_greedy_streams_and_never_for_more_at_a_time_than_said(task):
+    behaviour = Behaviour(wait=0.01)
+    with serving(behaviour) as url:
+        measure(task, url, concurrency="3", stop=("\n",), models=("mine",))
+    assert behaviour.most == 3
+    assert len(behaviour.seen) == 12 + 3
+    for body in behaviour.seen:
+        assert (body["temperature"], body["max_tokens"], body["stream"]) == (0, 9, True)
+        assert (body["stop"], body["model"]) == (["\n"], "mine")
+        assert body["stream_options"] == {"include_usage": True}
+
+
+def test_time_per_token_is_that_after_the_first(task):
+    with serving(Behaviour(wait=0.05, text=lambda _: "a b c d e f")) as url:
+        cell = measure(task, url, limit=4).cells[0]
+    for output in cell.outputs:
+        assert output.ms[0] >= output.ttft_ms[0] >= 50
+    per_token = [(o.ms[0] - o.ttft_ms[0]) / 5 for o in cell.outputs]
+    assert cell.tpot_ms.mean == pytest.approx(sum(per_token) / 4, abs=0.001)
+    assert cell.itl_ms.mean == pytest.approx(cell.tpot_ms.mean, abs=0.001)
+
+
+def test_servers_take_turns_and_the_slow_one_is_compared_with_the_first(task):
+    starts: list[str] = []
+
+    def noted(name, prompt):
+        starts.append(name)
+        return f"answer to {prompt.strip()}" if name == "fast" else "other"
+
+    fast = Behaviour(text=lambda p: noted("fast", p))
+    slow = Behaviour(text=lambda p: noted("slow", p), wait=0.03)
+    with serving(fast) as one, serving(slow) as two:
+        found = measure(task, f"fast={one}", f"slow={two}", repeats=4, warmup=1)
+    passes = starts[2::12]
+    assert sorted(passes) == ["fast"] * 4 + ["slow"] * 4
+    assert all({*passes[i : i + 2]} == {"fast", "slow"} for i in range(0, 8, 2))
+    assert passes != ["fast", "slow"] * 4  # the order is drawn anew
+    (pair,) = found.comparisons
+    assert (pair.endpoint, pair.against, pair.concurrency) == ("slow", "fast", 1)
+    assert pair.speed.interval[0] <= pair.speed.ratio <= pair.speed.interval[1] < 1
+    assert len(pair.throughput_by_repeat) == 4
+    assert pair.quality["exact_match"].difference == -1
+    assert pair.quality["exact_match"].mcnemar.only_against == 12
+    assert found.cells[1].equal.identical == 0
+    assert found.cells[1].equal.different == (0, 1, 2, 3, 4)
+
+
+def test_requests_that_fail_are_counted_and_are_no_output(task):
+    behaviour = Behaviour(fails=lambda n: n % 3 == 2, drops=lambda n: n % 3 == 1)
+    with serving(behaviour) as url:
+        cell = measure(task, url, warmup=1).cells[0]
+    assert (cell.requests, cell.failed) == (12, 8)
+    assert sorted(cell.errors.values()) == [4, 4]
+    assert any("500" in why for why in cell.errors)
+    failed = [output for output in cell.outputs if output.errors[0]]
+    assert len(failed) == 8
+    assert all((o.text, o.tokens, o.ms, o.ttft_ms) == ("", 0, (None,), (None,)) for o in failed)
+    assert cell.quality["exact_match"] == pytest.approx(4 / 12)
+    assert (cell.equal.identical, cell.equal.of) == (4, 4)
+    assert cell.tokens_per_output == 4
+
+
+def test_a_server_that_dies_under_load_leaves_the_figures_of_the_other(task):
+    with serving(Behaviour()) as one, serving(Behaviour(fails=lambda n: n > 0)) as two:
+        found = measure(task, f"good={one}", f"bad={two}", warmup=1)
+    good, bad = found.cells
+    assert (good.failed, bad.failed) == (0, 12)
+    assert bad.ttft_ms is bad.e2el_ms is None
+    assert (bad.requests_per_second, bad.tokens_per_output, bad.equal.of) == (0, 0, 0)
+    assert found.comparisons[0].speed is None
+    assert found.comparisons[0].throughput_by_repeat == (0.0,)
+
+
+STREAMS = {
+    "no usage": (event(choices=[{"text": "a", "index": 0}]), b"data: [DONE]\n\n"),
+    "nothing": (b"data: [DONE]\n\n",),
+    "no JSON": (b"data: {\n\n",),
+    "no object": (b"data: 5\n\n",),
+    "text that is none": (event(choices=[{"text": 5}]), event(choices=[], usage={})),
+    "tokens that are none": (
+        event(choices=[{"text": "a"}]),
+        event(choices=[], usage={"completion_tokens": "many"}),
+    ),
+    "fewer tokens than none": (
+        event(choices=[{"text": "a"}]),
+        event(choices=[], usage={"completion_tokens": -1}),
+    ),
+    "an error": (event(error={"message": "no room"}),),
+    "an endless text": (event(choices=[{"text": "a" * 5000}]),) * 3,
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+def test_a_stream_that_is_none_is_a_failure_and_no_traceback(task, stream):
+    with serving(Behaviour(raw=stream)) as url, pytest.raises(UnavailableError, match=r"\(.+\)"):
+        measure(task, url)
+
+
+def test_halves_of_characters_in_two_pieces_are_joined_and_lone_ones_are_no_text(task):
+    stream = (
+        event(choices=[{"text": "a\ud83d"}]),
+        event(choices=[{"text": "\ude00\udc00"}]),
+        event(choices=[], usage={"completion_tokens": 2}),
+        b"data: [DONE]\n\n",
+    )
+    with serving(Behaviour(raw=stream)) as url:
+        text = measure(task, url).cells[0].outputs[0].text
+    assert text == "a\U0001f600\ufffd"
+
+
+def test_a_request_that_takes_too_long_has_failed(task):
+    with serving(Behaviour(wait=0.8)) as url, pytest.raises(UnavailableError, match=r"0\.2 s"):
+        measure(task, url, timeout=0.2)
+
+
+def test_no_server_is_one_line_and_exit_code_2(capsys, task, tmp_path):
+    out = tmp_path / "out"
+    code, printed, err = run(
+        capsys, "load", task, "--endpoint", "http://127.0.0.1:9", "--output", out
+    )
+    assert (code, printed) == (2, "")
+    assert err.count("\n") == 1
+    assert "127.0.0.1:9 does not answer" in err
+    assert "start the server" in err
+    assert not out.exists()
+
+
+def test_a_redirect_is_not_followed_and_nothing_of_the_environment_is_sent(task, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-1")
+    monkeypatch.setenv("OPENAI_ORG_ID", "secret-2")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "secret-3")
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", "secret-4")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://secret-5")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    elsewhere, here = Behaviour(), Behaviour()
+    with serving(here) as url, serving(elsewhere) as other:
+        measure(task, url)
+        assert "secret" not in str(here.headers)
+        assert {sent["authorization"] for sent in here.headers} == {"Bearer none"}
+        monkeypatch.setenv("TASC_API_KEY", "mine")
+        here.redirect = f"{other}/completions"
+        with pytest.raises(UnavailableError, match="307"):
+            measure(task, url)
+        assert here.headers[-1]["authorization"] == "Bearer mine"
+    assert not elsewhere.seen
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://10.0.0.1:8000",
+        "https://example.com/v1",
+        "http://127.0.0.1.example.com",
+        "http://0.0.0.0",
+    ],
+)
+def test_no_prompt_leaves_the_machine_unless_that_is_allowed(url):
+    with pytest.raises(InputError, match="--allow-remote"):
+        tasc.LoadOptions(source="x", endpoints=(url,))
+    assert tasc.LoadOptions(source="x", endpoints=(url,), allow_remote=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "127.0.0.1:8000", "ftp://127.0.0.1", "http://", "http://127.0.0.1@example.com"),
+        *("http://127.0.0.1:99999", "http://127.0.0.1/v1?key=1", "http://127.0.0.1/#x"),
+        *("http://example.com\\@127.0.0.1", "http://127.0.0.1 .example.com", "name=", "a=b=http:"),
+    ],
+)
+def test_what_is_no_plain_url_is_refused(text):
+    with pytest.raises(InputError, match="endpoint"):
+        tasc.LoadOptions(source="x", endpoints=(text,), allow_remote=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "url"),
+    [
+        ("http://localhost:8000", "localhost:8000", "http://localhost:8000/v1"),
+        ("a=http://127.0.0.1:8000/v1/", "a", "http://127.0.0.1:8000/v1"),
+        ("http://[::1]:8000/", "[::1]:8000", "http://[::1]:8000/v1"),
+        ("b=HTTP://LOCALHOST/api", "b", "HTTP://LOCALHOST/api"),
+    ],
+)
+def test_a_url_without_a_path_is_that_of_v1(text, label, url):
+    (address,) = tasc.LoadOptions(source="x", endpoints=(text,)).addresses
+    assert (address.label, address.url, address.local) == (label, url, True)
+
+
+def test_options_that_do_not_go_together_are_refused():
+    two = {"source": "x", "endpoints": ("a=http://127.0.0.1:1", "b=http://127.0.0.1:2")}
+    for wrong, why in (
+        ({"endpoints": ("http://127.0.0.1:1", "http://127.0.0.1:1/v1")}, "same name"),
+        ({"models": ("x", "y", "z")}, "3 models for 2"),
+        ({"concurrency": "0,1"}, "concurrency"),
+        ({"concurrency": "1,,2"}, "concurrency"),
+        ({"concurrency": "1000"}, "concurrency"),
+        ({"stop": ("",)}, "stop"),
+    ):
+        with pytest.raises(InputError, match=why):
+            tasc.LoadOptions(**two | wrong)
+    assert tasc.LoadOptions(**two, concurrency="8,1,8").levels == (1, 8)
+
+
+def test_a_recipe_cannot_send_a_task_to_another_machine(capsys, task, tmp_path):
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"name: r\ndescription: d\ndata: {{path: {task}}}\nsteps:\n"
+        "  away: {command: load, endpoints: ['http://10.0.0.1'], allow_remote: true}\n"
+    )
+    code, _, err = run(capsys, "run", recipe, "--output", tmp_path / "out")
+    assert code == 2
+    assert "allow_remote is no recipe's to give" in err
+
+
+def test_outputs_are_compared_with_those_of_an_earlier_run(capsys, task, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    with serving(Behaviour()) as url:
+        given = ("load", task, "--endpoint", f"one={url}", "--concurrency", "2")
+        done(capsys, *given, "--output", first)
+    with serving(
+        Behaviour(text=lambda p: "other" if " 1\n" in p else f"answer to {p.strip()}")
+    ) as url:
+        given = ("load", task, "--endpoint", f"two={url}", "--concurrency", "2")
+        found = done(capsys, *given, "--reference", first, "--output", second)
+    equal = found["cells"][0]["equal"]
+    assert equal == {
+        "against": "first: one · 2 at a time",
+        "identical": 11,
+        "of": 12,
+        "different": [1],
+    }
+    with serving(Behaviour()) as url:
+        fewer = ("load", task, "--endpoint", url, "--limit", 3, "--reference", first)
+        code, _, err = run(capsys, *fewer, "--output", tmp_path / "third")
+        assert (code, "other samples" in err) == (2, True)
+        (second / "results.json").write_text("{}")
+        code, _, err = run(capsys, *given, "--reference", second, "--output", tmp_path / "third")
+        assert (code, "no result of tasc bench or tasc load" in err) == (2, True)
+
+
+def test_outputs_are_compared_with_those_of_a_bench(task, tmp_path):
+    from tasc.benchmark.results.conditions import Sample
+
+    texts = [f"answer to number {i}" for i in range(12)]
+    bench = make_results(said("m", [*texts[:-1], "else"], [1.0] * 12), references=tuple(texts))
+    samples = [Sample.of(f"{row['input']}\n", row["output"]) for row in ROWS]
+    bench = bench.model_copy(update={"samples": tuple(samples)})
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "results.json").write_text(json.dumps(bench.to_dict()))
+    with serving(Behaviour()) as url:
+        equal = measure(task, url, reference=str(tmp_path / "b")).cells[0].equal
+    assert (equal.against, equal.identical, equal.different) == ("b: m · ar", 11, (11,))
+
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e<img src=x>"
+
+
+def test_a_hostile_server_reaches_neither_page_nor_terminal(capsys, task, tmp_path):
+    behaviour = Behaviour(text=lambda _: HOSTILE, fails=lambda n: n == 5)
+    out = tmp_path / "out"
+    with serving(behaviour) as url:
+        code, printed, err = run(
+            capsys,
+            *("load", task, "--endpoint", f"<b>a={url}", "--concurrency", "1,2"),
+            *("--output", out),
+        )
+    assert code == 0, err
+    assert not raw(printed + err)
+    assert "FAILED: 1 of 12 requests" in printed
+    page = (out / "report.html").read_text()
+    assert not raw(page)
+    assert not re.search(r"<script|<img|<b>a", page)
+    assert page.count("<svg") == 3
+    assert "1 of 12" in page
+
+
+def test_the_command_shows_servers_side_by_side(capsys, task, tmp_path):
+    with serving(Behaviour()) as one, serving(Behaviour()) as two:
+        code, printed, err = run(
+            capsys,
+            *("load", task, "--endpoint", f"plain={one}", "--endpoint", f"drafts={two}"),
+            *("--concurrency", 2, "--output", tmp_path / "out"),
+        )
+    assert code == 0, err
+    assert re.search(r"drafts against plain, 2 at a time: \d+\.\d\d× as fast", printed)
+    assert printed.count("12/12") == 2
+    assert "report: " in printed
+
+
+def test_a_client_that_is_not_installed_is_one_line(monkeypatch, task):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(UnavailableError, match=r"pip install 'tasc\[endpoint\]'"):
+        measure(task, "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing(task, tmp_path, number):
+    behaviour, out = Behaviour(wait=0.5), tmp_path / "made" / "out"
+    out.parent.mkdir()
+    with serving(behaviour) as url:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tasc_cli.main", "load", str(task), "--endpoint", url),
+                *("--concurrency", "4", "--output", str(out)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # the background of a shell ignores it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        deadline = time.monotonic() + 60
+        while len(behaviour.seen) < 6 and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(number)
+        printed, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert (printed, "Traceback" in err) == ("", False)
+    assert "interrupted" in err
+    assert not list(out.parent.iterdir())
+
+
+def test_it_loads_no_torch(task, tmp_path):
+    with serving(Behaviour()) as url:
+        arguments = ["load", str(task), "--endpoint", url, "--concurrency", "1"]
+        code = (
+            "import sys; from tasc_cli.main import app; "
+            f"app({[*arguments, '--output', str(tmp_path / 'out')]}, standalone_mode=False); "
+            "sys.exit('loaded torch' if 'torch' in sys.modules else 0)"
+        )
+        ran = [sys.executable, "-c", code]
+        finished = subprocess.run(ran, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_a_servers_text_is_that_of_the_models_own_bench(task, tmp_path):
+    """The texts of a bench, told again by a server, are equal to it: nothing is lost on the way."""
+    (tmp_path / "train.jsonl").write_text((tmp_path / "test.jsonl").read_text())
+    base = make_base(tmp_path / "base")
+    bench = tasc.bench(
+        tasc.BenchOptions(source=str(task), models=(str(base),), limit=4, max_new_tokens=6)
+    )
+    texts = {f"{row['input']}\n": "" for row in ROWS}
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "results.json").write_text(json.dumps(bench.to_dict()))
+    texts |= {e.prompt: bench.cells[0].outputs[e.sample].text for e in bench.examples}
+    with serving(Behaviour(text=texts.__getitem__)) as url:
+        found = measure(task, url, limit=4, reference=str(tmp_path / "b"))
+    assert (found.cells[0].equal.identical, found.cells[0].equal.of) == (4, 4)

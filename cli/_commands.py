@@ -1,6 +1,7 @@
 """The commands that are steps of recipes, too, in the order of ``tasc --help``."""
 
-from .commands import analyze, augment, base, bench, export, finetune, index, load, tune, vocab
+from .commands import analyze, augment, base, bench, finetune, index, tune, vocab
+from .commands.serving import export, load
 
 COMMANDS = tuple(
     module.COMMAND

@@ -13,7 +13,8 @@ from tasc.files.disk import refusal
 
 from ._commands import COMMANDS
 from ._console import note, say
-from .commands import compare, doctor, run, serve
+from .commands import compare, doctor, run
+from .commands.serving import serve
 
 app = typer.Typer(
     add_completion=False,

@@ -17,6 +17,7 @@ GIVEN: dict[str, Any] = {  # what must be there before a number is looked at
     "tokenizer": "t",
     "model": "m",
     "models": ["m"],
+    "endpoints": ["http://127.0.0.1"],
     "target": "t",
     "draft": "d",
     "head": "medusa",
@@ -80,6 +81,7 @@ def test_no_numeric_option_of_a_command_takes_everything(capsys, tmp_path, comma
         "tokenizer": "x",
         "model": "x",
         "to": "vllm",
+        "endpoint": "http://127.0.0.1",
         "output": tmp_path / "out",
     }.items():
         needed += [f"--{name}", str(held)] * any(f"--{name}" in p.opts for p in parameters)

@@ -4,14 +4,17 @@ import json
 from typing import Any
 
 from site_tables import markdown
+from tasc.benchmark.load.results import LoadResults
 from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.record import Record
 
+KINDS: dict[str, type[Record]] = {"bench": BenchResults, "load": LoadResults}
 FILE = "reference/results.schema.json"
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of what ``tasc bench`` writes."""
-    made = BenchResults.model_json_schema(mode="serialization")
+def schema(command: str = "bench") -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of the results that a command writes."""
+    made = KINDS[command].model_json_schema(mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 
@@ -20,9 +23,9 @@ def text() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def tables(_block: str) -> str:
-    """Return a table of the fields of the file, then one of each part."""
-    whole = schema()
+def tables(block: str) -> str:
+    """Return a table of the fields of the file of a command, then one of each part."""
+    whole = schema(block.strip())
     parts = {"The file": whole, **whole["$defs"]}
     drawn = (
         f"## {name}{_anchor(name)}\n\n{part['description']}\n\n{_fields(part)}"

@@ -22,9 +22,10 @@ from tasc.benchmark.results.comparisons import SpeedRatio
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over all samples: its seconds, and an answer a sample."""
+    """One pass over all samples: its seconds, those of this process' CPU, an answer a sample."""
 
     seconds: float
+    cpu_seconds: float
     answers: tuple[Answer, ...]
 
     @property
@@ -57,6 +58,7 @@ def cells(
                 requests=requests,
                 failed=requests - len(answered),
                 seconds=tuple(seconds),
+                client_cpu=sum(one.cpu_seconds for one in passes) / sum(seconds),
                 requests_per_second=len(answered) / sum(seconds),
                 output_tokens_per_second=tokens / sum(seconds),
                 tokens_per_output=tokens / max(len(answered), 1),

@@ -15,6 +15,8 @@ from tasc.benchmark.results.comparisons import QualityDifference, SpeedRatio
 from tasc.benchmark.results.conditions import Environment, Sample
 from tasc.benchmark.results.record import Record
 
+_BUSY = 0.7  # of a core: answers wait for each other
+
 
 class LoadTask(Record):
     """What the samples are."""
@@ -109,6 +111,8 @@ class LoadCell(Record):
     """Of these."""
     seconds: tuple[float, ...]
     """Of each repeat, from its first request to its last answer."""
+    client_cpu: float
+    """Share of a core that this client took: near 1 it is what limits the figures."""
     requests_per_second: float
     """Answered ones."""
     output_tokens_per_second: float
@@ -146,6 +150,11 @@ class LoadCell(Record):
     def sample_ms(self) -> np.ndarray:
         """Milliseconds of each sample (N,) float64, nan where none was answered."""
         return np.array([output.typical_ms for output in self.outputs], float)
+
+    @property
+    def client_bound(self) -> bool:
+        """Whether the client was so busy that the figures may be its own."""
+        return self.client_cpu > _BUSY
 
 
 class LoadComparison(Record):

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .._command import Command
-from .._console import interval_text, say, table
+from ..._command import Command
+from ..._console import interval_text, say, table
 
 if TYPE_CHECKING:
     from tasc.benchmark.load.results import Latency, LoadCell, LoadComparison, LoadResults
@@ -18,6 +18,11 @@ def show(result: dict[str, Any]) -> None:
     for pair in found.comparisons:
         say(_pair_line(pair, found))
     for cell in found.cells:
+        if cell.client_bound:
+            say(
+                f"{cell.label}: this client took {cell.client_cpu:.0%} of a core, "
+                "its own speed may be what limits the figures"
+            )
         for why, times in cell.errors.items():
             say(f"FAILED: {times} of {cell.requests} requests of {cell.label}: {why}")
 
@@ -60,6 +65,8 @@ def _pair_line(pair: "LoadComparison", found: "LoadResults") -> str:
         bounds = interval_text(pair.speed.interval, ".2f")
         inside = f" (95 % {bounds})" if bounds else ""
         parts.append(f"{pair.speed.ratio:.2f}× as fast{inside}")
+    if repeats := [ratio for ratio in pair.throughput_by_repeat if ratio is not None]:
+        parts.append(f"{min(repeats):.2f}× to {max(repeats):.2f}× the requests/s of a repeat")
     for name, seen in pair.quality.items():
         bounds = interval_text(seen.interval, "+z.3f")
         inside = f" (95 % {bounds})" if bounds and seen.difference else ""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from .._command import Command
-from .._console import say
+from ..._command import Command
+from ..._console import say
 
 
 def show(result: dict[str, Any]) -> None:

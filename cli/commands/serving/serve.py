@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .._console import note
-from .._derive import RunFlags
-from .._derive import register as register_derived
+from ..._console import note
+from ..._derive import RunFlags
+from ..._derive import register as register_derived
 
 if TYPE_CHECKING:
     from tasc.options.command import CommandOptions

@@ -1,0 +1,1 @@
+"""Commands around an engine that serves: what it loads, starting it, measuring it."""

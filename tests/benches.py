@@ -32,6 +32,7 @@ def make_cell(**changes: Any) -> Cell:
         "accepted_by_position": (),
         "drafted": 0,
         "accepted": 0,
+        "canonical": 1.0,
         "seconds": SECONDS,
         "lossless": {"against": "ar", "identical": 1, "of": 1, "match_rate": 1.0},
         "quality": {"exact_match": 1.0},

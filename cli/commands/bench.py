@@ -28,6 +28,7 @@ def show(result: dict[str, Any]) -> None:
         say(pair_line(pair, found))
     if found.seeds:
         _seeds(found)
+    say(f"outputs in the tokenizer's own tokens: {_canonical(found)}")
     for match in found.reference:
         say(reference_line(match, found.settings.dtype))
 
@@ -57,6 +58,12 @@ def _cells(found: "BenchResults") -> None:
         ],
         text_columns=2,
     )
+
+
+def _canonical(found: "BenchResults") -> str:
+    """Say of each model how many outputs its tokenizer would write in the same tokens."""
+    shares = {cell.model: f"{cell.canonical:.1%}" for cell in reversed(found.cells)}
+    return ", ".join(f"{model} {share}" for model, share in reversed(shares.items()))
 
 
 def _seeds(found: "BenchResults") -> None:

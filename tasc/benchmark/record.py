@@ -82,6 +82,7 @@ def _record(
         accepted_by_position=tuple(steps.accepted_by_position),
         drafted=int(steps.drafted.sum()),
         accepted=int(steps.accepted.sum()),
+        canonical=_canonical(cell, outputs),
         seconds=_seconds(cell.runs),
         quality=quality,
         lossless=lossless,
@@ -101,6 +102,16 @@ def _outputs(cell: Cell) -> tuple[results.Output, ...]:
         )
         for runs in zip(*cell.runs, strict=True)
     )
+
+
+def _canonical(cell: Cell, outputs: Sequence[results.Output]) -> float:
+    """Return the share of outputs that the tokenizer would write in the same tokens."""
+    tokenizer = cell.model.tokenizer
+    own = tokenizer.encode([output.text for output in outputs]).split()
+    said = [
+        g.tokens[: len(g.tokens) - (g.tokens[-1:] == tokenizer.eos_id).sum()] for g in cell.runs[0]
+    ]
+    return float(np.mean([np.array_equal(a, b) for a, b in zip(own, said, strict=True)]))
 
 
 def _seconds(runs: Sequence[Sequence[Generation]]) -> results.Seconds:

@@ -24,10 +24,16 @@ def generation(tokens: list[int], accepted: list[int], ms: float) -> Generation:
 
 
 class Letters:
-    """Token i is the i-th letter."""
+    """Token i is the i-th letter, z ends an output, and "e g" has a token of its own."""
+
+    eos_id = 25
 
     def decode(self, ids: list[int]) -> str:
-        return " ".join(chr(97 + i) for i in ids)
+        return " ".join(chr(97 + i) for i in ids if i != self.eos_id)
+
+    def encode(self, texts: list[str]) -> Any:
+        tokens = [[26] if text == "e g" else [ord(c) - 97 for c in text.split()] for text in texts]
+        return SimpleNamespace(split=lambda: [np.array(ids, np.int32) for ids in tokens])
 
 
 def cell(model: str, method: str, *runs: list[Generation]) -> Any:
@@ -68,6 +74,13 @@ def test_tokens_a_step_are_counted_over_all_steps(rows):
     assert rows[1].tokens_per_step_interval == (1, 3)
     assert rows[1].accepted_by_position == pytest.approx([0.5, 0.5])
     assert (rows[1].drafted, rows[1].accepted) == (6, 2)
+
+
+def test_outputs_in_other_tokens_than_the_tokenizers_are_counted(rows):
+    assert [row.canonical for row in rows] == [1.0, 0.5]
+    ended = [generation([0, 25], [], 1), generation([25], [], 1), generation([4, 6, 25], [], 1)]
+    (row,) = records([cell("m", "ar", ended)], None, ["a"] * 3, ["exact_match"], ";")
+    assert row.canonical == pytest.approx(2 / 3)
 
 
 def test_a_difference_is_counted_and_located(rows):

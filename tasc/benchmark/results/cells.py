@@ -94,6 +94,9 @@ class Cell(Record):
     """Share of steps that accept at least 1, 2, … draft tokens."""
     drafted: int
     accepted: int
+    canonical: float
+    """Share of outputs in the tokens that the tokenizer makes of their text: with new tokens, how
+    far the model has adopted them."""
     seconds: Seconds
     quality: dict[str, float]
     """By metric, between 0 and 1."""

@@ -14,7 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer, models, trainers
 
 from benchmarks.figures import peak_bytes, publish, run_alone, script, timed
-from tasc.backend import MergeRequest, get_backend
+from tasc.backend import MergeRequest, merge_search
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.tokenizer.loaded import load_tokenizer
@@ -56,10 +56,9 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         boundaries=starts if options.boundaries else None,
     )
     before = peak_bytes()
-    backend = get_backend("native")
     seconds, trainer = [], []
     for _ in range(options.repeats):
-        elapsed, result = timed(lambda: backend.merge_search(request))
+        elapsed, result = timed(lambda: merge_search(request))
         seconds.append(elapsed)
         if options.trainer:
             trainer.append(timed(lambda: train(texts, options.budget))[0])

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from tasc.backend import get_backend
+from tasc.backend import write_counts
 from tasc.errors import TascError
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -96,7 +96,7 @@ def count(
     """Tokenise ``texts`` and save the n-grams of their tokens as a sorted run."""
     encoded = (tokenizer or _here["tokenizer"]).encode(texts)
     often = np.asarray(weights, np.int64)
-    get_backend().write_counts(encoded.tokens, encoded.offsets, often, run)
+    write_counts(encoded.tokens, encoded.offsets, often, run)
     lengths = np.diff(encoded.offsets)
     sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
     return Part(run, int(lengths @ often), int(sizes @ often), int(lengths.max(initial=0)))

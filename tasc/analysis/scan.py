@@ -18,7 +18,7 @@ from tasc.analysis.ngrams import WordStats, describe
 from tasc.analysis.outputs import Distinct
 from tasc.analysis.sample import RowSample, Sample, SomeRows
 from tasc.analysis.tokens import TokenStats
-from tasc.backend import Counts, WordCounter, get_backend
+from tasc.backend import Counts, WordCounter, merge_counts
 from tasc.data.stream import Stream
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
@@ -128,7 +128,7 @@ class _Reading:
     calls: list[Future[Part]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.words = get_backend().word_counter(self.prefix.with_suffix(".words"))
+        self.words = WordCounter(self.prefix.with_suffix(".words"))
 
     def add(self, texts: Sequence[str], listed: Sequence[Sequence[str]] | None) -> dict[str, int]:
         """Take rows; returns the window's texts and their counts once it is full, else nothing."""
@@ -169,7 +169,7 @@ class _Reading:
         if self.pool is None:
             return None, None
         parts = [finish(call) for call in self.calls]
-        counts = get_backend().merge_counts([part.run for part in parts])
+        counts = merge_counts([part.run for part in parts])
         tokens = sum(part.tokens for part in parts)
         text_bytes = sum(part.text_bytes for part in parts)
         stats = TokenStats(
@@ -187,7 +187,7 @@ class _Reading:
         return stats, counts.dense(vocabulary)
 
     def describe_words(self, samples: int, n_max: int) -> WordStats:
-        counts: Counts = get_backend().merge_counts(self.words.finish(), TOP)
+        counts: Counts = merge_counts(self.words.finish(), TOP)
         pairs = counts.spectra[1]
         return WordStats(
             samples=samples,

@@ -10,7 +10,7 @@ from tasc.analysis.entropy import normalised
 from tasc.analysis.ngrams import NgramStats
 from tasc.analysis.options import MergeSearchOptions
 from tasc.analysis.outputs import Distinct, Outputs
-from tasc.backend import MergeRequest, MergeResult, get_backend
+from tasc.backend import MergeRequest, MergeResult, merge_search
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
@@ -92,7 +92,7 @@ def search(
         alpha_pcs=options.pcs,
         boundaries=once.boundaries,
     )
-    return get_backend().merge_search(request, progress)
+    return merge_search(request, progress)
 
 
 def budget_grid(

@@ -1,40 +1,27 @@
-"""Numeric work on plain arrays: n-gram counting and the merge search."""
+"""Numeric work on plain arrays by native routines: n-gram counting and the merge search."""
 
-from tasc.backend.base import (
-    Alias,
-    Backend,
-    Merge,
-    MergeRequest,
-    MergeResult,
-)
-from tasc.backend.counts import CountHistogram, Counts, WordCounter
-from tasc.errors import InputError
+from tasc.errors import UnavailableError
+
+try:
+    from tasc import _native  # noqa: F401 - all that stands below needs it
+except ImportError as error:  # the message must survive to the one line a user sees
+    raise UnavailableError(
+        f"the native kernels are not built ({error}): run `make install`"
+    ) from error
+
+from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult
+from tasc.backend.counts import CountHistogram, Counts, WordCounter, merge_counts, write_counts
+from tasc.backend.merge_search import merge_search
 
 __all__ = [
     "Alias",
-    "Backend",
     "CountHistogram",
     "Counts",
     "Merge",
     "MergeRequest",
     "MergeResult",
     "WordCounter",
-    "get_backend",
+    "merge_counts",
+    "merge_search",
+    "write_counts",
 ]
-
-
-def get_backend(name: str = "auto") -> Backend:
-    """The backend called ``native`` (``auto`` is the same) or ``reference``.
-
-    Raises UnavailableError when the native kernels are not built: the reference is too slow to
-    stand in for them.
-    """
-    if name in {"auto", "native"}:
-        from tasc.backend.native import NativeBackend
-
-        return NativeBackend()
-    if name == "reference":
-        from tasc.backend.reference import ReferenceBackend
-
-        return ReferenceBackend()
-    raise InputError(f"no backend {name!r}: use auto, native or reference")

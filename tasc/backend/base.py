@@ -1,21 +1,18 @@
-"""What numeric backends do: arrays in, plain structures out. No tokenizers, no models, no files."""
+"""What the merge search takes and gives, and what arrays of samples must be."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tasc.backend.counts import LARGEST_ID, WORD_BATCH, Counts, WordCounter
 from tasc.errors import InputError
-from tasc.progress import Progress, silent
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 
+LARGEST_ID = 2**31 - 2
 N_MAX_LIMIT = 16  # longest n-gram of the merge search
 
 
@@ -87,37 +84,6 @@ class MergeResult:
     def duplicates(self) -> int:
         """How many n-grams had the text of a token that was added before."""
         return len(self.aliases)
-
-
-class Backend(Protocol):
-    """Every backend returns the same for the same input; ``reference`` is the definition."""
-
-    def write_counts(self, tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
-        """Count the n-grams of 1 to 4 of tokens (T,) within samples, and save a sorted run.
-
-        Sample s is tokens[offsets[s]:offsets[s + 1]] and counts weights[s] times. Raises InputError
-        when an id is negative, the arrays do not fit together, or the file cannot be written.
-        """
-
-    def merge_counts(self, paths: Sequence[Path], top: int = 0) -> Counts:
-        """Add up saved runs, whoever wrote them, and keep the ``top`` n-grams of each length.
-
-        Memory does not depend on their size. Raises InputError when a file cannot be read.
-        """
-
-    def word_counter(self, prefix: Path, batch: int = WORD_BATCH) -> WordCounter:
-        """Count the word n-grams of an endless text; a run for every ``batch`` words.
-
-        The files are ``prefix`` with a number appended.
-        """
-
-    def merge_search(self, request: MergeRequest, progress: Progress = silent) -> MergeResult:
-        """Find up to ``budget`` n-grams worth a token (METHODS of TASC-ft, Algorithm 1).
-
-        Departs from the paper: ties go to the larger n, then to the smaller ids, so a run repeats;
-        samples carry weights; an n-gram with the text of a base token is passed over, one with that
-        of an added token becomes that token. Raises InputError.
-        """
 
 
 def check_samples(tokens: Int32, offsets: Int64) -> None:

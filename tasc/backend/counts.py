@@ -1,23 +1,18 @@
-"""What n-gram counts are: sorted runs on disk while counting, distributions in the end."""
+"""N-gram counts: sorted runs on disk while counting, distributions in the end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
+from tasc import _native
+from tasc.backend.base import Int32, Int64, check_weighted
+from tasc.errors import InputError
 
-RUN_LENGTH = 4  # longest n-gram that is counted
 WORD_BATCH = 1 << 19  # words of a run: few enough that 16 bits tell them apart, mostly
-# A run is a file of ascending n-grams of 4 lanes: id + 1, 0 beyond the sample's end, two lanes to a
-# little-endian word. Of each stands the second word; the first follows it where it is another than
-# before, then the count where it is not 1. Lanes are below 2^31, so the second word can say so.
-NEW_HEAD, COUNTED = 1 << 63, 1 << 31
-LARGEST_ID = 2**31 - 2
+_OPEN_FILES = 256  # runs merged at a time; two merges stay below the usual limit of 1,024
 
 
 @dataclass(frozen=True)
@@ -62,17 +57,85 @@ class Counts:
         return counts
 
 
-class WordCounter(Protocol):
+def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
+    """Count the n-grams of 1 to 4 of tokens (T,) within samples, and save a sorted run.
+
+    Sample s is tokens[offsets[s]:offsets[s + 1]] and counts weights[s] times. Raises InputError
+    when an id is negative, the arrays do not fit together, or the file cannot be written.
+
+    A run is a file of ascending n-grams of 4 lanes: id + 1, 0 beyond the sample's end, two lanes to
+    a little-endian word. Of each stands the second word; the first follows it where it is another
+    than before (bit 63), then the count where it is not 1 (bit 31): lanes are below 2^31.
+    """
+    check_weighted(tokens, offsets, weights)
+    with _scratch():
+        _native.write_counts(
+            np.ascontiguousarray(tokens),
+            np.ascontiguousarray(offsets),
+            np.ascontiguousarray(weights),
+            str(path),
+        )
+
+
+def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
+    """Add up saved runs, whoever wrote them, and keep the ``top`` n-grams of each length.
+
+    Memory does not depend on their size; runs too many are first joined, beside the first of them.
+    Raises InputError when a file cannot be read.
+    """
+    left = [str(path) for path in paths]
+    with _scratch():
+        joined = 0
+        while len(left) > _OPEN_FILES:
+            name = f"{left[0]}-joined-{joined}"
+            few = min(_OPEN_FILES, len(left) - _OPEN_FILES + 1)  # what is joined is read twice
+            _native.join_runs(left[:few], name)
+            left, joined = [*left[few:], name], joined + 1
+        spectra, ids, counts = _native.merge_runs(left, top)
+    return Counts(
+        tuple(
+            CountHistogram(values, times, top_ids.reshape(-1, n), top_counts)
+            for n, (values, times, top_ids, top_counts) in enumerate(spectra, start=1)
+        ),
+        ids,
+        counts,
+    )
+
+
+class WordCounter:
     """Word n-grams of one endless text, which cross the borders of samples."""
+
+    def __init__(self, prefix: Path, batch: int = WORD_BATCH) -> None:
+        """Save a run for every ``batch`` words: ``prefix`` with a number appended."""
+        self._counter = _native.WordCounter(str(prefix), batch)
 
     def add_texts(self, texts: Sequence[str]) -> int:
         """Add the words of each text, as ``str.split`` finds them; return how many there were."""
+        with _scratch():
+            return self._counter.add_texts(list(texts))
 
     def add_words(self, words: Sequence[str]) -> int:
         """Add words as they are."""
+        with _scratch():
+            self._counter.add_words(list(words))
+        return len(words)
 
     def finish(self) -> list[Path]:
         """Return the runs, once everything was added. Their ids number words by appearance."""
+        with _scratch():
+            return [Path(path) for path in self._counter.finish()]
 
     def word(self, number: int) -> str:
         """Return the word of an id."""
+        return self._counter.word(number).decode()
+
+
+@contextmanager
+def _scratch() -> Iterator[None]:
+    """Say what can be done about a file that the kernels could not write or read."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise InputError(
+            f"{error}: make room, or name another scratch folder with TMPDIR"
+        ) from None

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasc.backend import get_backend, native_counts
-from tasc.backend.counts import LARGEST_ID
+from tasc import backend
+from tasc.backend import counts as native_counts
+from tasc.backend.base import LARGEST_ID
 from tasc.errors import InputError
+from tests.backend import reference_counts as reference
 
-BACKENDS = [get_backend("native"), get_backend("reference")]
+BACKENDS = [backend, reference]
 IDS = st.sampled_from([0, 1, 2, 3, 150_000, LARGEST_ID])
 SAMPLES = st.lists(st.tuples(st.lists(IDS, max_size=30), st.integers(1, 5)), max_size=8)
 TEXTS = st.lists(
@@ -65,7 +67,7 @@ def test_more_runs_than_files_may_be_open_are_merged_all_the_same(tmp_path, monk
 @quick
 @given(TEXTS, st.integers(4, 9))
 def test_words_agree_with_split_whatever_the_batch(tmp_path, texts, batch):
-    native, reference = (b.word_counter(tmp_path / f"w{i}", batch) for i, b in enumerate(BACKENDS))
+    native, reference = (b.WordCounter(tmp_path / f"w{i}", batch) for i, b in enumerate(BACKENDS))
     assert (
         native.add_texts(texts) == reference.add_texts(texts) == sum(len(t.split()) for t in texts)
     )
@@ -132,7 +134,7 @@ def test_a_run_that_was_cut_within_a_record_is_refused(tmp_path):
 def test_words_of_zeros_and_of_eight_bytes_are_told_apart(tmp_path):
     words = ["a", "a\0", "a\0\0", "\0", "abcdefgh", "abcdefgh\0", "abcdefghi", "abcdefghj"]
     words += ["abcdefgh" * 2, "abcdefgh" * 2 + "\0", "é" * 4, "é" * 5, "abcdefg", "abcdef"]
-    counter = BACKENDS[0].word_counter(tmp_path / "w")
+    counter = BACKENDS[0].WordCounter(tmp_path / "w")
     assert counter.add_texts([" ".join(words), "\n".join(reversed(words))]) == 2 * len(words)
     found = BACKENDS[0].merge_counts(counter.finish())
     assert sorted(counter.word(i) for i in found.ids) == sorted(words)

@@ -6,7 +6,7 @@ import pytest
 
 from tasc.analysis.outputs import encode_outputs
 from tasc.analysis.report import analyze
-from tasc.backend import MergeRequest, get_backend
+from tasc.backend import MergeRequest, merge_search
 from tasc.errors import InputError
 from tasc.vocab.augment import augment
 from tasc.vocab.page import render
@@ -28,7 +28,7 @@ OUTPUTS = [
 def searched(texts=OUTPUTS, held_out=None, rows=None, price=10.0):
     base = tokenizer()
     outputs = encode_outputs(texts, base, "pretoken")
-    result = get_backend().merge_search(
+    result = merge_search(
         MergeRequest(
             tokens=outputs.encoded.tokens,
             offsets=outputs.encoded.offsets,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.backend import MergeRequest, get_backend
+from tasc.backend import MergeRequest, merge_search
 from tasc.vocab.measure.compression import Compression, apply_merges
 from tasc.vocab.search.selection import live_tokens, steps
 
@@ -20,7 +20,7 @@ def test_replaying_a_search_gives_its_token_counts(seed):
     offsets = np.cumsum([0, *map(len, samples)]).astype(np.int64)
     weights = rng.integers(1, 4, 8)
     boundaries = rng.integers(0, 2, len(tokens)).astype(np.uint8) if seed % 2 else None
-    found = get_backend().merge_search(
+    found = merge_search(
         MergeRequest(
             tokens=tokens,
             offsets=offsets,
@@ -53,7 +53,7 @@ repeating = st.builds(lambda begin, times, end: begin * times + end, few, st.int
 @settings(max_examples=150, deadline=None)
 @given(st.lists(repeating, min_size=1, max_size=5))
 def test_what_stands_after_a_merge_is_what_the_samples_then_hold(samples):
-    found = get_backend().merge_search(
+    found = merge_search(
         MergeRequest(
             tokens=np.array([t for s in samples for t in s], np.int32),
             offsets=np.cumsum([0, *map(len, samples)]).astype(np.int64),

@@ -9,7 +9,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tasc.analysis.outputs import Outputs
-from tasc.backend import MergeRequest, MergeResult, get_backend
+from tasc.backend import MergeRequest, MergeResult, merge_search
 from tasc.errors import InputError
 from tasc.progress import Progress
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -142,7 +142,7 @@ class Refiner:
             admit=self._screen,
             min_reward=self._min_reward,
         )
-        return get_backend().merge_search(request, progress)
+        return merge_search(request, progress)
 
     def _check_budget(self, result: MergeResult, found: int, name: str, budget: int) -> None:
         if found < (1 if self._options.min_gain else budget):

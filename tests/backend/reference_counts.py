@@ -7,13 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tasc.backend.counts import COUNTED, NEW_HEAD, RUN_LENGTH, CountHistogram, Counts, Int32, Int64
+from tasc.backend.base import Int32, Int64, check_weighted
+from tasc.backend.counts import WORD_BATCH, CountHistogram, Counts
+
+RUN_LENGTH = 4  # longest n-gram that is counted
+NEW_HEAD, COUNTED = 1 << 63, 1 << 31
 
 Lanes = tuple[int, int, int, int]  # id + 1; 0 beyond the sample's end
 
 
 def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
-    """See Backend.write_counts."""
+    """See tasc.backend.write_counts."""
+    check_weighted(tokens, offsets, weights)
     counts: Counter[Lanes] = Counter()
     for weight, (begin, end) in zip(weights.tolist(), pairwise(offsets.tolist()), strict=True):
         for lanes in _positions(tokens[begin:end].tolist(), end - begin):
@@ -21,8 +26,8 @@ def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> N
     _write(counts, path)
 
 
-def merge_counts(paths: Sequence[Path], top: int) -> Counts:
-    """See Backend.merge_counts."""
+def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
+    """See tasc.backend.merge_counts."""
     grams: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(RUN_LENGTH)]
     for path in paths:
         for lanes, count in _read(path):
@@ -37,31 +42,31 @@ def merge_counts(paths: Sequence[Path], top: int) -> Counts:
     )
 
 
-class SlowWordCounter:
-    """See WordCounter."""
+class WordCounter:
+    """See tasc.backend.WordCounter."""
 
-    def __init__(self, prefix: Path, batch: int) -> None:
-        """See Backend.word_counter."""
+    def __init__(self, prefix: Path, batch: int = WORD_BATCH) -> None:
+        """See tasc.backend.WordCounter."""
         self._prefix, self._batch = prefix, batch
         self._numbers: dict[str, int] = {}
         self._words: list[int] = []
 
     def add_texts(self, texts: Sequence[str]) -> int:
-        """See WordCounter.add_texts."""
+        """See tasc.backend.WordCounter.add_texts."""
         return sum(self.add_words(text.split()) for text in texts)
 
     def add_words(self, words: Sequence[str]) -> int:
-        """See WordCounter.add_words."""
+        """See tasc.backend.WordCounter.add_words."""
         self._words += [self._numbers.setdefault(word, len(self._numbers)) for word in words]
         return len(words)
 
     def finish(self) -> list[Path]:
-        """See WordCounter.finish."""
+        """See tasc.backend.WordCounter.finish."""
         _write(Counter(_positions(self._words, len(self._words))), self._prefix)
         return [self._prefix]
 
     def word(self, number: int) -> str:
-        """See WordCounter.word."""
+        """See tasc.backend.WordCounter.word."""
         return list(self._numbers)[number]
 
 

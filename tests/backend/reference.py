@@ -1,48 +1,20 @@
-"""The slow, obvious backend: counts everything again in every round. It is the definition."""
+"""The slow, obvious merge search: counts everything again in every round. It is the definition."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tasc.backend import reference_counts
-from tasc.backend.base import (
-    Alias,
-    Int32,
-    Int64,
-    Merge,
-    MergeRequest,
-    MergeResult,
-    check_request,
-    check_weighted,
-)
-from tasc.backend.counts import WORD_BATCH, Counts, WordCounter
+from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult, check_request
 from tasc.progress import Progress, silent
 
 Ngram = tuple[int, ...]
 
 
-class ReferenceBackend:
-    """Pure Python. For corpora of some thousand tokens."""
-
-    def write_counts(self, tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
-        """See Backend.write_counts."""
-        check_weighted(tokens, offsets, weights)
-        reference_counts.write_counts(tokens, offsets, weights, path)
-
-    def merge_counts(self, paths: Sequence[Path], top: int = 0) -> Counts:
-        """See Backend.merge_counts."""
-        return reference_counts.merge_counts(paths, top)
-
-    def word_counter(self, prefix: Path, batch: int = WORD_BATCH) -> WordCounter:
-        """See Backend.word_counter."""
-        return reference_counts.SlowWordCounter(prefix, batch)
-
-    def merge_search(self, request: MergeRequest, progress: Progress = silent) -> MergeResult:
-        """See Backend.merge_search."""
-        check_request(request)
-        return _Search(request).run(progress)
+def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeResult:
+    """See tasc.backend.merge_search. For corpora of some thousand tokens."""
+    check_request(request)
+    return _Search(request).run(progress)
 
 
 @dataclass
@@ -60,7 +32,7 @@ class _Sample:
 
 @dataclass
 class _Search:
-    """Algorithm 1 of Tsur et al., section 4.1, departing as Backend.merge_search says."""
+    """Algorithm 1 of Tsur et al., section 4.1, departing as tasc.backend.merge_search says."""
 
     request: MergeRequest
     samples: list[_Sample] = field(default_factory=list)

@@ -1,0 +1,80 @@
+"""The merge search, compiled: checks a request, calls ``tasc._native``, wraps what comes back."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tasc import _native
+from tasc.backend.base import (
+    Alias,
+    Int64,
+    Merge,
+    MergeRequest,
+    MergeResult,
+    UInt8,
+    check_request,
+)
+from tasc.progress import Progress, silent
+
+
+def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeResult:
+    """Find up to ``budget`` n-grams worth a token (METHODS of TASC-ft, Algorithm 1).
+
+    On one core, incremental; releases the GIL and can be interrupted. Departs from the paper: ties
+    go to the larger n, then to the smaller ids, so a run repeats; samples carry weights; an n-gram
+    with the text of a base token is passed over, one with that of an added token becomes that
+    token. Raises InputError.
+    """
+    check_request(request)
+    strings, string_ends = _strings(request)
+    found = _native.merge_search(
+        tokens=np.ascontiguousarray(request.tokens),
+        offsets=np.ascontiguousarray(request.offsets),
+        weights=np.ascontiguousarray(request.weights),
+        strings=strings,
+        string_ends=string_ends,
+        special=np.array(sorted(request.special), np.int32),
+        boundaries=_boundaries(request),
+        budget=request.budget,
+        n_max=request.n_max,
+        alpha=request.alpha_pcs,
+        conditional=request.conditional,
+        min_frequency=request.min_frequency,
+        min_reward=request.min_reward,
+        admit=_admit(request),
+        tick=lambda accepted: progress("merge search", accepted, request.budget),
+    )
+    merges = tuple(
+        Merge(ids, new_id, string, count, count * (len(ids) - 1), pcs, tokens, h2, h1, inner)
+        for ids, new_id, string, count, inner, pcs, tokens, h2, h1 in found["merges"]
+    )
+    progress("merge search", len(merges), len(merges))
+    return MergeResult(
+        merges=merges,
+        tokens_before=found["tokens_before"],
+        tokens_after=found["tokens_after"],
+        h2_before=found["h2_before"],
+        h1_before=found["h1_before"],
+        rejected=found["rejected"],
+        aliases=tuple(Alias(*alias) for alias in found["aliases"]),
+    )
+
+
+def _strings(request: MergeRequest) -> tuple[UInt8, Int64]:
+    """The vocabulary's strings end to end, and where each begins (V + 1,)."""
+    lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
+    flat = np.frombuffer(b"".join(request.vocabulary), np.uint8)
+    return flat, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _boundaries(request: MergeRequest) -> UInt8:
+    if request.boundaries is None:
+        return np.empty(0, np.uint8)
+    return np.ascontiguousarray(request.boundaries)
+
+
+def _admit(request: MergeRequest) -> Callable[[bytes], bool] | None:
+    banned, admit = request.banned, request.admit
+    if not banned:
+        return admit
+    return lambda string: string not in banned and (admit is None or admit(string))

@@ -20,8 +20,8 @@ from torch import nn
 
 from benchmarks.figures import publish, script, timed
 from tasc.backend import cuda
-from tasc.decoding.drafters.heads.draft_vocab.microspec import ops
-from tasc.decoding.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.decoding.drafters.heads.draft_vocab import window
+from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
 
 SETS = 16  # choices of rows that runs take in turn
 TREE, TOP, ACCEPTED = 60, 3, 4  # a step's draft tree, candidates a row, rows on the path
@@ -104,7 +104,7 @@ def gather(weight: torch.Tensor, rows: int, options: argparse.Namespace) -> dict
     held = torch.full((rows,), -1, dtype=torch.int32, device=weight.device)
     buffer = weight.new_zeros(rows, width)
     ways: dict[str, Way] = {
-        "gather": lambda i: ops.gather(weight, chosen[i], held, buffer),
+        "gather": lambda i: window.gather(weight, chosen[i], held, buffer),
         "copy": lambda i: buffer.copy_(weight[starts[i] : starts[i] + rows]),
         # Other rows than the gather has just brought into the cache.
         "index_select": lambda i: torch.index_select(

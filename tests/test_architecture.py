@@ -134,8 +134,8 @@ def test_no_folder_holds_more_files_than_one_takes_in_at_a_glance():
         assert not {f: n for f, n in crowded.items() if n > MOST_FILES}
 
 
-# Signatures that others laid down: transformers' attention, and the fields of a native struct.
-GIVEN = {"attend", "window_push"}
+# A signature that others laid down: transformers' attention.
+GIVEN = {"attend"}
 
 
 @pytest.mark.parametrize("path", python_files("tasc"), ids=lambda path: str(path.relative_to(ROOT)))

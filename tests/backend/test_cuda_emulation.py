@@ -9,8 +9,7 @@ import torch
 
 from tasc.backend import cuda
 from tasc.backend.tree import ancestor_bits
-from tasc.decoding.drafters.heads.draft_vocab.microspec.reference import TorchWindow
-from tasc.decoding.drafters.heads.draft_vocab.microspec.window import NativeWindow
+from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow, TorchWindow
 from tasc.decoding.verify import ops
 from tasc.errors import InputError
 from tasc.models.compaction import compact_reference

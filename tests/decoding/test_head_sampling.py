@@ -8,7 +8,7 @@ import torch
 
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
-from tasc.decoding.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.decoding.drafters.heads.medusa import Medusa
 from tasc.decoding.verify import verifier

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from tasc.decoding.drafters.heads import reader
+from tasc.decoding.drafters.heads.draft_vocab import microspec, window
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
 from tasc.decoding.drafters.heads.draft_vocab.full import Full
-from tasc.decoding.drafters.heads.draft_vocab.microspec import ops, vocabulary
-from tasc.decoding.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
-from tasc.decoding.drafters.heads.draft_vocab.microspec.window import NativeWindow
+from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
+from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.decoding.drafters.heads.medusa import Medusa
 from tasc.models.draft_head import new_head
@@ -51,9 +51,9 @@ def drafter(kind, model, make):
 @torch.no_grad()
 def test_no_step_waits_for_the_device(model, monkeypatch, kind, name):
     kernels = []
-    monkeypatch.setattr(vocabulary, "window", NativeWindow)
-    monkeypatch.setattr(ops, "push", lambda *_: kernels.append("push"))
-    monkeypatch.setattr(ops, "gather", lambda *_: kernels.append("gather"))
+    monkeypatch.setattr(microspec, "window", NativeWindow)
+    monkeypatch.setattr(window, "push", lambda *_: kernels.append("push"))
+    monkeypatch.setattr(window, "gather", lambda *_: kernels.append("gather"))
     trees = []
     monkeypatch.setattr(reader, "_draft", lambda *tree: trees.append(tree))
     found = drafter(kind, model, VOCABULARIES[name])

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from tasc.decoding.drafters.heads.draft_vocab import microspec
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
-from tasc.decoding.drafters.heads.draft_vocab.microspec import vocabulary
-from tasc.decoding.drafters.heads.draft_vocab.microspec.reference import TorchWindow, vocabularies
-from tasc.decoding.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
-from tasc.decoding.drafters.heads.draft_vocab.microspec.window import NativeWindow
+from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
+from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow, TorchWindow
 from tasc.errors import InputError
+from tests.decoding.window import vocabularies
 
 V, D = 200, 8
 
@@ -74,7 +74,7 @@ def test_the_best_of_rows_are_the_largest(k, dtype):
     rows = torch.randn(5, 3000, generator=torch.Generator().manual_seed(1)).to(dtype)
     which = torch.tensor([4, 0, 4])
     for asked, found in ((None, rows), (which, rows[which])):
-        best = vocabulary.best_of(rows, asked, k).view(-1, k).long()
+        best = microspec.best_of(rows, asked, k).view(-1, k).long()
         assert torch.equal(found.gather(1, best), found.topk(k).values)
 
 
@@ -122,8 +122,8 @@ def test_logits_are_the_heads_own_and_free_slots_have_none(bias, dtype):
 @torch.no_grad()
 def test_candidates_may_be_ranked_in_bfloat16(monkeypatch):
     lm_head = head(bias=True)
-    monkeypatch.setattr(vocabulary, "device_has_bfloat16", lambda device: True)
-    ranking = vocabulary.quick(lm_head)
+    monkeypatch.setattr(microspec, "device_has_bfloat16", lambda device: True)
+    ranking = microspec.quick(lm_head)
     assert ranking.weight.dtype is torch.bfloat16
     assert lm_head.weight.dtype is torch.float32
     found = MicroSpec(lm_head, WindowOptions(k_pre=1), ranking)
@@ -131,14 +131,14 @@ def test_candidates_may_be_ranked_in_bfloat16(monkeypatch):
     found.start(torch.zeros(1, dtype=torch.int64), hidden)
     expected = {0, *ranking(hidden.bfloat16()).argmax(-1).tolist()}
     assert set(found.ids[found.ids >= 0].tolist()) == expected
-    monkeypatch.setattr(vocabulary, "device_has_bfloat16", lambda device: False)
-    assert vocabulary.quick(lm_head) is lm_head
+    monkeypatch.setattr(microspec, "device_has_bfloat16", lambda device: False)
+    assert microspec.quick(lm_head) is lm_head
 
 
 def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
     sequence, options = Sequence(head()), WindowOptions(window=70)
     native = [found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))]
-    monkeypatch.setattr(vocabulary, "window", TorchWindow)
+    monkeypatch.setattr(microspec, "window", TorchWindow)
     assert [
         found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))
     ] == native
@@ -210,7 +210,7 @@ def test_the_second_stream_keeps_what_it_works_on(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "record_stream", keep, raising=False)
     sequence = Sequence(head(), steps=1)
     for make in (NativeWindow, TorchWindow):
-        monkeypatch.setattr(vocabulary, "window", make)
+        monkeypatch.setattr(microspec, "window", make)
         found = MicroSpec(sequence.lm_head, WindowOptions(window=64))
         found._stream = Stream()  # type: ignore[assignment]
         found.start(sequence.prompt, sequence.hidden)

@@ -6,7 +6,7 @@ import torch
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
 from tasc.decoding.drafters.heads.draft_vocab.full import Full
-from tasc.decoding.drafters.heads.draft_vocab.microspec.vocabulary import MicroSpec, WindowOptions
+from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.models.draft_head import new_head
 from tasc.models.target import Target

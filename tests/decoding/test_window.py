@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.decoding.drafters.heads.draft_vocab.microspec.reference import TorchWindow, vocabularies
-from tasc.decoding.drafters.heads.draft_vocab.microspec.window import NativeWindow, window
+from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow, TorchWindow, window
 from tasc.errors import InputError
+from tests.decoding.window import vocabularies
 
 
 def ints(values) -> torch.Tensor:
@@ -105,15 +105,6 @@ def test_only_rows_that_entered_are_copied():
     assert found.ids.tolist() == [5, 2, 3, -1]
     assert buffer[:, 0].tolist() == [2, 1, 1, 0]
     assert (found.extent, found.active) == (3, 3)
-
-
-PUSH = (ints([1, 1, 4]), True, *NativeWindow(6, 3)._arrays)
-GATHER = (torch.ones(6, 2), ints([4, -1, 1]), ints([-1, -1, -1]), torch.zeros(3, 2))
-
-
-@pytest.mark.parametrize(("name", "arguments"), [("window_push", PUSH), ("window_gather", GATHER)])
-def test_operators_are_what_torch_expects_of_them(name, arguments):
-    torch.library.opcheck(getattr(torch.ops.tasc, name), arguments)
 
 
 def test_arrays_that_do_not_fit_are_refused():

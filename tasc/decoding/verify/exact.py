@@ -43,11 +43,6 @@ def greedy(draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None) -> 
     return follow(draft, choose)
 
 
-def greedy_reference(draft: Draft, logits: torch.Tensor) -> Verified:
-    """Do what ``greedy`` does, in plain torch."""
-    return follow(draft, lambda node, _: _best(logits[node + 1]))
-
-
 def _best(row: torch.Tensor) -> int:
     """Return the smallest id among the largest entries of ``row`` (V,); NaN is none."""
     numbers = torch.where(row.isnan(), float("-inf"), row)

@@ -20,7 +20,7 @@ from tasc.decoding.drafters.heads.draft_vocab.frequent import (
     token_counts,
 )
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Full, HeadsOwn
-from tasc.decoding.drafters.heads.draft_vocab.microspec.vocabulary import (
+from tasc.decoding.drafters.heads.draft_vocab.microspec import (
     MicroSpec,
     WindowOptions,
     quick,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tasc import _native
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
-from tasc.decoding.drafters.heads.draft_vocab.microspec.window import window
+from tasc.decoding.drafters.heads.draft_vocab.window import window
 from tasc.decoding.verify.ops import native
 from tasc.errors import InputError
 from tasc.models.load import device_has_bfloat16

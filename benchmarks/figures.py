@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 def script(about: str | None, *, data: bool = False, threads: bool = False) -> Any:  # noqa: ANN401
     """Return a parser with ``--json`` and, where asked, ``--data-dir`` and ``--threads``."""
     parser = argparse.ArgumentParser(description=about)
-    add_json(parser)
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
     if data:
         known = os.environ.get("TASC_DATA")
         help_ = "the folder of data sets; default: TASC_DATA"
@@ -29,9 +29,16 @@ def script(about: str | None, *, data: bool = False, threads: bool = False) -> A
     return parser
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Let the figures be written to a file."""
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+def task_script(about: str | None, *, prompts: int, new_tokens: int) -> Any:  # noqa: ANN401
+    """Return a parser of what decodes prompts of a data set with a model."""
+    parser = script(about)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
+    parser.add_argument("--prompts", type=int, default=prompts)
+    parser.add_argument("--new-tokens", type=int, default=new_tokens)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--dtype", default="float32")
+    return parser
 
 
 def publish(figures: dict[str, Any], file: Path | None, *, quiet: bool = False) -> None:

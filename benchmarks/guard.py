@@ -12,28 +12,22 @@ import argparse
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import publish, task_script
+from benchmarks.task import Task
 from tasc.backend.tree import tree_inputs
-from tasc.benchmark.matrix import Loaded
-from tasc.data.corpus import load
-from tasc.data.source import Source
 from tasc.decoding.budget import Adaptive, Budgeted
 from tasc.decoding.core.protocols import Drafter
-from tasc.decoding.decode import Generation, generate
-from tasc.decoding.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory, Resources, parse
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost import CostCurve, measure
-from tasc.models.load import load_model
 from tasc.models.target import Target, Tree
-from tasc.tokenizer.loaded import load_tokenizer
 
-Decode = Callable[[np.ndarray, str], Generation]  # a prompt and a method
 METHODS = ("autoregressive", "fixed", "auto", "auto, forgetful")
 TEXTS = ("task", "random", "misleading")
 
@@ -63,40 +57,40 @@ class Dictated(Target):
 
 def main() -> None:
     """Measure and print the figures as JSON."""
-    options = parse_options()
+    parser = task_script(__doc__, prompts=24, new_tokens=128)
+    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS[1:], default=list(METHODS[1:]))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    tokenizer = load_tokenizer(options.model)
-    model = load_model(options.model, dtype=options.dtype)
-    loaded = Loaded("model", Target(model), tokenizer, (tokenizer.eos_id,))
-    source = Source(str(options.data_dir))
-    outputs = loaded.encode(load(source, "train").outputs)
-    prompts = loaded.encode(load(source, "test").prompts[: options.prompts])
-    factory = parse("tasc-spec").prepare(Resources(outputs, tokenizer.eos_id))
-    curve = measure(loaded.target, seconds=5.0)
-    dictated, vocabulary = Dictated(model), int(model.config.vocab_size)
+    task = Task.load(options.model, options.data_dir, options.prompts, dtype=options.dtype)
+    target, prompts = Target(task.model), task.prompts
+    factory = task.prepare("tasc-spec", target)
+    curve = measure(target, seconds=5.0)
+    dictated, vocabulary = Dictated(task.model), int(task.model.config.vocab_size)
     rng = np.random.default_rng(options.seed)
     random = [rng.integers(0, vocabulary, options.new_tokens).astype(np.int32) for _ in prompts]
-    wrong = [misleading(factory(), outputs, p, options.new_tokens, rng) for p in prompts]
+    wrong = [misleading(factory(), task.outputs, p, options.new_tokens, rng) for p in prompts]
 
     def dictating(texts: Sequence[np.ndarray], at: int) -> Target:
         dictated.text = texts[at]
         return dictated
 
-    ends = (tokenizer.eos_id,)
     measured = {
-        "task": (lambda _: loaded.target, ends),
+        "task": (lambda _: target, (task.end,)),
         "random": (lambda i: dictating(random, i), ()),
         "misleading": (lambda i: dictating(wrong, i), ()),
     }
     results = {
-        name: compare(target, prompts, factory, curve, options, end)
-        for name, (target, end) in measured.items()
+        name: compare(speaking, prompts, factory, curve, options, end)
+        for name, (speaking, end) in measured.items()
         if name in options.texts
     }
     figures = {
         "threads": torch.get_num_threads(),
         "dtype": options.dtype,
-        "parameters": model.num_parameters(),
+        "parameters": task.model.num_parameters(),
         "prompts": len(prompts),
         "new_tokens": options.new_tokens,
         "repeats": options.repeats,
@@ -105,23 +99,6 @@ def main() -> None:
         "results": results,
     }
     publish(figures, options.json)
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
-    parser.add_argument("--prompts", type=int, default=24)
-    parser.add_argument("--new-tokens", type=int, default=128)
-    parser.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS))
-    parser.add_argument("--methods", nargs="+", choices=METHODS[1:], default=list(METHODS[1:]))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dtype", default="float32")
-    add_json(parser)
-    return parser.parse_args()
 
 
 def misleading(

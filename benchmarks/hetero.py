@@ -9,7 +9,6 @@ autoregressive ones. Usage: python -m benchmarks.hetero --target DIR --draft DIR
 """
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -20,7 +19,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from benchmarks.figures import publish, script
+from benchmarks.figures import publish, script, timed
+from benchmarks.task import by_transformers
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import generate
@@ -123,17 +123,18 @@ def ours(
 ) -> tuple[np.ndarray, int, float]:
     """Decode prompt ``i`` on our loop."""
     with target_from_model(model) as target:
-        begin = time.perf_counter()
-        done = generate(
-            target,
-            factory(),
-            prompts[i],
-            max_new_tokens=options.new_tokens,
-            end_ids=(int(model.config.eos_token_id),),
-            budget=options.budget,
-            verify=chosen(rule, sampling, i),
+        seconds, done = timed(
+            lambda: generate(
+                target,
+                factory(),
+                prompts[i],
+                max_new_tokens=options.new_tokens,
+                end_ids=(int(model.config.eos_token_id),),
+                budget=options.budget,
+                verify=chosen(rule, sampling, i),
+            )
         )
-        return done.tokens, done.decoding_steps, time.perf_counter() - begin
+        return done.tokens, done.decoding_steps, seconds
 
 
 def theirs(
@@ -147,8 +148,7 @@ def theirs(
     """Decode prompt ``i`` by transformers' generate, with an assistant where there is one."""
     calls = []
     counter = model.register_forward_hook(lambda *_: calls.append(1))
-    ids = torch.from_numpy(prompts[i].astype(np.int64))[None]
-    extra: dict[str, Any] = {"do_sample": False}
+    extra: dict[str, Any] = {}
     if sampling is not None:
         torch.manual_seed(i)
         extra = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
@@ -158,15 +158,14 @@ def theirs(
             "tokenizer": wrapped(options.target),
             "assistant_tokenizer": wrapped(options.draft),
         }
+    limits = {"new_tokens": options.new_tokens, "end": int(model.config.eos_token_id)}
     try:
-        begin = time.perf_counter()
-        out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=options.new_tokens, **extra
+        seconds, found = timed(
+            lambda: by_transformers(model, prompts[i : i + 1], 1, **limits, **extra)
         )
-        seconds = time.perf_counter() - begin
     finally:
         counter.remove()
-    return out[0, len(prompts[i]) :].numpy().astype(np.int32), len(calls), seconds
+    return np.array(found[0], np.int32), len(calls), seconds
 
 
 @cache

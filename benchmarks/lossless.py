@@ -21,13 +21,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.figures import publish, script
 from tasc.benchmark.lossless import match
+from tasc.benchmark.matrix import Cell, Loaded, run
+from tasc.benchmark.options import BenchOptions
+from tasc.benchmark.reference import generate_reference
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 from tasc.decoding.core.resources import DraftSource
-from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.decode import generate
-from tasc.decoding.drafters import DRAFTERS, Resources, parse
-from tasc.decoding.library import chosen
+from tasc.decoding.drafters import DRAFTERS
 from tasc.models.from_model import target_from_model
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.base_tokenizer import train_tokenizer
@@ -39,6 +39,7 @@ from tasc.training.options import FinetuneOptions
 
 ARCHITECTURES = ("qwen2", "llama", "mistral", "gemma")
 VOCABULARY, BLOCK, ROWS, END = 2048, 256, 9, 0
+SIZED = {"fr-spec": "fr-spec:size=500"}
 
 
 def main() -> int:
@@ -71,37 +72,59 @@ def measure(
 ) -> dict[str, Any]:
     """Return the figures of one architecture, both dtypes."""
     model = trained(name, train, tokenizer, options.steps)
-    prompts = ids(tokenizer, test.prompts)
-    expected = [transformers_output(model, p, options.new_tokens) for p in prompts]
-    result: dict[str, Any] = {
-        "architecture": name,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "distinct_outputs": len({e.tobytes() for e in expected}),
+    result: dict[str, Any] = {"architecture": name, "parameters": model.num_parameters()}
+    methods = list(dict.fromkeys(["ar", *options.methods]))
+    draft = DraftSource(tokenizer, model)  # the model itself: every draft should be right
+    kinds: dict[str, tuple[torch.dtype, float | None]] = {
+        "float32": (torch.float32, None),
+        "sampled": (torch.float32, options.temperature),
+        "bfloat16": (torch.bfloat16, None),
     }
     with TemporaryDirectory() as folder:
-        shared = Resources(
-            ids(tokenizer, train.outputs),
-            END,
-            tokenizer=tokenizer,
-            draft=DraftSource(tokenizer, model),  # the model itself: every draft should be right
-            draft_heads=draft_heads(model, tokenizer, train, Path(folder)),
-        )
-        with target_from_model(model) as target:
-            known = replace(shared, target=target)
-            result["float32"] = compare(known, prompts, expected, options)
-            drawn = Sampling(options.temperature)
-            own = decode(known, "ar", prompts, options.new_tokens, drawn)[0]
-            result["sampled"] = compare(known, prompts, own, options, drawn)
-        with target_from_model(model.to(torch.bfloat16)) as target:
-            known = replace(shared, target=target)
-            own = decode(known, "ar", prompts, options.new_tokens)[0]
-            result["bfloat16"] = compare(known, prompts, own, options)
+        heads = draft_heads(model, tokenizer, train, Path(folder))
+        for kind, (dtype, temperature) in kinds.items():
+            asked = BenchOptions(
+                source=train.source.path,
+                models=(name,),
+                methods=tuple(SIZED.get(method, method) for method in methods),
+                draft_heads=heads,
+                max_new_tokens=options.new_tokens,
+                warmup=0,
+                temperature=temperature,
+            )
+            with target_from_model(model.to(dtype)) as target:
+                loaded = Loaded(name, target, tokenizer, (END,))
+                prompts = loaded.encode(test.prompts)
+                cells = run([loaded], train, test, asked, draft=draft)
+                expected = [g.tokens for g in cells[0].runs[0]]
+                if kind == "float32":
+                    expected = [generate_reference(loaded, p, options.new_tokens) for p in prompts]
+                    result["distinct_outputs"] = len({e.tobytes() for e in expected})
+                result[kind] = {
+                    method: compare(cell, prompts, expected, sampled=temperature is not None)
+                    for method, cell in zip(methods, cells, strict=True)
+                }
     return result
+
+
+def compare(
+    cell: Cell, prompts: list[np.ndarray], expected: list[np.ndarray], *, sampled: bool
+) -> dict[str, Any]:
+    """Return how the outputs of a method compare with ``expected``."""
+    done = cell.runs[0]
+    found = [g.tokens for g in done]
+    compared = match(cell.model.target, prompts, expected, found, sampled=sampled)
+    return {
+        "different": len(compared.differences),
+        "match_rate": compared.rate,
+        "largest_margin": compared.largest_margin,
+        "tokens_per_step": sum(map(len, found)) / sum(g.decoding_steps for g in done),
+    }
 
 
 def draft_heads(
     model: PreTrainedModel, tokenizer: LoadedTokenizer, train: Corpus, folder: Path
-) -> list[Path]:
+) -> tuple[str, ...]:
     """Train a head of each kind on the model's answers to some prompts; return their folders."""
     save_model(model, tokenizer, folder / "model")
     some = replace(train, examples=train.examples[:200])
@@ -117,8 +140,8 @@ def draft_heads(
         )
         work = folder / f"{kind}.work"
         train_head(model_path, some, None, options, work=work).save(folder / kind)
-        made.append(folder / kind / "head")
-    return made
+        made.append(str(folder / kind / "head"))
+    return tuple(made)
 
 
 def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) -> PreTrainedModel:
@@ -157,62 +180,6 @@ def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) ->
         optimizer.step()
         optimizer.zero_grad()
     return model.eval()
-
-
-def transformers_output(model: PreTrainedModel, prompt: np.ndarray, tokens: int) -> np.ndarray:
-    """Return the tokens (T,) int32 of transformers' own greedy decoding."""
-    row = torch.from_numpy(prompt.astype(np.int64))[None]
-    out = model.generate(row, max_new_tokens=tokens, do_sample=False, pad_token_id=END)
-    found: np.ndarray = out[0, len(prompt) :].numpy().astype(np.int32)
-    return found
-
-
-def compare(
-    shared: Resources,
-    prompts: list[np.ndarray],
-    expected: list[np.ndarray],
-    options: argparse.Namespace,
-    sampling: Sampling | None = None,
-) -> dict[str, Any]:
-    """Return, for each method, how its outputs compare with ``expected``."""
-    shared = replace(shared, sampling=sampling)
-    assert shared.target is not None
-    figures = {}
-    for name in options.methods:
-        text = f"{name}:size=500" if name == "fr-spec" else name
-        found, steps = decode(shared, text, prompts, options.new_tokens, sampling)
-        compared = match(shared.target, prompts, expected, found, sampled=sampling is not None)
-        figures[name] = {
-            "different": len(compared.differences),
-            "match_rate": compared.rate,
-            "largest_margin": compared.largest_margin,
-            "tokens_per_step": sum(map(len, found)) / steps,
-        }
-    return figures
-
-
-def decode(
-    shared: Resources,
-    name: str,
-    prompts: list[np.ndarray],
-    tokens: int,
-    sampling: Sampling | None = None,
-) -> tuple[list[np.ndarray], int]:
-    """Decode every prompt with one method; return the outputs and the number of steps."""
-    assert shared.target is not None
-    method = parse(name)
-    factory = method.prepare(shared)
-    limits = {"max_new_tokens": tokens, "end_ids": (END,), "budget": method.budget}
-    done = [
-        generate(shared.target, factory(), p, verify=chosen("sampled", sampling, i), **limits)
-        for i, p in enumerate(prompts)
-    ]
-    return [g.tokens for g in done], sum(g.decoding_steps for g in done)
-
-
-def ids(tokenizer: LoadedTokenizer, texts: tuple[str, ...]) -> list[np.ndarray]:
-    """Return the ids (L_i,) int32 of each text."""
-    return tokenizer.encode(texts).split()
 
 
 if __name__ == "__main__":

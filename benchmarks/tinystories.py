@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+from tokenizers import Tokenizer, processors
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from tasc.models.load import load_model
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.tokenizer.sentencepiece import merges_of
+from tasc.tokenizer.sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNKNOWN, Pieces, build
 
-BEGIN, END, FIRST_PIECE = 1, 2, 259
+BEGIN, END = 1, 2
 CONTEXT = 512
 
 
@@ -125,37 +125,20 @@ def half_split(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer of a llama2.c file: BPE by score with byte fallback."""
-    contents, at, pieces = path.read_bytes(), 4, list[str]()
+    """Return the tokenizer of a llama2.c file: SentencePiece's BPE by score, with byte fallback."""
+    contents, at, texts = path.read_bytes(), 4, list[str]()
     while at < len(contents):
         _, length = struct.unpack_from("<fi", contents, at)
         at += 8 + length
-        pieces.append(contents[at - length : at].decode())
-    pieces[BEGIN], pieces[END] = "<s>", "</s>"
-    vocabulary = {piece.replace(" ", "▁"): i for i, piece in enumerate(pieces)}
+        texts.append(contents[at - length : at].decode())
+    texts[BEGIN], texts[END] = "<s>", "</s>"
+    kinds = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * len(texts)]
     # Pieces stand in the order of their scores.
-    scores = {piece: float(-i) for piece, i in vocabulary.items() if i >= FIRST_PIECE}
-    tokenizer = Tokenizer(
-        models.BPE(
-            vocabulary, merges_of(scores), unk_token="<unk>", fuse_unk=True, byte_fallback=True
-        )
-    )
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
+    pieces = [(text.replace(" ", "▁"), float(-i), kinds[i]) for i, text in enumerate(texts)]
+    tokenizer = build(Pieces(pieces, BPE, squeeze=False))
     tokenizer.post_processor = processors.TemplateProcessing(
         "<s> $A", special_tokens=[("<s>", BEGIN)]
     )
-    special = ("<unk>", "<s>", "</s>")
-    tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in special])
     return tokenizer
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.gpu.model import Trained, trained
+from benchmarks.gpu.model import trained
 from benchmarks.gpu.setup import Setup, spread
+from benchmarks.task import Task
 from tasc.decoding.decode import Generation, generate
-from tasc.decoding.drafters import DEFAULT_BUDGET, parse
+from tasc.decoding.drafters import DEFAULT_BUDGET
 from tasc.models.static import StaticTarget, Step
 from tasc.models.target import Target
 
@@ -41,7 +42,7 @@ def run(setup: Setup) -> dict[str, Any]:
     return found
 
 
-def measure(setup: Setup, model: Trained, target: Counted, name: str) -> dict[str, Any]:
+def measure(setup: Setup, model: Task, target: Counted, name: str) -> dict[str, Any]:
     """Return microseconds a step outside the forward.
 
     The forward is what the same shapes take when they are run one after another, with nothing in
@@ -79,7 +80,7 @@ def forward(setup: Setup, target: Counted, shape: tuple[int, int]) -> float:
     return spread(setup.times([runs], 5))["median"] / many
 
 
-def by_timeline(model: Trained, name: str) -> dict[str, Any]:
+def by_timeline(model: Task, name: str) -> dict[str, Any]:
     """Return what a step of a target without static shapes takes, by part."""
     target = Target(model.model)
     for _ in range(2):
@@ -91,9 +92,9 @@ def by_timeline(model: Trained, name: str) -> dict[str, Any]:
     }
 
 
-def decode(model: Trained, target: Target, name: str) -> list[Generation]:
+def decode(model: Task, target: Target, name: str) -> list[Generation]:
     """Decode every prompt with one method."""
-    factory = parse(name).prepare(model.resources(target))
+    factory = model.prepare(name, target)
     limits = {"max_new_tokens": 48, "end_ids": (model.end,), "budget": DEFAULT_BUDGET}
     return [generate(target, factory(), prompt, **limits) for prompt in model.prompts]
 

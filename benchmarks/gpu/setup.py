@@ -2,7 +2,6 @@
 
 import statistics
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from benchmarks.gather import seconds
 
 
 @dataclass(frozen=True)
@@ -43,21 +44,8 @@ class Setup:
             run()
         found = []
         for i in range(repeats):
-            run = runs[i % len(runs)]
             self.wait()
-            if self.cuda:
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                # What keeps the device busy meanwhile hides the time that launching takes.
-                torch.cuda._sleep(1_000_000)
-                begin.record()
-                run()
-                end.record()
-                end.synchronize()
-                found.append(begin.elapsed_time(end) / 1000)
-            else:
-                start = time.perf_counter()
-                run()
-                found.append(time.perf_counter() - start)
+            found.append(seconds(self.device.type, runs[i % len(runs)]))
         return found
 
 

@@ -15,8 +15,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tasc.data.foreign import told
 from tasc.errors import InputError
 
-_BPE, _UNIGRAM = 2, 1
-_NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
+BPE, UNIGRAM = 2, 1
+NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 _MARK = "▁"
 _FIRST = b"\x0a"  # field 1, the first piece
 _LONGEST = 4096  # bytes of a piece; real ones have 64 at most
@@ -25,14 +25,17 @@ _ADVICE = "get the file again, or give a tokenizer.json"
 
 
 @dataclass
-class _Model:
+class Pieces:
+    """What a SentencePiece model says."""
+
     pieces: list[tuple[str, float, int]] = field(default_factory=list)  # text, score, type
-    algorithm: int = _UNIGRAM
+    algorithm: int = UNIGRAM
     charsmap: bytes = b""  # compiled normalization rules
     prefix: bool = True  # a space is put before the text
     squeeze: bool = True  # runs of spaces become one
 
     def names(self, kind: int) -> list[str]:
+        """Return the texts of the pieces of a type."""
         return [text for text, _, its in self.pieces if its == kind]
 
 
@@ -52,15 +55,15 @@ def read_sentencepiece(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
         model = _parse(contents)
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise InputError(f"{path}: not a SentencePiece model: {error}; {_ADVICE}") from None
-    if model.algorithm not in {_BPE, _UNIGRAM}:
+    if model.algorithm not in {BPE, UNIGRAM}:
         raise InputError(
             f"{path}: a SentencePiece model of words or characters, not of pieces; give one of "
             "type bpe or unigram"
         )
-    control = model.names(_CONTROL)
+    control = model.names(CONTROL)
     end = next((name for name in ("</s>", "<eos>", "<|endoftext|>") if name in control), "</s>")
     with told(f"{path}: not a SentencePiece model", _ADVICE):
-        return _build(model), end
+        return build(model), end
 
 
 def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
@@ -75,12 +78,13 @@ def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
     return [(left, right) for *_, left, right in sorted(found)]
 
 
-def _build(model: _Model) -> Tokenizer:
-    unknown = next(iter(model.names(_UNKNOWN)), None)
-    fallback = bool(model.names(_BYTE))
-    if model.algorithm == _BPE:
+def build(model: Pieces) -> Tokenizer:
+    """Return the tokenizer that cuts texts as ``model`` says."""
+    unknown = next(iter(model.names(UNKNOWN)), None)
+    fallback = bool(model.names(BYTE))
+    if model.algorithm == BPE:
         vocabulary = {text: position for position, (text, _, _) in enumerate(model.pieces)}
-        scores = {text: score for text, score, kind in model.pieces if kind in {_NORMAL, _USER}}
+        scores = {text: score for text, score, kind in model.pieces if kind in {NORMAL, USER}}
         made = Tokenizer(
             models.BPE(
                 vocabulary,
@@ -96,13 +100,13 @@ def _build(model: _Model) -> Tokenizer:
         made = Tokenizer(models.Unigram(entries, unk_id=position, byte_fallback=fallback))
     _surround(made, model, fallback=fallback)
     names = [unknown] if unknown is not None else []
-    special = [*names, *model.names(_CONTROL)]
+    special = [*names, *model.names(CONTROL)]
     made.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in special])
-    made.add_tokens([AddedToken(name, normalized=False) for name in model.names(_USER)])
+    made.add_tokens([AddedToken(name, normalized=False) for name in model.names(USER)])
     return made
 
 
-def _surround(made: Tokenizer, model: _Model, *, fallback: bool) -> None:
+def _surround(made: Tokenizer, model: Pieces, *, fallback: bool) -> None:
     """Normalizer and decoder: spaces become marks on the way in, and back; nothing is split."""
     steps: list[normalizers.Normalizer] = []
     steps += [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
@@ -117,8 +121,8 @@ def _surround(made: Tokenizer, model: _Model, *, fallback: bool) -> None:
     made.decoder = decoders.Sequence(parts)
 
 
-def _parse(data: bytes) -> _Model:
-    model = _Model()
+def _parse(data: bytes) -> Pieces:
+    model = Pieces()
     for number, value in _fields(data):
         if not isinstance(value, bytes):
             continue
@@ -129,10 +133,10 @@ def _parse(data: bytes) -> _Model:
                 raise ValueError("a piece without text or score")
             if len(text) > _LONGEST:
                 raise ValueError(f"a piece of {len(text)} bytes")
-            kind = entry.get(3, _NORMAL)
+            kind = entry.get(3, NORMAL)
             model.pieces.append((text.decode(), struct.unpack("<f", score)[0], int(kind)))
         elif number == 2:
-            model.algorithm = int(dict(_fields(value)).get(3, _UNIGRAM))
+            model.algorithm = int(dict(_fields(value)).get(3, UNIGRAM))
         elif number == 3:
             rules = dict(_fields(value))
             charsmap = rules.get(2, b"")

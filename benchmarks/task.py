@@ -1,0 +1,160 @@
+"""A model on a data set, and the ways to decode its prompts: what benchmarks of decoding share."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.decoding.decode import Request, generate_all
+from tasc.decoding.drafters import Factory, Resources, parse
+from tasc.models.load import load_model
+from tasc.models.target import Target
+from tasc.tokenizer.loaded import load_tokenizer
+
+Outputs = list[list[int]]
+Ways = dict[str, Callable[[], Outputs]]
+LOOKUP = 10  # tokens that prompt lookup drafts, here and there
+THEIR_LOOKUP = "transformers prompt-lookup"
+
+
+@dataclass(frozen=True)
+class Task:
+    """The model, prompts (L_i,) int32 of the test split, and outputs of the training split."""
+
+    model: PreTrainedModel
+    prompts: list[np.ndarray]
+    outputs: list[np.ndarray]
+    end: int
+
+    @classmethod
+    def load(cls, model: str, data: Path, prompts: int, **options: Any) -> "Task":  # noqa: ANN401
+        """Read the folders of a model and a data set; ``options`` are those of load_model."""
+        tokenizer, source = load_tokenizer(model), Source(str(data))
+        texts = load(source, "test").prompts[:prompts], load(source, "train").outputs
+        return cls(
+            load_model(model, **options),
+            *(tokenizer.encode(some).split() for some in texts),
+            tokenizer.eos_id,
+        )
+
+    def prepare(self, method: str, target: Target) -> Factory:
+        """Build what the drafters of ``method`` share."""
+        return parse(method).prepare(Resources(self.outputs, self.end, target=target))
+
+    def ways(
+        self,
+        target: Target,
+        theirs: PreTrainedModel,
+        methods: Sequence[str],
+        sizes: Sequence[int],
+        limits: Mapping[str, Any],
+    ) -> Ways:
+        """Return what decodes the prompts: ``theirs`` by transformers, and each method, by batch.
+
+        ``limits`` are ``new_tokens`` and ``end``, the token that ends an output or None. Beside
+        prompt lookup stands transformers' own.
+        """
+        factories = {name: self.prepare(name, target) for name in methods}
+        found: Ways = {}
+        for size in sizes:
+            found[f"transformers, batch {size}"] = partial(
+                by_transformers, theirs, self.prompts, size, **limits
+            )
+            for name, factory in factories.items():
+                found[f"{name}, batch {size}"] = partial(
+                    by_us, target, factory, self.prompts, size, **limits
+                )
+        if "prompt-lookup" in methods:
+            lookup = partial(by_transformers, prompt_lookup_num_tokens=LOOKUP)
+            found[f"{THEIR_LOOKUP}, batch 1"] = partial(lookup, theirs, self.prompts, 1, **limits)
+        return found
+
+
+def by_us(
+    target: Target,
+    factory: Factory,
+    prompts: Sequence[np.ndarray],
+    size: int,
+    *,
+    new_tokens: int,
+    end: int | None,
+) -> Outputs:
+    """Decode on our loop, ``size`` prompts at a time."""
+    ends = () if end is None else (end,)
+    asked = [Request(prompt, factory) for prompt in prompts]
+    results = generate_all(target, asked, max_new_tokens=new_tokens, end_ids=ends, batch_size=size)
+    return [result.tokens.tolist() for result in results]
+
+
+def by_transformers(
+    model: PreTrainedModel,
+    prompts: Sequence[np.ndarray],
+    size: int,
+    *,
+    new_tokens: int,
+    end: int | None,
+    **more: Any,  # noqa: ANN401 - further options of generate
+) -> Outputs:
+    """Decode with generate, padded on the left; tokens after an end token are cut off."""
+    outputs: Outputs = []
+    model.generation_config.eos_token_id = end
+    for at in range(0, len(prompts), size):
+        some = prompts[at : at + size]
+        longest = max(map(len, some))
+        ids = torch.zeros((len(some), longest), dtype=torch.int64, device=model.device)
+        mask = torch.zeros_like(ids)
+        for i, prompt in enumerate(some):
+            ids[i, longest - len(prompt) :] = torch.from_numpy(prompt.astype(np.int64)).to(ids)
+            mask[i, longest - len(prompt) :] = 1
+        options = {"max_new_tokens": new_tokens, "do_sample": False, "pad_token_id": 0} | more
+        out = model.generate(ids, attention_mask=mask, **options)
+        for row in out[:, longest:].tolist():
+            outputs.append(row[: row.index(end) + 1] if end in row else row)
+    return outputs
+
+
+def compare(ways: Ways, repeats: int) -> list[dict[str, Any]]:
+    """Run all ways in turn; tokens per second of each, and against transformers' at its batch.
+
+    Who goes first changes, so that nobody always finds warm caches. The ratio is also given in
+    seconds of the processor, which other processes do not stretch.
+    """
+    outputs = {name: way() for name, way in ways.items()}  # warms up, and is compared below
+    first = next(iter(outputs.values()))
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    per_second: dict[str, list[float]] = {name: [] for name in ways}  # of the processor
+    for repeat in range(repeats):
+        for name, way in list(ways.items())[:: 1 if repeat % 2 else -1]:
+            begin, busy = time.perf_counter(), time.process_time()
+            tokens = sum(map(len, way()))
+            rates[name].append(tokens / (time.perf_counter() - begin))
+            per_second[name].append(tokens / (time.process_time() - busy))
+    result = []
+    for name, values in rates.items():
+        rival = f"transformers, batch {name.rpartition(' ')[2]}"
+        ratios = [a / b for a, b in zip(values, rates[rival], strict=True)]
+        busy_ratios = [a / b for a, b in zip(per_second[name], per_second[rival], strict=True)]
+        result.append(
+            {
+                "method": name,
+                "tokens_per_second": statistics.median(values),
+                "tokens_per_second_by_repeat": values,
+                "times_transformers": statistics.median(ratios),
+                "times_transformers_by_repeat": ratios,
+                "times_transformers_by_processor_time": statistics.median(busy_ratios),
+                "times_transformers_by_processor_time_by_repeat": busy_ratios,
+                "outputs_equal_to_the_first_method": sum(
+                    a == b for a, b in zip(outputs[name], first, strict=True)
+                ),
+            }
+        )
+    return result

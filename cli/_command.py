@@ -13,7 +13,7 @@ from ._progress import show_progress
 
 if TYPE_CHECKING:
     from tasc.commands.steps import Outcome
-    from tasc.options.command import CommandOptions
+    from tasc.options.command import StepOptions
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,17 @@ class Command:
         """Make it a command of ``app``."""
         register(app, self.name, self.help, self._kind, self._run)
 
-    def _kind(self) -> "type[CommandOptions]":
+    def _kind(self) -> "type[StepOptions]":
         from tasc.commands.registry import COMMANDS
 
         return COMMANDS[self.name]
 
-    def _run(self, options: dict[str, Any], flags: RunFlags) -> None:
+    def _run(self, options: "StepOptions", flags: RunFlags) -> None:
         from tasc.files.artefact import check_output
 
         folder = output_path("output", flags.output) or Path("tasc-out") / self.name
-        checked = self._kind()(**options)
         check_output(folder, force=flags.force)
-        done = _run_step(checked, folder, flags)
+        done = _run_step(options, folder, flags)
         if flags.json:
             print_json(done.result)
             return
@@ -57,7 +56,7 @@ class Command:
                 say(f"{label}: {done.output / path}")
 
 
-def _run_step(options: Any, folder: Path, flags: RunFlags) -> "Outcome":  # noqa: ANN401
+def _run_step(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
     from tasc.commands.steps import run_step
     from tasc.files.resume import work_of
 

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,19 +43,25 @@ class RunFlags:
 
 
 Kind = Callable[[], "type[CommandOptions]"]
-Run = Callable[[dict[str, Any], RunFlags], None]
+Run = Callable[[Any, RunFlags], None]
 
 
 def register(app: typer.Typer, name: str, help: str, kind: Kind, run: Run) -> None:
     """Add a command whose options are the fields of a class.
 
-    ``kind`` returns the class; ``run`` takes what was typed, by field, and the flags's options.
+    ``kind`` returns the class; ``run`` takes the options, checked, and the flags.
     """
 
     class Derived(_Derived):
         function = staticmethod(lambda: _function(kind(), run))
 
     app.command(name, help=help, cls=Derived)(lambda: None)
+
+
+def class_at(path: str) -> Kind:
+    """Return what imports the class at ``path``, ``MODULE:CLASS``."""
+    module, _, name = path.partition(":")
+    return lambda: getattr(import_module(module), name)
 
 
 class _Derived(TyperCommand):
@@ -81,7 +88,7 @@ def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
     def function(context: typer.Context, **values: Any) -> None:  # noqa: ANN401
         asked = RunFlags(**{name: values[name] for name in flags})
         given = {name for name in values if _is_typed(context, name)}
-        run(_options(fields, values, given), asked)
+        run(kind(**_options(fields, values, given)), asked)
 
     parameters = {field.name: (field.parameter, field.shown) for field in fields}
     parameters |= {name: _DOOR[name] for name in flags}

@@ -1,35 +1,29 @@
 """``tasc compare``: two benches of the same samples; exit code 1 where something is worse."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from .._console import interval_text, note, print_json, say, table
-from .._derive import RunFlags
+from .._derive import RunFlags, class_at
 from .._derive import register as register_derived
 
 if TYPE_CHECKING:
+    from tasc.benchmark.paired.options import CompareOptions
     from tasc.benchmark.results.changes import Change, ResultsComparison
-    from tasc.options.command import CommandOptions
 
 
 def register(app: typer.Typer) -> None:
     """Make it a command of ``app``."""
     told = "Compare two benches of the same samples; exit code 1 where one is worse beyond noise."
-    register_derived(app, "compare", told, _kind, _run)
+    kind = class_at("tasc.benchmark.paired.options:CompareOptions")
+    register_derived(app, "compare", told, kind, _run)
 
 
-def _kind() -> "type[CommandOptions]":
-    from tasc.benchmark.paired.options import CompareOptions
-
-    return CompareOptions
-
-
-def _run(options: dict[str, Any], flags: RunFlags) -> None:
+def _run(options: "CompareOptions", flags: RunFlags) -> None:
     from tasc.benchmark.paired.compare import compare_results
-    from tasc.benchmark.paired.options import CompareOptions
 
-    found = compare_results(CompareOptions(**options))
+    found = compare_results(options)
     if flags.json:
         print_json(found.to_dict())
     else:

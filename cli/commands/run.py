@@ -8,34 +8,27 @@ import typer
 from .._command import output_path
 from .._commands import COMMANDS
 from .._console import note, print_json
-from .._derive import RunFlags
+from .._derive import RunFlags, class_at
 from .._derive import register as register_derived
 from .._progress import show_progress
 
 if TYPE_CHECKING:
-    from tasc.options.command import CommandOptions
+    from tasc.commands.plan import RunOptions
 
 
 def register(app: typer.Typer) -> None:
     """Make it a command of ``app``."""
     told = "Run a recipe: analyze, augment, finetune, bench; finished steps are not run again."
-    register_derived(app, "run", told, _kind, _run)
+    register_derived(app, "run", told, class_at("tasc.commands.plan:RunOptions"), _run)
 
 
-def _kind() -> "type[CommandOptions]":
-    from tasc.commands.plan import RunOptions
-
-    return RunOptions
-
-
-def _run(options: dict[str, Any], flags: RunFlags) -> None:
-    from tasc.commands.plan import RunOptions, read
+def _run(options: "RunOptions", flags: RunFlags) -> None:
+    from tasc.commands.plan import read
     from tasc.commands.runner import find, run
     from tasc.options.references import expanded
 
-    checked = RunOptions(**options)
-    path = find(str(expanded(Path(checked.recipe))))
-    plan = read(path, checked)
+    path = find(str(expanded(Path(options.recipe))))
+    plan = read(path, options)
     folder = output_path("output", flags.output) or Path("tasc-out") / path.stem
     shows = {command.name: command.show for command in COMMANDS}
     results: dict[str, Any] = {}

@@ -61,13 +61,6 @@ def agreement(sequence: Sequence[Measured]) -> Agreement:
     return Agreement(tau, p_value, rate, len(rises))
 
 
-def directional_rate(agreements: Sequence[Agreement]) -> float | None:
-    """Pool the steps of several sequences: Pr(runtime falls | H_2 rises), as E.2 reports it."""
-    rises = sum(entry.rises for entry in agreements)
-    falls = sum((entry.directional_rate or 0.0) * entry.rises for entry in agreements)
-    return falls / rises if rises else None
-
-
 def _kendall(left: list[float], right: list[float]) -> tuple[float | None, float | None]:
     from scipy.stats import kendalltau
 

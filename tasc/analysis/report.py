@@ -11,16 +11,11 @@ from tasc.analysis.ngrams import WordStats
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.outputs import Outputs
 from tasc.analysis.sample import SomeRows
-from tasc.analysis.scan import Int64, scan
-from tasc.analysis.tokens import (
-    BudgetPoint,
-    TokenStats,
-    budget_grid,
-    merged_counts,
-    search,
-)
+from tasc.analysis.scan import scan
+from tasc.analysis.tokens import BudgetPoint, TokenStats, budget_grid, merged_counts, search
 from tasc.analysis.top_merges import TopMerge, top_merges
 from tasc.backend import MergeResult
+from tasc.backend.base import Int64
 from tasc.data.stream import Stream
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer

@@ -10,21 +10,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from tasc.analysis.count import BATCH, Part, Pool, finish, pool
 from tasc.analysis.ngrams import WordStats, describe
 from tasc.analysis.outputs import Distinct
 from tasc.analysis.sample import RowSample, Sample, SomeRows
 from tasc.analysis.tokens import TokenStats
 from tasc.backend import Counts, WordCounter, merge_counts
+from tasc.backend.base import Int64
 from tasc.data.stream import Stream
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
-
-Int64 = npt.NDArray[np.int64]
 
 WINDOW = 16_000_000  # characters of different texts in which repetitions are found
 TOP = 25  # most frequent word bigrams that are kept

@@ -3,16 +3,14 @@
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from tasc.backend.base import Int64
 from tasc.errors import InputError, IntegrityError
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 FILE = "token_counts.safetensors"
-
-Int64 = npt.NDArray[np.int64]
 
 
 def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs: Int64) -> Path:

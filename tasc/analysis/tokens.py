@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tasc.analysis.entropy import normalised
 from tasc.analysis.ngrams import NgramStats
 from tasc.analysis.options import MergeSearchOptions
 from tasc.analysis.outputs import Distinct, Outputs
 from tasc.backend import MergeRequest, MergeResult, merge_search
+from tasc.backend.base import Int64
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tasc.benchmark.tune import GRID
 from tasc.commands.analysis_page import render
 from tasc.commands.context import StepContext
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.vocab.recommended import recommended_size
+from tasc.vocab.search.budget import recommended_size
 
 
 @dataclass(frozen=True, eq=False)

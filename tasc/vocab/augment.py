@@ -141,7 +141,7 @@ def augment(
     size, name = len(tokenizer.vocabulary()), corpus.source.path
     curve, budget = None, options.budget
     if not isinstance(budget, int):
-        survey = refiner.survey(MOST, progress)
+        survey = refiner.search(MOST, progress)
         curve = budget_curve(survey, size, outputs, others, rows, options.overfit_penalty)
         budget = curve.recommended_size.budget
         if not budget:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasc.analysis.predict import Measured, agreement, directional_rate
+from tasc.analysis.predict import Measured, agreement
 from tasc.errors import InputError
 
 
@@ -32,14 +32,6 @@ def test_equal_values_have_no_correlation():
     found = agreement(sequence((0, 1, 5), (1, 2, 5)))
     assert found.tau is None
     assert found.directional_rate == 0
-
-
-def test_sequences_pool_their_steps():
-    right = agreement(sequence((0, 1, 9), (1, 2, 8), (2, 3, 7)))
-    wrong = agreement(sequence((0, 1, 7), (1, 2, 8)))
-    never = agreement(sequence((0, 2, 7), (1, 1, 8)))
-    assert directional_rate([right, wrong, never]) == pytest.approx(2 / 3)
-    assert directional_rate([never]) is None
 
 
 def test_sequences_that_say_nothing_are_refused():

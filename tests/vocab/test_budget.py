@@ -10,8 +10,7 @@ from tasc.backend import MergeRequest, merge_search
 from tasc.errors import InputError
 from tasc.vocab.augment import augment
 from tasc.vocab.page import render
-from tasc.vocab.recommended import recommended_size
-from tasc.vocab.search.budget import Sightings, budget_curve
+from tasc.vocab.search.budget import Sightings, budget_curve, recommended_size
 from tasc.vocab.search.embedding_cost import EmbeddingCost, embedding_cost
 from tasc.vocab.search.selection import select
 from tests.options import AnalyzeOptions, AugmentOptions

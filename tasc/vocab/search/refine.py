@@ -63,10 +63,6 @@ class Refiner:
         self._scaffolds: set[bytes] = set()
         self._banned: set[bytes] = set()
 
-    def survey(self, most: int, progress: Progress) -> MergeResult:
-        """One search for up to ``most`` tokens; its merges are nested."""
-        return self._search(most, progress)
-
     def run(self, name: str, budget: int, progress: Progress) -> Refined:
         """Refine until no token is unused; ``name`` stands in errors.
 
@@ -98,7 +94,7 @@ class Refiner:
         """Search until ``budget`` tokens stand, or there are no more."""
         asked = budget + len(self._scaffolds) + max(16, budget // 8)
         while True:
-            result = self._search(asked, progress)
+            result = self.search(asked, progress)
             chosen = select(result, self._vocabulary, self._scaffolds, budget)
             if len(chosen.tokens) == budget or len(result.merges) < asked:
                 return result, chosen
@@ -113,7 +109,7 @@ class Refiner:
         """
         if not self._outputs.fit(budget):
             return None
-        result = self._search(len(self._outputs.encoded.tokens), progress)
+        result = self.search(len(self._outputs.encoded.tokens), progress)
         last = select(result, self._vocabulary, self._scaffolds, None)
         if not 0 < len(last.tokens) <= budget:
             return None
@@ -125,7 +121,8 @@ class Refiner:
         nothing_left = replayed(result, often)[-1] == often.count > 0
         return (result, last) if here < there or (here == there and nothing_left) else None
 
-    def _search(self, budget: int, progress: Progress) -> MergeResult:
+    def search(self, budget: int, progress: Progress) -> MergeResult:
+        """Search once for up to ``budget`` tokens; the merges are nested."""
         encoded, options = self._outputs.encoded, self._options
         request = MergeRequest(
             tokens=encoded.tokens,

@@ -123,13 +123,23 @@ class Draft:
         return found
 
 
-def chain(tokens: np.ndarray, rows: "torch.Tensor | None" = None) -> Draft:
+def chain(
+    tokens: np.ndarray,
+    q: "torch.Tensor | LazyProposal | None" = None,
+    probabilities: np.ndarray | None = None,
+) -> Draft:
     """Return the draft in which each of ``tokens`` (n,) int32 continues the one before it.
 
-    ``probs`` (n, V) float32 are the distributions they were drawn from, if they were.
+    ``q`` are the distributions they were drawn from, if they were: as rows (n, V) float32, and one
+    more where what was drawn last is no token, or as those that are asked for. ``probabilities``
+    as in Draft.
     """
     n = len(tokens)
-    distributions = None
-    if rows is not None:
-        distributions = ProposalProbs(rows, np.append(np.arange(n, dtype=np.int32), np.int32(-1)))
-    return Draft(tokens, np.arange(-1, n - 1, dtype=np.int32), distributions)
+    if q is None or isinstance(q, LazyProposal):
+        drawn_from: ProposalProbs | LazyProposal | None = q
+    else:
+        of = np.arange(n + 1, dtype=np.int32)
+        of[len(q) :] = -1
+        drawn_from = ProposalProbs(q, of)
+    parents = np.arange(-1, n - 1, dtype=np.int32)
+    return Draft(tokens, parents, drawn_from, probabilities=probabilities)

@@ -48,8 +48,8 @@ class Slem:
             tokens = self.pair.vocabulary.tokenize(string)
         tokens = [*tokens, *([self.pair.target_end] if ended else [])][:budget]
         chain = Chain()
-        for _ in tokens:  # a draft token's share of a target token is not known: spread evenly
-            chain.add(tokens[len(chain.tokens)], likely ** (1 / len(tokens)))
+        for token in tokens:  # a draft token's share of it is not known: spread evenly
+            chain.add(token, likely ** (1 / len(tokens)))
         return chain.draft(None)
 
     def _speak(self, node: int, budget: int) -> tuple[bytes, bool, float]:

@@ -5,13 +5,12 @@ Heterogeneous Vocabularies", algorithms 4, 1 and 5. They differ in which draft t
 target tokens, and in whether a draw may fall outside of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
-from tasc.decoding.core.draft import Draft, LazyProposal, ProposalProbs
+from tasc.decoding.core.draft import Draft, LazyProposal, chain
 from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair, same_vocabulary
 
@@ -32,20 +31,10 @@ class Chain:
         self.likely.append(probability * (self.likely[-1] if self.likely else 1.0))
         return self.likely[-1]
 
-    def draft(self, q: ProposalProbs | LazyProposal | None) -> Draft:
-        """Return the chain as a draft."""
-        n = len(self.tokens)
-        parents = np.arange(-1, n - 1, dtype=np.int32)
+    def draft(self, q: torch.Tensor | LazyProposal | None) -> Draft:
+        """Return the chain as a draft; ``q`` as in ``core.draft.chain``."""
         likely = np.array(self.likely, np.float32)
-        return Draft(np.array(self.tokens, np.int32), parents, q, probabilities=likely)
-
-    def distributions(self, rows: Sequence[torch.Tensor]) -> ProposalProbs | None:
-        """Return ``rows``, each (V,) float32, as the chain's distributions."""
-        if not rows:
-            return None
-        of = np.arange(len(self.tokens) + 1, dtype=np.int32)
-        of[len(rows) :] = -1
-        return ProposalProbs(torch.stack(list(rows)), of)
+        return chain(np.array(self.tokens, np.int32), q, likely)
 
 
 class TokenLevel:
@@ -80,7 +69,7 @@ class TokenLevel:
         node = self.session.root() if budget else None
         if node is None:
             return Draft()
-        chain, rows = Chain(), list[torch.Tensor]()
+        drawing, rows = Chain(), list[torch.Tensor]()
         most = min(budget, self.options.lookahead or budget)
         while True:
             distribution = self.distribution(node)
@@ -91,12 +80,12 @@ class TokenLevel:
             token = int(self.to_target[drawn])
             if token < 0:
                 break
-            likely = chain.add(token, self.session.confidence(node, drawn))
+            likely = drawing.add(token, self.session.confidence(node, drawn))
             ended = token == self.pair.target_end
-            if ended or len(chain.tokens) == most or likely < self.options.confidence:
+            if ended or len(drawing.tokens) == most or likely < self.options.confidence:
                 break
             node = self.session.draft_model.extend([node], [drawn])[0]
-        return chain.draft(chain.distributions(rows) if self.pair.sampling else None)
+        return drawing.draft(torch.stack(rows) if rows and self.pair.sampling else None)
 
     def distribution(self, node: int) -> torch.Tensor | None:
         """Return what is drawn from after ``node``, (V_D,) float64; None if nothing can be."""

@@ -122,6 +122,7 @@ void bind_drafter(nb::module_& m) {
              for (const tasc::Proposal& p : self.distribution()) distribution.emplace_back(p.token, p.probability);
              return distribution;
            })
+      .def("take_output", [](tasc::NgramDrafter& self) { return to_numpy(self.take_output()); })
       .def("check_integrity", [](const tasc::NgramDrafter& self) { return broken(self.local()); });
 }
 

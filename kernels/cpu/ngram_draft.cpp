@@ -6,25 +6,21 @@
 #include <string>
 #include <utility>
 
+#include "likelier.h"
+#include "named_tokens.h"
+
 namespace tasc {
 namespace {
 
 constexpr double kCut = 1.0 / 16;
-constexpr size_t kSlots = 1024;  // tokens named at one position: at most half of them are kept apart
-constexpr int kSlotBits = 10;
 constexpr size_t kMemory = 8, kLocal = 9;
-
-template <class T>
-bool better(const T& a, const T& b) {
-  return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
-}
 
 }  // namespace
 
 NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, bool prompt,
                            int n_max, const DraftOptions& options)
     : corpora_(std::move(corpora)), memory_(memory), prompt_(prompt), options_(options), local_(n_max),
-      now_{}, weights_{}, seen_(kSlots, Seen{-1, 0, 0, 0, 0}) {
+      now_{}, weights_{} {
   if (corpora_.size() > 8)
     throw std::invalid_argument("a drafter reads 8 corpora at most, got " + std::to_string(corpora_.size()));
   for (const int longest : {n_max, memory ? memory->n_max() : n_max})
@@ -37,6 +33,7 @@ void NgramDrafter::start(std::span<const int32_t> prompt, bool mark) {
   now_ = State{};
   refresh();
   for (const int32_t token : prompt) append(token);
+  output_.clear();
   if (!mark) return;
   local_.append(-2);
   now_.local = local_.state();
@@ -53,6 +50,7 @@ void NgramDrafter::refresh() {
 
 void NgramDrafter::append(int32_t token) {
   refresh();
+  output_.push_back(token);
   if (prompt_) local_.append(token);
   for (size_t c = 0; c < corpora_.size(); ++c) now_.corpus[c] = corpora_[c]->step(now_.corpus[c], token);
   if (memory_) now_.memory = memory_->step(now_.memory, token);
@@ -88,41 +86,25 @@ void NgramDrafter::weigh(const State& state) {
   }
 }
 
-// The token's slot, or the empty one where it belongs.
-NgramDrafter::Seen& NgramDrafter::slot(int32_t token) {
-  size_t at = (static_cast<uint32_t>(token) * 2654435769u) >> (32 - kSlotBits);
-  while (seen_[at].token >= 0 && seen_[at].token != token) at = (at + 1) & (kSlots - 1);
-  return seen_[at];
-}
-
-NgramDrafter::Seen* NgramDrafter::add(int32_t token, double probability) {
-  Seen& seen = slot(token);
-  if (seen.token < 0) {
-    if (used_.size() >= kSlots / 2) return nullptr;
-    seen = {token, NgramIndex::kNone, 0, 0, 0};
-    used_.push_back(static_cast<uint32_t>(&seen - seen_.data()));
-  }
-  seen.probability += static_cast<float>(probability);
-  return &seen;
-}
-
-void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, double weight) {
+void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, double weight, NamedTokens& named) const {
   double scale = weight;
   for (uint32_t i = table.known(context); i != NgramTable::kRoot; i = table.node(i).shorter) {
     const NgramTable::Node& node = table.node(i);
     const double unit = scale / node.total;
     for (uint32_t c = node.child; c != NgramTable::kNone; c = table.node(c).sibling)
-      add(table.node(c).token, unit * (table.node(c).count - options_.discount));
+      named.add(table.node(c).token, unit * (table.node(c).count - options_.discount));
     scale = unit * options_.discount * node.distinct;
     if (scale < kCut * weight) return;
   }
 }
 
 // A corpus names a token once: at its longest context, whose probability includes the shorter ones'.
-void NgramDrafter::name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth) {
+void NgramDrafter::name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth,
+                        NamedTokens& named) const {
   const auto bit = static_cast<uint8_t>(1u << source);
-  if (const Seen& seen = slot(entry.token()); seen.token >= 0 && (seen.sources & bit)) return;
-  Seen* seen = add(entry.token(), probability);
+  NamedTokens::Seen& place = named.slot(entry.token());
+  if (place.token >= 0 && (place.sources & bit)) return;
+  NamedTokens::Seen* seen = named.add(place, entry.token(), probability);
   if (!seen) return;
   seen->sources |= bit;
   if (source > 0) return;
@@ -131,66 +113,68 @@ void NgramDrafter::name(size_t source, const NgramIndex::Entry& entry, double pr
   seen->depth = static_cast<uint8_t>(depth);
 }
 
-void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double weight, double floor) {
+void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double weight, const Bound& bound,
+                                  NamedTokens& named) const {
   const NgramIndex& index = *corpora_[source];
   double scale = weight;
   if (state.single > 0) {
     const double rest = index.single_back_off(state.single);
-    add(index.text(state.position), scale * (1 - rest));  // shorter contexts add to it
+    named.add(index.text(state.position), scale * (1 - rest));  // shorter contexts add to it
     scale *= rest;
   }
-  const size_t before = used_.size();
-  double most = 0;
-  for (const uint32_t u : used_) most = std::max<double>(most, seen_[u].probability);
+  const size_t before = named.size();
+  const double most = named.most();
   // The chain of contexts first: their lists are fetched from memory side by side.
   struct Level {
     uint32_t node;
     double scale;
   } levels[16];
   size_t depth = 0;
-  for (uint32_t node = state.node; scale >= kCut * weight && scale + most > floor; node = index.shorter(node)) {
+  for (uint32_t node = state.node; scale >= kCut * weight && scale + most > bound.floor; node = index.shorter(node)) {
     index.prefetch_list(node);
     levels[depth++] = {node, scale};
     if (node == 0) break;
     scale *= index.back_off(node);
   }
   const auto bit = static_cast<uint8_t>(1u << source);
+  const auto floor = [&] { return bound.best ? std::max(bound.floor, kBelow * named.most()) : bound.floor; };
   for (size_t k = 0; k < depth; ++k) {
     // A list falls: below the floor only tokens that others have named can still matter.
     const auto list = index.ranked(levels[k].node);
     const auto order = static_cast<uint32_t>(state.depth - k);
     size_t i = 0;
-    for (; i < list.size() && levels[k].scale * index.probability(list[i]) > floor; ++i)
+    for (; i < list.size() && levels[k].scale * index.probability(list[i]) > floor(); ++i)
       if (list[i].token() != NgramIndex::kMark)
-        name(source, list[i], levels[k].scale * index.probability(list[i]), order);
+        name(source, list[i], levels[k].scale * index.probability(list[i]), order, named);
     if (i == list.size()) continue;
     const double highest = levels[k].scale * index.probability(list[i]);
     for (size_t u = 0; u < before; ++u) {
-      const Seen& seen = seen_[used_[u]];
-      if ((seen.sources & bit) || seen.probability + highest <= floor) continue;
+      const NamedTokens::Seen& seen = named[u];
+      if ((seen.sources & bit) || seen.probability + highest <= floor()) continue;
       if (const NgramIndex::Entry* entry = index.find(levels[k].node, seen.token))
-        name(source, *entry, levels[k].scale * index.probability(*entry), order);
+        name(source, *entry, levels[k].scale * index.probability(*entry), order, named);
     }
   }
 }
 
-void NgramDrafter::collect(const State& state, double floor) {
-  for (const uint32_t i : used_) seen_[i].token = -1;
-  used_.clear();
+NamedTokens& NgramDrafter::collect(const State& state, Bound bound) {
+  NamedTokens& named = NamedTokens::of_thread();
+  named.clear();
   weigh(state);
-  if (weights_[kLocal] > 0) collect_table(local_, state.local, weights_[kLocal]);
-  if (weights_[kMemory] > 0) collect_table(*memory_, state.memory, weights_[kMemory]);
+  if (weights_[kLocal] > 0) collect_table(local_, state.local, weights_[kLocal], named);
+  if (weights_[kMemory] > 0) collect_table(*memory_, state.memory, weights_[kMemory], named);
   // One corpus: what lies below the floor here lies below it everywhere. Two could add up.
-  const double bound = corpora_.size() == 1 ? floor : -1;
+  if (corpora_.size() != 1) bound = {-1, false};
   for (size_t c = 0; c < corpora_.size(); ++c)
-    if (weights_[c] > 0) collect_corpus(c, state.corpus[c], weights_[c], bound);
+    if (weights_[c] > 0) collect_corpus(c, state.corpus[c], weights_[c], bound, named);
+  return named;
 }
 
 std::vector<Proposal> NgramDrafter::distribution() {
   refresh();
-  collect(now_, -1);
+  const NamedTokens& named = collect(now_, {-1, false});
   std::vector<Proposal> distribution;
-  for (const uint32_t i : used_) distribution.push_back({seen_[i].token, seen_[i].probability});
+  for (size_t i = 0; i < named.size(); ++i) distribution.push_back({named[i].token, named[i].probability});
   std::sort(distribution.begin(), distribution.end(), better<Proposal>);
   return distribution;
 }
@@ -207,12 +191,12 @@ void NgramDrafter::offer(const Candidate& candidate) {
 }
 
 void NgramDrafter::expand(const State& state, int32_t node, double probability) {
-  const double least = std::max<double>(floor(), options_.min_probability * (1 - 1e-6));
-  collect(state, least / probability);
+  const double least = std::max<double>(floor(), options_.min_probability * kBelow);
+  const NamedTokens& named = collect(state, {least / probability, false});
   fresh_.clear();
-  for (const uint32_t i : used_)
-    if (const double p = probability * seen_[i].probability; p > least)
-      fresh_.push_back({static_cast<float>(p), node, seen_[i].token, seen_[i].child, seen_[i].depth});
+  for (size_t i = 0; i < named.size(); ++i)
+    if (const double p = probability * named[i].probability; p > least)
+      fresh_.push_back({static_cast<float>(p), node, named[i].token, named[i].child, named[i].depth});
   const auto width = static_cast<size_t>(options_.width);
   if (width > 0 && fresh_.size() > width) {
     std::partial_sort(fresh_.begin(), fresh_.begin() + options_.width, fresh_.end(), better<Candidate>);

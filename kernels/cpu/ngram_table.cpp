@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace tasc {
 namespace {
@@ -21,17 +22,17 @@ NgramTable::NgramTable(int n_max) : n_max_(static_cast<uint32_t>(n_max)) {
 }
 
 void NgramTable::clear() {
+  const bool large = 8 * nodes_.size() < slots_.size();  // for what was in it: do not empty it for ever
   nodes_.assign(1, Node{-1});
-  parents_.assign(1, kRoot);
-  slots_.assign(std::max<size_t>(slots_.size(), 1024), kNone);
+  slots_.assign(std::max<size_t>(large ? slots_.size() / 2 : slots_.size(), 512), Slot{});
   at_ = kRoot;
   ++generation_;
 }
 
 uint32_t NgramTable::find(uint32_t node, int32_t token) const {
   for (size_t at = hash(node, token) & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
-    const uint32_t child = slots_[at];
-    if (child == kNone || (parents_[child] == node && nodes_[child].token == token)) return child;
+    const Slot& slot = slots_[at];
+    if (slot.child == kNone || (slot.parent == node && slot.token == token)) return slot.child;
   }
 }
 
@@ -40,10 +41,7 @@ uint32_t NgramTable::add(uint32_t node, int32_t token) {
   const auto child = static_cast<uint32_t>(nodes_.size());
   nodes_.push_back(Node{token});
   nodes_.back().depth = nodes_[node].depth + 1;
-  parents_.push_back(node);
-  size_t at = hash(node, token) & (slots_.size() - 1);
-  while (slots_[at] != kNone) at = (at + 1) & (slots_.size() - 1);
-  slots_[at] = child;
+  place({node, token, child});
   if (token >= 0) {
     nodes_[child].sibling = nodes_[node].child;
     nodes_[node].child = child;
@@ -52,16 +50,24 @@ uint32_t NgramTable::add(uint32_t node, int32_t token) {
   return child;
 }
 
+void NgramTable::place(const Slot& slot) {
+  size_t at = hash(slot.parent, slot.token) & (slots_.size() - 1);
+  while (slots_[at].child != kNone) at = (at + 1) & (slots_.size() - 1);
+  slots_[at] = slot;
+}
+
 void NgramTable::grow() {
-  slots_.assign(2 * slots_.size(), kNone);
-  for (uint32_t child = 1; child < nodes_.size(); ++child) {
-    size_t at = hash(parents_[child], nodes_[child].token) & (slots_.size() - 1);
-    while (slots_[at] != kNone) at = (at + 1) & (slots_.size() - 1);
-    slots_[at] = child;
-  }
+  const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
+  for (const Slot& slot : before)
+    if (slot.child != kNone) place(slot);
 }
 
 void NgramTable::append(int32_t token) {
+  // Each look may miss the caches: all are asked for before the first is needed.
+  for (uint32_t context = at_;; context = nodes_[context].shorter) {
+    __builtin_prefetch(&slots_[hash(context, token) & (slots_.size() - 1)]);
+    if (context == kRoot) break;
+  }
   uint32_t context = at_, longest = kNone, longer = kNone;
   for (bool more = true; more;) {
     uint32_t child = find(context, token);
@@ -96,7 +102,7 @@ const char* NgramTable::check_integrity() const {
     uint32_t total = 0, distinct = 0;
     for (uint32_t c = node.child; c != kNone; c = nodes_[c].sibling, ++distinct) {
       total += nodes_[c].count;
-      if (parents_[c] != i || find(i, nodes_[c].token) != c) return "a continuation is found from its context";
+      if (find(i, nodes_[c].token) != c) return "a continuation is found from its context";
     }
     if (total != node.total || distinct != node.distinct) return "a context counts its continuations";
     if (i != kRoot && nodes_[node.shorter].depth + 1 != node.depth) return "a suffix link drops one token";
@@ -108,9 +114,9 @@ const char* NgramTable::check_integrity() const {
 double NgramTable::mean_probes() const {
   size_t probes = 0;
   for (size_t at = 0; at < slots_.size(); ++at) {
-    const uint32_t child = slots_[at];
-    if (child == kNone) continue;
-    probes += 1 + ((at - hash(parents_[child], nodes_[child].token)) & (slots_.size() - 1));
+    const Slot& slot = slots_[at];
+    if (slot.child == kNone) continue;
+    probes += 1 + ((at - hash(slot.parent, slot.token)) & (slots_.size() - 1));
   }
   return nodes_.size() > 1 ? static_cast<double>(probes) / static_cast<double>(nodes_.size() - 1) : 0;
 }

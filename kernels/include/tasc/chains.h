@@ -40,13 +40,21 @@ void observe_chains(std::span<Drafter* const> drafters, std::span<const int32_t>
     for (int64_t t = offsets[i]; t < offsets[i + 1]; ++t) drafters[i]->append(tokens[static_cast<size_t>(t)]);
 }
 
+// The chain of a drafter, budget tokens at most; kinds that can, draft nothing beside it.
+template <class Drafter>
+void draft_chain(Drafter& drafter, int budget, double least, std::vector<int32_t>& tokens) {
+  if constexpr (requires { drafter.chains(); })
+    if (drafter.chains()) return drafter.chain(budget, least, tokens);
+  follow_first(drafter.draft(budget), least, tokens);
+}
+
 // Sequence i drafts budgets[i] tokens at most.
 template <class Drafter>
 Chains draft_chains(std::span<Drafter* const> drafters, std::span<const int32_t> budgets, double least) {
   if (budgets.size() != drafters.size()) throw std::invalid_argument("each drafter needs a budget of its own");
   Chains chains{{}, {0}};
   for (size_t i = 0; i < drafters.size(); ++i) {
-    if (budgets[i] > 0) follow_first(drafters[i]->draft(budgets[i]), least, chains.tokens);
+    if (budgets[i] > 0) draft_chain(*drafters[i], budgets[i], least, chains.tokens);
     chains.offsets.push_back(static_cast<int64_t>(chains.tokens.size()));
   }
   return chains;

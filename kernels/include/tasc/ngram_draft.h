@@ -2,12 +2,15 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tasc/ngram_index.h"
 #include "tasc/ngram_table.h"
 
 namespace tasc {
+
+class NamedTokens;
 
 struct DraftOptions {
   double lambda = 0.75;        // the corpora's share where both sides match equally long contexts
@@ -42,7 +45,11 @@ class NgramDrafter {
   void start(std::span<const int32_t> prompt, bool mark);
   void append(int32_t token);
   DraftTree draft(int budget);           // best-first: no tree of this size has a larger mass
+  bool chains() const { return options_.width == 1; }
+  // Where drafts are chains: adds the tokens of draft(budget) whose path is at least that likely.
+  void chain(int budget, double least, std::vector<int32_t>& tokens);
   std::vector<Proposal> distribution();           // after the sequence, falling probability
+  std::vector<int32_t> take_output() { return std::exchange(output_, {}); }  // appended since the start
   const NgramTable& local() const { return local_; }
 
  private:
@@ -50,12 +57,9 @@ class NgramDrafter {
     IndexState corpus[8];
     uint32_t memory, local;
   };
-  struct Seen {  // one proposed token while a context is expanded
-    int32_t token;
-    uint32_t child;    // what the first corpus' entry leads to, if it names the token
-    float probability;
-    uint8_t sources;   // corpora that have named it
-    uint8_t depth;     // tokens in the context of that entry
+  struct Bound {
+    double floor;  // tokens that are less likely are not asked for
+    bool best;     // nor those behind the likeliest one
   };
   struct Candidate {
     float probability;
@@ -65,12 +69,12 @@ class NgramDrafter {
   };
 
   State step(const State& state, const Candidate& node) const;
-  void collect(const State& state, double floor);
-  void collect_table(const NgramTable& table, uint32_t context, double weight);
-  void collect_corpus(size_t source, const IndexState& state, double weight, double floor);
-  void name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth);
-  Seen& slot(int32_t token);
-  Seen* add(int32_t token, double probability);
+  NamedTokens& collect(const State& state, Bound bound);
+  void collect_table(const NgramTable& table, uint32_t context, double weight, NamedTokens& named) const;
+  void collect_corpus(size_t source, const IndexState& state, double weight, const Bound& bound,
+                      NamedTokens& named) const;
+  void name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth,
+            NamedTokens& named) const;
   void weigh(const State& state);
   void refresh();
   float floor() const;
@@ -83,11 +87,10 @@ class NgramDrafter {
   DraftOptions options_;
   NgramTable local_;
   State now_;
+  std::vector<int32_t> output_;         // not taken yet
   uint64_t generation_ = 0;             // of the memory, when its state was taken
   double weights_[10];                  // corpora, then memory, then local
   std::vector<double> gains_;           // e^(gain * length)
-  std::vector<Seen> seen_;              // open addressing by token; empty where token < 0
-  std::vector<uint32_t> used_;          // filled slots, the tables' tokens first
   std::vector<Candidate> open_;         // from head_ on: falling probability, room_ at most
   size_t head_ = 0, room_ = 0;          // room_: nodes still wanted
   std::vector<State> states_;           // (nodes,) of expanded nodes

@@ -39,16 +39,23 @@ class NgramTable {
   double mean_probes() const;           // slots looked at to find a node
 
  private:
+  // A child by its parent and token, side by side: a look at one is one line of memory.
+  struct Slot {
+    uint32_t parent;
+    int32_t token;
+    uint32_t child = kNone;
+  };
+
   uint32_t find(uint32_t node, int32_t token) const;
   uint32_t add(uint32_t node, int32_t token);
+  void place(const Slot& slot);
   void grow();
 
   uint32_t n_max_;
   uint32_t at_ = kRoot;
   uint64_t generation_ = 0;
   std::vector<Node> nodes_;
-  std::vector<uint32_t> slots_;    // child nodes by hash of parent and token
-  std::vector<uint32_t> parents_;  // (nodes,)
+  std::vector<Slot> slots_;  // by hash of parent and token; child is kNone where one is empty
 };
 
 }  // namespace tasc

@@ -71,9 +71,9 @@ class Together:
         flat = np.fromiter(chain.from_iterable(tokens), np.int32, int(offsets[-1]))
         observe_chains([drafter.native for drafter in drafters], flat, offsets)
         if drafters and hasattr(drafters[0], "remember"):
-            ends = offsets.tolist()
-            for i, drafter in enumerate(drafters):
-                drafter.remember(flat[ends[i] : ends[i + 1]])
+            for drafter, new in zip(drafters, tokens, strict=True):
+                if len(new) and new[-1] == drafter.end:
+                    drafter.remember()
 
     def draft(
         self, drafters: Sequence[Any], budgets: Sequence[int], least: float

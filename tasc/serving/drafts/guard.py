@@ -27,6 +27,7 @@ class StepCost:
             InputError: fewer than two sizes, or times that are not positive.
         """
         known = {1: 1.0, 2: 1.0 + cost} if isinstance(cost, float | int) else dict(cost)
+        self.prices: dict[int, float] = {}
         self.sizes = np.array(sorted(known), float)
         self.seconds = np.array([known[int(size)] for size in self.sizes])
         if len(known) < 2 or self.sizes[0] < 1 or not (self.seconds > 0).all():
@@ -47,7 +48,11 @@ class StepCost:
 
         It rises with ``sequences``: a forward that is shared by many is already busy.
         """
-        return max(self.at(2 * sequences) / self.at(sequences) - 1, 0.0)
+        price = self.prices.get(sequences)
+        if price is None:
+            price = max(self.at(2 * sequences) / self.at(sequences) - 1, 0.0)
+            self.prices[sequences] = price
+        return price
 
 
 class Guard:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tasc._native import sequence_tails
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
 from tasc.serving.drafts.batch import Batch, batch_for
@@ -45,8 +46,15 @@ class Request:
 Key = tuple[int, bytes]
 
 
-def keys(tokens: np.ndarray, rows: Sequence[int], lengths: Sequence[int]) -> list[Key]:
+def keys(tokens: np.ndarray, rows: list[int], lengths: list[int]) -> list[Key]:
     """Return what tells the first ``lengths[i]`` tokens of row ``rows[i]`` of ``tokens`` (R, P)."""
+    if tokens.dtype == np.int32 and tokens.flags.c_contiguous:
+        return list(zip(lengths, sequence_tails(tokens, rows, lengths, TAIL), strict=True))
+    return slow_keys(tokens, rows, lengths)
+
+
+def slow_keys(tokens: np.ndarray, rows: list[int], lengths: list[int]) -> list[Key]:
+    """Return the same as ``keys`` for tokens of any layout."""
     return [
         (n, tokens[row, max(n - TAIL, 0) : n].tobytes())
         for row, n in zip(rows, lengths, strict=True)
@@ -108,6 +116,7 @@ class ChainProposer:
         self.factory, self.end, self.sizes, self.guard = factory, end, sizes, guard
         self.batch = batch or batch_for(factory())
         self.requests = Requests(sizes.sequences)
+        self.spare: list[Drafter] = []  # of ended sequences, to begin others with
 
     def propose(
         self, new: Sequence[list[int]], lengths: Sequence[int], tokens: np.ndarray
@@ -119,7 +128,7 @@ class ChainProposer:
             lengths: tokens of each row, the new ones included.
             tokens: (R, P) int32; row i holds ``tokens[i, :lengths[i]]``.
         """
-        rows = [row for row in range(len(new)) if len(new[row])]
+        rows = [row for row, said in enumerate(new) if len(said)]
         read = [lengths[row] - len(new[row]) for row in rows]
         known = [
             self.requests.take(key) or self._begin(tokens[row, : key[0]])
@@ -127,28 +136,35 @@ class ChainProposer:
         ]
         self._learn([request.drafted for request in known], [len(new[row]) for row in rows])
         going: list[tuple[int, Request]] = []
+        ended: list[tuple[int, Request]] = []
         for row, request in zip(rows, known, strict=True):
-            if self.end in new[row]:  # the request is not kept: what follows is cut by the engine
-                output = new[row][: new[row].index(self.end) + 1]
-                request.drafter.observe(np.array(output, np.int32))
-            else:
-                going.append((row, request))
+            (ended if self.end in new[row] else going).append((row, request))
+        self._finish([(new[row], request.drafter) for row, request in ended])
         drafters = [request.drafter for _, request in going]
         self.batch.observe(drafters, [new[row] for row, _ in going])
-        grown = [lengths[row] for row, _ in going]
+        left = [row for row, _ in going]
+        grown = [lengths[row] for row in left]
         chains = self._draft(drafters, grown)
-        names = keys(tokens, [row for row, _ in going], grown)
         answer: list[list[int]] = [[] for _ in new]
-        for (row, request), chain, key in zip(going, chains, names, strict=True):
+        for (row, request), chain, key in zip(
+            going, chains, keys(tokens, left, grown), strict=True
+        ):
             answer[row] = chain
             request.drafted = len(chain)
             self.requests.put(key, request)
         return answer
 
     def _begin(self, prompt: np.ndarray) -> Request:
-        request = Request(self.factory())
+        request = Request(self.spare.pop() if self.spare else self.factory())
         request.drafter.start(np.ascontiguousarray(prompt, np.int32))
         return request
+
+    def _finish(self, ended: list[tuple[list[int], Drafter]]) -> None:
+        """Read outputs to their ends, which are not kept: what follows is cut by the engine."""
+        outputs = [said[: said.index(self.end) + 1] for said, _ in ended]
+        drafters = [drafter for _, drafter in ended]
+        self.batch.observe(drafters, outputs)
+        self.spare = (self.spare + drafters)[: self.sizes.sequences]
 
     def _learn(self, drafted: list[int], committed: list[int]) -> None:
         if self.guard:

@@ -102,7 +102,6 @@ class TascSpec:
         """Draft from ``indexes``; ``end`` is the token that ends an output."""
         o = options
         self.memory, self.end, self.mark = memory, end, o.mark
-        self.output: list[np.ndarray] = []
         self.native = NgramDrafter(
             list(indexes),
             memory.table if memory else None,
@@ -119,7 +118,6 @@ class TascSpec:
 
     def start(self, prompt: np.ndarray) -> None:
         """Read the prompt into the local n-gram table."""
-        self.output = []
         self.native.start(prompt, self.mark)
 
     def draft(self, budget: int) -> Draft:
@@ -130,13 +128,10 @@ class TascSpec:
     def observe(self, tokens: np.ndarray) -> None:
         """Extend the local table by what the step committed; remember a finished output."""
         self.native.observe(tokens)
-        self.remember(tokens)
-
-    def remember(self, tokens: np.ndarray) -> None:
-        """Collect an output from the tokens (k,) int32 of its steps; learn it when it has ended."""
-        if self.memory is None:
-            return
-        self.output.append(tokens)
         if len(tokens) and tokens[-1] == self.end:
-            self.memory.add(np.concatenate(self.output))
-            self.output = []
+            self.remember()
+
+    def remember(self) -> None:
+        """Learn the output, of which the end token has been observed."""
+        if self.memory is not None:
+            self.memory.add(self.native.take_output())

@@ -1,0 +1,136 @@
+"""What a serving engine waits for between its steps: drafts for all of its requests, in µs.
+
+The requests of a narrow task are replayed as an engine would run them: each row holds one, takes
+as much of its draft as the expected output agrees with and one token more, and makes room for the
+next request where the output ends. Nothing else runs, so what is timed is ``ChainProposer`` alone,
+on one core, by the time that this thread was given.
+Usage: python -m benchmarks.propose --tokenizer FOLDER --data-dir DIR [--rows 64] [--json FILE]
+"""
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import add_json, publish
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.drafters.ngram.index import build_index
+from tasc.decoding.drafters.ngram.options import Counts
+from tasc.serving.drafts.guard import Guard, StepCost
+from tasc.serving.drafts.proposer import ChainProposer, Sizes
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+
+POSITIONS = 1024  # of a sequence, at most
+FREE = 0.001  # what a token adds to a step: so little that the guard lets all of a draft pass
+
+
+@dataclass(eq=False)
+class Running:
+    """A request under way: its tokens, of which ``done`` are there, and its draft."""
+
+    tokens: list[int]
+    done: int
+    draft: list[int] = field(default_factory=list)
+
+    def step(self) -> list[int]:
+        """Return what a step commits: the draft as far as it is right, and one token more."""
+        rest = self.tokens[self.done :]
+        agree = 0
+        while agree < min(len(self.draft), len(rest) - 1) and self.draft[agree] == rest[agree]:
+            agree += 1
+        self.done += agree + 1
+        return rest[: agree + 1]
+
+
+def replay(
+    made: ChainProposer, requests: Iterator[tuple[np.ndarray, np.ndarray]], rows: int, steps: int
+) -> dict[str, Any]:
+    """Run ``steps`` steps over endless ``requests`` and return what a step takes and brings."""
+    tokens = np.zeros((rows, POSITIONS), np.int32)
+    running: list[Running | None] = [None] * rows
+    times, committed, begun = [], 0, 0
+    for _ in range(steps):
+        new: list[list[int]] = []
+        lengths: list[int] = []
+        for row in range(rows):
+            request = running[row]
+            if request is None:
+                prompt, output = next(requests)
+                request = running[row] = Running([*prompt.tolist(), *output.tolist()], len(prompt))
+                begun += 1
+            new.append(request.step())
+            lengths.append(request.done)
+            tokens[row, : request.done] = request.tokens[: request.done]
+        begin = time.thread_time()  # not what other processes take meanwhile
+        drafts = made.propose(new, lengths, tokens)
+        times.append(1e6 * (time.thread_time() - begin))
+        committed += sum(map(len, new))
+        for row, draft in enumerate(drafts):
+            request = running[row]
+            assert request
+            request.draft = draft
+            if request.done == len(request.tokens):
+                running[row] = None
+    quarter, half, three = statistics.quantiles(times, n=4)
+    return {
+        "median": half,
+        "quartiles": [quarter, three],
+        "mean": statistics.fmean(times),
+        "tokens_a_row": committed / steps / rows,
+        "begun_a_step": begun / steps,
+    }
+
+
+def requests_of(
+    data: Path, tokenizer: LoadedTokenizer
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
+    """Return prompts and outputs of the test split, and the outputs of the training split."""
+    source = Source(str(data))
+    asked, known = load(source, "test"), load(source, "train")
+    end = np.array([tokenizer.eos_id], np.int32)
+    outputs = [np.append(o, end) for o in tokenizer.encode(asked.outputs).split()]
+    prompts = tokenizer.encode(asked.prompts).split()
+    return list(zip(prompts, outputs, strict=True)), tokenizer.encode(known.outputs).split()
+
+
+def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -> dict[str, Any]:
+    """Replay the test requests with an index of the training outputs."""
+    requests, known = requests_of(data, tokenizer)
+    index = build_index(known, tokenizer.eos_id, Counts())
+    found: dict[str, Any] = {"index": {"tokens": index.tokens, "bytes": 8 * len(index.block)}}
+    resources = Resources([], tokenizer.eos_id, indexes=[index])
+    for rows in given.rows:
+        factory = parse("tasc-spec:width=1,adapt=true").prepare(resources)
+        sizes = Sizes(given.tokens, POSITIONS, 2 * rows)
+        made = ChainProposer(factory, tokenizer.eos_id, sizes, Guard(StepCost(FREE)))
+        endless = cycle(requests)
+        gc.collect()
+        replay(made, endless, rows, given.steps // 4)  # warms up, and fills the memory of outputs
+        found[str(rows)] = replay(made, endless, rows, given.steps)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--tokens", type=int, default=8, help="of a draft")
+    parser.add_argument("--steps", type=int, default=1000)
+    add_json(parser)
+    given = parser.parse_args(arguments)
+    publish(measure(given.data_dir, load_tokenizer(given.tokenizer), given), given.json)
+
+
+if __name__ == "__main__":
+    main()

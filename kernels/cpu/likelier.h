@@ -1,0 +1,13 @@
+// How proposals are ordered by probability. Private to drafting.
+#pragma once
+
+namespace tasc {
+
+constexpr double kBelow = 1 - 1e-6;  // what is rounded is compared with so much room
+
+template <class T>
+bool better(const T& a, const T& b) {
+  return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+}
+
+}  // namespace tasc

@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 KERNELS := CMakeLists.txt $(shell find kernels -type f)
 # What the benchmarks of decoding run on: a data set's folder, and a model trained on it unless given.
 TASK ?= $(or $(DATA),$(TASC_DATA),../shared/data)/massive-en
@@ -53,10 +53,10 @@ test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, aga
 	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; \
 	  else $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft; fi
 	@[ -s $(ENGINE)/.installed ] || $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_DATA=$(dir $(TASK)) \
-	  $(ENGINE)/bin/python -m pytest -m serving tests/serving
+	  $(ENGINE)/bin/python -m pytest -m serving tests/serving/test_engine.py
 
 # What has no wheel here is no error: the file then holds the reason.
-$(ENGINE)/.installed: pyproject.toml constraints.txt $(KERNELS) | $(VENV)/.dependencies
+$(ENGINE)/.engine: pyproject.toml constraints.txt | $(VENV)/.dependencies
 	@test -x $(ENGINE)/bin/python || $(PYTHON) -m venv $(ENGINE)
 	@$(BIN)/python -c $(SERVING_GROUP) > $(ENGINE)/wanted.txt
 	@grep '^torch==' constraints.txt > $(ENGINE)/constraints.txt
@@ -67,11 +67,23 @@ $(ENGINE)/.installed: pyproject.toml constraints.txt $(KERNELS) | $(VENV)/.depen
 	else \
 	  : "builds for CUDA, which vLLM asks for and a CPU cannot load" && \
 	  $(ENGINE)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec && \
-	  $(ENGINE)/bin/pip install --quiet pytest scipy scikit-build-core nanobind cmake ninja && \
-	  PATH="$(abspath $(ENGINE))/bin:$$PATH" $(ENGINE)/bin/pip install --quiet --no-deps \
-	    --no-build-isolation -C build-dir=build/serving-native -C cmake.define.TASC_CUDA=OFF -e . && \
-	  : > $@; \
+	  $(ENGINE)/bin/pip install --quiet pytest scipy scikit-build-core nanobind cmake ninja && : > $@; \
 	fi
+
+# Apart from the engine, which is large and need not come again when the native code changes.
+$(ENGINE)/.installed: $(ENGINE)/.engine $(KERNELS)
+	@[ -s $< ] || PATH="$(abspath $(ENGINE))/bin:$$PATH" $(ENGINE)/bin/pip install --quiet --no-deps \
+	  --no-build-isolation -C build-dir=build/serving-native -C cmake.define.TASC_CUDA=OFF -e .
+	@cp $< $@
+
+# What vLLM's own suffix drafter needs, for bench-serving: no wheels, and a build that must not bring
+# the CUDA build of torch with it. Where it fails, that arm is left out.
+$(ENGINE)/.suffix: $(ENGINE)/.engine
+	@$(ENGINE)/bin/pip install --quiet --target $(ENGINE)/suffix-tools "setuptools<81" wheel nanobind==2.9.2 grpcio-tools && \
+	  PYTHONPATH=$(ENGINE)/suffix-tools CMAKE_ARGS=-DCMAKE_POLICY_VERSION_MINIMUM=3.5 PATH="$(abspath $(ENGINE))/bin:$$PATH" \
+	  $(ENGINE)/bin/pip install --quiet --no-deps --no-build-isolation arctic-inference==0.1.1 || \
+	  echo "arctic-inference does not build here: the suffix arm is left out"
+	@touch $@
 
 $(SERVING)/base: | $(VENV)/.installed
 	$(BIN)/tasc base $(TASK) --preset $(or $(PRESET),tiny) --epochs 5 --threads 1 --output $@
@@ -152,7 +164,7 @@ bench-guard: install $(MODEL)  ## what drafting costs where it cannot win, and g
 bench-batch: install $(MODEL)  ## batches against transformers' generate
 	$(BIN)/python -m benchmarks.batch --model $(MODEL) --data-dir $(TASK)
 
-bench-serving: $(ENGINE)/.installed $(SERVING)/index-baseline $(SERVING)/index-tasc-ft  ## tokens a second of vLLM: alone, with its drafters, with ours; DATA as above
+bench-serving: $(ENGINE)/.installed $(ENGINE)/.suffix $(SERVING)/index-baseline $(SERVING)/index-tasc-ft  ## tokens a second of vLLM: alone, with its drafters, with ours; DATA as above
 	$(ENGINE_ENV) $(ENGINE)/bin/python -m benchmarks.serving --models $(SERVING) --data-dir $(TASK) \
 	  --json benchmarks/results/serving.json $(ARGS)
 

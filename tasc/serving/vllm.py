@@ -14,12 +14,13 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
-from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
-from tasc.errors import InputError
+from tasc.decoding.drafters.ngram.index import FILE, indexed_outputs, load_index
+from tasc.errors import InputError, TascError
 from tasc.options.command import Options
 from tasc.options.explain import explain
 from tasc.serving.drafts.guard import TOKEN_COST, Guard, StepCost
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
+from tasc.serving.drafts.watch import Watch
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 KEY = "tasc"  # of additional_config
@@ -92,6 +93,8 @@ class TascProposer:
         options = ProposerOptions.read(vllm_config.additional_config)
         model = vllm_config.model_config
         tokenizer = load_tokenizer(str(model.tokenizer))
+        self.options, self.tokenizer = options, tokenizer
+        self.watch = Watch([folder / FILE for folder in options.folders()])
         sizes = Sizes(
             vllm_config.speculative_config.num_speculative_tokens,
             model.max_model_len,
@@ -115,8 +118,20 @@ class TascProposer:
         **__: Any,  # noqa: ANN401
     ) -> list[list[int]]:
         """Return a chain for each row; see ChainProposer.propose."""
+        if self.watch.changed():
+            self._reload()
         lengths = num_tokens_no_spec[: len(sampled_token_ids)].tolist()
         return self.proposer.propose(sampled_token_ids, lengths, token_ids_cpu)
+
+    def _reload(self) -> None:
+        """Begin requests with the indexes that stand there now, unless they cannot be used."""
+        log = logging.getLogger("vllm.tasc")
+        try:
+            self.proposer.change(chain_factory(self.options, self.tokenizer))
+        except TascError as error:
+            log.warning("the replaced index is not used, the one before it is: %s", error)
+        else:
+            log.warning("an index was replaced: requests that begin now draft from it")
 
 
 def _keeps_temperatures() -> bool:

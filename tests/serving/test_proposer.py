@@ -162,7 +162,7 @@ def test_the_same_requests_give_the_same_drafts(task):
 
 def test_equal_sequences_have_drafters_of_their_own():
     requests, tokens = Requests(3), np.stack([np.arange(200), np.arange(1, 201)]).astype(np.int32)
-    first, second, third, fourth = (Request(None) for _ in range(4))
+    first, second, third, fourth = (Request(None, None) for _ in range(4))
     whole, short, shorter, alike = keys(tokens, [0, 0, 0, 1], [200, 90, 30, 199])
     assert (whole[1], len({whole, short, shorter, alike})) == (alike[1], 4)
     requests.put(whole, first)

@@ -37,9 +37,10 @@ class Sizes:
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """One sequence's drafter, and how many tokens it drafted in its last step."""
+    """One sequence's drafter, what made it, and how many tokens it drafted in its last step."""
 
     drafter: Drafter
+    factory: Factory
     drafted: int = 0
 
 
@@ -139,7 +140,7 @@ class ChainProposer:
         ended: list[tuple[int, Request]] = []
         for row, request in zip(rows, known, strict=True):
             (ended if self.end in new[row] else going).append((row, request))
-        self._finish([(new[row], request.drafter) for row, request in ended])
+        self._finish([(new[row], request) for row, request in ended])
         drafters = [request.drafter for _, request in going]
         self.batch.observe(drafters, [new[row] for row, _ in going])
         left = [row for row, _ in going]
@@ -154,17 +155,22 @@ class ChainProposer:
             self.requests.put(key, request)
         return answer
 
+    def change(self, factory: Factory) -> None:
+        """Begin requests with what ``factory`` makes; those under way keep what they have."""
+        self.factory, self.spare = factory, []
+
     def _begin(self, prompt: np.ndarray) -> Request:
-        request = Request(self.spare.pop() if self.spare else self.factory())
+        drafter = self.spare.pop() if self.spare else self.factory()
+        request = Request(drafter, self.factory)
         request.drafter.start(np.ascontiguousarray(prompt, np.int32))
         return request
 
-    def _finish(self, ended: list[tuple[list[int], Drafter]]) -> None:
+    def _finish(self, ended: list[tuple[list[int], Request]]) -> None:
         """Read outputs to their ends, which are not kept: what follows is cut by the engine."""
         outputs = [said[: said.index(self.end) + 1] for said, _ in ended]
-        drafters = [drafter for _, drafter in ended]
-        self.batch.observe(drafters, outputs)
-        self.spare = (self.spare + drafters)[: self.sizes.sequences]
+        self.batch.observe([request.drafter for _, request in ended], outputs)
+        free = [request.drafter for _, request in ended if request.factory is self.factory]
+        self.spare = (self.spare + free)[: self.sizes.sequences]
 
     def _learn(self, drafted: list[int], committed: list[int]) -> None:
         if self.guard:

@@ -1,0 +1,100 @@
+"""An index that is replaced while the engine runs."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from tasc.decoding.drafters.ngram.index import FILE, build_index, save_index
+from tasc.decoding.drafters.ngram.options import Counts
+from tasc.serving.drafts.watch import EVERY, Watch
+from tasc.serving.vllm import TascProposer
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.pico import make_tokenizer
+from tests.serving.test_vllm import configured
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_tokenizer(tmp_path / "model")
+    write(tmp_path, "index", [20, 21, 22])
+    return tmp_path
+
+
+def write(folder, name, output):
+    tokenizer = load_tokenizer(str(folder / "model"))
+    index = build_index([np.array(output, np.int32)] * 9, tokenizer.eos_id, Counts())
+    (folder / name).mkdir()
+    save_index(index, tokenizer, folder / name)
+
+
+def replace(folder, output):
+    """Put another index in the place of the first, in one move."""
+    write(folder, "other", output)
+    (folder / "other" / FILE).replace(folder / "index" / FILE)
+    (folder / "other").rmdir()
+
+
+def proposer(folder):
+    made = TascProposer(configured(folder, {"index": str(folder / "index"), "guard": False}))
+    made.watch.clock = Clock()
+    made.watch.next = EVERY
+    return made
+
+
+def asked(made, row, new=1):
+    tokens = np.zeros((1, 40), np.int32)
+    tokens[0, : len(row)] = row
+    return made.propose([row[-new:]], np.array([len(row)]), tokens)[0][:2]
+
+
+def test_requests_draft_from_the_index_that_stands_there_when_they_begin(folder):
+    made = proposer(folder)
+    assert asked(made, [5, 6, 20]) == [21, 22]
+    replace(folder, [20, 31, 32])
+    assert asked(made, [7, 6, 20]) == [21, 22]  # less than a second later: nobody looked
+    made.watch.clock.seconds = EVERY
+    assert asked(made, [5, 6, 20, 21]) == [22, made.proposer.end]  # under way: as it began
+    assert asked(made, [8, 6, 20]) == [31, 32]
+    end = made.proposer.end
+    assert asked(made, [5, 6, 20, 21, 22, end], 2) == []
+    assert asked(made, [9, 6, 20]) == [31, 32]  # and not with what the old index left behind
+
+
+def test_an_index_that_cannot_be_used_changes_nothing(folder, caplog):
+    made = proposer(folder)
+    (folder / "half").write_bytes(b"half")
+    (folder / "half").replace(folder / "index" / FILE)
+    for second in (1, 2, 3):
+        made.watch.clock.seconds = second * EVERY
+        assert asked(made, [second, 6, 20]) == [21, 22]
+    assert [record.message.count("is not used") for record in caplog.records] == [1]
+    shutil.rmtree(folder / "index")  # gone: what was read is still held
+    made.watch.clock.seconds = 4 * EVERY
+    assert asked(made, [4, 6, 20]) == [21, 22]
+    write(folder, "index", [20, 31, 32])
+    made.watch.clock.seconds = 5 * EVERY
+    assert asked(made, [5, 6, 20]) == [31, 32]
+
+
+def test_files_are_looked_at_once_a_second(tmp_path):
+    clock, file = Clock(), tmp_path / "file"
+    file.write_text("a")
+    watch = Watch([file], clock)
+    file.write_text("longer")
+    found = []
+    for seconds in (0.5, 0.9, 1.0, 1.5, 2.0, 9.0):
+        clock.seconds = seconds
+        found.append(watch.changed())
+    assert found == [False, False, True, False, False, False]
+    assert not Watch([], clock).changed()

@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -157,10 +158,12 @@ def proposing(rows: int = 64, repeats: int = 200) -> dict[str, float]:
     return {"rows": rows, "median": statistics.median(times[1:]), "least": min(times[1:])}
 
 
-def measure(arms: dict[str, Arm], prompts: list[str], repeats: int) -> dict[str, Any]:
+def measure(
+    arms: dict[str, Arm], prompts: list[str], concurrencies: Sequence[int], repeats: int
+) -> dict[str, Any]:
     """Ask all arms in turns, and return medians over the repeats by concurrency."""
     found: dict[str, Any] = {}
-    for concurrency in CONCURRENCY:
+    for concurrency in concurrencies:
         asked = prompts[: 12 * concurrency]
         told: dict[str, list[dict[str, Any]]] = {name: [] for name in arms}
         for repeat in range(repeats + 1):  # the first warms up, and is how all outputs compare
@@ -206,6 +209,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=8, help="of a draft")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--prompts", type=int, default=128)
+    parser.add_argument("--only", nargs="+", default=["baseline", "tasc-ft"], help="these models")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=CONCURRENCY)
     parser.add_argument("--compiled", action="store_true", help="not enforce_eager")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -225,7 +230,7 @@ def main() -> None:
         "propose_microseconds": proposing(),
         "models": {},
     }
-    for name in ("baseline", "tasc-ft"):
+    for name in given.only:
         asked = speculations(given.models, name, given.tokens)
         left_out = {arm: why for arm, why in asked.items() if isinstance(why, str)}
         arms = {
@@ -237,7 +242,7 @@ def main() -> None:
             arm.read()  # ready
         found["models"][name] = {
             "left_out": left_out,
-            "concurrency": measure(arms, prompts, given.repeats),
+            "concurrency": measure(arms, prompts, given.concurrency, given.repeats),
         }
         for arm in arms.values():
             arm.process.terminate()

@@ -63,7 +63,12 @@ def _run_step(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome
     try:
         with show_progress() as progress:
             return run_step(
-                options, folder, force=flags.force, resume=flags.resume, progress=progress
+                options,
+                folder,
+                force=flags.force,
+                resume=flags.resume,
+                progress=progress,
+                tell=note,
             )
     except KeyboardInterrupt:
         if work_of(folder).exists():

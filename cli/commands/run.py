@@ -33,7 +33,7 @@ def _run(options: "RunOptions", flags: RunFlags) -> None:
     shows = {command.name: command.show for command in COMMANDS}
     results: dict[str, Any] = {}
     with show_progress() as progress:
-        for name, step, done in run(plan, folder, force=flags.force, progress=progress):
+        for name, step, done in run(plan, folder, force=flags.force, progress=progress, tell=note):
             results[name] = done.result
             state = "up to date" if done.reused else "done"
             note(f"{name}: {state} ({done.output})")

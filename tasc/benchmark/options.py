@@ -75,6 +75,7 @@ class BenchOptions(ModelOptions, QualityOptions):
         "draft_heads": "draft head",
         "token_counts": "token counts",
     }
+    chat_template_of = "models"
 
     split: Split = "test"
     models: Annotated[tuple[str, ...], Shell("model")] = Field(
@@ -168,6 +169,7 @@ class TuneOptions(StepOptions):
     command = "tune"
     result_file = "tuning.json"
     references: ClassVar = {"tokenizer": "model"}
+    chat_template_of = "tokenizer"
     other_splits: ClassVar = {"corpus_split": None}
     needed_splits: ClassVar = frozenset({"split", "corpus_split"})
 
@@ -185,6 +187,7 @@ class VocabularyOptions(ModelOptions):
     command = "vocab"
     result_file = "vocabularies.json"
     references: ClassVar = {"target": "model", "draft": "model"}
+    chat_template_of = "target"
 
     source: Annotated[Data, Shell("data")] = Data(path="builtin:stdlib-docs")
     target: Annotated[str, Shell(argument=True)] = Field(

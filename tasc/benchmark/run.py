@@ -38,7 +38,7 @@ def bench(
 ) -> BenchResults:
     """Run all cells and describe them."""
     started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    models = [_load(text, options) for text in options.models]
+    models = [_load(text, options, test.end) for text in options.models]
     if len({m.label for m in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
     cells = matrix.run(models, corpus, test, options, progress, _draft(options))
@@ -98,9 +98,9 @@ def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
 _AS_ASKED = ("repeats", "warmup", "max_new_tokens", "batch_size", "seed", "metrics", "delimiter")
 
 
-def _load(text: str, options: BenchOptions) -> matrix.Loaded:
+def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
     label, path = resolve_model(text)
-    tokenizer = load_tokenizer(path)  # first: it finds out soonest that nothing is there
+    tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
     model = load_model(path, dtype=options.dtype, device=options.device)
     target = target_for(model, graphs=options.graphs, compiled=options.compile)
     return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))

@@ -61,7 +61,7 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
     ``options.positions`` positions in the outputs of ``options.prompts`` examples.
     """
     paths = [resolve_model(name)[1] for name in (options.target, options.draft)]
-    ours, theirs = (load_tokenizer(path) for path in paths)
+    ours, theirs = (load_tokenizer(path).ending(corpus.end) for path in paths)
     texts = [e.prompt + e.output for e in corpus.examples]
     progress("tokenizing", 0, 0)
     pair = pairing(ours, theirs, texts)

@@ -124,7 +124,8 @@ def index(options: IndexOptions, context: StepContext | None = None) -> "Indexed
     from tasc.decoding.drafters.ngram.index import make_index
 
     with at_work(options, context) as context:
-        return make_index(context.texts.corpus, load_tokenizer(options.tokenizer), options)
+        corpus = context.texts.corpus
+        return make_index(corpus, load_tokenizer(options.tokenizer).ending(corpus.end), options)
 
 
 def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchResults":
@@ -182,10 +183,9 @@ def tune(options: TuneOptions, context: StepContext | None = None) -> "Tuning":
 
     tokenizer = resolve_model(options.tokenizer)[1]
     with at_work(options, context) as context:
-        known = context.texts.corpora["corpus_split"]
-        return tune(
-            known, context.texts.corpus, load_tokenizer(tokenizer), options, context.progress
-        )
+        known, held_out = context.texts.corpora["corpus_split"], context.texts.corpus
+        loaded = load_tokenizer(tokenizer).ending(held_out.end)
+        return tune(known, held_out, loaded, options, context.progress)
 
 
 def compare_vocabularies(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tasc.commands.chat import with_prompts
 from tasc.files.scratch import scratch
 from tasc.options.command import ModelOptions, StepOptions
 from tasc.options.texts import Texts, read_texts
@@ -55,7 +56,7 @@ def at_work(options: StepOptions, context: StepContext | None) -> Iterator[StepC
             yield context
             return
         with scratch() as folder:
-            yield StepContext(read_texts(options), folder)
+            yield StepContext(with_prompts(options, read_texts(options)), folder)
 
 
 @contextmanager

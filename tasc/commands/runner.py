@@ -1,6 +1,6 @@
 """Recipes: where they lie, and how their steps are done, each once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,19 +30,27 @@ def find(recipe: str) -> Path:
 
 
 def run(
-    plan: Plan, output: Path, *, force: bool = False, progress: Progress = silent
+    plan: Plan,
+    output: Path,
+    *,
+    force: bool = False,
+    progress: Progress = silent,
+    tell: Callable[[str], object] = str,
 ) -> Iterator[tuple[str, StepOptions, Outcome]]:
     """Carry out the steps of ``plan`` into ``output``/step, yielding each as it is done.
 
     A step whose inputs and options have not changed since it was done is not done again, unless
     ``force``; a step that was killed goes on from its last checkpoint.
+    ``tell`` as for ``run_step``.
     """
     for name in plan.steps:
         check_output(output / name, force=True)  # all of them, before the first one works
     for name, config in plan.steps.items():
         ready = config.model_copy(update=_resolved(config, plan, output))
         folder = output / name
-        outcome = run_step(ready, folder, force=force, reuse=not force, progress=progress)
+        outcome = run_step(
+            ready, folder, force=force, reuse=not force, progress=progress, tell=tell
+        )
         yield name, ready, outcome
 
 

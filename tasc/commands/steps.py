@@ -2,11 +2,13 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tasc.commands.calls import RUNNERS
+from tasc.commands.chat import with_prompts
 from tasc.commands.context import StepContext
 from tasc.errors import InputError
 from tasc.files.artefact import Step, create, fingerprint, up_to_date, write_json
@@ -34,10 +36,12 @@ def run_step(
     reuse: bool = False,
     resume: bool = True,
     progress: Progress = silent,
+    tell: Callable[[str], object] = str,
 ) -> Outcome:
     """Run one step into ``output``; with ``reuse``, an artefact of the same step is left alone.
 
-    ``resume`` continues a killed run of the very same step from its last checkpoint.
+    ``resume`` continues a killed run of the very same step from its last checkpoint. ``tell`` is
+    given a line on how the data are read where nobody named their columns.
     """
     _keep_inputs(options, output)
     texts = read_texts(options)
@@ -47,6 +51,9 @@ def run_step(
         result = json.loads((output / options.result_file).read_text(encoding="utf-8"))
         return Outcome(output, result, reused=True)
     with create(output, step, force=force or reuse, seed=options.seed) as workspace:
+        if texts.recognised:
+            tell(texts.recognised)
+        texts = with_prompts(options, texts)
         context = StepContext(texts, workspace.work, resume, progress)
         made = RUNNERS[options.command](options, context)
         made.save(workspace.folder)

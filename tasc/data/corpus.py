@@ -4,10 +4,11 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 
 from tasc.data import builtin, hub, local
+from tasc.data.chat import Turn, recognised, turns
 from tasc.data.source import BUILTIN, Source
 from tasc.data.table import Table
 from tasc.errors import InputError
@@ -20,12 +21,14 @@ ROWS = 1024  # that are handed on at a time
 class Example:
     """One row: the input, the expected output, and the prompt made of the row.
 
-    A list-valued column is joined by one space.
+    A list-valued column is joined by one space. ``turn`` is the turn of a chat until a chat
+    template writes it; the prompt is its messages without their roles so far.
     """
 
     input: str
     output: str
     prompt: str
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Rows:
         input_words: words of the inputs when that column holds lists, else None.
         output_words: likewise for the outputs.
         dropped: rows left out.
+        turns: those of a chat that a chat template is to write, else none.
     """
 
     inputs: Sequence[str]
@@ -47,10 +51,30 @@ class Rows:
     input_words: Sequence[Words] | None = None
     output_words: Sequence[Words] | None = None
     dropped: int = 0
+    turns: Sequence[Turn] = ()
 
     @classmethod
     def of(cls, source: Source, table: Table) -> "Rows":
-        """Take the rows of a table."""
+        """Take the rows of a table; each answer of a chat is one."""
+        return cls._chats(source, table) if source.chat else cls._texts(source, table)
+
+    @classmethod
+    def _chats(cls, source: Source, table: Table) -> "Rows":
+        texts = cache(table.texts)
+        kept, dropped = turns(source, table)
+        template = source.template_columns()
+
+        def prompt(i: int) -> str:
+            row, turn = kept[i]
+            return source.prompt(turn.input, {name: texts(name)[row] for name in template})
+
+        found = [turn for _, turn in kept]
+        inputs, outputs = [turn.input for turn in found], [turn.output for turn in found]
+        written = () if source.names("template") else found
+        return cls(inputs, outputs, prompt, dropped=dropped, turns=written)
+
+    @classmethod
+    def _texts(cls, source: Source, table: Table) -> "Rows":
         texts = cache(table.texts)
         names = source.input_column, source.output_column
         kept = [position for position, text in enumerate(texts(names[1])) if text.strip()]
@@ -80,6 +104,8 @@ class Corpus:
         dropped: rows left out because their output is empty.
         listed_inputs: words of the inputs when that column holds lists, else None.
         listed_outputs: likewise for the outputs.
+        recognised: in a few words how columns were read that nobody named; empty elsewhere.
+        end: the token that ends an output, where a chat template writes one.
     """
 
     source: Source
@@ -89,6 +115,8 @@ class Corpus:
     dropped: int = 0
     listed_inputs: tuple[Words, ...] | None = None
     listed_outputs: tuple[Words, ...] | None = None
+    recognised: str = ""
+    end: str | None = None
 
     def rows(self) -> Iterator["Rows"]:
         """Yield the rows, some at a time."""
@@ -110,8 +138,35 @@ class Corpus:
 
     @cached_property
     def prompts(self) -> list[str]:
-        """The prompts."""
+        """The prompts.
+
+        Raises:
+            InputError: they are chats, and no chat template has written them.
+        """
+        if self.is_chat:
+            raise InputError(
+                f"{self.source.path}: prompts of chats are written by a chat template, which the "
+                "tokenizer has not: name a tokenizer with one, or write --template '{input}\\n'"
+            )
         return [example.prompt for example in self.examples]
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether a chat template is still to write the prompts."""
+        return any(example.turn for example in self.examples[:1])
+
+    def written(self, write: Callable[[Turn], tuple[str, str]], end: str | None) -> "Corpus":
+        """Return the chats with the prompts and outputs that ``write`` makes of their turns.
+
+        ``end`` is the token that ends these outputs; None for the tokenizer's own.
+        """
+        made = [(e, *write(e.turn)) for e in self.examples if e.turn]
+        examples = (Example(e.input, output, prompt) for e, prompt, output in made)
+        return replace(self, examples=tuple(examples), end=end)
+
+    def unwritten(self) -> "Corpus":
+        """Return the chats with prompts that are their messages without roles."""
+        return replace(self, examples=tuple(replace(e, turn=None) for e in self.examples))
 
 
 def splits(source: Source) -> list[str]:
@@ -139,6 +194,7 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
     """
     if limit is not None and limit < 1:
         raise InputError(f"the limit must be 1 or more, saw {limit}")
+    source, how = as_recognised(source, split)
     table = _read(source, split)
     if not table.length:
         raise InputError(f"{source.path}: the split {table.split!r} is empty; choose another split")
@@ -151,7 +207,10 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
     kept = list(range(len(rows.outputs)))
     if limit is not None and limit < len(kept):
         kept = sorted(random.Random(seed).sample(kept, limit))
-    examples = tuple(Example(rows.inputs[i], rows.outputs[i], rows.prompt(i)) for i in kept)
+    found = rows.turns or (None,) * len(rows.outputs)
+    examples = tuple(
+        Example(rows.inputs[i], rows.outputs[i], rows.prompt(i), found[i]) for i in kept
+    )
     listed = [_at(lists, kept) for lists in (rows.input_words, rows.output_words)]
     return Corpus(
         source=source,
@@ -161,7 +220,16 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
         dropped=rows.dropped,
         listed_inputs=listed[0],
         listed_outputs=listed[1],
+        recognised=how,
     )
+
+
+def as_recognised(source: Source, split: str) -> tuple[Source, str]:
+    """Return the source with its columns by the data's own shape; see ``tasc.data.chat``."""
+    if source.path.startswith(BUILTIN):
+        return source, ""
+    look = local.peek if local.is_local(source.path) else hub.peek
+    return recognised(source, *look(source, split))
 
 
 def precheck(source: Source, split: str) -> None:
@@ -177,7 +245,7 @@ def precheck(source: Source, split: str) -> None:
     elif local.is_local(source.path):
         files, split = local.split_files(source.path, split)
         if files[0].suffix.lower() in (".jsonl", ".ndjson"):
-            next(local.tables(source, split, 1), None)
+            next(local.tables(as_recognised(source, split)[0], split, 1), None)
 
 
 def _read(source: Source, split: str) -> Table:
@@ -191,7 +259,8 @@ def _read(source: Source, split: str) -> Table:
 def _fingerprint(examples: Sequence[Example], listed: Sequence[tuple[Words, ...] | None]) -> str:
     digest = hashlib.sha256()
     for example in examples:
-        row = [example.input, example.output, example.prompt]
+        row: list[object] = [example.input, example.output, example.prompt]
+        row += [asdict(example.turn)] if example.turn else []
         digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
     for lists in listed:
         digest.update(json.dumps(lists).encode() if lists is not None else b"-")

@@ -27,15 +27,25 @@ def find_splits(source: Source) -> list[str]:
 
 def read(source: Source, split: str) -> Table:
     """Read the source's columns of one split."""
-    import datasets
-
-    split = choose_split(source.path, find_splits(source), split)
-    table: Any = _call(
-        source, lambda: datasets.load_dataset(source.path, source.config, split=split)
-    )
+    split, table = _load(source, split)
     check_columns(f"{source.path} ({split})", table.column_names, source.columns())
     columns = {name: list(table[name]) for name in source.columns()}
     return Table(split, columns, lambda position: f"{source.path} ({split}): row {position + 1}")
+
+
+def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
+    """Return the columns of a split, and what reads one in the first row."""
+    _, table = _load(source, split)
+    return list(table.column_names), lambda name: table[0][name]
+
+
+def _load(source: Source, split: str) -> tuple[str, Any]:
+    import datasets
+
+    split = choose_split(source.path, find_splits(source), split)
+    return split, _call(
+        source, lambda: datasets.load_dataset(source.path, source.config, split=split)
+    )
 
 
 _ADVICE = "give a file, a folder, or another data set"

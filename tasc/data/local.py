@@ -6,7 +6,8 @@ unused columns of mixed type, and takes a minute for a table of many columns.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from tasc.data.lines import text_lines
 from tasc.data.source import Source
 from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
-from tasc.data.tabular import csv_columns, parquet_columns
+from tasc.data.tabular import csv_columns, csv_names, parquet_columns, parquet_names
 from tasc.errors import InputError
 
 _BATCH = 4096  # rows handed on at a time
@@ -84,6 +85,25 @@ def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
             yield Table(split, columns, positions.__getitem__)
 
 
+def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
+    """Return the columns of a split by its first file, and what reads one in the first row."""
+    files, split = split_files(source.path, split)
+
+    def first(name: str) -> object:
+        one = replace(source, input_column=name, output_column=name, template="{input}")
+        return next(tables(one, split, 1)).columns[name][0]
+
+    return _names(files[0]), first
+
+
+def _names(path: Path) -> list[str]:
+    form = _format(path)
+    if form in {"csv", "parquet"}:
+        return csv_names(path) if form == "csv" else parquet_names(path)
+    row, _ = next(_entries(path, form), ({}, "")) if form else ({}, "")
+    return list(row)
+
+
 def split_files(path: str, split: str) -> tuple[list[Path], str]:
     """Return the files of a split, and the name of the split that was found."""
     files = find_splits(path)
@@ -111,13 +131,16 @@ def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[Batch]:
     if form in {"csv", "parquet"}:
         yield from _table(path, form, columns, size)
         return
-    found = _list(path) if form == "json" and _starts_with_list(path) else _lines(path)
-    entries = (_checked(entry, columns) for entry in found)
+    entries = (_checked(entry, columns) for entry in _entries(path, form))
     while chunk := list(islice(entries, size)):
         yield (
             {n: [row[n] for row, _ in chunk] for n in columns},
             [position for _, position in chunk],
         )
+
+
+def _entries(path: Path, form: str) -> Iterator[Entry]:
+    return _list(path) if form == "json" and _starts_with_list(path) else _lines(path)
 
 
 def _checked(entry: Entry, columns: Sequence[str]) -> Entry:

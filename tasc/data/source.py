@@ -24,6 +24,10 @@ class Source:
         template: the prompt; ``{input}`` is the input, any other ``{name}`` that column of the
             row, ``{name:.200}`` its first 200 characters, and ``{{`` and ``}}`` are braces.
         config: configuration of a Hub data set, where it has several.
+        named: those of the fields above that the user named, be it as the defaults are; data of
+            other shapes are recognised by their columns where none of these are named.
+        chat: whether the columns hold messages, of which an example is made for each answer.
+        tools_column: of chats, the column of what functions the assistant may call.
 
     Raises:
         InputError: the template is malformed or shows the output.
@@ -34,6 +38,9 @@ class Source:
     output_column: str = "output"
     template: str = "{input}\n"
     config: str | None = None
+    named: frozenset[str] = frozenset()
+    chat: bool = False
+    tools_column: str | None = None
 
     def __post_init__(self) -> None:
         """Check the template before any data is read."""
@@ -48,13 +55,23 @@ class Source:
                 f"{self.output_column!r}: the model would be given the answer: take it out"
             )
 
+    def names(self, *fields: str) -> bool:
+        """Say whether the user named one of ``fields``, or it is not as the defaults are."""
+        return any(
+            field in self.named or getattr(self, field) != getattr(Source, field)
+            for field in fields
+        )
+
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that are read, each once: input, output, then the template's."""
-        names = [
-            name for _, name, _ in template_parts(self.template) if name not in {None, INPUT_FIELD}
-        ]
-        wanted = [self.input_column, self.output_column, *(name for name in names if name)]
-        return tuple(dict.fromkeys(wanted))
+        """Return the columns that are read, each once: input, output, the template's, tools."""
+        shown = self.template_columns()
+        wanted = (self.input_column, self.output_column, *shown, self.tools_column)
+        return tuple(dict.fromkeys(name for name in wanted if name))
+
+    def template_columns(self) -> tuple[str, ...]:
+        """Return the columns that the template names besides the input."""
+        names = (name for _, name, _ in template_parts(self.template))
+        return tuple(name for name in names if name and name != INPUT_FIELD)
 
     def prompt(self, text: str, row: Mapping[str, str]) -> str:
         """Write the prompt of one row: ``text`` is its input, ``row`` its other columns."""

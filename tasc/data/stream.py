@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tasc.data import local
-from tasc.data.corpus import ROWS, Rows, load
+from tasc.data.corpus import ROWS, Rows, as_recognised, load
 from tasc.data.source import Source
 from tasc.errors import InputError
 
@@ -27,6 +27,10 @@ class Stream(Protocol):
     def fingerprint(self) -> str:
         """Hash of what the split holds."""
 
+    @property
+    def recognised(self) -> str:
+        """In a few words how columns were read that nobody named; empty elsewhere."""
+
     def rows(self) -> Iterator[Rows]:
         """Read the split, some rows at a time, in its order."""
 
@@ -38,6 +42,7 @@ class FileStream:
     source: Source
     split: str
     fingerprint: str
+    recognised: str = ""
 
     def rows(self) -> Iterator[Rows]:
         """See Stream.rows.
@@ -68,8 +73,9 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
     """
     if limit is not None or not local.is_local(source.path) or source.path.startswith("builtin:"):
         return load(source, split, limit=limit, seed=seed)
+    source, how = as_recognised(source, split)
     files, name = local.split_files(source.path, split)
-    return FileStream(source, name, _fingerprint(source, files))
+    return FileStream(source, name, _fingerprint(source, files), how)
 
 
 def _fingerprint(source: Source, files: Sequence[Path]) -> str:

@@ -32,7 +32,7 @@ class Table:
     def texts(self, name: str) -> list[str]:
         """Return a column as text: lists joined by one space, nothing for null."""
         return [
-            self._text(name, position, value) for position, value in enumerate(self.columns[name])
+            self.text(name, position, value) for position, value in enumerate(self.columns[name])
         ]
 
     def words(self, name: str) -> list[tuple[str, ...]] | None:
@@ -42,7 +42,8 @@ class Table:
             return None
         return [_words(value) for value in values]
 
-    def _text(self, name: str, position: int, value: object) -> str:
+    def text(self, name: str, position: int, value: object) -> str:
+        """Return a value of a row of column ``name`` as text; InputError where it is none."""
         if isinstance(value, list) and all(isinstance(word, _SCALARS) for word in value):
             value = " ".join([str(word) for word in value])
         if value is None:

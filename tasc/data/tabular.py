@@ -4,6 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,7 @@ def csv_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Colum
     Raises:
         InputError: a quote is not closed, a row is wider than the names, or a column is missing.
     """
-    csv.field_size_limit(LONGEST)  # the module's own is 128 KiB; text_lines limits lines
-    lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
-    reader = csv.reader(lines, strict=True)
-    rows = _csv_rows(path, reader)
+    rows = _csv_rows(path)
     names = next(rows, [])
     first = next(rows, None)
     if first is None:
@@ -45,17 +43,34 @@ def csv_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Colum
 
 def parquet_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
     """Yield columns of a Parquet file, ``size`` rows at a time; InputError as for CSV."""
+    with _parquet(path) as file:
+        _check_names(path, file.schema_arrow.names, columns)
+        for batch in file.iter_batches(size, columns=list(columns)):
+            yield {name: batch.column(name).to_pylist() for name in columns}
+
+
+def csv_names(path: Path) -> list[str]:
+    """Return the names in the first line; InputError as for the columns."""
+    return next(_csv_rows(path), [])
+
+
+def parquet_names(path: Path) -> list[str]:
+    """Return the names of the columns; InputError as for the columns."""
+    with _parquet(path) as file:
+        names: list[str] = file.schema_arrow.names
+        return names
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    """Open a Parquet file; what it holds wrongly is an InputError meanwhile."""
     import pyarrow.parquet as pq
 
     source: Any = path
     if path.suffix == ".gz":
         source = io.BytesIO(b"".join(bytes_lines(path)))
     try:
-        file = pq.ParquetFile(source)
-        names = file.schema_arrow.names
-        _check_names(path, names, columns)
-        for batch in file.iter_batches(size, columns=list(columns)):
-            yield {name: batch.column(name).to_pylist() for name in columns}
+        yield pq.ParquetFile(source)
     except InputError:
         raise
     except Exception as error:  # pyarrow raises its own, and Python's, for what a file holds
@@ -64,8 +79,11 @@ def parquet_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[C
         ) from None
 
 
-def _csv_rows(path: Path, reader: Any) -> Iterator[list[Any]]:  # noqa: ANN401 - it has no name
+def _csv_rows(path: Path) -> Iterator[list[Any]]:
     """Rows that are not empty; none wider than the first."""
+    csv.field_size_limit(LONGEST)  # the module's own is 128 KiB; text_lines limits lines
+    lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
+    reader = csv.reader(lines, strict=True)
     width = None
     try:
         for row in reader:

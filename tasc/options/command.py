@@ -132,7 +132,7 @@ class Data(Options):
 
     def source(self) -> Source:
         """Return the library's description of the same."""
-        return Source(**self.model_dump())
+        return Source(**self.model_dump(), named=frozenset(self.model_fields_set))
 
 
 def _text(value: object) -> object:
@@ -182,6 +182,9 @@ class StepOptions(CommandOptions):
     # Fields that name a folder, file, or Hub id, and what must lie there. They may name an earlier
     # step of a recipe that makes such a thing.
     references: ClassVar[Mapping[str, Kind]] = {}
+    # The field that names the tokenizer whose chat template writes prompts; empty where outputs
+    # alone are counted.
+    chat_template_of: ClassVar[str] = ""
     # Fields that say how to work and do not change the result.
     incidental: ClassVar[set[str]] = set()
     # Fields that a person alone may give, and no recipe, which may be a stranger's.

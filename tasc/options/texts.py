@@ -34,6 +34,18 @@ class Texts:
         return self.corpora.get(name)
 
     @property
+    def recognised(self) -> str:
+        """How the columns are read that nobody named, in a line; empty where they were named."""
+        read = self.stream or self.main
+        if read is None or not read.recognised:
+            return ""
+        columns = " and ".join(dict.fromkeys((read.source.input_column, read.source.output_column)))
+        return (
+            f"{read.source.path}: read as {read.recognised} ({columns}); --input-column and "
+            "--output-column name other columns"
+        )
+
+    @property
     def fingerprint(self) -> str:
         """What all of these hold."""
         read = {name: corpus.fingerprint for name, corpus in self.corpora.items()}

@@ -67,7 +67,7 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
             engine cannot load them.
     """
     label, name = resolve_model(options.model)
-    tokenizer = load_tokenizer(name)
+    tokenizer = load_tokenizer(name).ending(corpus.end if corpus else None)
     index = None
     if options.index:
         index = load_index(Path(options.index), tokenizer)

@@ -25,6 +25,7 @@ class ExportOptions(StepOptions):
     command = "export"
     result_file = "export.json"
     references: ClassVar = {"model": "model", "index": "index", "head": "draft head"}
+    chat_template_of = "model"
 
     model: Annotated[str, Shell(argument=True)] = Field(
         description="Model to serve: folder of tasc finetune --merge, of tasc base, or any other."

@@ -1,10 +1,12 @@
 """A model's tokenizer: where it is found, the bytes of each token, and texts as flat id arrays."""
 
 import hashlib
+import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -25,6 +27,7 @@ _END_TOKENS = (
     "<|eot_id|>",
     "[SEP]",
 )
+_CONFIGS = ("tokenizer_config.json", "special_tokens_map.json")
 _ADVICE = "mend the tokenizer, or the text that it cannot take"
 # Handed over at once: the library's own encodings take 300 bytes and more for each token.
 _BATCH = 4096  # texts
@@ -104,6 +107,17 @@ class LoadedTokenizer:
             digest.update(struct.pack("<I", len(string)) + string)
         return digest.digest()
 
+    def ending(self, token: str | None) -> "LoadedTokenizer":
+        """Return the same tokenizer with the end token ``token``; itself where that is None."""
+        if token is None or next(self._configured_ends(), None) == token:
+            return self
+        changed = {}
+        for name in _CONFIGS:
+            if name in self.files or name == _CONFIGS[0]:
+                config = self._config(name) | {"eos_token": token}
+                changed[name] = json.dumps(config, indent=2, ensure_ascii=False).encode() + b"\n"
+        return replace(self, files=self.files | changed)
+
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Encode each text on its own, without special tokens around it."""
         parts = [
@@ -154,12 +168,14 @@ class LoadedTokenizer:
         return token_strings(self.tokenizer)
 
     def _configured_ends(self) -> Iterator[str]:
-        for name in ("tokenizer_config.json", "special_tokens_map.json"):
-            config = json_object(self.files.get(name, b"{}"), f"{self.path}: {name}")
-            entry = config.get("eos_token")
+        for name in _CONFIGS:
+            entry = self._config(name).get("eos_token")
             content = entry.get("content") if isinstance(entry, dict) else entry
             if isinstance(content, str):
                 yield content
+
+    def _config(self, name: str) -> dict[str, Any]:
+        return json_object(self.files.get(name, b"{}"), f"{self.path}: {name}")
 
 
 def load_tokenizer(path_or_id: str) -> LoadedTokenizer:

@@ -108,7 +108,7 @@ def train_base(
 def _tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
     """Load the tokenizer that was asked for, or train one."""
     if options.tokenizer is not None:
-        return load_tokenizer(options.tokenizer)
+        return load_tokenizer(options.tokenizer).ending(corpus.end)
     texts = list(corpus.prompts)
     if options.tokenizer_text == "all":
         texts = [prompt + out for prompt, out in zip(texts, corpus.outputs, strict=True)]

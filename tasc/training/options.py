@@ -73,6 +73,7 @@ class BaseOptions(TrainingOptions):
     command = "base"
     products: ClassVar = frozenset({"model", "tokenizer"})
     references: ClassVar = {"tokenizer": "tokenizer"}
+    chat_template_of = "tokenizer"
 
     preset: Literal["pico", "tiny", "small", "medium", "large"] = Field(
         "small", description="Size of the model: 0.13 M, 1 M, 4.5 M, 28 M or 494 M parameters."
@@ -129,6 +130,7 @@ class FinetuneOptions(TrainingOptions):
         "tokens_of": "training report",
         "teacher": "model",
     }
+    chat_template_of = "model"
 
     model: str = Field(description="Model folder or Hub id to start from.")
     augmented: str | None = Field(

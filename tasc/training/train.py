@@ -70,7 +70,7 @@ def finetune(
         InputError: model, tokenizer and new tokens do not belong together, or checkpoints belong
             to another run.
     """
-    tokenizer = load_tokenizer(start.tokenizer)
+    tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
     model = load_model(start.model, options.dtype, options.device, options.quantize)
     _check_vocabulary(model, tokenizer, start.added)

@@ -29,6 +29,7 @@ class IndexOptions(StepOptions):
     result_file = "index.json"
     products: ClassVar = frozenset({"index"})
     references: ClassVar = {"tokenizer": "tokenizer"}
+    chat_template_of = "tokenizer"
 
     tokenizer: Annotated[str, TOKENIZER]
     n_max: int = like(Counts, "n_max")

@@ -1,0 +1,153 @@
+"""Chats and instructions: the columns they are recognised by, and the turns of a chat."""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tasc.data.source import Source
+from tasc.data.table import Table
+from tasc.errors import InputError
+
+Message = dict[str, Any]  # role and content, and what else a chat template may read
+_CHATS = ("messages", "conversations")
+_PAIR = ("prompt", "completion")
+_TOOLS = "tools"
+_ANSWER = "assistant"
+# ShareGPT's names; any other role is the chat template's to know.
+_ROLES = {"human": "user", "gpt": _ANSWER, "function_call": _ANSWER, "observation": "tool"}
+_ADVICE = 'write a list of {"role": "user", "content": "..."}'
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A message of the assistant, and all that comes before it.
+
+    Attributes:
+        before: the messages so far, at least one.
+        answer: the assistant's.
+        tools: JSON schemas of the functions that it may call; None where the data name none.
+    """
+
+    before: tuple[Message, ...]
+    answer: Message
+    tools: list[Any] | None = None
+
+    @property
+    def input(self) -> str:
+        """The text of the messages so far, one after the other, without their roles."""
+        return "\n".join(message.get("content", "") for message in self.before)
+
+    @property
+    def output(self) -> str:
+        """The assistant's text alone."""
+        text: str = self.answer.get("content", "")
+        return text
+
+
+def recognised(
+    source: Source, names: Collection[str], first: Callable[[str], object]
+) -> tuple[Source, str]:
+    """Return ``source`` with the columns that are there instead of the default ones.
+
+    Args:
+        source: what the user named; columns that were named stay.
+        names: the columns that exist.
+        first: returns a column's value in the first row.
+
+    Returns:
+        the source, and in a few words how it is read; empty where nothing was recognised.
+    """
+    has = set(names).issuperset
+    if source.names("input_column", "output_column"):
+        return source, ""
+    if has(["instruction", "output"]) and not source.names("template"):
+        if has(["input"]):
+            return replace(source, template="{instruction}\n{input}\n"), "instructions with inputs"
+        return replace(source, input_column="instruction"), "instructions"
+    if has(["input", "output"]):
+        return source, ""
+    found = next((name for name in _CHATS if has([name])), None)
+    if found is None and has(_PAIR):
+        if not isinstance(first(_PAIR[0]), list):
+            return _completions(source), "prompts and completions"
+        return _chats(source, *_PAIR, names), "chats"
+    return (source, "") if found is None else (_chats(source, found, found, names), "chats")
+
+
+def _completions(source: Source) -> Source:
+    template = source.template if source.names("template") else "{input}"
+    return replace(source, input_column=_PAIR[0], output_column=_PAIR[1], template=template)
+
+
+def _chats(source: Source, before: str, after: str, names: Collection[str]) -> Source:
+    tools = _TOOLS if _TOOLS in names else None
+    return replace(source, input_column=before, output_column=after, chat=True, tools_column=tools)
+
+
+def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
+    """Return the turns of a table of chats, each with the number of its row.
+
+    A first message of the assistant answers nothing and is no turn; of prompt and completion, the
+    completion alone has turns.
+
+    Returns:
+        the turns with text, and how many were left out: turns without, and rows without turns.
+
+    Raises:
+        InputError: a row is no chat.
+    """
+    found = [turn for row in _rows(source, table) for turn in row or [None]]
+    kept = [turn for turn in found if turn and turn[1].output.strip()]
+    return kept, len(found) - len(kept)
+
+
+def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
+    columns = dict.fromkeys((source.input_column, source.output_column))
+    for row in range(table.length):
+        parts = [_messages(table, name, row) for name in columns]
+        messages = [message for part in parts for message in part]
+        begin = max(1, len(parts[0]) if len(parts) > 1 else 0)
+        tools = _tools(table, source.tools_column, row)
+        yield [
+            (row, Turn(tuple(messages[:i]), messages[i], tools))
+            for i in range(begin, len(messages))
+            if messages[i]["role"] == _ANSWER
+        ]
+
+
+def _messages(table: Table, name: str, row: int) -> list[Message]:
+    listed = table.columns[name][row]
+    if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
+        raise InputError(f"{table.where(row)}: column {name!r} holds no chat; {_ADVICE}")
+    return [_message(table, name, row, item) for item in listed]
+
+
+def _message(table: Table, name: str, row: int, item: Mapping[str, Any]) -> Message:
+    held = {key: value for key, value in item.items() if value is not None}
+    if "role" not in held and "from" in held:
+        held = {("content" if key == "value" else key): value for key, value in held.items()}
+        role = held.pop("from")
+        held["role"] = _ROLES.get(role, role) if isinstance(role, str) else role
+    if not isinstance(held.get("role"), str):
+        seen = ", ".join(map(str, item)) or "nothing"
+        raise InputError(
+            f"{table.where(row)}: a message in {name!r} has no role but {seen:.100}; {_ADVICE}"
+        )
+    if "content" in held:
+        held["content"] = table.text(name, row, held["content"])
+    return held
+
+
+def _tools(table: Table, name: str | None, row: int) -> list[Any] | None:
+    """Return the tools of a row: a list of objects, or such a list as JSON."""
+    found = None if name is None else table.columns[name][row]
+    try:
+        found = json.loads(found) if isinstance(found, str) else found
+    except (ValueError, RecursionError):
+        found = False
+    if found is None or (isinstance(found, list) and all(isinstance(t, dict) for t in found)):
+        return found or None
+    raise InputError(
+        f"{table.where(row)}: column {name!r} holds no tools; give a list of JSON schemas, or null"
+    )

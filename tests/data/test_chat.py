@@ -1,0 +1,142 @@
+"""Chats and instructions: what is recognised, and which turns become examples."""
+
+import pytest
+
+from tasc.analysis.scan import scan
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.stream import open_stream
+from tests.data.files import as_csv, as_parquet, jsonl, message, write
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+ASK, SAY = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
+MORE, TOO = {"role": "user", "content": "And 3 + 3?"}, {"role": "assistant", "content": "6"}
+CHAT = [SYSTEM, ASK, SAY, MORE, TOO]
+
+
+def source(folder, rows, **named):
+    return Source(write(folder / "task.jsonl", jsonl(rows)), **named)
+
+
+def read(folder, rows, **named):
+    return load(source(folder, rows, **named), "train")
+
+
+def test_each_answer_of_a_chat_is_an_example_after_all_that_precedes_it(tmp_path):
+    corpus = read(tmp_path, [{"messages": CHAT}])
+    assert corpus.outputs == ["4", "6"]
+    first, second = (example.turn for example in corpus.examples)
+    assert (first.before, first.answer) == ((SYSTEM, ASK), SAY)
+    assert (second.before, second.answer) == ((SYSTEM, ASK, SAY, MORE), TOO)
+    assert corpus.examples[0].input == "Be brief.\n2 + 2?"
+    assert corpus.recognised == "chats"
+
+
+def test_a_chat_is_the_same_in_every_shape_and_file(tmp_path):
+    spoken = {"system": "system", "user": "human", "assistant": "gpt"}
+    shared = [{"from": spoken[m["role"]], "value": m["content"]} for m in CHAT]
+    wanted = read(tmp_path, [{"messages": CHAT}]).examples
+    assert read(tmp_path, [{"conversations": shared}]).examples == wanted
+    assert read(tmp_path, [{"conversations": CHAT}]).examples == wanted
+    as_parquet([{"messages": CHAT}], tmp_path / "t.parquet")
+    assert load(Source(str(tmp_path / "t.parquet")), "train").examples == wanted
+
+
+def test_a_completion_alone_has_answers(tmp_path):
+    corpus = read(tmp_path, [{"prompt": CHAT[:4], "completion": [TOO]}])
+    assert corpus.outputs == ["6"]
+    assert corpus.examples[0].turn.before == tuple(CHAT[:4])
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_prompts_and_completions_in_text_follow_each_other(tmp_path, kind):
+    rows = [{"id": "1", "prompt": "The sky is", "completion": " blue."}]
+    path = tmp_path / f"task.{kind}"
+    if kind == "jsonl":
+        write(path, jsonl(rows))
+    else:
+        (as_csv if kind == "csv" else as_parquet)(rows, path)
+    corpus = load(Source(str(path)), "train")
+    assert (corpus.prompts, corpus.outputs) == (["The sky is"], [" blue."])
+    assert corpus.recognised == "prompts and completions"
+
+
+def test_an_instruction_stands_before_its_input(tmp_path):
+    row = {"instruction": "Add.", "input": "2 and 2", "output": "4"}
+    corpus = read(tmp_path, [row])
+    assert corpus.prompts == ["Add.\n2 and 2\n"]
+    assert corpus.recognised == "instructions with inputs"
+    assert read(tmp_path, [{"instruction": "Add 2 and 2.", "output": "4"}]).prompts == [
+        "Add 2 and 2.\n"
+    ]
+
+
+def test_columns_that_were_named_win_even_where_they_are_the_default_ones(tmp_path):
+    row = {"instruction": "Add.", "input": "2 and 2", "output": "4", "messages": CHAT}
+    named = read(tmp_path, [row], named=frozenset({"input_column"}))
+    assert (named.prompts, named.recognised) == (["2 and 2\n"], "")
+    assert read(tmp_path, [row], input_column="instruction").prompts == ["Add.\n"]
+    assert read(tmp_path, [row], template="{input}:").prompts == ["2 and 2:"]
+    chat = source(tmp_path, [{"messages": CHAT}], named=frozenset({"output_column"}))
+    assert "no column 'input'; it has messages" in message(chat)
+
+
+def test_the_default_columns_win_over_chats(tmp_path):
+    row = {"input": "a", "output": "b", "messages": CHAT}
+    assert read(tmp_path, [row]).prompts == ["a\n"]
+
+
+def test_a_template_writes_the_messages_without_roles(tmp_path):
+    corpus = read(tmp_path, [{"messages": CHAT[:3], "id": 7}], template="{id}: {input}\n> ")
+    assert corpus.prompts == ["7: Be brief.\n2 + 2?\n> "]
+
+
+def test_prompts_that_no_chat_template_wrote_are_refused(tmp_path):
+    with pytest.raises(Exception, match="a chat template, which the tokenizer has not: .*--templ"):
+        _ = read(tmp_path, [{"messages": CHAT}]).prompts
+
+
+def test_turns_without_text_are_left_out_and_counted(tmp_path):
+    call = {"role": "assistant", "content": None, "tool_calls": [{"name": "add"}]}
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    rows = [
+        {"messages": [SAY, ASK, call, {"role": "tool", "content": "4"}, SAY], "tools": tools},
+        {"messages": [ASK], "tools": None},
+    ]
+    corpus = read(tmp_path, rows)
+    assert (corpus.outputs, corpus.dropped) == (["4"], 2)
+    turn = corpus.examples[0].turn
+    assert turn.before[2] == {"role": "assistant", "tool_calls": [{"name": "add"}]}
+    assert turn.tools == tools
+
+
+def test_an_analysis_counts_what_the_assistant_writes(tmp_path):
+    given = source(tmp_path, [{"messages": CHAT}])
+    for stream in (open_stream(given, "train"), load(given, "train")):
+        found = scan(stream)
+        assert (found.samples, found.output.words.words) == (2, 2)
+        assert found.rows.outputs.count("6") == 1
+    assert open_stream(given, "train").recognised == "chats"
+
+
+def test_the_fingerprint_knows_roles(tmp_path):
+    other = [{**SYSTEM, "role": "user"}, *CHAT[1:]]
+    prints = {read(tmp_path, [{"messages": chat}]).fingerprint for chat in (CHAT, other)}
+    assert len(prints) == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"messages": "hello"}, "task.jsonl:1: column 'messages' holds no chat; write a list"),
+        ({"messages": ["hello"]}, "column 'messages' holds no chat"),
+        ({"messages": [{"speaker": "a", "text": "b"}]}, "has no role but speaker, text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "give text"),
+        ({"messages": CHAT, "tools": "no json"}, "column 'tools' holds no tools; give a list"),
+        ({"messages": CHAT, "tools": ["add"]}, "column 'tools' holds no tools; give a list"),
+        ({"prompt": CHAT, "completion": "4"}, "column 'completion' holds no chat"),
+        ({"messages": [ASK]}, "all 1 outputs of the split 'train' are empty"),
+    ],
+)
+def test_what_is_no_chat_is_told_in_one_line(tmp_path, row, words):
+    assert words in message(source(tmp_path, [row]))

@@ -92,7 +92,7 @@ def test_a_template_writes_the_messages_without_roles(tmp_path):
 
 
 def test_prompts_that_no_chat_template_wrote_are_refused(tmp_path):
-    with pytest.raises(Exception, match="a chat template, which the tokenizer has not: .*--templ"):
+    with pytest.raises(Exception, match=r"a chat template, which the tokenizer has not: .*--templ"):
         _ = read(tmp_path, [{"messages": CHAT}]).prompts
 
 

@@ -1,0 +1,104 @@
+"""Chats from the data to the bench: a model learns to answer, and to end its turn."""
+
+import json
+
+import pytest
+from tokenizers import AddedToken
+from transformers import AutoTokenizer, GenerationConfig
+
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.cli import done, tasc
+from tests.data.files import jsonl
+from tests.data.test_chat_template import CHATML
+from tests.pico import TEXTS, make_model, make_tokenizer
+
+MARKS = ("<|im_start|>", "<|im_end|>")
+LEARN = ("--epochs", 40, "--learning-rate", 0.02, "--batch-size", 5, "--effective-batch", 5)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A model whose end token is not the one that ends a turn, as of Qwen2.5's base models."""
+    folder = tmp_path_factory.mktemp("base")
+    make_tokenizer(folder)
+    tokenizer = load_tokenizer(str(folder)).tokenizer
+    tokenizer.add_special_tokens([AddedToken(mark, special=True) for mark in MARKS])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(CHATML)
+    return make_model(folder, vocabulary=322)
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("task")
+    pairs = [text.split("\n") for text in TEXTS]
+    rows = [
+        {"messages": [{"role": "user", "content": a}, {"role": "assistant", "content": b}]}
+        for a, b in pairs
+    ]
+    for split in ("train", "validation", "test"):
+        (folder / f"{split}.jsonl").write_bytes(jsonl(rows * (4 if split == "train" else 1)))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
+    tokens, tuned, index = (tmp_path / name for name in ("tokens", "tuned", "index"))
+    code, _, err = tasc(
+        capsys, "augment", task, "--tokenizer", base, "--budget", 8, "--output", tokens
+    )
+    assert code == 0, err
+    assert f"{task}: read as chats (messages); --input-column and --output-column name" in err
+    added = [t["string"] for t in json.loads((tokens / "merges.json").read_text())["merges"]]
+    assert added
+    assert not [text for text in added if "<|" in text or "assistant" in text]
+    learn = ("--model", base, "--augmented", tokens, "--merge", "--no-quantize", *LEARN)
+    trained = done(capsys, "finetune", task, *learn, "--output", tuned)
+    assert trained["evaluations"][-1]["loss"] < 0.5
+    tokenizer = AutoTokenizer.from_pretrained(tuned / "model")
+    assert (tokenizer.eos_token, tokenizer.chat_template) == (MARKS[1], CHATML)
+    ends = GenerationConfig.from_pretrained(tuned / "model").eos_token_id
+    assert ends[0] == tokenizer.eos_token_id
+    done(capsys, "index", task, "--tokenizer", tuned, "--output", index)
+    found = done(
+        capsys,
+        *("bench", task, "--model", tuned, "--index", index, "--method", "ar", "--method"),
+        *("tasc-spec", "--max-new-tokens", 60, "--output", tmp_path / "bench"),
+    )
+    for cell in found["cells"]:
+        assert cell["quality"]["exact_match"] == 1
+        assert cell["lossless"]["identical"] == 5
+    assert found["examples"][0]["prompt"].endswith("nine<|im_end|>\n<|im_start|>assistant\n")
+    assert all(r["identical"] == r["of"] > 0 for r in found["reference"])
+
+
+def test_an_index_of_the_base_model_fits_a_bench_of_it(capsys, tmp_path, base, task):
+    index = tmp_path / "index"
+    done(capsys, "index", task, "--tokenizer", base, "--output", index)
+    found = done(
+        capsys,
+        *("bench", task, "--model", base, "--index", index, "--method", "tasc-spec"),
+        *("--max-new-tokens", 8, "--limit", 2, "--output", tmp_path / "bench"),
+    )
+    assert found["cells"][0]["lossless"]["of"] == 2
+
+
+def test_an_analysis_and_a_tuning_read_chats(capsys, tmp_path, base, task):
+    alone = done(capsys, "analyze", task, "--output", tmp_path / "words")
+    assert alone["samples"] == 20
+    found = done(capsys, "analyze", task, "--tokenizer", base, "--output", tmp_path / "tokens")
+    assert found["drafting"]["best"]["samples"] == 5
+    tuned = done(capsys, "tune", task, "--tokenizer", base, "--output", tmp_path / "tuned")
+    assert tuned["best"]["samples"] == 5
+
+
+def test_a_tokenizer_without_a_chat_template_is_refused_and_a_template_will_do(
+    capsys, tmp_path, task
+):
+    plain = make_model(make_tokenizer(tmp_path / "plain"))
+    given = ("finetune", task, "--model", plain, "--epochs", 1, "--limit", 5, "--no-quantize")
+    code, _, err = tasc(capsys, *given, "--output", tmp_path / "a")
+    assert code == 2
+    assert "a chat template, which the tokenizer has not: name a tokenizer with one, or" in err
+    assert not (tmp_path / "a").exists()
+    done(capsys, *given, "--template", "{input}\\n", "--output", tmp_path / "b")

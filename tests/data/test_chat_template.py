@@ -1,0 +1,203 @@
+"""What a tokenizer's chat template makes of chats, beside ``apply_chat_template`` itself."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.errors import InputError
+from tasc.tokenizer import chat
+from tasc.tokenizer.chat import ChatTemplate
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.training.core.batch import example_sequences
+from tasc.training.folder import save_tokenizer
+from tests.data.files import jsonl, write
+from tests.pico import make_tokenizer
+
+CHATML = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system\nBe helpful.<|im_end|>\n{% endif %}"
+    "{% if tools %}{{ tools | tojson }}\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+LLAMA = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+    "{% elif m.role == 'assistant' %} {{ m.content | trim }} {{ eos_token }}"
+    "{% else %}{{ raise_exception('no system role') }}{% endif %}{% endfor %}"
+)
+USER = {"role": "user", "content": "2 + 2?"}
+
+
+def with_template(tokenizer: LoadedTokenizer, template: object, **more: str) -> LoadedTokenizer:
+    config = json.loads(tokenizer.files["tokenizer_config.json"])
+    config |= {"chat_template": template, **more}
+    return replace(tokenizer, files={"tokenizer_config.json": json.dumps(config).encode()})
+
+
+@pytest.fixture(scope="module")
+def qwen(real_tokenizer):
+    return with_template(real_tokenizer("qwen2"), CHATML)
+
+
+@pytest.fixture(scope="module")
+def theirs(qwen, tmp_path_factory):
+    """The same tokenizer as transformers has it."""
+    folder = tmp_path_factory.mktemp("qwen")
+    save_tokenizer(qwen, folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def pico(tmp_path_factory):
+    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("pico"))))
+
+
+def chats(data_dir: Path, count: int) -> list[list[dict[str, str]]]:
+    """Half with a system prompt, half without; of one, two and three turns."""
+    with gzip.open(data_dir / "gsm8k" / "train.jsonl.gz", "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    rows += map(json.loads, (data_dir / "mts-dialog" / "train.jsonl").read_text().splitlines())
+    rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    made = []
+    while sum(len(chat) // 2 for chat in made) < count:
+        turns = [rows.pop() for _ in range(1 + len(made) % 3)]
+        system = [{"role": "system", "content": "Answer in short."}] * (len(made) % 2)
+        said = [
+            message
+            for row in turns
+            for message in (
+                {"role": "user", "content": row["input"]},
+                {"role": "assistant", "content": row["output"].strip()},
+            )
+        ]
+        made.append(system + said)
+    return made
+
+
+def written(tmp_path, messages, tokenizer, **named):
+    """The chats as a command's data, written by the tokenizer's chat template."""
+    path = write(tmp_path / "train.jsonl", jsonl([{"messages": chat} for chat in messages]))
+    template = ChatTemplate.of(tokenizer)
+    assert template is not None
+    return load(Source(path, **named), "train").written(template.write, template.end)
+
+
+def test_training_sees_the_tokens_that_apply_chat_template_makes(tmp_path, data_dir, qwen, theirs):
+    given = chats(data_dir, 1000)
+    corpus = written(tmp_path, given, qwen)
+    seen = example_sequences(qwen.ending(corpus.end), corpus.prompts, corpus.outputs, 10**6)
+    end = theirs.convert_tokens_to_ids("<|im_end|>")
+    row = 0
+    for chat_ in given:
+        for i, message in enumerate(chat_):
+            if message["role"] != "assistant":
+                continue
+            whole = theirs.apply_chat_template(chat_[: i + 1], return_dict=False)
+            prompt = theirs.apply_chat_template(
+                chat_[:i], add_generation_prompt=True, return_dict=False
+            )
+            begin, stop = seen.offsets[row : row + 2]
+            tokens, targets = seen.tokens[begin:stop].tolist(), seen.targets[begin:stop]
+            assert tokens == whole[: len(tokens)]
+            assert theirs.decode(whole[len(tokens) :]) == "\n"  # behind the end of the turn
+            assert (tokens[-1], targets[-1]) == (end, True)
+            assert targets.tolist() == [k >= len(prompt) for k in range(len(tokens))]
+            row += 1
+    assert row == len(seen) >= 1000
+
+
+def test_an_answer_ends_with_the_token_that_the_template_writes(qwen):
+    assert qwen.tokenizer.id_to_token(qwen.eos_id) == "<|endoftext|>"
+    ending = qwen.ending(ChatTemplate.of(qwen).end)
+    assert ending.tokenizer.id_to_token(ending.eos_id) == "<|im_end|>"
+    assert ending.ending("<|im_end|>") is ending
+    assert qwen.ending(None) is qwen
+
+
+def test_what_stands_between_an_answer_and_its_end_is_learnt(tmp_path, qwen):
+    spaced = with_template(qwen, LLAMA, bos_token="<|im_start|>")
+    corpus = written(tmp_path, [[USER, {"role": "assistant", "content": " 4\n"}]], spaced)
+    assert corpus.prompts == ["<|im_start|>[INST] 2 + 2? [/INST]"]
+    assert (corpus.outputs, corpus.end) == ([" 4 "], "<|endoftext|>")
+
+
+def test_a_template_may_lie_in_any_of_the_usual_files(qwen):
+    found = [{"name": "default", "template": CHATML}, {"name": "rag", "template": "?"}]
+    files = [
+        {"chat_template.jinja": CHATML.encode()},
+        {"chat_template.json": json.dumps({"chat_template": CHATML}).encode()},
+        {"tokenizer_config.json": json.dumps({"chat_template": found}).encode()},
+    ]
+    for held in files:
+        template = ChatTemplate.of(replace(qwen, files=held))
+        assert template.end == "<|im_end|>"
+    assert ChatTemplate.of(replace(qwen, files={})) is None
+
+
+def test_tools_reach_the_template(tmp_path, qwen):
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    row = {"messages": [USER, {"role": "assistant", "content": "4"}], "tools": json.dumps(tools)}
+    corpus = load(Source(write(tmp_path / "t.jsonl", jsonl([row]))), "train")
+    prompt, _ = ChatTemplate.of(qwen).write(corpus.examples[0].turn)
+    assert '"name": "add"' in prompt
+
+
+def test_a_special_token_in_a_message_is_read_as_apply_chat_template_reads_it(
+    tmp_path, qwen, theirs
+):
+    messages = [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "no"}]
+    corpus = written(tmp_path, [messages], qwen)
+    wanted = theirs.apply_chat_template(messages[:1], add_generation_prompt=True, return_dict=False)
+    assert qwen.encode(corpus.prompts).tokens.tolist() == wanted
+
+
+HOSTILE = {
+    "{{ ''.__class__.__mro__ }}": "no answers|unsafe",
+    "{{ messages.__class__.__init__.__globals__ }}": "no answers|unsafe",
+    "{{ (cycler or lipsum).__init__.__globals__.os.popen('id').read() }}": "unsafe|undefined",
+    "{% for i in range(10 ** 12) %}{% endfor %}": "power",
+    "{% for i in range(1000000) %}x{% endfor %}": "Range too big",
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}": "more than",
+    "{{ 'a' * 100000000000 }}": "MemoryError",
+    "{{ messages[1].content }}{{ 'a' * 5000000 }}": "writes 5,0",
+    "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": "recursion",
+    "{{ 1 + 'a' }}": "unsupported operand",
+    "{% if %}": "Expected an expression|got 'end of statement",
+    "{{ raise_exception('never') }}": "never",
+    "nothing": "writes no answers",
+}
+
+
+@pytest.mark.parametrize("template", HOSTILE)
+def test_a_hostile_template_neither_breaks_out_nor_goes_on_for_ever(pico, template, monkeypatch):
+    monkeypatch.setattr(chat, "_SECONDS", 0.5)
+    with pytest.raises(InputError, match=HOSTILE[template]) as caught:
+        ChatTemplate.of(with_template(pico, template))
+    assert "\n" not in str(caught.value)
+    assert "write --template" in str(caught.value)
+
+
+def test_a_string_that_doubles_does_not_fill_the_machine(pico):
+    grows = (
+        "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x * 2 %}{% endfor %}"
+    )
+    with pytest.raises(InputError, match="MemoryError"):
+        ChatTemplate.of(with_template(pico, grows))
+
+
+def test_a_template_that_writes_an_answer_otherwise_is_refused(tmp_path, qwen):
+    odd = CHATML.replace("{{ m.role }}", "{{ 'ai' if m.role == 'assistant' else m.role }}")
+    with pytest.raises(InputError, match="otherwise than after its prompt"):
+        written(tmp_path, [[USER, {"role": "assistant", "content": "4"}]], with_template(qwen, odd))
+
+
+def test_a_chat_that_the_template_refuses_is_told_in_one_line(tmp_path, qwen):
+    system = [{"role": "system", "content": "x"}, USER, {"role": "assistant", "content": "4"}]
+    with pytest.raises(InputError, match="chat template: no system role; mend the chat template"):
+        written(tmp_path, [system], with_template(qwen, LLAMA, bos_token="<|im_start|>"))

@@ -1,7 +1,9 @@
 """The prompts of a command's data: chats are written by the chat template of its tokenizer."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.options.command import StepOptions
 from tasc.options.references import parse_label
@@ -22,16 +24,18 @@ def with_prompts(options: StepOptions, texts: Texts) -> Texts:
     if not any(corpus.is_chat for corpus in texts.corpora.values()):
         return texts
     if not options.chat_template_of:
-        found = {name: corpus.unwritten() for name, corpus in texts.corpora.items()}
-        return replace(texts, corpora=found)
+        return replace(texts, corpora=_each(texts, _unwritten))
     template = _template(options)
-    if template is None:
-        return texts
-    written = {
-        name: corpus.written(template.write, template.end) if corpus.is_chat else corpus
-        for name, corpus in texts.corpora.items()
-    }
-    return replace(texts, corpora=written)
+    return texts if template is None else replace(texts, corpora=_each(texts, template.apply))
+
+
+def _each(texts: Texts, change: Callable[[Corpus], Corpus]) -> dict[str, Corpus]:
+    return {name: change(corpus) for name, corpus in texts.corpora.items()}
+
+
+def _unwritten(corpus: Corpus) -> Corpus:
+    examples = (replace(example, turn=None) for example in corpus.examples)
+    return replace(corpus, examples=tuple(examples))
 
 
 def _template(options: StepOptions) -> ChatTemplate | None:

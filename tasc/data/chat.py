@@ -51,7 +51,7 @@ def recognised(
     """Return ``source`` with the columns that are there instead of the default ones.
 
     Args:
-        source: what the user named; columns that were named stay.
+        source: what the user named, columns not among it.
         names: the columns that exist.
         first: returns a column's value in the first row.
 
@@ -59,8 +59,6 @@ def recognised(
         the source, and in a few words how it is read; empty where nothing was recognised.
     """
     has = set(names).issuperset
-    if source.names("input_column", "output_column"):
-        return source, ""
     if has(["instruction", "output"]) and not source.names("template"):
         if has(["input"]):
             return replace(source, template="{instruction}\n{input}\n"), "instructions with inputs"
@@ -97,9 +95,9 @@ def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
     Raises:
         InputError: a row is no chat.
     """
-    found = [turn for row in _rows(source, table) for turn in row or [None]]
-    kept = [turn for turn in found if turn and turn[1].output.strip()]
-    return kept, len(found) - len(kept)
+    rows = list(_rows(source, table))
+    kept = [turn for row in rows for turn in row if turn[1].output.strip()]
+    return kept, sum(max(1, len(row)) for row in rows) - len(kept)
 
 
 def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:

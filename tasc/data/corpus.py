@@ -4,7 +4,7 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 
 from tasc.data import builtin, hub, local
@@ -155,19 +155,6 @@ class Corpus:
         """Whether a chat template is still to write the prompts."""
         return any(example.turn for example in self.examples[:1])
 
-    def written(self, write: Callable[[Turn], tuple[str, str]], end: str | None) -> "Corpus":
-        """Return the chats with the prompts and outputs that ``write`` makes of their turns.
-
-        ``end`` is the token that ends these outputs; None for the tokenizer's own.
-        """
-        made = [(e, *write(e.turn)) for e in self.examples if e.turn]
-        examples = (Example(e.input, output, prompt) for e, prompt, output in made)
-        return replace(self, examples=tuple(examples), end=end)
-
-    def unwritten(self) -> "Corpus":
-        """Return the chats with prompts that are their messages without roles."""
-        return replace(self, examples=tuple(replace(e, turn=None) for e in self.examples))
-
 
 def splits(source: Source) -> list[str]:
     """Return the names of the splits that exist; a single file is the split "train"."""
@@ -226,7 +213,7 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
 
 def as_recognised(source: Source, split: str) -> tuple[Source, str]:
     """Return the source with its columns by the data's own shape; see ``tasc.data.chat``."""
-    if source.path.startswith(BUILTIN):
+    if source.path.startswith(BUILTIN) or source.names("input_column", "output_column"):
         return source, ""
     look = local.peek if local.is_local(source.path) else hub.peek
     return recognised(source, *look(source, split))

@@ -106,7 +106,9 @@ class Data(Options):
         "(also .gz), a folder with splits, or a Hub id."
     )
     input_column: str = Field(
-        Source.input_column, description="Column of the inputs; a list is taken as words."
+        Source.input_column,
+        description="Column of the inputs; a list is taken as words. Chats and instructions are "
+        "recognised by their columns where neither column is named.",
     )
     output_column: str = Field(
         Source.output_column, description="Column of the outputs; a list is taken as words."
@@ -114,7 +116,7 @@ class Data(Options):
     template: Annotated[str, Shell(escapes=True)] = Field(
         Source.template,
         description="Prompt template; {input} and other columns by name, {input:.200} for a "
-        "beginning.",
+        "beginning. Chats are given to the tokenizer's chat template where none is named.",
     )
     config: str | None = Field(Source.config, description="Configuration of a Hub data set.")
 

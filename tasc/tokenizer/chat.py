@@ -5,12 +5,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from tasc.data.chat import Message, Turn
+from tasc.data.corpus import Corpus, Example
 from tasc.data.foreign import one_line
 from tasc.data.whole_files import json_object, text_of
 from tasc.errors import InputError
@@ -61,6 +63,14 @@ class ChatTemplate:
             raise InputError(f"{self._path}: the chat template writes no answers; {_ADVICE}")
         self.end, before = _first_special(tokenizer, self._tail)
         self._before_end = before
+
+    def apply(self, corpus: Corpus) -> Corpus:
+        """Return a corpus of chats with their prompts and outputs; any other as it is."""
+        if not corpus.is_chat:
+            return corpus
+        made = ((e.input, *self.write(e.turn)) for e in corpus.examples if e.turn)
+        examples = tuple(Example(text, output, prompt) for text, prompt, output in made)
+        return replace(corpus, examples=examples, end=self.end)
 
     def write(self, turn: Turn) -> tuple[str, str]:
         """Return the prompt, and the answer as it is written after it, up to its end token.

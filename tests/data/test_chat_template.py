@@ -64,8 +64,8 @@ def chats(data_dir: Path, count: int) -> list[list[dict[str, str]]]:
         rows = [json.loads(line) for line in lines]
     rows += map(json.loads, (data_dir / "mts-dialog" / "train.jsonl").read_text().splitlines())
     rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-    made = []
-    while sum(len(chat) // 2 for chat in made) < count:
+    made: list[list[dict[str, str]]] = []
+    while sum(len(one) // 2 for one in made) < count:
         turns = [rows.pop() for _ in range(1 + len(made) % 3)]
         system = [{"role": "system", "content": "Answer in short."}] * (len(made) % 2)
         said = [
@@ -85,7 +85,7 @@ def written(tmp_path, messages, tokenizer, **named):
     path = write(tmp_path / "train.jsonl", jsonl([{"messages": chat} for chat in messages]))
     template = ChatTemplate.of(tokenizer)
     assert template is not None
-    return load(Source(path, **named), "train").written(template.write, template.end)
+    return template.apply(load(Source(path, **named), "train"))
 
 
 def test_training_sees_the_tokens_that_apply_chat_template_makes(tmp_path, data_dir, qwen, theirs):

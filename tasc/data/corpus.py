@@ -69,9 +69,9 @@ class Rows:
             return source.prompt(turn.input, {name: texts(name)[row] for name in template})
 
         found = [turn for _, turn in kept]
-        inputs, outputs = [turn.input for turn in found], [turn.output for turn in found]
-        written = () if source.names("template") else found
-        return cls(inputs, outputs, prompt, dropped=dropped, turns=written)
+        texts_of = [turn.input for turn in found], [turn.output for turn in found]
+        unwritten = () if source.names("template") else found
+        return cls(*texts_of, prompt, dropped=dropped, turns=unwritten)
 
     @classmethod
     def _texts(cls, source: Source, table: Table) -> "Rows":
@@ -138,11 +138,7 @@ class Corpus:
 
     @cached_property
     def prompts(self) -> list[str]:
-        """The prompts.
-
-        Raises:
-            InputError: they are chats, and no chat template has written them.
-        """
+        """The prompts; InputError where they are chats that no chat template has written."""
         if self.is_chat:
             raise InputError(
                 f"{self.source.path}: prompts of chats are written by a chat template, which the "

@@ -36,7 +36,7 @@ def read(source: Source, split: str) -> Table:
 def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
     """Return the columns of a split, and what reads one in the first row."""
     _, table = _load(source, split)
-    return list(table.column_names), lambda name: table[0][name]
+    return list(table.column_names), lambda name: table[0][name] if len(table) else None
 
 
 def _load(source: Source, split: str) -> tuple[str, Any]:

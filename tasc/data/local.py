@@ -91,7 +91,9 @@ def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]
 
     def first(name: str) -> object:
         one = replace(source, input_column=name, output_column=name, template="{input}")
-        return next(tables(one, split, 1)).columns[name][0]
+        return next(
+            (table.columns[name][0] for table in tables(one, split, 1) if table.length), None
+        )
 
     return _names(files[0]), first
 

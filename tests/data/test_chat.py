@@ -1,5 +1,7 @@
 """Chats and instructions: what is recognised, and which turns become examples."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tasc.analysis.scan import scan
@@ -125,6 +127,15 @@ def test_the_fingerprint_knows_roles(tmp_path):
     assert len(prints) == 2
 
 
+def test_prompts_and_completions_without_rows_are_an_empty_split(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("prompt,completion\n")
+    assert "the split 'train' is empty" in message(Source(str(path)))
+    table = pa.table({"prompt": pa.array([], pa.string()), "completion": pa.array([], pa.string())})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert "the split 'train' is empty" in message(Source(str(tmp_path / "t.parquet")))
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [
@@ -135,6 +146,7 @@ def test_the_fingerprint_knows_roles(tmp_path):
         ({"messages": CHAT, "tools": "no json"}, "column 'tools' holds no tools; give a list"),
         ({"messages": CHAT, "tools": ["add"]}, "column 'tools' holds no tools; give a list"),
         ({"prompt": CHAT, "completion": "4"}, "column 'completion' holds no chat"),
+        ({"messages": []}, "all 1 outputs of the split 'train' are empty"),
         ({"messages": [ASK]}, "all 1 outputs of the split 'train' are empty"),
     ],
 )

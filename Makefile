@@ -165,7 +165,7 @@ bench-batch: install $(MODEL)  ## batches against transformers' generate
 	$(BIN)/python -m benchmarks.batch --model $(MODEL) --data-dir $(TASK)
 
 bench-serving: $(ENGINE)/.installed $(ENGINE)/.suffix $(SERVING)/index-baseline $(SERVING)/index-tasc-ft  ## tokens a second of vLLM: alone, with its drafters, with ours; DATA as above
-	$(ENGINE_ENV) $(ENGINE)/bin/python -m benchmarks.serving --models $(SERVING) --data-dir $(TASK) \
+	$(ENGINE_ENV) $(ENGINE)/bin/python -m benchmarks.serving.engines --models $(SERVING) --data-dir $(TASK) \
 	  --json benchmarks/results/serving.json $(ARGS)
 
 # WHEELS is a folder of wheels: this machine's own Python and packages are used, and those wheels.

@@ -104,7 +104,7 @@ class Arm:
 
     def __init__(self, model: Path, extra: dict[str, Any], eager: bool) -> None:
         """Start it; ``ask`` waits until it is ready."""
-        call = [sys.executable, "-m", "benchmarks.serving", "--serve"]
+        call = [sys.executable, "-m", "benchmarks.serving.engines", "--serve"]
         self.process = subprocess.Popen(
             [*call, str(model), json.dumps(extra), str(eager)],
             stdin=subprocess.PIPE,

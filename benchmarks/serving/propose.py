@@ -4,7 +4,7 @@ The requests of a narrow task are replayed as an engine would run them: each row
 as much of its draft as the expected output agrees with and one token more, and makes room for the
 next request where the output ends. Nothing else runs, so what is timed is ``ChainProposer`` alone,
 on one core, by the time that this thread was given.
-Usage: python -m benchmarks.serving.propose --tokenizer FOLDER --data-dir DIR [--rows 64] [--json FILE]
+Usage: python -m benchmarks.serving.propose --tokenizer FOLDER --data-dir DIR [--rows 64]
 """
 
 import argparse

@@ -48,7 +48,8 @@ $(LLAMA)/.installed:
 # Trained models, their indexes, and an environment with vLLM; vLLM's wheels are not for all machines.
 SERVING := build/serving
 ENGINE := build/serving-venv
-ENGINE_ENV := OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_ENABLE_V1_MULTIPROCESSING=0
+# Without the second, the compiler of vLLM's n-gram drafter starts threads that spin beside the engine.
+ENGINE_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_ENABLE_V1_MULTIPROCESSING=0
 test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, against transformers; DATA as above
 	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; \
 	  else $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft; fi

@@ -26,6 +26,7 @@ from tasc.environment import command_line, environment
 
 CONCURRENCY = (1, 8, 32)
 MOST = 128  # tokens of an answer
+ALONE = "alone"  # the arm without drafts
 
 
 def speculations(models: Path, name: str, tokens: int) -> dict[str, dict[str, Any] | str]:
@@ -36,7 +37,7 @@ def speculations(models: Path, name: str, tokens: int) -> dict[str, dict[str, An
     if find_spec("arctic_inference"):
         suffix = {"speculative_config": {"method": "suffix", "num_speculative_tokens": tokens}}
     return {
-        "alone": {},
+        ALONE: {},
         "ngram": {
             "speculative_config": {
                 "method": "ngram",
@@ -84,7 +85,6 @@ def serve(model: str, extra: str, eager: str) -> None:
             found = {
                 "seconds": seconds,
                 "ids": [list(answer.outputs[0].token_ids) for answer in told],
-                "characters": sum(len(answer.outputs[0].text) for answer in told),
                 "counted": {name: after[name] - before.get(name, 0) for name in after},
             }
             print(json.dumps(found), file=answers, flush=True)
@@ -130,34 +130,6 @@ class Arm:
         return found
 
 
-def proposing(rows: int = 64, repeats: int = 200) -> dict[str, float]:
-    """Time a step of the proposer for many requests of a narrow task, in µs of one core."""
-    from tasc.decoding.drafters import Resources, parse
-    from tasc.serving.drafts.guard import Guard, StepCost
-    from tasc.serving.drafts.proposer import ChainProposer, Sizes
-
-    rng = np.random.default_rng(0)
-    words = [rng.integers(5, 2000, rng.integers(2, 7)).tolist() for _ in range(300)]
-    known = [
-        np.concatenate([words[i] for i in rng.integers(0, 300, 12)]).astype(np.int32)
-        for _ in range(5000)
-    ]
-    factory = parse("tasc-spec:width=1,adapt=true").prepare(Resources(known, 0))
-    made = ChainProposer(factory, 0, Sizes(8, 1024, 2 * rows), Guard(StepCost(0.001)))
-    tokens = np.zeros((rows, 1024), np.int32)
-    texts = [np.concatenate([known[i] for i in rng.integers(0, 5000, 20)]) for _ in range(rows)]
-    lengths, times = [100] * rows, []
-    for row, text in enumerate(texts):
-        tokens[row, : len(text[:1024])] = text[:1024]
-    for _ in range(repeats):
-        lengths = [n + 3 for n in lengths]
-        new = [tokens[row, n - 3 : n].tolist() for row, n in enumerate(lengths)]
-        begin = time.thread_time()  # not what other processes take meanwhile
-        made.propose(new, lengths, tokens)
-        times.append(1e6 * (time.thread_time() - begin))
-    return {"rows": rows, "median": statistics.median(times[1:]), "least": min(times[1:])}
-
-
 def measure(
     arms: dict[str, Arm], prompts: list[str], concurrencies: Sequence[int], repeats: int
 ) -> dict[str, Any]:
@@ -172,26 +144,26 @@ def measure(
                 if repeat:
                     told[name].append(answer)
         found[str(concurrency)] = {
-            name: summary(answers, told["alone"]) for name, answers in told.items()
+            name: summary(answers, told[f"{name.split()[0]} {ALONE}"], told[next(iter(arms))])
+            for name, answers in told.items()
         }
         sys.stderr.write(json.dumps({concurrency: found[str(concurrency)]}) + "\n")
     return found
 
 
-def summary(told: list[dict[str, Any]], alone: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the figures of one arm beside those of vLLM alone, repeat by repeat."""
-    tokens = sum(map(len, told[0]["ids"]))
-    ratios = [one["seconds"] / own["seconds"] for own, one in zip(told, alone, strict=True)]
+def summary(
+    told: list[dict[str, Any]], alone: list[dict[str, Any]], first: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return an arm's figures beside its model's without drafts and the first of all arms'."""
+    tokens, requests = sum(map(len, told[0]["ids"])), len(told[0]["ids"])
     same = [a == b for a, b in zip(told[0]["ids"], alone[0]["ids"], strict=True)]
     counted = told[0]["counted"]
     drafts = counted.get("drafts", 0)
     return {
         "tokens_per_second": statistics.median(tokens / own["seconds"] for own in told),
-        "characters_per_second": statistics.median(
-            own["characters"] / own["seconds"] for own in told
-        ),
-        "times_alone": statistics.median(ratios),
-        "times_alone_spread": [min(ratios), max(ratios)],
+        "ms_a_request": statistics.median(1000 * own["seconds"] / requests for own in told),
+        **speedup("alone", told, alone),
+        **speedup("first", told, first),
         "outputs_equal": [sum(same), len(same)],
         "drafts": drafts,
         "drafted": counted.get("draft_tokens", 0),
@@ -200,8 +172,19 @@ def summary(told: list[dict[str, Any]], alone: list[dict[str, Any]]) -> dict[str
     }
 
 
+def speedup(
+    name: str, told: list[dict[str, Any]], other: list[dict[str, Any]]
+) -> dict[str, float | list[float]]:
+    """Return how many times as fast the same requests were, repeat by repeat."""
+    ratios = [one["seconds"] / own["seconds"] for own, one in zip(told, other, strict=True)]
+    return {
+        f"times_{name}": statistics.median(ratios),
+        f"times_{name}_spread": [min(ratios), max(ratios)],
+    }
+
+
 def main() -> None:
-    """Measure all arms of both models, one model at a time."""
+    """Measure all arms of both models, side by side."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", nargs=3, help="be an engine: model, extra arguments, eager")
     parser.add_argument("--models", type=Path, default=Path("build/serving"))
@@ -210,6 +193,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--prompts", type=int, default=128)
     parser.add_argument("--only", nargs="+", default=["baseline", "tasc-ft"], help="these models")
+    parser.add_argument("--arms", nargs="+", default=[ALONE, "ngram", "suffix", "ours"])
     parser.add_argument("--concurrency", type=int, nargs="+", default=CONCURRENCY)
     parser.add_argument("--compiled", action="store_true", help="not enforce_eager")
     parser.add_argument("--json", type=Path)
@@ -227,27 +211,23 @@ def main() -> None:
         "load": os.getloadavg(),
         "eager": not given.compiled,
         "repeats": given.repeats,
-        "propose_microseconds": proposing(),
-        "models": {},
+        "left_out": {},
     }
+    arms: dict[str, Arm] = {}
     for name in given.only:
-        asked = speculations(given.models, name, given.tokens)
-        left_out = {arm: why for arm, why in asked.items() if isinstance(why, str)}
-        arms = {
-            arm: Arm(given.models / name / "model", extra, not given.compiled)
-            for arm, extra in asked.items()
-            if not isinstance(extra, str)
-        }
-        for arm in arms.values():
-            arm.read()  # ready
-        found["models"][name] = {
-            "left_out": left_out,
-            "concurrency": measure(arms, prompts, given.concurrency, given.repeats),
-        }
-        for arm in arms.values():
-            arm.process.terminate()
-        if given.json:
-            given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        for arm, extra in speculations(given.models, name, given.tokens).items():
+            if isinstance(extra, str):
+                found["left_out"][arm] = extra
+            elif arm in given.arms:
+                model = given.models / name / "model"
+                arms[f"{name} {arm}"] = Arm(model, extra, not given.compiled)
+    for one in arms.values():
+        one.read()  # ready
+    found["concurrency"] = measure(arms, prompts, given.concurrency, given.repeats)
+    for one in arms.values():
+        one.process.terminate()
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

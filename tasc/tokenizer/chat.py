@@ -20,7 +20,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 _CONFIG, _FILE, _OLD = "tokenizer_config.json", "chat_template.jinja", "chat_template.json"
 _PROBE = "tasc-probe"
-_SECONDS = 10.0  # of this thread for one chat
+_SECONDS = 10.0  # for one chat
 _LONGEST = 4 << 20  # characters of one chat; what can be encoded as one text
 _MEMORY = 1 << 30  # bytes that writing one chat may take
 _ADVICE = "mend the chat template, or write --template '{input}\\n'"
@@ -154,10 +154,10 @@ def _refuse_powers(source: Any) -> None:  # noqa: ANN401
 @contextmanager
 def _short() -> Iterator[None]:
     """Raise TimeoutError where a template takes too long: nothing else stops its loops."""
-    end, before = time.thread_time() + _SECONDS, sys.gettrace()
+    end, before = time.monotonic() + _SECONDS, sys.gettrace()
 
     def look(frame: FrameType, event: str, argument: object) -> Any:  # noqa: ANN401, ARG001
-        if time.thread_time() > end:
+        if time.monotonic() > end:
             raise TimeoutError(f"it takes more than {_SECONDS:.0f} s for one chat")
         return look if frame.f_code.co_filename == "<template>" else None
 

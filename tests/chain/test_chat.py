@@ -102,3 +102,13 @@ def test_a_tokenizer_without_a_chat_template_is_refused_and_a_template_will_do(
     assert "a chat template, which the tokenizer has not: name a tokenizer with one, or" in err
     assert not (tmp_path / "a").exists()
     done(capsys, *given, "--template", "{input}\\n", "--output", tmp_path / "b")
+
+
+def test_models_that_write_chats_differently_are_not_benched_side_by_side(
+    capsys, tmp_path, base, task
+):
+    plain = make_model(make_tokenizer(tmp_path / "plain"))
+    given = ("bench", task, "--model", base, "--model", plain, "--output", tmp_path / "bench")
+    code, _, err = tasc(capsys, *given)
+    assert code == 2
+    assert f"{base} and {plain} have different chat templates: give models that share one" in err

@@ -1,6 +1,7 @@
 """Where a server is, as a person writes it: ``URL`` or ``NAME=URL``."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -44,6 +45,16 @@ class Address:
         path = (found[3] or "").rstrip("/")
         url = url.rstrip("/") if path else f"{url.rstrip('/')}/v1"
         return cls(label or url.split("/")[2], url, _is_loopback(found[1].strip("[]").lower()))
+
+
+def check_reach(addresses: Iterable[Address], allow_remote: bool) -> None:
+    """Raise InputError where one is on another machine and that was not allowed."""
+    away = [address.label for address in addresses if not address.local]
+    if away and not allow_remote:
+        raise InputError(
+            f"{', '.join(away)} is not on this machine: the task's prompts would leave it, "
+            "allow that with --allow-remote"
+        )
 
 
 def _is_loopback(host: str) -> bool:

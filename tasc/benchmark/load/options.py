@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasc.benchmark.load.address import Address
+from tasc.benchmark.load.address import Address, check_reach
 from tasc.benchmark.options import QualityOptions
 from tasc.options.bounds import MOST
 from tasc.options.command import (
@@ -15,6 +15,13 @@ from tasc.options.command import (
     as_value_error,
     parse_numbers,
 )
+
+Timeout = Annotated[
+    float, Field(ge=0.1, le=86400, description="Seconds after which a request has failed.")
+]
+AllowRemote = Annotated[
+    bool, Field(description="Send prompts to other machines, too; without it, to this one alone.")
+]
 
 
 class LoadOptions(QualityOptions):
@@ -48,16 +55,12 @@ class LoadOptions(QualityOptions):
     warmup: int = Field(
         3, ge=1, le=MOST, description="Requests that each server answers before, unmeasured."
     )
-    timeout: float = Field(
-        600.0, ge=0.1, le=86400, description="Seconds after which a request has failed."
-    )
+    timeout: Timeout = 600.0
     reference: Annotated[str | None, Shell(default="the first endpoint")] = Field(
         None,
         description="Folder of tasc bench or tasc load: outputs are compared with its first ones.",
     )
-    allow_remote: bool = Field(
-        False, description="Send prompts to other machines, too; without it, to this one alone."
-    )
+    allow_remote: AllowRemote = False
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -80,15 +83,10 @@ class LoadOptions(QualityOptions):
     def _reachable(self) -> Self:
         with as_value_error():
             addresses = self.addresses
+            check_reach(addresses, self.allow_remote)
         labels = [address.label for address in addresses]
         if len({*labels}) < len(labels):
             raise ValueError("two endpoints have the same name: tell them apart by NAME=URL")
-        away = [address.label for address in addresses if not address.local]
-        if away and not self.allow_remote:
-            raise ValueError(
-                f"{', '.join(away)} is not on this machine: the task's prompts would leave it, "
-                "allow that with --allow-remote"
-            )
         if len(self.models) not in (0, 1, len(labels)):
             raise ValueError(
                 f"{len(self.models)} models for {len(labels)} endpoints: give one, or one for each"

@@ -1,0 +1,92 @@
+"""A server through the client of the ``openai`` package: reaching it, and why that failed."""
+
+import asyncio
+import os
+from collections.abc import Awaitable
+from typing import Any, Self, TypeVar
+
+from tasc.benchmark.load.address import Address
+from tasc.benchmark.load.results import Endpoint
+from tasc.errors import UnavailableError
+
+KEY = "TASC_API_KEY"  # not OPENAI_API_KEY: that one is for one company's servers
+_LONGEST_REASON = 200
+
+T = TypeVar("T")
+
+
+class Connection:
+    """A server: no retries, no redirects, no proxy for this machine, no name or key of others."""
+
+    def __init__(self, address: Address, model: str, timeout: float) -> None:
+        """Connect to nothing yet; without a ``model`` the first one that the server lists is asked.
+
+        Raises UnavailableError where the client is not installed.
+        """
+        try:
+            import openai
+        except ImportError:
+            raise UnavailableError(
+                "openai is not installed: install it with pip install 'tasc[endpoint]'"
+            ) from None
+        self.address, self.model, self._timeout = address, model, timeout
+        # An answer that is not as it should be is an error of any of the last kinds.
+        strange = (ValueError, TypeError, AttributeError, LookupError)
+        self.errors = (openai.OpenAIError, TimeoutError, *strange)
+        # Of plain dictionaries: the client's own classes take half of the time of a stream.
+        self.stream_of: Any = openai.AsyncStream[object]
+        left_out: Any = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
+        self.client: Any = openai.AsyncOpenAI(
+            base_url=address.url,
+            api_key=os.environ.get(KEY) or "none",
+            default_headers=left_out,
+            max_retries=0,
+            timeout=timeout,
+            http_client=openai.DefaultAsyncHttpxClient(
+                trust_env=not address.local, follow_redirects=False
+            ),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Ask which model it serves, where none was named. Raises UnavailableError."""
+        try:
+            if not self.model:
+                listed = await self.within(self.client.models.list())
+                self.model = str(listed.data[0].id)
+        except self.errors as error:
+            await self.client.close()
+            raise self.silent(self.reason(error)) from None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close its connections."""
+        await self.client.close()
+
+    async def within(self, answer: Awaitable[T]) -> T:
+        """Wait for an answer as long as a request may take. Raises any of ``errors``."""
+        async with asyncio.timeout(self._timeout):
+            return await answer
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Describe it."""
+        return Endpoint(label=self.address.label, url=self.address.url, model=self.model)
+
+    def silent(self, why: str) -> UnavailableError:
+        """Return the error of a server that does not answer."""
+        return UnavailableError(
+            f"{self.address.label} does not answer at {self.address.url} ({why}): start the "
+            "server, or name another with --endpoint, its model with --model"
+        )
+
+    def reason(self, error: Exception) -> str:
+        """Say in a line why a request failed; what a connection fails of is the cause's to say."""
+        told = error if isinstance(error, ValueError) else error.__cause__ or error
+        if isinstance(error, TimeoutError):
+            return f"no answer within {self._timeout:g} s"
+        return " ".join((str(told) or type(told).__name__).split())[:_LONGEST_REASON]
+
+
+def sound(text: str) -> str:
+    """Join halves of a character that came in two pieces; one that stays alone is no text."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

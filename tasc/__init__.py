@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions
+    from tasc.benchmark.judge.options import JudgeOptions
     from tasc.benchmark.load.options import LoadOptions
     from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
     from tasc.benchmark.paired.compare import compare_results
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         export,
         finetune,
         index,
+        judge,
         load_test,
         tune,
     )
@@ -46,6 +48,7 @@ __all__ = [
     "ExportOptions",
     "FinetuneOptions",
     "IndexOptions",
+    "JudgeOptions",
     "LoadOptions",
     "Sampling",
     "TuneOptions",
@@ -61,6 +64,7 @@ __all__ = [
     "finetune",
     "generate",
     "index",
+    "judge",
     "load_test",
     "tune",
 ]
@@ -69,6 +73,7 @@ __all__ = [
 # A call is not named as a room is: importing tasc.benchmark would put the room in its position.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
+    "tasc.benchmark.judge.options": "JudgeOptions",
     "tasc.benchmark.load.options": "LoadOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",
     "tasc.benchmark.paired.options": "CompareOptions",
@@ -76,7 +81,7 @@ _PUBLIC = {
     "tasc.training.options": "BaseOptions FinetuneOptions",
     "tasc.options.command": "Data",
     "tasc.commands.calls": "analyze augment base bench compare_vocabularies export finetune "
-    "index load_test tune",
+    "index judge load_test tune",
     "tasc.serving.options": "ExportOptions",
     "tasc.decoding.custom_generate": "custom_generate",
     "tasc.decoding.library": "Completion generate",

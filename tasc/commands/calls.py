@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasc.analysis.options import AnalyzeOptions
+from tasc.benchmark.judge.options import JudgeOptions
 from tasc.benchmark.load.options import LoadOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.commands.context import Result, StepContext, at_work
@@ -20,6 +21,7 @@ from tasc.training.options import BaseOptions, FinetuneOptions
 from tasc.vocab.search.options import AugmentOptions
 
 if TYPE_CHECKING:
+    from tasc.benchmark.judge.results import JudgeResults
     from tasc.benchmark.load.results import LoadResults
     from tasc.benchmark.results.bench import BenchResults
     from tasc.benchmark.results.search import Tuning
@@ -144,6 +146,25 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
         return bench(known, context.texts.corpus, options, context.progress)
 
 
+def judge(options: JudgeOptions, context: StepContext | None = None) -> "JudgeResults":
+    """Have the outputs of a bench scored by a language model behind an endpoint.
+
+    Example:
+        >>> found = tasc.judge(tasc.JudgeOptions(results="bench", endpoint="http://[::1]:8000"))
+        >>> [(model.model, model.mean) for model in found.models]
+    """
+    from tasc.benchmark.judge.run import judge
+
+    with at_work(options, context) as context:
+        return judge(
+            context.texts.corpus,
+            options,
+            context.work,
+            resume=context.resume,
+            progress=context.progress,
+        )
+
+
 def load_test(options: LoadOptions, context: StepContext | None = None) -> "LoadResults":
     """Measure servers with the task's prompts, side by side.
 
@@ -211,6 +232,7 @@ RUNNERS: dict[str, Callable[[Any, StepContext], Result]] = {
     "index": index,
     "vocab": compare_vocabularies,
     "bench": bench,
+    "judge": judge,
     "load": load_test,
     "export": export,
     "tune": tune,

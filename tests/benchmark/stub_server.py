@@ -1,4 +1,4 @@
-"""A server of completions that behaves, or misbehaves, as told; on the loopback, in threads."""
+"""A server of completions and chats that behaves, or misbehaves, as told; on the loopback."""
 
 import json
 import threading
@@ -20,6 +20,7 @@ class Behaviour:
         fails: whether a request, by its number, is answered with 500.
         drops: whether the connection is dropped after the first word of a request.
         usage: whether tokens are counted.
+        chat: the reply to a chat, by its messages.
         raw: lines of the stream instead of all this.
         redirect: where to, instead of an answer.
         seen: the bodies and headers of all requests.
@@ -30,6 +31,7 @@ class Behaviour:
     fails: Callable[[int], bool] = lambda number: False
     drops: Callable[[int], bool] = lambda number: False
     usage: bool = True
+    chat: Callable[[list[dict[str, str]]], Any] = lambda messages: "no reply"
     raw: tuple[bytes, ...] = ()
     redirect: str = ""
     seen: list[dict[str, Any]] = field(default_factory=list)
@@ -93,6 +95,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reply(307, "", Location=told.redirect)
         if told.fails(number):
             return self._reply(500, '{"error": {"message": "out of \x1b[31mmemory"}}')
+        if self.path.endswith("/chat/completions"):
+            message = {"role": "assistant", "content": told.chat(body["messages"])}
+            time.sleep(told.wait)
+            return self._reply(200, json.dumps({"choices": [{"index": 0, "message": message}]}))
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")

@@ -1,0 +1,1 @@
+"""A language model that judges the outputs of others."""

@@ -18,6 +18,8 @@ GIVEN: dict[str, Any] = {  # what must be there before a number is looked at
     "model": "m",
     "models": ["m"],
     "endpoints": ["http://127.0.0.1"],
+    "endpoint": "http://127.0.0.1",
+    "results": "r",
     "target": "t",
     "draft": "d",
     "head": "medusa",

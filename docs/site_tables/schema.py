@@ -4,11 +4,16 @@ import json
 from typing import Any
 
 from site_tables import markdown
+from tasc.benchmark.judge.results import JudgeResults
 from tasc.benchmark.load.results import LoadResults
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.record import Record
 
-KINDS: dict[str, type[Record]] = {"bench": BenchResults, "load": LoadResults}
+KINDS: dict[str, type[Record]] = {
+    "bench": BenchResults,
+    "judge": JudgeResults,
+    "load": LoadResults,
+}
 FILE = "reference/results.schema.json"
 
 

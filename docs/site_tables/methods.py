@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from site_tables import markdown
-from tasc.benchmark.metrics import METRICS
+from tasc.benchmark.metrics import METRICS, bert, find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.decoding.drafters.table import DRAFTERS, NEEDS, Entry
 from tasc.decoding.verify import VERIFIERS
@@ -70,7 +70,7 @@ def metrics(_block: str) -> str:
         ["metric", "column", "what it is", "needs"],
         [
             [f"`{name}`", metric.label, metric.summary, ", ".join(_wanted(metric))]
-            for name, metric in METRICS.items()
+            for name, metric in [*METRICS.items(), (bert.USAGE, find(bert.USAGE))]
         ],
     )
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasc.benchmark.metrics import METRICS, check_metrics
+from tasc.benchmark.metrics import check_metrics, described
 from tasc.decoding.drafters import check, describe, parse
 from tasc.errors import InputError
 from tasc.execution import EXECUTORS, executor_help
@@ -46,7 +46,7 @@ class QualityOptions(StepOptions):
 
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
         ("exact_match", "token_accuracy"),
-        description=f"{', '.join(METRICS)}; repeatable.",
+        description=f"{described()}; repeatable.",
     )
     delimiter: str = Field(
         ";", min_length=1, description="What separates items for metrics of items."

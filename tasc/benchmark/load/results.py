@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from tasc.benchmark.metrics import METRICS
+from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.comparisons import QualityDifference, SpeedRatio
 from tasc.benchmark.results.conditions import Environment, Sample
@@ -190,7 +190,7 @@ class LoadResults(Record):
     @property
     def metrics(self) -> dict[str, Metric]:
         """Each metric that was asked for, by its name."""
-        return {name: METRICS[name] for name in self.settings.metrics}
+        return {name: find(name) for name in self.settings.metrics}
 
     def save(self, folder: Path) -> None:
         """Write report.html."""

@@ -4,8 +4,9 @@ A metric is one file here and one line of METRICS. Help, checks, reports and doc
 """
 
 from collections.abc import Sequence
+from functools import cache
 
-from tasc.benchmark.metrics import exact_match, items, rouge, slots, sql, token_accuracy
+from tasc.benchmark.metrics import bert, exact_match, items, rouge, slots, sql, token_accuracy
 from tasc.benchmark.metrics.metric import Metric, f1, precision, recall, share
 from tasc.errors import InputError
 
@@ -94,16 +95,37 @@ METRICS: dict[str, Metric] = {
 }
 
 
+def find(text: str) -> Metric:
+    """Return the metric of a name, or of ``bert_score:model=DIR``. Raises InputError."""
+    name, given, options = text.partition(":")
+    if name == "bert_score":
+        return _bert_score(options)
+    if name not in METRICS or given:
+        raise InputError(f"unknown metric {text!r}: choose from {described()}")
+    return METRICS[name]
+
+
+@cache  # with the model that was loaded for it
+def _bert_score(options: str) -> Metric:
+    made = bert.BertScore.parse(options)
+    return Metric(
+        bert.LABEL, bert.SUMMARY, made.count, share, package="bert-score", ready=made.check
+    )
+
+
+def described() -> str:
+    """Return what ``find`` takes."""
+    return ", ".join([*METRICS, bert.USAGE])
+
+
 def check_metrics(names: Sequence[str]) -> None:
-    """Refuse a name that is not in METRICS, and one whose package is not installed."""
+    """Refuse a name that ``find`` does not know, and one whose package or model is not there."""
     for name in names:
-        if name not in METRICS:
-            raise InputError(f"unknown metric {name!r}: choose from {', '.join(METRICS)}")
-        METRICS[name].check(name)
+        find(name).check(name)
 
 
 def score(
     names: Sequence[str], outputs: Sequence[str], references: Sequence[str], delimiter: str
 ) -> dict[str, float]:
     """Return each named metric of ``outputs`` against ``references``, between 0 and 1."""
-    return {name: METRICS[name].score(outputs, references, delimiter) for name in names}
+    return {name: find(name).score(outputs, references, delimiter) for name in names}

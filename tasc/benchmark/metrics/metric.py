@@ -36,6 +36,7 @@ class Metric:
         needs: what outputs must look like; any text where empty.
         package: distribution to be installed, of the extra ``metrics``; none where empty.
         zero_one: whether a sample is either right or wrong, as McNemar's test needs it.
+        ready: raises InputError where something else is lacking.
     """
 
     label: str
@@ -45,14 +46,16 @@ class Metric:
     needs: str = ""
     package: str = ""
     zero_one: bool = False
+    ready: Callable[[], None] = lambda: None
 
     def check(self, name: str) -> None:
-        """Raise InputError where the package is not installed; ``name`` is the metric's own."""
+        """Raise InputError where something is not there; ``name`` is the metric's own."""
         if self.package and find_spec(self.package.replace("-", "_")) is None:
             raise InputError(
                 f"metric {name!r} needs {self.package}, which is not installed: "
                 "install it with pip install 'tasc[metrics]'"
             )
+        self.ready()
 
     def score(self, outputs: Sequence[str], references: Sequence[str], delimiter: str) -> float:
         """Return the value over all samples."""

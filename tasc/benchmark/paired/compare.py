@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
-from tasc.benchmark.metrics import METRICS, check_metrics
+from tasc.benchmark.metrics import check_metrics, find
 from tasc.benchmark.metrics.metric import Counts
 from tasc.benchmark.paired.options import CompareOptions
 from tasc.benchmark.paired.pairs import Speeds, counted, quality_difference
@@ -139,7 +139,7 @@ class _Judge:
                 yield self._quality(name, after, old[name], new[name])
 
     def _quality(self, name: str, cell: Cell, old: Counts, new: Counts) -> Change:
-        metric = METRICS[name]
+        metric = find(name)
         seen = quality_difference(self._bootstrap, metric, new, old, self.confidence)
         p_value = None if seen.mcnemar is None else seen.mcnemar.p_value
         verdict = _verdict(seen.interval, 0.0, 0.0)

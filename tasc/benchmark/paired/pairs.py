@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from tasc.benchmark.metrics import METRICS
+from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Counts, Metric
 from tasc.benchmark.paired.seeds import name_of
 from tasc.benchmark.paired.statistics import CONFIDENCE, RESAMPLES, Bootstrap, mcnemar
@@ -60,14 +60,12 @@ def counted(
     texts: Sequence[str], references: Sequence[str], metrics: Sequence[str], delimiter: str
 ) -> ByMetric:
     """Count the samples of a cell, by its N texts, for each metric, (N, K)."""
-    return {name: METRICS[name].count(texts, references, delimiter) for name in metrics}
+    return {name: find(name).count(texts, references, delimiter) for name in metrics}
 
 
 def qualities(bootstrap: Bootstrap, own: ByMetric, other: ByMetric) -> dict[str, QualityDifference]:
     """Compare what two systems reach of every metric that was counted."""
-    return {
-        name: quality_difference(bootstrap, METRICS[name], own[name], other[name]) for name in own
-    }
+    return {name: quality_difference(bootstrap, find(name), own[name], other[name]) for name in own}
 
 
 def quality_difference(

@@ -7,7 +7,7 @@ made from these classes.
 from pathlib import Path
 from typing import Any, Literal
 
-from tasc.benchmark.metrics import METRICS
+from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.cells import Cell, ReferenceMatch
 from tasc.benchmark.results.comparisons import CellComparison, ModelPair
@@ -50,7 +50,7 @@ class BenchResults(Record):
     @property
     def metrics(self) -> dict[str, Metric]:
         """Each metric that was asked for, by its name."""
-        return {name: METRICS[name] for name in self.settings.metrics}
+        return {name: find(name) for name in self.settings.metrics}
 
     def save(self, folder: Path) -> None:
         """Write report.html."""

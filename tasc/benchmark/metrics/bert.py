@@ -1,0 +1,100 @@
+"""BERTScore of Zhang et al. (2019, arXiv:1904.09675), as the package bert-score computes it.
+
+F1 of tokens matched by the cosine of their embeddings, without idf weights and without rescaling.
+What the package does not do with transformers 5 is done here: an empty text has no embeddings, and
+a tokenizer that does not say how much its model reads reports a length that no integer holds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasc.errors import InputError
+from tasc.models.folder.files import CONFIG, read_json, weight_files
+from tasc.options.references import expanded
+
+LABEL = "BERTScore"
+SUMMARY = "F1 of tokens matched by their embeddings in the model DIR, the mean over outputs."
+USAGE = "bert_score:model=DIR"
+_LONGEST = 512  # tokens that BERT and its like read
+_UNLIMITED = 10**6
+_TOKENIZER = "tokenizer_config.json"
+
+
+@dataclass(frozen=True)
+class BertScore:
+    """BERTScore by the embeddings of one layer of a model.
+
+    Attributes:
+        model: folder with config.json, safetensors weights and a tokenizer.
+        layer: that the embeddings are taken from, counted from 1; 0 is the last one.
+    """
+
+    model: str
+    layer: int = 0
+
+    @classmethod
+    def parse(cls, options: str) -> "BertScore":
+        """Read ``model=DIR`` or ``model=DIR,layer=N``. Raises InputError."""
+        folder, _, layer = options.removeprefix("model=").partition(",layer=")
+        if not options.startswith("model=") or not folder or not (layer or "0").isdecimal():
+            raise InputError(
+                f"metric 'bert_score:{options}' is not {USAGE} or {USAGE},layer=N: name the folder "
+                "of a model such as roberta-large, whose layer 17 is the usual one"
+            )
+        return cls(str(expanded(Path(folder))), int(layer or 0))
+
+    def check(self) -> None:
+        """Raise InputError where the folder holds no such model, or none that is safe to read."""
+        folder, what = Path(self.model), f"model {self.model}"
+        if not folder.is_dir():
+            raise InputError(f"{what}: no such folder; bert_score downloads nothing, give a folder")
+        config = read_json(folder / CONFIG, what)
+        layers = config.get("num_hidden_layers")
+        if not isinstance(layers, int) or not 0 <= self.layer <= layers:
+            raise InputError(f"{what} has {layers} layers, not {self.layer}: give one with layer=N")
+        told = read_json(folder / _TOKENIZER, what) if (folder / _TOKENIZER).exists() else {}
+        if config.get("auto_map") or told.get("auto_map"):
+            raise InputError(f"{what} comes with code, which is not run: give another model")
+        weight_files(folder)
+
+    def count(
+        self, outputs: Sequence[str], references: Sequence[str], _delimiter: str
+    ) -> np.ndarray:
+        """Return (N, 2): F1 of each output, 0 where a side is empty; and 1."""
+        return np.array([[f1, 1.0] for f1 in _scores(self, tuple(outputs), tuple(references))])
+
+    @cached_property
+    def scorer(self) -> Any:  # noqa: ANN401
+        """The package's, with the model loaded."""
+        from bert_score import BERTScorer
+
+        from tasc.models.folder.quiet import quiet
+
+        self.check()
+        layers = read_json(Path(self.model) / CONFIG, self.model)["num_hidden_layers"]
+        with quiet():
+            made = BERTScorer(
+                model_type=self.model, num_layers=self.layer or layers, use_fast_tokenizer=True
+            )
+        tokenizer = made._tokenizer
+        if tokenizer.model_max_length > _UNLIMITED:
+            tokenizer.model_max_length = _LONGEST
+        return made
+
+
+@lru_cache(maxsize=64)  # methods of a model say the same, and pairs are counted once more
+def _scores(
+    metric: BertScore, outputs: tuple[str, ...], references: tuple[str, ...]
+) -> tuple[float, ...]:
+    found = np.zeros(len(outputs))
+    pairs = zip(outputs, references, strict=True)
+    whole = [i for i, pair in enumerate(pairs) if all(text.strip() for text in pair)]
+    if whole:
+        sides = [[texts[i] for i in whole] for texts in (outputs, references)]
+        found[whole] = metric.scorer.score(*sides)[2].double().numpy()
+    return tuple(found.tolist())

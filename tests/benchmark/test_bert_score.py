@@ -14,9 +14,11 @@ from transformers import (
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaModel,
+    RobertaTokenizer,
 )
 
 from tasc.benchmark.metrics import check_metrics, find, score
+from tasc.benchmark.metrics.bert import BertScore
 from tasc.benchmark.options import BenchOptions
 from tasc.errors import InputError
 from tasc.models.folder.quiet import quiet
@@ -129,6 +131,20 @@ def test_a_text_longer_than_the_model_reads_is_cut_where_its_tokenizer_says_so(m
     told.write_text(json.dumps(json.loads(told.read_text()) | {"model_max_length": 16}))
     counts = find(f"bert_score:model={model}").count(["the cat " * 50], ["the cat " * 60], ";")
     assert counts[0, 0] == pytest.approx(1, abs=1e-6)
+
+
+def test_the_first_word_of_roberta_is_one_with_a_space_before_it(tmp_path):
+    pytest.importorskip("bert_score")
+    letters = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"Ġcat"]
+    with quiet():
+        RobertaTokenizer(vocab={c: i for i, c in enumerate(letters)}, merges=[]).save_pretrained(
+            tmp_path
+        )
+        shape = RobertaConfig(vocab_size=len(letters), pad_token_id=1, **SHAPE)
+        RobertaModel(shape).save_pretrained(tmp_path)
+    tokenizer = BertScore(str(tmp_path)).scorer._tokenizer
+    assert isinstance(tokenizer, RobertaTokenizer)
+    assert tokenizer.convert_ids_to_tokens(tokenizer.encode("cat")) == [*("<s>", *"Ġcat", "</s>")]
 
 
 def test_it_says_nothing(model, capfd):

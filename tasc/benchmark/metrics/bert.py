@@ -1,8 +1,9 @@
 """BERTScore of Zhang et al. (2019, arXiv:1904.09675), as the package bert-score computes it.
 
 F1 of tokens matched by the cosine of their embeddings, without idf weights and without rescaling.
-What the package does not do with transformers 5 is done here: an empty text has no embeddings, and
-a tokenizer that does not say how much its model reads reports a length that no integer holds.
+What the package cannot do with transformers 5 is done here. An empty text has no embeddings; a
+tokenizer that does not say how much its model reads reports a length that no integer holds; and the
+space that the package asks for before the first word, for RoBERTa and GPT-2, is left out.
 """
 
 from collections.abc import Sequence
@@ -81,10 +82,19 @@ class BertScore:
             made = BERTScorer(
                 model_type=self.model, num_layers=self.layer or layers, use_fast_tokenizer=True
             )
-        tokenizer = made._tokenizer
-        if tokenizer.model_max_length > _UNLIMITED:
-            tokenizer.model_max_length = _LONGEST
+            made._tokenizer = _tokenizer(self.model, made._tokenizer)
         return made
+
+
+def _tokenizer(model: str, loaded: Any) -> Any:  # noqa: ANN401
+    """Return the tokenizer of a folder with what the package relies on."""
+    from transformers import GPT2Tokenizer, RobertaTokenizer
+
+    if isinstance(loaded, GPT2Tokenizer | RobertaTokenizer):
+        loaded = type(loaded).from_pretrained(model, add_prefix_space=True)
+    if loaded.model_max_length > _UNLIMITED:
+        loaded.model_max_length = _LONGEST
+    return loaded
 
 
 @lru_cache(maxsize=64)  # methods of a model say the same, and pairs are counted once more

@@ -2,8 +2,10 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -242,6 +244,7 @@ def test_a_run_that_ended_early_goes_on_with_what_it_had(capsys, bench, tmp_path
     with serving(behaviour) as url:
         code, _, err = run(capsys, *given, "--endpoint", url)
         assert (code, "does not answer" in err) == (2, True)
+        assert "--resume goes on from 10 judgements" in err
         (kept,) = tmp_path.glob(".out.work/judgements.jsonl")
         with kept.open("a") as file:
             file.write('{"key": [0, 1], "judg')  # as a killed run leaves it
@@ -250,6 +253,32 @@ def test_a_run_that_ended_early_goes_on_with_what_it_had(capsys, bench, tmp_path
     assert len(behaviour.seen) - before == 24 - 10
     assert (found["complete"], found["pairs"][0]["difference"]) == (12, 2)
     assert not kept.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_run_goes_on_with_what_it_had(capsys, bench, tmp_path, number):
+    behaviour = Behaviour(chat=lambda _: "3 3 3", wait=0.3)
+    out = tmp_path / "out"
+    with serving(behaviour) as url:
+        given = ("judge", str(bench), "--endpoint", url, "--concurrency", "2", "--output", str(out))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tasc_cli.main", *given],
+            stderr=subprocess.PIPE,
+            text=True,
+            # the background of a shell ignores it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        deadline = time.monotonic() + 60
+        while len(behaviour.seen) < 7 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(number)
+        err = process.communicate(timeout=30)[1]
+        assert process.returncode == (130 if number == signal.SIGINT else -number), err
+        assert number == signal.SIGKILL or "with --resume goes on" in err
+        assert not out.exists()
+        behaviour.wait, before = 0.0, len(behaviour.seen)
+        assert done(capsys, *given, "--resume")["complete"] == 12
+    assert 24 - before <= len(behaviour.seen) - before <= 24 - 4
 
 
 def test_a_run_goes_on_with_the_same_judge_alone(bench, tmp_path):

@@ -63,10 +63,10 @@ def _pair(
     bootstrap: Bootstrap, own: tuple[str, np.ndarray], other: tuple[str, np.ndarray]
 ) -> JudgePair:
     """Compare the scores (N, 2) of two models."""
-    counts = [
+    counts, others = (
         np.stack([scores.mean(1), np.ones(len(scores))], axis=-1) for _, scores in (own, other)
-    ]
-    difference, interval = bootstrap.difference(share, *counts)
+    )
+    difference, interval = bootstrap.difference(share, counts, others)
     preferred = np.sign(own[1] - other[1])
     overall = np.sign((own[1] - other[1]).sum(1))
     return JudgePair(

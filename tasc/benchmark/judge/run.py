@@ -22,6 +22,7 @@ from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.conditions import Environment, Sample
 from tasc.data.corpus import Corpus
 from tasc.environment import environment, shell_line
+from tasc.errors import UnavailableError
 from tasc.progress import Progress, silent
 
 _PATIENCE = 10  # failures in a row, after which nobody answers any more
@@ -136,5 +137,7 @@ async def _ask_all(
             for _ in range(options.concurrency):
                 users.create_task(user())
         if in_a_row >= _PATIENCE + options.concurrency or not journal.known:
-            raise server.silent([*failed.values()][-1].error)
+            told = f"{server.silent([*failed.values()][-1].error)}"
+            kept = f"; --resume goes on from {len(journal.known)} judgements"
+            raise UnavailableError(told + kept if journal.known else told)
         return server.endpoint, journal.known | failed

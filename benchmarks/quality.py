@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import tasc
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import publish, script
 
 ARMS = ("baseline", "equal steps", "equal compute")
 
@@ -85,7 +85,7 @@ def folder(arm: str, rows: str, seed: int, options: argparse.Namespace) -> Path:
 
 def parse_options() -> argparse.Namespace:
     """Read the command line; what stands after ``--`` goes to every ``tasc finetune``."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script(__doc__, threads=True)
     parser.add_argument("data")
     parser.add_argument("--base", required=True)
     parser.add_argument("--augmented", required=True)
@@ -101,10 +101,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--metrics", nargs="+", default=["exact_match"])
     parser.add_argument("--delimiter", default=", ")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--finetune", nargs="*", default=[])
-    add_json(parser)
-    return parser.parse_args()
+    options: argparse.Namespace = parser.parse_args()
+    return options
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import add_json, publish
+from benchmarks.figures import publish, script
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse
@@ -121,13 +121,11 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print the figures as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", required=True)
-    parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--tokens", type=int, default=8, help="of a draft")
     parser.add_argument("--steps", type=int, default=1000)
-    add_json(parser)
     given = parser.parse_args(arguments)
     publish(measure(given.data_dir, load_tokenizer(given.tokenizer), given), given.json)
 

@@ -64,11 +64,11 @@ def train_head(
         resume: go on from what is there.
         progress: called after each batch of answers and each step.
     """
-    tokenizer = load_tokenizer(model_path).ending(train.end)
     progress("loading the model", 0, 0)
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
     check_stateless(model)
     _check_positions(model, options)
+    tokenizer = load_tokenizer(model_path).ending(train.end)
     learner = OBJECTIVES[options.head].learner(model, options)
     head = learner.module
 

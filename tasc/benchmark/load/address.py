@@ -52,8 +52,8 @@ def check_reach(addresses: Iterable[Address], allow_remote: bool) -> None:
     away = [address.label for address in addresses if not address.local]
     if away and not allow_remote:
         raise InputError(
-            f"{', '.join(away)} is not on this machine: the task's prompts would leave it, "
-            "allow that with --allow-remote"
+            f"{', '.join(away)} is not on this machine: the task's prompts would leave it: "
+            "add --allow-remote if they may"
         )
 
 

@@ -1,12 +1,12 @@
 """What a judge leaves: ``judge.json``, typed."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tasc.benchmark.load.results import Endpoint
 from tasc.benchmark.results.comparisons import CellName
 from tasc.benchmark.results.conditions import Environment
-from tasc.benchmark.results.record import Interval, Record
+from tasc.benchmark.results.record import Interval, Record, ResultRecord
 
 
 class JudgeSettings(Record):
@@ -86,7 +86,7 @@ class JudgePair(Record):
     """Share of samples where both orders prefer the same model, or none."""
 
 
-class JudgeResults(Record):
+class JudgeResults(ResultRecord):
     """Outputs of a bench, scored by a language model."""
 
     version: Literal[1] = 1
@@ -117,7 +117,3 @@ class JudgeResults(Record):
 
     def save(self, folder: Path) -> None:
         """Write nothing: all there is stands in ``to_dict``."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the results as they stand in judge.json."""
-        return self.model_dump(mode="json")

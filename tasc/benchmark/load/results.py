@@ -4,7 +4,7 @@ from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
@@ -13,7 +13,7 @@ from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.comparisons import QualityDifference, SpeedRatio
 from tasc.benchmark.results.conditions import Environment, Sample
-from tasc.benchmark.results.record import Record
+from tasc.benchmark.results.record import Record, ResultRecord
 
 _BUSY = 0.7  # of a core: answers wait for each other
 
@@ -170,7 +170,7 @@ class LoadComparison(Record):
     quality: dict[str, QualityDifference]
 
 
-class LoadResults(Record):
+class LoadResults(ResultRecord):
     """Servers measured side by side."""
 
     version: Literal[1] = 1
@@ -197,7 +197,3 @@ class LoadResults(Record):
         from tasc.benchmark.load.page import render
 
         (folder / "report.html").write_text(render(self), encoding="utf-8")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the results as they stand in results.json."""
-        return self.model_dump(mode="json")

@@ -5,7 +5,7 @@ made from these classes.
 """
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
@@ -13,13 +13,13 @@ from tasc.benchmark.results.cells import Cell, ReferenceMatch
 from tasc.benchmark.results.comparisons import CellComparison, ModelPair
 from tasc.benchmark.results.conditions import Environment, Example, Sample, Settings, Task
 from tasc.benchmark.results.prediction import Prediction
-from tasc.benchmark.results.record import Record
+from tasc.benchmark.results.record import ResultRecord
 from tasc.benchmark.results.seeds import Seeds, SeedsPair
 
 VERSION: Literal[1] = 1
 
 
-class BenchResults(Record):
+class BenchResults(ResultRecord):
     """Models and methods measured side by side."""
 
     version: Literal[1] = VERSION
@@ -57,7 +57,3 @@ class BenchResults(Record):
         from tasc.benchmark.results.page import render
 
         (folder / "report.html").write_text(render(self), encoding="utf-8")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the results as they stand in results.json."""
-        return self.model_dump(mode="json")

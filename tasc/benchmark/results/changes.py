@@ -1,9 +1,9 @@
 """What ``tasc compare`` found between two benches of the same samples."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from tasc.benchmark.results.comparisons import CellName
-from tasc.benchmark.results.record import Interval, Record
+from tasc.benchmark.results.record import Interval, ResultRecord
 
 
 class Change(CellName):
@@ -23,7 +23,7 @@ class Change(CellName):
     verdict: Literal["worse", "better", "within the noise"]
 
 
-class ResultsComparison(Record):
+class ResultsComparison(ResultRecord):
     """Every change, and whether one is a regression.
 
     All intervals hold together with 95 %: each has a confidence of 1 - 0.05 / (their number)
@@ -45,7 +45,3 @@ class ResultsComparison(Record):
     def regressions(self) -> tuple[Change, ...]:
         """What is worse beyond the noise."""
         return tuple(change for change in self.changes if change.verdict == "worse")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return self.model_dump(mode="json")

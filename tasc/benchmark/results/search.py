@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from tasc.benchmark.results.prediction import StepFigures
-from tasc.benchmark.results.record import Record
+from tasc.benchmark.results.record import Record, ResultRecord
 from tasc.decoding.drafters import DEFAULT_BUDGET
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpecOptions
 
@@ -89,14 +88,10 @@ class TunedTask(Record):
     """Whose outputs drafts were made from."""
 
 
-class Tuning(Search):
+class Tuning(Search, ResultRecord):
     """The search of ``tasc tune`` for the most tokens a step."""
 
     task: TunedTask
 
     def save(self, folder: Path) -> None:
         """Write nothing: all there is stands in ``to_dict``."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return self.model_dump(mode="json")

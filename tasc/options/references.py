@@ -60,3 +60,12 @@ def resolve_model(text: str) -> tuple[str, str]:
         f"{folder} holds no model: tasc {read_manifest(folder)['command']} wrote it, name a folder "
         "of tasc base, of tasc finetune --merge, or of a model"
     )
+
+
+def results_file(path: str) -> Path:
+    """Return a file, or the ``results.json`` of a folder. Raises InputError where it is none."""
+    position = Path(path)
+    file = position / "results.json" if position.is_dir() else position
+    if not file.is_file():
+        raise InputError(f"{file} is not there: name the folder of a tasc bench, or run it")
+    return file

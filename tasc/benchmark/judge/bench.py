@@ -6,32 +6,13 @@ hash that the bench kept of it, and no other text of the data is sent.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tasc.benchmark.judge.rubric import MOST_ANSWERS
-from tasc.benchmark.paired.compare import results_file
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.conditions import Sample
 from tasc.data.corpus import Corpus
-from tasc.errors import InputError, IntegrityError
-from tasc.files.artefact import MANIFEST, read_manifest
-
-
-def read_by(results: str) -> dict[str, Any]:
-    """Return the options ``source`` and ``split`` of the bench that left ``results``.
-
-    None of them where its folder does not tell.
-    """
-    try:
-        folder = results_file(results).parent
-        if not (folder / MANIFEST).is_file():
-            return {}
-        asked = read_manifest(folder).get("arguments")
-    except (InputError, IntegrityError):
-        return {}
-    told = asked if isinstance(asked, dict) else {}
-    return {name: told[name] for name in ("source", "split") if name in told}
+from tasc.errors import InputError
 
 
 def judged_cells(found: BenchResults, models: Sequence[str]) -> tuple[Cell, ...]:

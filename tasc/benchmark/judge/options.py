@@ -4,11 +4,12 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasc.benchmark.judge.bench import read_by
 from tasc.benchmark.load.address import Address, check_reach
 from tasc.benchmark.load.options import AllowRemote, Timeout
+from tasc.errors import InputError, IntegrityError
+from tasc.files.artefact import MANIFEST, read_manifest
 from tasc.options.command import LONGEST, Data, Shell, Split, StepOptions, as_value_error
-from tasc.options.references import expand_user
+from tasc.options.references import expand_user, results_file
 
 
 class JudgeOptions(StepOptions):
@@ -77,7 +78,7 @@ class JudgeOptions(StepOptions):
         if not named or values.get("source") is not None:
             return values
         with as_value_error():
-            return read_by(expand_user(values["results"])) | values
+            return _read_by(expand_user(values["results"])) | values
 
     @field_validator("endpoint")
     @classmethod
@@ -96,3 +97,19 @@ class JudgeOptions(StepOptions):
                 "--template and the --split of the bench"
             )
         return self
+
+
+def _read_by(results: str) -> dict[str, Any]:
+    """Return the options ``source`` and ``split`` of the bench that left ``results``.
+
+    None of them where its folder does not tell.
+    """
+    try:
+        folder = results_file(results).parent
+        if not (folder / MANIFEST).is_file():
+            return {}
+        asked = read_manifest(folder).get("arguments")
+    except (InputError, IntegrityError):
+        return {}
+    told = asked if isinstance(asked, dict) else {}
+    return {name: told[name] for name in ("source", "split") if name in told}

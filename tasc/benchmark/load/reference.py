@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from tasc.benchmark.load.results import Equality, LoadCell, LoadResults, Output
-from tasc.benchmark.paired.compare import results_file
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.conditions import Sample
 from tasc.errors import InputError
-from tasc.options.references import parse_label
+from tasc.options.references import parse_label, results_file
 
 _SHOWN = 5  # samples that differ
 

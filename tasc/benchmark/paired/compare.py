@@ -6,7 +6,6 @@ program differ in speed by more than their samples say: a speed must be worse by
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.changes import Change, ResultsComparison
 from tasc.benchmark.results.record import Interval
 from tasc.errors import InputError
+from tasc.options.references import results_file
 
 _RESAMPLES = 10_000  # the tails of an interval are small where there are many
 # What makes a speed another one.
@@ -70,15 +70,6 @@ def read_results(path: str) -> BenchResults:
         return BenchResults.model_validate_json(file.read_bytes())
     except (ValidationError, json.JSONDecodeError):
         raise InputError(f"{file} is no result of a tasc bench of this version: {again}") from None
-
-
-def results_file(path: str) -> Path:
-    """Return a file, or the ``results.json`` of a folder. Raises InputError where it is none."""
-    position = Path(path)
-    file = position / "results.json" if position.is_dir() else position
-    if not file.is_file():
-        raise InputError(f"{file} is not there: name the folder of a tasc bench, or run it")
-    return file
 
 
 def _check_samples(old: BenchResults, new: BenchResults) -> None:

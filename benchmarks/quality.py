@@ -3,6 +3,8 @@
 Every choice of trained rows is one comparison: a baseline, TASC-ft for as many epochs, and TASC-ft
 for as many tokens, each with several seeds of one base model. What is finished is not trained
 again, so a run that was ended goes on. Models are merged and benched on the whole split at once.
+Options that are none of this benchmark go to the trainings with new tokens, as --split-new 0.5;
+give them an --output of their own.
 
     python -m benchmarks.quality DATA --base BASE --augmented TOKENS --output RUNS [--json FILE]
 """
@@ -26,8 +28,6 @@ def main() -> None:
         for rows in options.rows:
             for arm in ARMS:
                 train(arm, rows, seed, options)
-    if options.train_only:
-        return
     publish({"comparisons": [compare(rows, options) for rows in options.rows]}, options.json)
 
 
@@ -43,13 +43,13 @@ def train(arm: str, rows: str, seed: int, options: argparse.Namespace) -> None:
     if options.train_limit:
         call += ["--limit", str(options.train_limit)]
     if arm != "baseline":
-        call += ["--augmented", options.augmented]
+        call += ["--augmented", options.augmented, *options.finetune]
     if arm == "equal compute":
         call += ["--tokens-of", str(folder("baseline", rows, seed, options))]
     else:
         call += ["--epochs", str(options.epochs)]
     command = Path(sys.executable).with_name("tasc")
-    subprocess.run([str(command), *call, *options.finetune], check=True)
+    subprocess.run([str(command), *call], check=True)
 
 
 def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def folder(arm: str, rows: str, seed: int, options: argparse.Namespace) -> Path:
 
 
 def parse_options() -> argparse.Namespace:
-    """Read the command line; what stands after ``--`` goes to every ``tasc finetune``."""
+    """Read the command line; what it does not know goes to ``tasc finetune``."""
     parser = script(__doc__, threads=True)
     parser.add_argument("data")
     parser.add_argument("--base", required=True)
@@ -92,7 +92,6 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--output", required=True)
     parser.add_argument("--rows", nargs="+", default=["new", "used", "all"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--train-only", action="store_true")
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--template", default="{input}\n")
@@ -101,8 +100,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--metrics", nargs="+", default=["exact_match"])
     parser.add_argument("--delimiter", default=", ")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--finetune", nargs="*", default=[])
-    options: argparse.Namespace = parser.parse_args()
+    options: argparse.Namespace
+    options, options.finetune = parser.parse_known_args()
     return options
 
 

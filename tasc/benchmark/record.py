@@ -106,11 +106,9 @@ def _outputs(cell: Cell) -> tuple[results.Output, ...]:
 
 def _canonical(cell: Cell, outputs: Sequence[results.Output]) -> float:
     """Return the share of outputs that the tokenizer would write in the same tokens."""
-    tokenizer = cell.model.tokenizer
-    own = tokenizer.encode([output.text for output in outputs]).split()
-    said = [
-        g.tokens[: len(g.tokens) - (g.tokens[-1:] == tokenizer.eos_id).sum()] for g in cell.runs[0]
-    ]
+    own = cell.model.encode([output.text for output in outputs])
+    ends = cell.model.end_ids
+    said = [g.tokens[:-1] if np.isin(g.tokens[-1:], ends).any() else g.tokens for g in cell.runs[0]]
     return float(np.mean([np.array_equal(a, b) for a, b in zip(own, said, strict=True)]))
 
 

@@ -270,6 +270,8 @@ class FinetuneOptions(TrainingOptions):
             raise ValueError(f"objective={self.objective} needs a teacher: name a model")
         if self.teacher is not None and not needs:
             raise ValueError("teacher: nothing learns from it: add objective=distill")
+        if self.split_new and not self.augmented:
+            raise ValueError("split_new: there are no new tokens to split: add augmented")
         if needs and self.split_new:
             raise ValueError("split_new: a teacher knows new tokens as a whole: leave one out")
         if self.draft_head and self.objective != "outputs":

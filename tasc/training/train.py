@@ -1,7 +1,7 @@
 """Fine-tuning a model to a task, with or without new tokens: section 4.2 and App. B.2."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def finetune(
         schedule,
         work=work,
         name=f"{start.model} {options.training}",
-        of_epoch=_annealed(rows, start.added, options, schedule.epochs),
+        of_epoch=annealed(rows, start.added, options.split_new, schedule.epochs, options.seed),
     )
     with quiet():
         report = run.train(held_out, resume=resume, progress=progress)
@@ -116,13 +116,6 @@ def _taught(
     """Return ``rows`` with what the teacher finds of their targets."""
     model = load_model(resolve_model(teacher)[1], "float32", options.device)
     return replace(rows, teacher=teacher_log_probabilities(model, rows, added, progress))
-
-
-def _annealed(
-    rows: Sequences, added: Sequence[NewEmbedding], options: FinetuneOptions, epochs: float
-) -> Callable[[int], Sequences] | None:
-    share = options.split_new
-    return annealed(rows, added, share, epochs, options.seed) if share else None
 
 
 def _adapted(
@@ -160,7 +153,7 @@ def _trained_rows(
 
 
 def _schedule(options: FinetuneOptions, device: torch.device, tokens: int) -> Schedule:
-    """Return the schedule for ``tokens`` tokens an epoch, which may be asked for in tokens.
+    """Return the schedule for ``tokens`` tokens an epoch.
 
     Tokens read, prompts included, are the compute of a training: a forward and a backward cost
     the same for each, whatever the vocabulary.

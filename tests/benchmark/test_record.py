@@ -6,6 +6,7 @@ import pytest
 
 from tasc.benchmark import lossless
 from tasc.benchmark.lossless import Match
+from tasc.benchmark.matrix import Loaded
 from tasc.benchmark.paired.pairs import comparisons
 from tasc.benchmark.record import PARTS, records
 from tasc.benchmark.results.cells import Difference
@@ -24,12 +25,10 @@ def generation(tokens: list[int], accepted: list[int], ms: float) -> Generation:
 
 
 class Letters:
-    """Token i is the i-th letter, z ends an output, and "e g" has a token of its own."""
-
-    eos_id = 25
+    """Token i is the i-th letter, y and z end an output, and "e g" has a token of its own."""
 
     def decode(self, ids: list[int]) -> str:
-        return " ".join(chr(97 + i) for i in ids if i != self.eos_id)
+        return " ".join(chr(97 + i) for i in ids if i < 24)
 
     def encode(self, texts: list[str]) -> Any:
         tokens = [[26] if text == "e g" else [ord(c) - 97 for c in text.split()] for text in texts]
@@ -38,7 +37,7 @@ class Letters:
 
 def cell(model: str, method: str, *runs: list[Generation]) -> Any:
     return SimpleNamespace(
-        model=SimpleNamespace(label=model, tokenizer=Letters()),
+        model=Loaded(model, None, Letters(), (24, 25)),  # type: ignore[arg-type]
         method=SimpleNamespace(label=method),
         runs=list(runs),
     )
@@ -78,7 +77,7 @@ def test_tokens_a_step_are_counted_over_all_steps(rows):
 
 def test_outputs_in_other_tokens_than_the_tokenizers_are_counted(rows):
     assert [row.canonical for row in rows] == [1.0, 0.5]
-    ended = [generation([0, 25], [], 1), generation([25], [], 1), generation([4, 6, 25], [], 1)]
+    ended = [generation([0, 25], [], 1), generation([24], [], 1), generation([4, 6, 25], [], 1)]
     (row,) = records([cell("m", "ar", ended)], None, ["a"] * 3, ["exact_match"], ";")
     assert row.canonical == pytest.approx(2 / 3)
 

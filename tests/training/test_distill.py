@@ -18,7 +18,7 @@ from tasc.training.teacher import teacher_log_probabilities
 from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions
-from tests.training.samples import ROWS, corpus, phrases
+from tests.training.samples import ROWS, corpus
 
 PIECES = {row.new_id: row.base_ids for row in ROWS}
 
@@ -112,16 +112,18 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    base = pico.make_base(tmp_path_factory.mktemp("base"))
-    return Start(str(base), str(phrases(base, tmp_path_factory.mktemp("augmented"))), ROWS)
+@pytest.fixture
+def start(base, augmented):
+    return Start(str(base), str(augmented), ROWS)
 
 
 @pytest.mark.parametrize("remedy", ["distill", "split"])
 def test_a_training_with_a_remedy_resumes_to_the_same_weights(start, tmp_path, remedy):
-    more = {"objective": "distill", "teacher": start.model} if remedy == "distill" else {}
-    options = FinetuneOptions(**OPTIONS | more | ({} if more else {"split_new": 0.5}))
+    remedies = {
+        "distill": {"objective": "distill", "teacher": start.model},
+        "split": {"augmented": start.tokenizer, "split_new": 0.5},
+    }
+    options = FinetuneOptions(**OPTIONS | remedies[remedy])
 
     def stop(_description, done, total):
         if (done, total) == (3, 6):
@@ -152,7 +154,11 @@ def test_a_teacher_of_another_vocabulary_or_with_too_few_positions_is_refused():
     [
         ({"objective": "distill"}, "needs a teacher"),
         ({"teacher": "m"}, "add objective=distill"),
-        ({"objective": "distill", "teacher": "m", "split_new": 0.5}, "split_new"),
+        ({"split_new": 0.5}, "add augmented"),
+        (
+            {"augmented": "t", "objective": "distill", "teacher": "m", "split_new": 0.5},
+            "leave one out",
+        ),
         ({"objective": "distill", "teacher": "m", "draft_head": True}, "objective is for adapters"),
     ],
 )

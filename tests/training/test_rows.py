@@ -14,7 +14,7 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
-from tests.training.samples import ROWS, corpus, phrases
+from tests.training.samples import ROWS, corpus
 
 OPTIONS = FinetuneOptions(
     epochs=1.0,
@@ -28,16 +28,6 @@ OPTIONS = FinetuneOptions(
     checkpoint_steps=0,
 )
 NEW = {row.new_id for row in ROWS}
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return pico.make_base(tmp_path_factory.mktemp("base"))
-
-
-@pytest.fixture(scope="module")
-def augmented(base, tmp_path_factory):
-    return phrases(base, tmp_path_factory.mktemp("augmented"))
 
 
 def used(folder):

@@ -11,7 +11,7 @@ from tasc.training.folder import save_model, save_tokenizer
 from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
-from tests.training.samples import ROWS, Row, corpus, phrases
+from tests.training.samples import ROWS, Row, corpus
 
 OPTIONS = FinetuneOptions(
     epochs=2.0,
@@ -23,16 +23,6 @@ OPTIONS = FinetuneOptions(
     checkpoint_steps=2,
     device="cpu",
 )
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return pico.make_base(tmp_path_factory.mktemp("base"))
-
-
-@pytest.fixture(scope="module")
-def augmented(base, tmp_path_factory):
-    return phrases(base, tmp_path_factory.mktemp("augmented"))
 
 
 @pytest.fixture(scope="module")

@@ -61,6 +61,8 @@ def annealed(
     The share falls to none in the last epoch. So the model learns the base tokens' way to a text
     beside the new tokens' (BPE dropout, Provilkov et al., arXiv 1910.13267, for new tokens alone).
     """
+    if not share:
+        return lambda _: data
     splitter, last = Splitter(added), max(1, math.ceil(epochs) - 1)
 
     def of_epoch(epoch: int) -> Sequences:

@@ -1,6 +1,8 @@
-"""Run the command line in this process."""
+"""Run the command line, in this process or, to see what it loads, in another."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 from tasc_cli import _progress
@@ -26,3 +28,15 @@ def done(capsys: Any, *arguments: object) -> Any:
     code, out, err = tasc(capsys, *arguments, "--json")
     assert code == 0, err
     return json.loads(out)
+
+
+def assert_loads_no_torch(*arguments: object) -> None:
+    """Run a command in a process of its own, which must end well and without torch."""
+    code = (
+        "import sys; from tasc_cli.main import app; "
+        f"app({[str(a) for a in arguments]}, standalone_mode=False); "
+        "sys.exit('loaded torch' if 'torch' in sys.modules else 0)"
+    )
+    ran = [sys.executable, "-c", code]
+    finished = subprocess.run(ran, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr

@@ -102,9 +102,9 @@ void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, doub
 void NgramDrafter::name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth,
                         NamedTokens& named) const {
   const auto bit = static_cast<uint8_t>(1u << source);
-  NamedTokens::Seen& place = named.slot(entry.token());
-  if (place.token >= 0 && (place.sources & bit)) return;
-  NamedTokens::Seen* seen = named.add(place, entry.token(), probability);
+  NamedTokens::Seen& slot = named.slot(entry.token());
+  if (slot.token >= 0 && (slot.sources & bit)) return;
+  NamedTokens::Seen* seen = named.add(slot, entry.token(), probability);
   if (!seen) return;
   seen->sources |= bit;
   if (source > 0) return;

@@ -41,7 +41,7 @@ uint32_t NgramTable::add(uint32_t node, int32_t token) {
   const auto child = static_cast<uint32_t>(nodes_.size());
   nodes_.push_back(Node{token});
   nodes_.back().depth = nodes_[node].depth + 1;
-  place({node, token, child});
+  insert({node, token, child});
   if (token >= 0) {
     nodes_[child].sibling = nodes_[node].child;
     nodes_[node].child = child;
@@ -50,7 +50,7 @@ uint32_t NgramTable::add(uint32_t node, int32_t token) {
   return child;
 }
 
-void NgramTable::place(const Slot& slot) {
+void NgramTable::insert(const Slot& slot) {
   size_t at = hash(slot.parent, slot.token) & (slots_.size() - 1);
   while (slots_[at].child != kNone) at = (at + 1) & (slots_.size() - 1);
   slots_[at] = slot;
@@ -59,11 +59,11 @@ void NgramTable::place(const Slot& slot) {
 void NgramTable::grow() {
   const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
   for (const Slot& slot : before)
-    if (slot.child != kNone) place(slot);
+    if (slot.child != kNone) insert(slot);
 }
 
 void NgramTable::append(int32_t token) {
-  // Each look may miss the caches: all are asked for before the first is needed.
+  // Each look may miss the caches: all are fetched before the first is needed.
   for (uint32_t context = at_;; context = nodes_[context].shorter) {
     __builtin_prefetch(&slots_[hash(context, token) & (slots_.size() - 1)]);
     if (context == kRoot) break;

@@ -18,7 +18,7 @@ from tasc.errors import InputError, UnavailableError
 from tasc.options.texts import read_texts
 from tests.benches import make_results, said
 from tests.benchmark.stub_server import Behaviour, serving
-from tests.cli import done
+from tests.cli import assert_loads_no_torch, done
 from tests.cli import tasc as run
 from tests.pico import make_base
 from tests.test_terminal import raw
@@ -390,15 +390,7 @@ def test_the_command_shows_scores_and_differences(capsys, bench, tmp_path):
 
 def test_it_loads_no_torch(bench, tmp_path):
     with serving(Behaviour(chat=lambda _: "3 3 3")) as url:
-        arguments = ["judge", str(bench), "--endpoint", url, "--output", str(tmp_path / "out")]
-        code = (
-            "import sys; from tasc_cli.main import app; "
-            f"app({arguments}, standalone_mode=False); "
-            "sys.exit('loaded torch' if 'torch' in sys.modules else 0)"
-        )
-        ran = [sys.executable, "-c", code]
-        finished = subprocess.run(ran, capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
+        assert_loads_no_torch("judge", bench, "--endpoint", url, "--output", tmp_path / "out")
 
 
 def test_a_bench_says_where_its_prompts_are(capsys, bench, tmp_path):

@@ -14,7 +14,7 @@ from tasc.benchmark.load.results import LoadResults
 from tasc.errors import InputError, UnavailableError
 from tests.benches import make_results, said
 from tests.benchmark.stub_server import Behaviour, event, serving
-from tests.cli import done
+from tests.cli import assert_loads_no_torch, done
 from tests.cli import tasc as run
 from tests.pico import make_base
 from tests.test_terminal import raw
@@ -379,15 +379,8 @@ def test_an_interrupt_leaves_nothing(task, tmp_path, number):
 
 def test_it_loads_no_torch(task, tmp_path):
     with serving(Behaviour()) as url:
-        arguments = ["load", str(task), "--endpoint", url, "--concurrency", "1"]
-        code = (
-            "import sys; from tasc_cli.main import app; "
-            f"app({[*arguments, '--output', str(tmp_path / 'out')]}, standalone_mode=False); "
-            "sys.exit('loaded torch' if 'torch' in sys.modules else 0)"
-        )
-        ran = [sys.executable, "-c", code]
-        finished = subprocess.run(ran, capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
+        given = ("load", task, "--endpoint", url, "--concurrency", 1)
+        assert_loads_no_torch(*given, "--output", tmp_path / "out")
 
 
 def test_a_servers_text_is_that_of_the_models_own_bench(task, tmp_path):

@@ -141,7 +141,7 @@ def test_prompts_and_completions_without_rows_are_an_empty_split(tmp_path):
     [
         ({"messages": "hello"}, "task.jsonl:1: column 'messages' holds no chat; write a list"),
         ({"messages": ["hello"]}, "column 'messages' holds no chat"),
-        ({"messages": [{"speaker": "a", "text": "b"}]}, "has no role but speaker, text"),
+        ({"messages": [{"author": "a", "text": "b"}]}, "has no role but author, text"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "give text"),
         ({"messages": CHAT, "tools": "no json"}, "column 'tools' holds no tools; give a list"),
         ({"messages": CHAT, "tools": ["add"]}, "column 'tools' holds no tools; give a list"),

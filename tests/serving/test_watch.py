@@ -39,7 +39,7 @@ def write(folder, name, output):
 
 
 def replace(folder, output):
-    """Put another index in the place of the first, in one move."""
+    """Replace the first index by another, in one move."""
     write(folder, "other", output)
     (folder / "other" / FILE).replace(folder / "index" / FILE)
     (folder / "other").rmdir()

@@ -58,7 +58,7 @@ class NgramDrafter {
     uint32_t memory, local;
   };
   struct Bound {
-    double floor;  // tokens that are less likely are not asked for
+    double floor;  // tokens that are less likely are not needed
     bool best;     // nor those behind the likeliest one
   };
   struct Candidate {

@@ -48,7 +48,7 @@ class NgramTable {
 
   uint32_t find(uint32_t node, int32_t token) const;
   uint32_t add(uint32_t node, int32_t token);
-  void place(const Slot& slot);
+  void insert(const Slot& slot);
   void grow();
 
   uint32_t n_max_;

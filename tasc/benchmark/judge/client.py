@@ -24,7 +24,7 @@ class Reply:
 
 
 class Judge(Connection):
-    """A server of chat completions that is asked for scores, with temperature 0."""
+    """A server of chat completions that scores answers, with temperature 0."""
 
     def __init__(
         self, address: Address, model: str, *, timeout: float, max_new_tokens: int

@@ -100,7 +100,7 @@ class JudgeResults(ResultRecord):
     complete: int
     """Samples judged in both orders: all figures are theirs."""
     asked: int
-    """Judgements that were asked for, two a sample."""
+    """Judgements requested, two a sample."""
     unparsed: int
     """Of these, those whose replies held no scores, both times."""
     failed: int

@@ -95,8 +95,8 @@ def _requests(
         reference = samples[i].reference if options.show_reference else None
         question = Question(prompts[i], options.instruction, options.domain, reference)
         order = drawn.permutation(len(cells))
-        for turn, places in enumerate((order, order[::-1])):
-            answers = [(cells[k].model, cells[k].texts[i]) for k in places]
+        for turn, models in enumerate((order, order[::-1])):
+            answers = [(cells[k].model, cells[k].texts[i]) for k in models]
             yield Request((i, turn), question, answers)
 
 

@@ -68,7 +68,7 @@ class Server(Connection):
                     length += len(texts[-1])
                     times += [ended] if texts[-1] else []
                 if length > self._longest:
-                    raise ValueError("the answer is far longer than was asked for")
+                    raise ValueError("the answer is far longer than max_tokens")
         tokens = -1 if usage is None else int(usage["completion_tokens"])
         if not texts or tokens < 0:
             raise ValueError("the stream ended without text or without the usage of tokens")

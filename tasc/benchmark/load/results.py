@@ -189,7 +189,7 @@ class LoadResults(ResultRecord):
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Each metric that was asked for, by its name."""
+        """Each metric by its name."""
         return {name: find(name) for name in self.settings.metrics}
 
     def save(self, folder: Path) -> None:

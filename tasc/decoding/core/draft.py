@@ -131,7 +131,7 @@ def chain(
     """Return the draft in which each of ``tokens`` (n,) int32 continues the one before it.
 
     ``q`` are the distributions they were drawn from, if they were: as rows (n, V) float32, and one
-    more where what was drawn last is no token, or as those that are asked for. ``probabilities``
+    more where what was drawn last is no token, or as those that are requested. ``probabilities``
     as in Draft.
     """
     n = len(tokens)

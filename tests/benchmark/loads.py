@@ -1,0 +1,11 @@
+"""Load tests of a task of twelve prompts."""
+
+import tasc
+from tasc.benchmark.load.results import LoadResults
+
+ROWS = [{"input": f"number {i}", "output": f"answer to number {i}"} for i in range(12)]
+
+
+def measure(task, *urls, **options) -> LoadResults:
+    given = {"source": str(task), "concurrency": "1", "max_new_tokens": 9, "timeout": 5.0}
+    return tasc.load_test(tasc.LoadOptions(endpoints=urls, **given | options))

@@ -108,8 +108,10 @@ def _canonical(cell: Cell, outputs: Sequence[results.Output]) -> float:
     """Return the share of outputs that the tokenizer would write in the same tokens."""
     own = cell.model.encode([output.text for output in outputs])
     ends = cell.model.end_ids
-    said = [g.tokens[:-1] if np.isin(g.tokens[-1:], ends).any() else g.tokens for g in cell.runs[0]]
-    return float(np.mean([np.array_equal(a, b) for a, b in zip(own, said, strict=True)]))
+    written = [
+        g.tokens[:-1] if np.isin(g.tokens[-1:], ends).any() else g.tokens for g in cell.runs[0]
+    ]
+    return float(np.mean([np.array_equal(a, b) for a, b in zip(own, written, strict=True)]))
 
 
 def _seconds(runs: Sequence[Sequence[Generation]]) -> results.Seconds:

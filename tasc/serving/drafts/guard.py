@@ -5,6 +5,7 @@ is counted in forwards of the present batch, by T(k) or by one number that stand
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 
@@ -27,13 +28,13 @@ class StepCost:
             InputError: fewer than two sizes, or times that are not positive.
         """
         known = {1: 1.0, 2: 1.0 + cost} if isinstance(cost, float | int) else dict(cost)
-        self.prices: dict[int, float] = {}
         self.sizes = np.array(sorted(known), float)
         self.seconds = np.array([known[int(size)] for size in self.sizes])
         if len(known) < 2 or self.sizes[0] < 1 or not (self.seconds > 0).all():
             raise InputError(
                 f"cost {cost!r}: give the seconds of a forward by its tokens, two sizes or more"
             )
+        self.price = cache(self._price)  # needed in each step, of few numbers of sequences
 
     def at(self, tokens: int) -> float:
         """Return T(``tokens``)."""
@@ -43,16 +44,12 @@ class StepCost:
         slope = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2])
         return float(seconds[-1] + slope * (tokens - sizes[-1]))
 
-    def price(self, sequences: int) -> float:
+    def _price(self, sequences: int) -> float:
         """Return what one more token of every sequence adds, in forwards of all of them.
 
         It rises with ``sequences``: a forward that is shared by many is already busy.
         """
-        price = self.prices.get(sequences)
-        if price is None:
-            price = max(self.at(2 * sequences) / self.at(sequences) - 1, 0.0)
-            self.prices[sequences] = price
-        return price
+        return max(self.at(2 * sequences) / self.at(sequences) - 1, 0.0)
 
 
 class Guard:

@@ -129,7 +129,7 @@ class ChainProposer:
             lengths: tokens of each row, the new ones included.
             tokens: (R, P) int32; row i holds ``tokens[i, :lengths[i]]``.
         """
-        rows = [row for row, said in enumerate(new) if len(said)]
+        rows = [row for row, committed in enumerate(new) if len(committed)]
         read = [lengths[row] - len(new[row]) for row in rows]
         known = [
             self.requests.take(key) or self._begin(tokens[row, : key[0]])

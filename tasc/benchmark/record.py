@@ -109,7 +109,8 @@ def _canonical(cell: Cell, outputs: Sequence[results.Output]) -> float:
     own = cell.model.encode([output.text for output in outputs])
     ends = cell.model.end_ids
     written = [
-        g.tokens[:-1] if np.isin(g.tokens[-1:], ends).any() else g.tokens for g in cell.runs[0]
+        run.tokens[:-1] if np.isin(run.tokens[-1:], ends).any() else run.tokens
+        for run in cell.runs[0]
     ]
     return float(np.mean([np.array_equal(a, b) for a, b in zip(own, written, strict=True)]))
 

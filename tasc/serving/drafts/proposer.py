@@ -167,7 +167,7 @@ class ChainProposer:
 
     def _finish(self, ended: list[tuple[list[int], Request]]) -> None:
         """Read outputs to their ends, which are not kept: what follows is cut by the engine."""
-        outputs = [said[: said.index(self.end) + 1] for said, _ in ended]
+        outputs = [tokens[: tokens.index(self.end) + 1] for tokens, _ in ended]
         self.batch.observe([request.drafter for _, request in ended], outputs)
         free = [request.drafter for _, request in ended if request.factory is self.factory]
         self.spare = (self.spare + free)[: self.sizes.sequences]

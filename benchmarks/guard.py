@@ -4,7 +4,8 @@ Three texts, each against autoregressive decoding on the same loop and in turn: 
 model's own outputs on a task; ``random``, tokens drawn evenly from the vocabulary; ``misleading``,
 frequent tokens of which none is ever one that the drafter proposes. For the last two the model runs
 as ever, but its arg-max is replaced by the text. ``auto`` keeps one policy for all prompts;
-``auto, forgetful`` starts a new one with each.
+``auto, forgetful`` starts a new one with each; ``auto, dearer`` and ``auto, cheaper`` begin with a
+curve whose forwards over more than one token take three times as long, or a third.
 Usage: python -m benchmarks.guard --model FOLDER --data-dir DIR [--json FILE]
 """
 
@@ -20,7 +21,8 @@ import torch
 from benchmarks.figures import publish, task_script
 from benchmarks.task import Task
 from tasc.backend.tree import tree_inputs
-from tasc.decoding.budget import Adaptive, Budgeted
+from tasc.decoding.adaptive import Adaptive
+from tasc.decoding.budget import Budgeted
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory
@@ -28,7 +30,8 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost import CostCurve, measure
 from tasc.models.target import Target, Tree
 
-METHODS = ("autoregressive", "fixed", "auto", "auto, forgetful")
+WRONG = {"auto, dearer": 3.0, "auto, cheaper": 1 / 3}
+METHODS = ("autoregressive", "fixed", "auto", "auto, forgetful", *WRONG)
 TEXTS = ("task", "random", "misleading")
 
 
@@ -124,6 +127,12 @@ def misleading(
     return np.array(text, np.int32)
 
 
+def scaled(curve: CostCurve, factor: float) -> CostCurve:
+    """Return ``curve`` with all but its first time multiplied; times still do not fall."""
+    first, *rest = curve.seconds
+    return CostCurve(curve.sizes, (first, *(max(first, factor * t) for t in rest)), curve.context)
+
+
 def compare(
     target: Callable[[int], Target],
     prompts: Sequence[np.ndarray],
@@ -140,17 +149,16 @@ def compare(
     seconds: dict[str, list[list[float]]] = {name: [] for name in methods}
     steps, drafted = Counter[str](), Counter[str]()
     for repeat in range(-1, options.repeats):  # the first one warms up
-        shared = Adaptive(curve)
+        shared = {name: Adaptive(scaled(curve, WRONG.get(name, 1.0))) for name in methods}
         for name in methods:
             seconds[name].append([])
         for i, prompt in enumerate(prompts):
             outputs = []
             for name in methods[:: -1 if repeat % 2 else 1]:
                 drafter: Drafter = Autoregressive() if name == METHODS[0] else factory()
-                if name.startswith("auto,"):
-                    drafter = Budgeted(drafter, Adaptive(curve))
-                elif name == "auto":
-                    drafter = Budgeted(drafter, shared)
+                if name.startswith("auto"):
+                    forgetful = name == "auto, forgetful"
+                    drafter = Budgeted(drafter, Adaptive(curve) if forgetful else shared[name])
                 result = generate(
                     target(i),
                     drafter,

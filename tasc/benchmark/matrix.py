@@ -9,7 +9,8 @@ import numpy as np
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.corpus import Corpus
-from tasc.decoding.budget import Adaptive, Budgeted
+from tasc.decoding.adaptive import Adaptive
+from tasc.decoding.budget import Budgeted
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all

@@ -23,7 +23,7 @@ from tasc.benchmark.results.prediction import (
     StepFigures,
 )
 from tasc.data.corpus import Corpus
-from tasc.decoding.budget import Adaptive
+from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.drafters import DRAFTERS
 from tasc.decoding.simulate import References, simulate
 from tasc.errors import InputError
@@ -92,7 +92,7 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
     result = {}
     for cell in filter(_simulates, cells):
         # Budget and drafter begin as before the run: they know nothing of these outputs.
-        fresh = replace(cell, policy=Adaptive(cost) if cell.policy else None)
+        fresh = replace(cell, policy=Adaptive(cost, learns=False) if cell.policy else None)
         fresh.forget()
         found = simulate(fresh.drafter, references, cell.method.budget)
         ms = found.ms_per_sample(references.prompts, cost)

@@ -11,6 +11,7 @@ from tasc.benchmark.matrix import Cell, firsts
 from tasc.benchmark.metrics import score
 from tasc.benchmark.reference import Reference
 from tasc.benchmark.results import cells as results
+from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation
 from tasc.decoding.steps import StepStats
 
@@ -87,6 +88,22 @@ def _record(
         quality=quality,
         lossless=lossless,
         outputs=outputs,
+        sizing=None if cell.policy is None else _sizing(cell.policy),
+    )
+
+
+def _sizing(policy: Adaptive) -> results.Sizing:
+    """Describe what a budget learnt and did."""
+    curve, decided = policy.cost.curve, policy.decided
+    return results.Sizing(
+        curve_tokens=curve.sizes,
+        curve_ms=tuple(1000 * seconds for seconds in curve.seconds),
+        curve_found_ms=tuple((1000 * policy.cost.at(np.array(curve.sizes))).tolist()),
+        drafted=decided["drafted"],
+        not_worth_it=decided["not worth it"],
+        paused=decided["paused"],
+        plain=decided["plain"],
+        trials=decided["trial"],
     )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc._native import NgramIndex
-from tasc.decoding.budget import Adaptive, Budgeted
+from tasc.decoding.adaptive import Adaptive
+from tasc.decoding.budget import Budgeted
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Verifier
 from tasc.decoding.core.resources import end_ids

@@ -11,7 +11,9 @@ from tasc.benchmark.paired.pairs import comparisons
 from tasc.benchmark.record import PARTS, records
 from tasc.benchmark.results.cells import Difference
 from tasc.benchmark.results.page import latency, where_time_goes
+from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation, Timeline
+from tasc.models.cost import CostCurve
 from tests.benches import make_cell, make_settings
 
 
@@ -40,6 +42,7 @@ def cell(model: str, method: str, *runs: list[Generation]) -> Any:
         model=Loaded(model, None, Letters(), (24, 25)),  # type: ignore[arg-type]
         method=SimpleNamespace(label=method),
         runs=list(runs),
+        policy=None,
     )
 
 
@@ -128,3 +131,17 @@ def test_latency_bars_are_drawn_to_the_longest_percentile():
         (50, 25, 75),
         (20, 12.5, 12.5),
     ]
+
+
+def test_what_an_adaptive_budget_learnt_and_decided_is_kept():
+    adaptive = cell("m", "spec", [generation([0, 1], [1], 20)])
+    adaptive.policy = Adaptive(CostCurve((1, 4), (0.010, 0.020)))
+    for _ in range(2):
+        adaptive.policy.cost.learn(4, 0.030)
+    adaptive.policy.decided.update(drafted=3, paused=2)
+    sizing = records([adaptive], None, ["a b"], ["exact_match"], ";")[0].sizing
+    assert sizing is not None
+    assert sizing.curve_tokens == (1, 4)
+    assert sizing.curve_ms == pytest.approx((10, 20))
+    assert sizing.curve_found_ms[1] == pytest.approx(30)
+    assert (sizing.drafted, sizing.paused, sizing.trials) == (3, 2, 0)

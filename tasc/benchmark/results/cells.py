@@ -71,6 +71,27 @@ class Seconds(Record):
     commit: float
 
 
+class Sizing(Record):
+    """What ``budget=auto`` found and decided, warm-up included."""
+
+    curve_tokens: tuple[int, ...]
+    """Sizes k of forwards, tokens."""
+    curve_ms: tuple[float, ...]
+    """T(k), milliseconds, as measured before."""
+    curve_found_ms: tuple[float, ...]
+    """The same as the forwards of the run corrected it."""
+    drafted: NonNegativeInt
+    """Steps of a sequence with a draft."""
+    not_worth_it: NonNegativeInt
+    """Steps whose draft was dropped: no node of it was worth its time."""
+    paused: NonNegativeInt
+    """Steps without a draft as earlier ones had cost more than they brought."""
+    plain: NonNegativeInt
+    """Steps without a draft to measure what these cost."""
+    trials: NonNegativeInt
+    """Steps that drafted as if sizes not seen lately were cheaper."""
+
+
 class Cell(Record):
     """One model with one method."""
 
@@ -103,6 +124,8 @@ class Cell(Record):
     lossless: Lossless | None
     """Against the model's first method; None where outputs differ by chance."""
     outputs: tuple[Output, ...]
+    sizing: Sizing | None = None
+    """None where the budget is fixed."""
 
     @property
     def label(self) -> str:

@@ -87,7 +87,7 @@ $(ENGINE)/.suffix: $(ENGINE)/.engine
 	@touch $@
 
 $(SERVING)/base: | $(VENV)/.installed
-	$(BIN)/tasc base $(TASK) --preset $(or $(PRESET),tiny) --epochs 5 --threads 1 --output $@
+	$(BIN)/tasc base $(TASK) --preset $(or $(PRESET),tiny) --epochs 2 --threads 1 --output $@
 
 $(SERVING)/tokens: | $(SERVING)/base
 	$(BIN)/tasc augment $(TASK) --tokenizer $(SERVING)/base --output $@

@@ -30,7 +30,8 @@ class Exported:
         parts, options = self.parts, self.parts.options
         drafts = parts.index is not None or parts.head is not None
         exact = options.weights == "f32"
-        return Start(parts.name, drafts, options.speculative_tokens, exact, LOOPBACK, PORT)
+        tokens, prompt = options.speculative_tokens, _prompt(parts.corpus)
+        return Start(parts.name, drafts, tokens, exact, LOOPBACK, PORT, prompt)
 
     def save(self, folder: Path) -> None:
         """Write the folder of the engine, with README.md."""
@@ -57,6 +58,14 @@ class Exported:
             "notes": self.format.notes(),
             "command": shlex.join(self.format.command(self.start)),
         }
+
+
+def _prompt(corpus: Corpus | None) -> str:
+    """Return a prompt in the form that the task's have, where a template writes them."""
+    if corpus is None or corpus.source.chat:
+        return Start.prompt
+    source = corpus.source
+    return source.prompt("your input", {name: f"your {name}" for name in source.template_columns()})
 
 
 def export(corpus: Corpus | None, options: ExportOptions) -> Exported:

@@ -60,6 +60,7 @@ class Start:
     """How an engine is started: what of the export matters, and where it listens.
 
     ``exact``: numbers are float32 throughout, so that a GGUF generates what the model does.
+    ``prompt``: shows how the model is asked.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Start:
     exact: bool
     host: str
     port: int
+    prompt: str = "your prompt"
 
 
 class Format(Protocol):

@@ -13,14 +13,20 @@ def readme(engine: str, start: Start, format: Format) -> str:
     parts = [f"# {start.name}, for {entry.label}"]
     if start.drafts:
         parts.append("Output is what the model writes without drafts, token for token.")
-    parts += ["## Install", _block("sh", entry.install)]
+    parts += ["## Install", _install(entry.install)]
     if command:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
         parts += [_block("sh", _wrapped(command))]
         parts += ["It listens on this machine alone; `--host 0.0.0.0` lets others in."]
+    notes = (entry.limits, *format.notes())
     parts += ["## Use", format.example(start), "## Limits"]
-    parts += [f"- {note}" for note in (f"{entry.label}: {entry.limits}.", *format.notes())]
+    parts += ["\n".join(f"- {note.removesuffix('.')}." for note in notes)]
     return "\n\n".join(parts) + "\n"
+
+
+def _install(told: str) -> str:
+    """Return a command as a block, and what no command does as a sentence."""
+    return _block("sh", told) if told.startswith("pip ") else f"{told[0].upper()}{told[1:]}."
 
 
 def _block(language: str, text: str) -> str:

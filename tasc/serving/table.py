@@ -17,7 +17,7 @@ class Entry:
 
     Attributes:
         label: its name, for people.
-        install: what to type where it is missing.
+        install: what to type where it is missing; of what pip does not install, what to do.
         limits: what it cannot do, in a line.
         drafts: what it can draft with.
         format: finds the class that writes a folder and says how to start the engine there.
@@ -43,7 +43,7 @@ def _format(module: str) -> Callable[[], "type[Format]"]:
 EXPORTS: dict[str, Entry] = {
     "vllm": Entry(
         "vLLM",
-        "pip install tasc vllm",
+        "pip install vllm && pip install --no-deps tasc",
         "drafts are chains: trees are for draft heads alone there",
         frozenset({"index"}),
         _format("vllm"),
@@ -57,7 +57,7 @@ EXPORTS: dict[str, Entry] = {
     ),
     "llama-cpp": Entry(
         "llama.cpp",
-        "install llama.cpp, so that llama-server is on PATH",
+        "install llama.cpp (github.com/ggml-org/llama.cpp), so that llama-server is on PATH",
         "text that holds new tokens is not encoded as the tokenizer does: send prompts as token "
         "ids where they hold earlier outputs",
         frozenset({"index"}),

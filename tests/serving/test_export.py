@@ -62,6 +62,31 @@ def test_an_export_is_one_folder_with_its_own_readme(capsys, tmp_path, base, tas
     assert "already exists" in err
 
 
+def test_the_readme_asks_as_the_task_does(tmp_path, base, task):
+    """A prompt without the newline of the template is another prompt to the model."""
+    for engine in ("vllm", "transformers"):
+        options = {"model": str(base), "to": engine}
+        for template, shown in [
+            ("{input}\n", r"your input\n"),
+            ("Q: {input}\nA:", r"Q: your input\nA:"),
+        ]:
+            out = tmp_path / f"{engine}-{len(template)}"
+            out.mkdir()
+            source = {"path": str(task), "template": template}
+            tasc.export(tasc.ExportOptions(**options, source=source)).save(out)
+            assert f'"{shown}"' in (out / "README.md").read_text()
+
+
+def test_only_commands_stand_in_blocks_of_the_shell(tmp_path, base):
+    pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
+    for engine in EXPORTS:
+        (tmp_path / engine).mkdir()
+        tasc.export(tasc.ExportOptions(model=str(base), to=engine)).save(tmp_path / engine)
+        text = (tmp_path / engine / "README.md").read_text()
+        programs = {block.split()[0] for block in re.findall(r"```sh\n(.*?)\n```", text, re.DOTALL)}
+        assert programs <= {"pip", "python", "curl", "llama-server"}
+
+
 def test_what_is_refused_leaves_nothing(capsys, tmp_path, base):
     other = make_base(tmp_path / "other", hidden=32)
     (tmp_path / "not-an-index").mkdir()

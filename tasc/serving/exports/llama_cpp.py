@@ -1,5 +1,6 @@
 """llama.cpp: the model as GGUF, and the n-gram caches that its server drafts from."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ params = xllamacpp.CommonParams()
 params.model.path = "model.gguf"
 params.n_ctx, params.cpuparams.n_threads = 2048, 1
 {exact}{drafts}server = xllamacpp.Server(params)
-asked = {{"prompt": "your prompt", "max_tokens": 64, "temperature": 0}}
+asked = {{"prompt": {prompt}, "max_tokens": 64, "temperature": 0}}
 print(server.handle_completions(asked)["choices"][0]["text"])"""
 _EXACT = """\
 params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
@@ -98,7 +99,7 @@ class LlamaCppExport:
     def example(start: Start) -> str:
         """See Format."""
         exact, drafts = _EXACT if start.exact else "", _DRAFTS if start.drafts else ""
-        code = _PYTHON.format(exact=exact, drafts=drafts)
+        code = _PYTHON.format(exact=exact, drafts=drafts, prompt=json.dumps(start.prompt))
         python = (
             f"Without a server, from Python (`pip install xllamacpp`):\n\n```python\n{code}\n```"
         )

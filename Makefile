@@ -80,7 +80,7 @@ $(ENGINE)/.installed: $(ENGINE)/.engine $(KERNELS)
 # What vLLM's own suffix drafter needs, for bench-serving: no wheels, and a build that must not bring
 # the CUDA build of torch with it. Where it fails, that arm is left out.
 $(ENGINE)/.suffix: $(ENGINE)/.engine
-	@$(ENGINE)/bin/pip install --quiet --target $(ENGINE)/suffix-tools "setuptools<81" wheel nanobind==2.9.2 grpcio-tools && \
+	@$(ENGINE)/bin/pip install --quiet --no-warn-conflicts --target $(ENGINE)/suffix-tools "setuptools<81" wheel nanobind==2.9.2 grpcio-tools && \
 	  PYTHONPATH=$(ENGINE)/suffix-tools CMAKE_ARGS=-DCMAKE_POLICY_VERSION_MINIMUM=3.5 PATH="$(abspath $(ENGINE))/bin:$$PATH" \
 	  $(ENGINE)/bin/pip install --quiet --no-deps --no-build-isolation arctic-inference==0.1.1 || \
 	  echo "arctic-inference does not build here: the suffix arm is left out"

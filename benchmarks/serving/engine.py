@@ -11,47 +11,51 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-MOST = 128  # tokens of an answer
 SEQUENCES = 32  # at a time, at most
+PROMPT, BLOCK = 384, 128  # tokens of a prompt at most, and of a block of the cache
 
 
 def main() -> None:
-    """Start an engine: folder of the model, more arguments as JSON, ``eager`` or ``compiled``."""
+    """Start an engine: model, more arguments as JSON, eager or compiled, tokens of an answer."""
     from vllm import LLM
 
-    model, extra, mode = sys.argv[1:]
+    model, extra, mode, most = sys.argv[1:]
+    positions = PROMPT + int(most)
     with os.fdopen(os.dup(1), "w") as told:
         os.dup2(2, 1)  # what the engine prints is no answer
         llm = LLM(
             model=model,
             dtype="float32",
             enforce_eager=mode == "eager",
-            max_model_len=512,
+            max_model_len=positions,
             max_num_seqs=SEQUENCES,
-            max_num_batched_tokens=512,
+            max_num_batched_tokens=positions,
+            num_gpu_blocks_override=SEQUENCES * (positions // BLOCK + 1),  # all fit, and no more
             enable_prefix_caching=False,
             disable_log_stats=False,
             **json.loads(extra),
         )
         print("ready", file=told, flush=True)
         for i, line in enumerate(sys.stdin):
-            found = answers(llm, name=str(i), **json.loads(line))
+            found = answers(llm, str(i), int(most), **json.loads(line))
             print(json.dumps(found), file=told, flush=True)
 
 
 def answers(
     llm: Any,  # noqa: ANN401 - vLLM's own
     name: str,
+    most: int,
     prompts: Sequence[str],
     concurrency: int,
 ) -> dict[str, Any]:
     """Return seconds, forwards, tokens and texts by prompt, and what vLLM counted of drafts.
 
+    An answer has at most ``most`` tokens.
     ``name`` is new for each call: its suffix drafter forgets a request whose name comes again.
     """
     from vllm import SamplingParams
 
-    engine, wanted = llm.llm_engine, SamplingParams(temperature=0.0, max_tokens=MOST)
+    engine, wanted = llm.llm_engine, SamplingParams(temperature=0.0, max_tokens=most)
     names = [f"{name}-{i}" for i in range(len(prompts))]
     told: dict[str, Any] = {}
     before = counters(llm)

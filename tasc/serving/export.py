@@ -9,6 +9,7 @@ from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import build_index, load_index
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.models.folder.fetch import model_folder
+from tasc.models.folder.files import CONFIG, read_json
 from tasc.options.references import resolve_model
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
 from tasc.serving.parts import Format, Parts, Start
@@ -29,9 +30,8 @@ class Exported:
         """How the engine is started."""
         parts, options = self.parts, self.parts.options
         drafts = parts.index is not None or parts.head is not None
-        exact = options.weights == "f32"
         tokens, prompt = options.speculative_tokens, _prompt(parts.corpus)
-        return Start(parts.name, drafts, tokens, exact, LOOPBACK, PORT, prompt)
+        return Start(parts.name, drafts, tokens, _exact(parts), LOOPBACK, PORT, prompt)
 
     def save(self, folder: Path) -> None:
         """Write the folder of the engine, with README.md."""
@@ -58,6 +58,14 @@ class Exported:
             "notes": self.format.notes(),
             "command": shlex.join(self.format.command(self.start)),
         }
+
+
+def _exact(parts: Parts) -> bool:
+    """Say whether all numbers are float32: those of the GGUF, or the model's own."""
+    if parts.options.to == "llama-cpp":
+        return parts.options.weights == "f32"
+    config = read_json(parts.folder / CONFIG, f"model {parts.folder}")
+    return (config.get("dtype") or config.get("torch_dtype") or "float32") == "float32"
 
 
 def _prompt(corpus: Corpus | None) -> str:

@@ -59,7 +59,7 @@ class Parts:
 class Start:
     """How an engine is started: what of the export matters, and where it listens.
 
-    ``exact``: numbers are float32 throughout, so that a GGUF generates what the model does.
+    ``exact``: numbers are float32 throughout, which engines round to 16 bits unless told not to.
     ``prompt``: shows how the model is asked.
     """
 

@@ -18,7 +18,9 @@ def readme(engine: str, start: Start, format: Format) -> str:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
         parts += [_block("sh", _wrapped(command))]
         parts += ["It listens on this machine alone; `--host 0.0.0.0` lets others in."]
-    notes = (entry.limits, *format.notes())
+    notes = [entry.limits, *format.notes()]
+    if "--dtype" in command:
+        notes.append("it computes in float32, as the model was saved; without `--dtype` it rounds")
     parts += ["## Use", format.example(start), "## Limits"]
     parts += ["\n".join(f"- {note.removesuffix('.')}." for note in notes)]
     return "\n\n".join(parts) + "\n"

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,20 @@ def test_an_export_without_drafts_is_the_plain_model(tmp_path, base):
 def test_a_foreign_model_type_or_a_missing_merge_is_told(tmp_path):
     with pytest.raises(InputError, match="to:"):
         tasc.ExportOptions(model="m", to="onnx")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_in_float32_stays_in_float32(tmp_path, base, engine, dtype):
+    """These engines round float32 to 16 bits unless told not to, which changes outputs."""
+    shutil.copytree(base, tmp_path / "model")
+    config = json.loads((base / "config.json").read_text())
+    config.pop("torch_dtype", None)
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "dtype": dtype}))
+    made = tasc.export(tasc.ExportOptions(model=str(tmp_path / "model"), to=engine))
+    words = shlex.split(made.to_dict()["command"])
+    assert ("--dtype" in words) == made.to_dict()["exact"] == (dtype == "float32")
+    assert dtype == "bfloat16" or words[words.index("--dtype") + 1] == "float32"
 
 
 def test_vllm_is_told_the_proposer_the_index_and_how_many_tokens(base, task):

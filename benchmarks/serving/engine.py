@@ -48,7 +48,7 @@ def answers(
     prompts: Sequence[str],
     concurrency: int,
 ) -> dict[str, Any]:
-    """Return seconds, forwards, tokens and texts by prompt, and what vLLM counted of drafts.
+    """Return times, forwards, tokens and texts by prompt, and what vLLM counted of drafts.
 
     An answer has at most ``most`` tokens.
     ``name`` is new for each call: its suffix drafter forgets a request whose name comes again.
@@ -60,7 +60,7 @@ def answers(
     told: dict[str, Any] = {}
     before = counters(llm)
     begun = forwards = 0
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     while len(told) < len(prompts):
         while begun < len(prompts) and begun - len(told) < concurrency:
             engine.add_request(names[begun], prompts[begun], wanted)
@@ -69,10 +69,11 @@ def answers(
             if answer.finished:
                 told[answer.request_id] = answer.outputs[0]
         forwards += 1
-    seconds = time.perf_counter() - start
+    seconds, busy = time.perf_counter() - start, time.process_time() - busy
     after = counters(llm)
     return {
         "seconds": seconds,
+        "busy": busy,  # of the processor, which other processes do not stretch
         "forwards": forwards,
         "ids": [list(told[name].token_ids) for name in names],
         "texts": [told[name].text for name in names],

@@ -27,7 +27,8 @@ from benchmarks.serving.summary import summaries
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 
-ALONE, OURS = "alone", "ours"  # the arms without drafts, and with ours
+ALONE = "alone"  # the arm without drafts
+ARMS = (ALONE, "ngram", "suffix", "ours", "ours-suffix")
 LEVELS, REQUESTS = (1, 8, 32), (12, 48, 96)  # under way at a time, and of a repeat
 WARM = 500  # requests of the training split, before the first repeat
 _NGRAM = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
@@ -40,12 +41,17 @@ def speculations(index: Path, tokens: int) -> dict[str, dict[str, Any] | str]:
     def drafts(method: dict[str, Any]) -> dict[str, Any]:
         return {"speculative_config": {**method, "num_speculative_tokens": tokens}}
 
+    def ours(settings: dict[str, str]) -> dict[str, Any]:
+        told = {"index": str(index.resolve()), **settings}
+        return {**drafts(_OURS), "additional_config": {"tasc": told}}
+
     built = find_spec("arctic_inference")
     return {
         ALONE: {},
         "ngram": drafts(_NGRAM),
         "suffix": drafts({"method": "suffix"}) if built else "arctic-inference is not installed",
-        OURS: {**drafts(_OURS), "additional_config": {"tasc": {"index": str(index.resolve())}}},
+        "ours": ours({}),
+        "ours-suffix": ours({"method": "suffix"}),
     }
 
 
@@ -140,7 +146,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--warm", type=int, default=WARM, help="requests before the first repeat")
     parser.add_argument("--only", nargs="+", default=["baseline", "tasc-ft"], help="these models")
-    parser.add_argument("--arms", nargs="+", default=[ALONE, "ngram", "suffix", OURS])
+    parser.add_argument("--arms", nargs="+", default=ARMS[:4], choices=ARMS)
     parser.add_argument("--concurrency", type=int, nargs="+", default=LEVELS)
     parser.add_argument("--compiled", action="store_true", help="not enforce_eager")
     given = parser.parse_args()

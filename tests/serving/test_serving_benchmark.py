@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.serving.engines import parts
-from benchmarks.serving.forecast import compared, forecast
+from benchmarks.serving.predicted import compared, predict
 from benchmarks.serving.summary import summaries
 
 
@@ -48,7 +48,7 @@ def test_figures_are_ratios_of_a_repeat_and_counts_of_all():
     assert found["forwards_a_request"] == 5
 
 
-def test_a_forecast_is_beside_what_was_measured():
+def test_a_prediction_is_beside_what_was_measured():
     trial = {
         "drafted_tokens": 80,
         "samples": 10,
@@ -61,9 +61,9 @@ def test_a_forecast_is_beside_what_was_measured():
         "m alone": {"forwards_a_request": 10.0, "times_first": 1.0},
         "m ours": own | {"times_first": 2.0},
     }
-    found = compared({"m": forecast(trial, 0.125)}, cells)
+    found = compared({"m": predict(trial, 0.125)}, cells)
     assert found["m ours"]["times_alone"] == {
-        "forecast": 2.0,
+        "predicted": 2.0,
         "measured": 2.0,
         "error": 0.0,
         "near": True,

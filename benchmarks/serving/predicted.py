@@ -1,10 +1,10 @@
-"""What ``tasc analyze --serve vllm`` foretold beside what vLLM then counted and took.
+"""What ``tasc analyze --serve vllm`` predicted beside what vLLM then counted and took.
 
-The forecast knows the reference outputs and no model: forwards of an output and tokens drafted,
+The prediction knows the reference outputs and no model: forwards of an output and tokens drafted,
 for one request at a time. A forward of a request alone is taken to cost 1, and each drafted token a
 share on top, as the guard has it. Usage:
 
-    python -m benchmarks.serving.forecast --served FILE --analyses MODEL=FOLDER ... [--json FILE]
+    python -m benchmarks.serving.predicted --task NAME --served FILE --analyses MODEL=FOLDER ...
 """
 
 import json
@@ -17,7 +17,7 @@ from tasc.serving.drafts.guard import TOKEN_COST
 NEAR = 0.15  # of what was measured
 
 
-def forecast(trial: dict[str, Any], cost: float) -> dict[str, float]:
+def predict(trial: dict[str, Any], cost: float) -> dict[str, float]:
     """Return accepted length by vLLM's definition, and forwards' worth of time of an output."""
     drafted = trial["drafted_tokens"] / trial["samples"]
     return {
@@ -29,31 +29,38 @@ def forecast(trial: dict[str, Any], cost: float) -> dict[str, float]:
 
 
 def beside(told: float, measured: float) -> dict[str, float | bool]:
-    """Return both, and how far off the forecast was."""
+    """Return both, and how far off the prediction was."""
     error = told / measured - 1
-    return {"forecast": told, "measured": measured, "error": error, "near": abs(error) <= NEAR}
+    return {"predicted": told, "measured": measured, "error": error, "near": abs(error) <= NEAR}
+
+
+def speedup(cell: dict[str, Any], against: str) -> float:
+    """Return a measured speed-up, by the seconds of the processor where they were taken."""
+    name = f"times_{against}"
+    found: float = cell.get(f"{name}_by_processor_time", cell[name])
+    return found
 
 
 def compared(
-    foretold: dict[str, dict[str, float]], cells: dict[str, Any]
+    figures: dict[str, dict[str, float]], cells: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return by arm what was foretold and measured; the first model alone is what speed is against.
+    """Return by arm what was predicted and measured; speed is against the first model alone.
 
     ``cells`` are the figures of one request at a time.
     """
-    first = next(iter(foretold.values()))["alone"]
+    first = next(iter(figures.values()))["alone"]
     found: dict[str, dict[str, Any]] = {}
-    for model, told in foretold.items():
+    for model, told in figures.items():
         alone, ours = cells[f"{model} alone"], cells[f"{model} ours"]
         found[f"{model} alone"] = {
             "forwards_a_request": beside(told["alone"], alone["forwards_a_request"]),
-            "times_first": beside(first / told["alone"], alone["times_first"]),
+            "times_first": beside(first / told["alone"], speedup(alone, "first")),
         }
         found[f"{model} ours"] = {
             "forwards_a_request": beside(told["forwards_a_request"], ours["forwards_a_request"]),
             "accepted_length": beside(told["accepted_length"], ours["accepted_length"]),
-            "times_alone": beside(told["alone"] / told["ours"], ours["times_alone"]),
-            "times_first": beside(first / told["ours"], ours["times_first"]),
+            "times_alone": beside(told["alone"] / told["ours"], speedup(ours, "alone")),
+            "times_first": beside(first / told["ours"], speedup(ours, "first")),
         }
     return found
 
@@ -63,14 +70,15 @@ def main() -> None:
     parser = script(__doc__)
     parser.add_argument("--served", type=Path, required=True, help="figures of make bench-serving")
     parser.add_argument("--analyses", nargs="+", required=True, help="MODEL=FOLDER of tasc analyze")
+    parser.add_argument("--task", required=True, help="its name, for the table")
     parser.add_argument("--cost", type=float, default=TOKEN_COST, help="of a drafted token")
     given = parser.parse_args()
-    foretold = {}
+    figures = {}
     for model, _, folder in (named.partition("=") for named in given.analyses):
         found = json.loads((Path(folder) / "analysis.json").read_text(encoding="utf-8"))
-        foretold[model] = forecast(found["serving"]["trials"][-1], given.cost)
+        figures[model] = predict(found["serving"]["trials"][-1], given.cost)
     cells = json.loads(given.served.read_text(encoding="utf-8"))["concurrency"]["1"]
-    publish({"cost": given.cost, "arms": compared(foretold, cells)}, given.json)
+    publish({"task": given.task, "cost": given.cost, "arms": compared(figures, cells)}, given.json)
 
 
 if __name__ == "__main__":

@@ -83,19 +83,24 @@ void bind_table(nb::module_& m) {
 }
 
 void bind_drafter(nb::module_& m) {
+  nb::class_<tasc::SourceWeights>(m, "SourceWeights")
+      .def(nb::init<size_t, bool, bool, double, double, bool>(), nb::arg("corpora"), nb::arg("memory"), nb::arg("prompt"),
+           nb::arg("lambda_"), nb::arg("gain"), nb::arg("match"))
+      .def("weight", &tasc::SourceWeights::weight, nb::arg("source"), nb::arg("bucket"))
+      .def_static("bucket", &tasc::SourceWeights::bucket, nb::arg("length"));
   nb::class_<tasc::NgramDrafter>(m, "NgramDrafter")
       .def(
           "__init__",
           [](tasc::NgramDrafter* self, std::vector<const tasc::NgramIndex*> corpora,
-             const tasc::NgramTable* memory, bool prompt, int n_max, double lambda, double gain,
-             double discount, int width, double min_probability, bool fallback, int32_t end) {
-            new (self) tasc::NgramDrafter(std::move(corpora), memory, prompt, n_max,
-                                          {lambda, gain, discount, width, min_probability, fallback, end});
+             const tasc::NgramTable* memory, tasc::SourceWeights* weights, bool prompt, int n_max, double lambda,
+             double gain, double discount, int width, double min_probability, bool match, bool fallback, int32_t end) {
+            new (self) tasc::NgramDrafter(std::move(corpora), memory, weights, prompt, n_max,
+                                          {lambda, gain, discount, width, min_probability, match, fallback, end});
           },
-          nb::arg("corpora"), nb::arg("memory").none(), nb::arg("prompt"), nb::arg("n_max"),
+          nb::arg("corpora"), nb::arg("memory").none(), nb::arg("weights").none(), nb::arg("prompt"), nb::arg("n_max"),
           nb::arg("lambda_"), nb::arg("gain"), nb::arg("discount"), nb::arg("width"),
-          nb::arg("min_probability"), nb::arg("fallback"), nb::arg("end"), nb::keep_alive<1, 2>(),
-          nb::keep_alive<1, 3>())
+          nb::arg("min_probability"), nb::arg("match"), nb::arg("fallback"), nb::arg("end"), nb::keep_alive<1, 2>(),
+          nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
       .def(
           "start",
           [](tasc::NgramDrafter& self, const Input<int32_t>& prompt, bool mark) {

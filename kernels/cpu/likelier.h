@@ -3,6 +3,7 @@
 
 namespace tasc {
 
+constexpr double kCut = 1.0 / 16;    // what is left of a source's weight: less is not followed further
 constexpr double kBelow = 1 - 1e-6;  // what is rounded is compared with so much room
 
 template <class T>

@@ -14,7 +14,7 @@ void NgramDrafter::chain(int budget, double least, std::vector<int32_t>& tokens)
   State state = now_;
   double probability = 1;
   for (int i = 0; i < budget; ++i) {
-    const NamedTokens& named = collect(state, {bound / probability, true});
+    const NamedTokens& named = collect(state, {bound / probability, true, 0});
     Candidate best{0, -1, -1, NgramIndex::kNone, 0};
     for (size_t n = 0; n < named.size(); ++n) {
       const double p = probability * named[n].probability;

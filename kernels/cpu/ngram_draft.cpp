@@ -12,33 +12,36 @@
 namespace tasc {
 namespace {
 
-constexpr double kCut = 1.0 / 16;
-constexpr size_t kMemory = 8, kLocal = 9;
+constexpr size_t kMemory = SourceWeights::kMemory, kLocal = SourceWeights::kLocal, kMatches = SourceWeights::kMatches;
 
 }  // namespace
 
-NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, bool prompt,
-                           int n_max, const DraftOptions& options)
-    : corpora_(std::move(corpora)), memory_(memory), prompt_(prompt), options_(options), local_(n_max),
-      now_{}, weights_{} {
-  if (corpora_.size() > 8)
+NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, SourceWeights* weights,
+                           bool prompt, int n_max, const DraftOptions& options)
+    : corpora_(std::move(corpora)), memory_(memory), prompt_(prompt), options_(options), local_(n_max), now_{},
+      fixed_(corpora_.size(), memory, prompt, options.lambda, options.gain, options.match), learnt_(weights) {
+  if (corpora_.size() > SourceWeights::kCorpora)
     throw std::invalid_argument("a drafter reads 8 corpora at most, got " + std::to_string(corpora_.size()));
   for (const int longest : {n_max, memory ? memory->n_max() : n_max})
     if (longest > 15) throw std::invalid_argument("n_max must be in 1..15, got " + std::to_string(longest));
-  for (int length = 0; length <= 16; ++length) gains_.push_back(std::exp(options.gain * length));
 }
 
 void NgramDrafter::start(std::span<const int32_t> prompt, bool mark) {
   local_.clear();
   now_ = State{};
   refresh();
+  prompting_ = true;
   for (const int32_t token : prompt) append(token);
+  prompting_ = false;
   output_.clear();
   if (!mark) return;
   local_.append(-2);
   now_.local = local_.state();
+  now_.in_local = {};
   for (size_t c = 0; c < corpora_.size(); ++c) now_.corpus[c] = corpora_[c]->step({}, NgramIndex::kMark);
-  if (memory_) now_.memory = memory_->step(NgramTable::kRoot, -2);
+  if (!memory_) return;
+  now_.memory = memory_->step(NgramTable::kRoot, -2);
+  now_.in_memory = memory_->latest(now_.memory);
 }
 
 // The memory is shared and may have been emptied since this sequence's last token.
@@ -46,55 +49,51 @@ void NgramDrafter::refresh() {
   if (!memory_ || generation_ == memory_->generation()) return;
   generation_ = memory_->generation();
   now_.memory = NgramTable::kRoot;
+  now_.in_memory = {};
 }
 
 void NgramDrafter::append(int32_t token) {
   refresh();
+  if (learnt_ && !prompting_) learn(token);
   output_.push_back(token);
   if (prompt_) local_.append(token);
   for (size_t c = 0; c < corpora_.size(); ++c) now_.corpus[c] = corpora_[c]->step(now_.corpus[c], token);
-  if (memory_) now_.memory = memory_->step(now_.memory, token);
+  step_memory(now_, token, now_);
   now_.local = local_.state();
+  now_.in_local = local_.match();
+}
+
+void NgramDrafter::step_memory(const State& state, int32_t token, State& next) const {
+  if (!memory_) return;
+  next.memory = memory_->step(state.memory, token);
+  next.in_memory = memory_->follow(state.in_memory, token, next.memory);
 }
 
 NgramDrafter::State NgramDrafter::step(const State& state, const Candidate& node) const {
-  State next;
+  State next{};
   for (size_t c = 0; c < corpora_.size(); ++c)
     next.corpus[c] = c == 0 && node.child != NgramIndex::kNone
                          ? corpora_[c]->step_along(state.corpus[c], node.token, node.child, node.depth)
                          : corpora_[c]->step(state.corpus[c], node.token);
-  next.memory = memory_ ? memory_->step(state.memory, node.token) : 0;
-  next.local = prompt_ ? local_.step(state.local, node.token) : 0;
+  step_memory(state, node.token, next);
+  if (!prompt_) return next;
+  next.local = local_.step(state.local, node.token);
+  next.in_local = local_.follow(state.in_local, node.token, next.local);
   return next;
 }
 
-void NgramDrafter::weigh(const State& state) {
-  const double n = static_cast<double>(corpora_.size() + (memory_ != nullptr));
-  const double lambda = n == 0 ? 0 : prompt_ ? options_.lambda : 1;
-  double total = 0;
-  const auto put = [&](size_t source, double share, int length) {
-    weights_[source] = length > 0 ? share * gains_[static_cast<size_t>(length)] : 0;
-    total += weights_[source];
-  };
-  for (size_t c = 0; c < corpora_.size(); ++c) put(c, lambda / n, corpora_[c]->order(state.corpus[c]));
-  put(kMemory, lambda / n, memory_ ? static_cast<int>(memory_->node(memory_->known(state.memory)).depth) : 0);
-  put(kLocal, 1 - lambda, prompt_ ? static_cast<int>(local_.node(local_.known(state.local)).depth) : 0);
-  if (total > 0) {
-    for (double& w : weights_) w /= total;
-  } else if (options_.fallback) {
-    for (size_t c = 0; c < corpora_.size(); ++c) weights_[c] = 1.0 / static_cast<double>(corpora_.size());
-  }
-}
-
-void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, double weight, NamedTokens& named) const {
+void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, double weight, double least,
+                                 NamedTokens& named) const {
   double scale = weight;
+  if (scale < least) return;
   for (uint32_t i = table.known(context); i != NgramTable::kRoot; i = table.node(i).shorter) {
     const NgramTable::Node& node = table.node(i);
     const double unit = scale / node.total;
-    for (uint32_t c = node.child; c != NgramTable::kNone; c = table.node(c).sibling)
+    int room = NgramTable::kRecent;
+    for (uint32_t c = node.child; c != NgramTable::kNone && room-- > 0; c = table.node(c).sibling)
       named.add(table.node(c).token, unit * (table.node(c).count - options_.discount));
     scale = unit * options_.discount * node.distinct;
-    if (scale < kCut * weight) return;
+    if (scale < std::max(kCut * weight, least)) return;
   }
 }
 
@@ -119,7 +118,7 @@ void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double
   double scale = weight;
   if (state.single > 0) {
     const double rest = index.single_back_off(state.single);
-    named.add(index.text(state.position), scale * (1 - rest));  // shorter contexts add to it
+    named.add(index.text(state.match.position), scale * (1 - rest));  // shorter contexts add to it
     scale *= rest;
   }
   const size_t before = named.size();
@@ -161,18 +160,21 @@ NamedTokens& NgramDrafter::collect(const State& state, Bound bound) {
   NamedTokens& named = NamedTokens::of_thread();
   named.clear();
   weigh(state);
-  if (weights_[kLocal] > 0) collect_table(local_, state.local, weights_[kLocal], named);
-  if (weights_[kMemory] > 0) collect_table(*memory_, state.memory, weights_[kMemory], named);
   // One corpus: what lies below the floor here lies below it everywhere. Two could add up.
-  if (corpora_.size() != 1) bound = {-1, false};
-  for (size_t c = 0; c < corpora_.size(); ++c)
-    if (weights_[c] > 0) collect_corpus(c, state.corpus[c], weights_[c], bound, named);
+  if (corpora_.size() != 1) bound = {-1, false, bound.least};
+  for (const Active& active : active_) {
+    const size_t source = active.source;
+    if (source >= kMatches) named.add(foretold(source - kMatches, state), active.weight);
+    else if (source == kLocal) collect_table(local_, state.local, active.weight, bound.least, named);
+    else if (source == kMemory) collect_table(*memory_, state.memory, active.weight, bound.least, named);
+    else collect_corpus(source, state.corpus[source], active.weight, bound, named);
+  }
   return named;
 }
 
 std::vector<Proposal> NgramDrafter::distribution() {
   refresh();
-  const NamedTokens& named = collect(now_, {-1, false});
+  const NamedTokens& named = collect(now_, {-1, false, 0});
   std::vector<Proposal> distribution;
   for (size_t i = 0; i < named.size(); ++i) distribution.push_back({named[i].token, named[i].probability});
   std::sort(distribution.begin(), distribution.end(), better<Proposal>);
@@ -192,7 +194,7 @@ void NgramDrafter::offer(const Candidate& candidate) {
 
 void NgramDrafter::expand(const State& state, int32_t node, double probability) {
   const double least = std::max<double>(floor(), options_.min_probability * kBelow);
-  const NamedTokens& named = collect(state, {least / probability, false});
+  const NamedTokens& named = collect(state, {least / probability, false, kCut * floor() / probability});
   fresh_.clear();
   for (size_t i = 0; i < named.size(); ++i)
     if (const double p = probability * named[i].probability; p > least)

@@ -106,10 +106,9 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
   IndexState next;
   uint32_t longest = 0;
   const auto n_max = static_cast<uint32_t>(options_.n_max);
-  if (state.single > 0 && token != options_.end && text(state.position) == token) {
-    longest = std::min(state.depth + state.single + 1u, n_max);
-    next.position = std::min(state.position + 1, static_cast<uint32_t>(text_tokens_));
-  }
+  const bool agrees = token != options_.end && foretold(state.match) == token;
+  if (agrees) next.match = state.match.next();
+  if (agrees && state.single > 0) longest = std::min(state.depth + state.single + 1u, n_max);
   uint32_t node = state.node;
   for (uint32_t depth = state.depth; depth > at; --depth) node = nodes_[node].shorter();
   while (child != kNone) {
@@ -121,7 +120,7 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
     }
     if (longest == 0) {
       longest = order;
-      next.position = child & ~kSingle;
+      if (next.match.length < order) next.match = {child & ~kSingle, order};
     }
     child = kNone;
     while (child == kNone && at > 0) {
@@ -131,6 +130,8 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
     }
   }
   next.single = static_cast<uint8_t>(longest > next.depth ? longest - next.depth : 0);
+  if (!next.match.is_there() && next.depth < 2 && foretold(state.match) >= 0 && foretold(state.match) != options_.end)
+    next.match = state.match.behind_disagreement();
   return next;
 }
 

@@ -25,6 +25,9 @@ void NgramTable::clear() {
   const bool large = 8 * nodes_.size() < slots_.size();  // for what was in it: do not empty it for ever
   nodes_.assign(1, Node{-1});
   slots_.assign(std::max<size_t>(large ? slots_.size() / 2 : slots_.size(), 512), Slot{});
+  behind_.assign(1, 0);
+  text_.clear();
+  match_ = {};
   at_ = kRoot;
   ++generation_;
 }
@@ -40,14 +43,27 @@ uint32_t NgramTable::add(uint32_t node, int32_t token) {
   if (2 * (nodes_.size() + 1) > slots_.size()) grow();
   const auto child = static_cast<uint32_t>(nodes_.size());
   nodes_.push_back(Node{token});
-  nodes_.back().depth = nodes_[node].depth + 1;
+  nodes_.back().depth = (nodes_[node].depth + 1) & 127;
+  behind_.push_back(0);
   insert({node, token, child});
   if (token >= 0) {
-    nodes_[child].sibling = nodes_[node].child;
-    nodes_[node].child = child;
+    to_front(node, child);
     ++nodes_[node].distinct;
   }
   return child;
+}
+
+// A child that hangs nowhere yet has no neighbours.
+void NgramTable::to_front(uint32_t node, uint32_t child) {
+  const uint32_t first = nodes_[node].child;
+  if (first == child) return;
+  Node& moved = nodes_[child];
+  if (moved.before != kNone) nodes_[moved.before].sibling = moved.sibling;
+  if (moved.sibling != kNone) nodes_[moved.sibling].before = moved.before;
+  moved.before = kNone;
+  moved.sibling = first;
+  if (first != kNone) nodes_[first].before = child;
+  nodes_[node].child = child;
 }
 
 void NgramTable::insert(const Slot& slot) {
@@ -69,11 +85,15 @@ void NgramTable::append(int32_t token) {
     if (context == kRoot) break;
   }
   uint32_t context = at_, longest = kNone, longer = kNone;
+  const auto behind = static_cast<uint32_t>(text_.size() + 1);
+  Match earlier;
   for (bool more = true; more;) {
     uint32_t child = find(context, token);
     if (child == kNone) child = add(context, token);
+    else if (!earlier.is_there()) earlier = {behind_[child], nodes_[child].depth};
+    behind_[child] = behind;
     ++nodes_[child].count;
-    if (token >= 0) ++nodes_[context].total;
+    if (token >= 0) to_front(context, child), ++nodes_[context].total;
     if (longest == kNone) longest = child;
     if (longer != kNone) nodes_[longer].shorter = child;
     longer = child;
@@ -81,6 +101,19 @@ void NgramTable::append(int32_t token) {
     context = nodes_[context].shorter;
   }
   at_ = nodes_[longest].depth > n_max_ ? nodes_[longest].shorter : longest;
+  match_ = chosen(match_, token, earlier);
+  text_.push_back(token);
+}
+
+Match NgramTable::chosen(const Match& match, int32_t token, const Match& other) const {
+  if (token < 0) return {};
+  if (foretold(match) == token) return match.next();
+  const Match resumed = match.behind_disagreement();
+  return resumed.is_there() && other.length < 2 ? resumed : other;
+}
+
+Match NgramTable::follow(const Match& match, int32_t token, uint32_t state) const {
+  return chosen(match, token, latest(state));
 }
 
 uint32_t NgramTable::step(uint32_t state, int32_t token) const {
@@ -100,8 +133,9 @@ const char* NgramTable::check_integrity() const {
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     uint32_t total = 0, distinct = 0;
-    for (uint32_t c = node.child; c != kNone; c = nodes_[c].sibling, ++distinct) {
+    for (uint32_t c = node.child, newer = kNone; c != kNone; newer = c, c = nodes_[c].sibling, ++distinct) {
       total += nodes_[c].count;
+      if (nodes_[c].before != newer) return "a list of continuations is linked both ways";
       if (find(i, nodes_[c].token) != c) return "a continuation is found from its context";
     }
     if (total != node.total || distinct != node.distinct) return "a context counts its continuations";

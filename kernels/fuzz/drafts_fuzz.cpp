@@ -47,10 +47,13 @@ void contexts(FuzzedDataProvider& from, const Ids& tokens, const Ids& sequence, 
 
 void tables(FuzzedDataProvider& from, const Ids& tokens, const Ids& sequence, int budget) {
   tasc::NgramTable memory(from.ConsumeIntegralInRange<int>(-1, 64));
-  tasc::NgramDrafter drafter({}, &memory, from.ConsumeBool(), from.ConsumeIntegralInRange<int>(0, 16),
-                             {from.ConsumeProbability<double>(), from.ConsumeProbability<double>() * 10,
-                              from.ConsumeProbability<double>(), from.ConsumeIntegralInRange<int>(0, 3),
-                              from.ConsumeProbability<double>(), true, 7});
+  const bool prompt = from.ConsumeBool(), match = from.ConsumeBool();
+  const auto lambda = from.ConsumeProbability<double>(), gain = from.ConsumeProbability<double>() * 10;
+  tasc::SourceWeights weights(0, true, prompt, lambda, gain, match);
+  tasc::NgramDrafter drafter({}, &memory, from.ConsumeBool() ? &weights : nullptr, prompt,
+                             from.ConsumeIntegralInRange<int>(0, 16),
+                             {lambda, gain, from.ConsumeProbability<double>(), from.ConsumeIntegralInRange<int>(0, 3),
+                              from.ConsumeProbability<double>(), match, true, 7});
   for (const int32_t token : tokens) memory.append(token);
   drafter.start(sequence, from.ConsumeBool());
   for (size_t i = 0; i < sequence.size(); ++i) {

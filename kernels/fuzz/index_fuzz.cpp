@@ -24,8 +24,11 @@ void draft_from(const NgramIndex& index, const uint8_t* tail) {
   tasc::NgramTable memory(4);
   for (size_t i = 0; i < 4; ++i) memory.append(tail[i] % 8);
   const std::vector<const NgramIndex*> corpora(1 + tail[0] % 2, &index);
-  tasc::NgramDrafter drafter(corpora, tail[1] % 2 ? &memory : nullptr, tail[2] % 2, 1 + tail[3] % 15,
-                             {0.6, tail[1] / 64.0, 0.7, tail[0] % 3, 0.0, tail[3] % 2 == 0, kEnd});
+  const bool remembers = tail[1] % 2, prompt = tail[2] % 2, match = tail[2] % 3 > 0;
+  const double gain = tail[1] / 64.0;
+  tasc::SourceWeights weights(corpora.size(), remembers, prompt, 0.6, gain, match);
+  tasc::NgramDrafter drafter(corpora, remembers ? &memory : nullptr, tail[3] % 3 ? &weights : nullptr, prompt,
+                             1 + tail[3] % 15, {0.6, gain, 0.7, tail[0] % 3, 0.0, match, tail[3] % 2 == 0, kEnd});
   drafter.start({}, tail[2] % 4 < 2);
   for (size_t i = 4; i < kTail; ++i) {
     const tasc::DraftTree tree = drafter.draft(tail[0] / 4);

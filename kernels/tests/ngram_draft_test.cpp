@@ -13,6 +13,7 @@ using tasc::NgramDrafter;
 using tasc::NgramIndex;
 using tasc::NgramOptions;
 using tasc::NgramTable;
+using tasc::SourceWeights;
 
 namespace {
 
@@ -36,8 +37,8 @@ int main() {
   const std::vector<int64_t> offsets = {0, 3, 6, 9, 12};
   const NgramIndex plain(tokens, offsets, {3, 0, 0, 1, kEnd, true});
   assert(!plain.check_integrity());
-  DraftOptions options{0.75, 0, 0, 0, 0, true, kEnd};
-  NgramDrafter drafter({&plain}, nullptr, true, 3, options);
+  DraftOptions options{0.75, 0, 0, 0, 0, false, true, kEnd};
+  NgramDrafter drafter({&plain}, nullptr, nullptr, true, 3, options);
   drafter.start({}, true);
   const auto tree = drafter.draft(6);
   assert((tree.tokens == std::vector<int32_t>{1, 2, 3, kEnd, 4, kEnd}));
@@ -48,7 +49,7 @@ int main() {
   assert(drafter.distribution().front().token == 3);
   drafter.append(49);  // unknown: the most frequent token
   assert(drafter.distribution().front().token == 1);
-  NgramDrafter silent({&plain}, nullptr, true, 3, {0.75, 0, 0, 0, 0, false, kEnd});
+  NgramDrafter silent({&plain}, nullptr, nullptr, true, 3, {0.75, 0, 0, 0, 0, false, false, kEnd});
   silent.start(std::vector<int32_t>{49}, false);
   assert(silent.draft(5).tokens.empty());
 
@@ -65,7 +66,8 @@ int main() {
     const std::vector<uint64_t> copy(any.block().begin(), any.block().end());
     const NgramIndex again(copy);
     NgramTable memory(4);
-    NgramDrafter mixed({&any, &again}, &memory, true, 4, {0.6, 0.5, 0.7, 0, 0.0, true, kEnd});
+    SourceWeights weights(2, true, true, 0.6, 0.5, true);
+    NgramDrafter mixed({&any, &again}, &memory, &weights, true, 4, {0.6, 0.5, 0.7, 0, 0.0, true, true, kEnd});
     mixed.start(std::vector<int32_t>{1, 2, 3}, true);
     for (int i = 0; i < 60; ++i) {
       mixed.append(static_cast<int32_t>(random() % 49));
@@ -86,7 +88,7 @@ int main() {
       damaged[random() % damaged.size()] ^= uint64_t{1} << random() % 64;
       refusal([&] {
         const NgramIndex index(damaged);
-        NgramDrafter reader({&index}, nullptr, true, 4, {0.6, 0.5, 0.7, 0, 0.0, true, kEnd});
+        NgramDrafter reader({&index}, nullptr, nullptr, true, 4, {0.6, 0.5, 0.7, 0, 0.0, true, true, kEnd});
         reader.start(std::vector<int32_t>{1, 2, 3, 4}, true);
         for (int i = 0; i < 8; ++i) reader.draft(24), reader.append(static_cast<int32_t>(random() % 5));
       });
@@ -120,7 +122,7 @@ int main() {
   assert(forged(text, 0xFFFFF0FFFFF).find("a mark stands") != std::string::npos);
   assert(plain.vocabulary() == kEnd + 1);
   const NgramTable deep(16);
-  assert(refusal([&] { NgramDrafter({&plain}, &deep, true, 3, options); }).starts_with("n_max"));
+  assert(refusal([&] { NgramDrafter({&plain}, &deep, nullptr, true, 3, options); }).starts_with("n_max"));
 
   const std::vector<int64_t> falling = {0, 5, 3, 12};
   assert(!refusal([&] { NgramIndex(tokens, falling, {}); }).empty());

@@ -30,7 +30,9 @@ def twin(texts, n_max=4, discount=0.8, strength=1.0, p_min=1):
 def drafter(
     indexes, prompt, output=(), *, n_max=4, lam=0.6, gain=0.5, discount=0.7, width=0, least=0.0
 ):
-    made = NgramDrafter(indexes, None, True, n_max, lam, gain, discount, width, least, True, END)
+    made = NgramDrafter(
+        indexes, None, None, True, n_max, lam, gain, discount, width, least, False, True, END
+    )
     made.start(np.array(prompt, np.int32), True)
     made.observe(np.array(output, np.int32))
     return made
@@ -154,7 +156,7 @@ def test_a_list_longer_than_the_ranked_part_proposes_its_most_probable_tokens():
     texts = [[1000, t] for t in range(1, 120) for _ in range(1 + t % 7)]
     index = build(texts, end=2000)
     assert index.check_integrity() is None
-    made = NgramDrafter([index], None, True, 4, 0.6, 0.5, 0.7, 0, 0.0, True, 2000)
+    made = NgramDrafter([index], None, None, True, 4, 0.6, 0.5, 0.7, 0, 0.0, False, True, 2000)
     made.start(np.array([1000], np.int32), True)
     made.observe(np.array([1000], np.int32))
     proposed = [t for t, _ in made.distribution()][:17]
@@ -165,7 +167,8 @@ def test_a_list_longer_than_the_ranked_part_proposes_its_most_probable_tokens():
 
 def test_outputs_of_the_job_are_remembered_until_the_memory_is_emptied():
     memory = NgramTable(4)
-    made = NgramDrafter([build([[1, 2]])], memory, True, 4, 0.6, 0.5, 0.7, 0, 0.0, True, END)
+    index = build([[1, 2]])
+    made = NgramDrafter([index], memory, None, True, 4, 0.6, 0.5, 0.7, 0, 0.0, False, True, END)
     made.start(np.array([3], np.int32), True)
     made.observe(np.array([7], np.int32))
     assert dict(made.distribution()).get(8, 0) == 0

@@ -7,6 +7,7 @@
 
 #include "tasc/ngram_index.h"
 #include "tasc/ngram_table.h"
+#include "tasc/source_weights.h"
 
 namespace tasc {
 
@@ -18,6 +19,7 @@ struct DraftOptions {
   double discount = 0;         // absolute discount of the tables' counts; 0: longest match alone
   int width = 0;               // children of one node at most; 0 is no limit, 1 makes a chain
   double min_probability = 0;  // paths less likely than this are not proposed
+  bool match = false;          // the texts' longest matches are sources, too
   bool fallback = true;        // where nothing matches, propose the corpus' frequent tokens
   int32_t end = -1;            // a node with this token has no children
 };
@@ -34,13 +36,14 @@ struct Proposal {
 
 // One sequence's drafter. The distribution after a context is
 //   sum over sources of w_s p_s,  w_s ~ share_s * e^(gain * length_s),  0 where nothing matches,
-// with the corpora's shares adding to lambda and the tables' to 1 - lambda. A source whose remaining
-// back-off weight falls below 1/16 is not followed to shorter contexts.
+// with the corpora's shares adding to lambda and the tables' to 1 - lambda; shared weights are learnt
+// from there, token by token of the outputs. A source whose remaining back-off weight falls below 1/16
+// is not followed to shorter contexts.
 class NgramDrafter {
  public:
-  // memory may be null; it is read, never written.
-  NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, bool prompt, int n_max,
-               const DraftOptions& options);
+  // memory and weights may be null; memory is read, never written.
+  NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, SourceWeights* weights, bool prompt,
+               int n_max, const DraftOptions& options);
 
   void start(std::span<const int32_t> prompt, bool mark);
   void append(int32_t token);
@@ -56,10 +59,12 @@ class NgramDrafter {
   struct State {
     IndexState corpus[8];
     uint32_t memory, local;
+    Match in_memory, in_local;
   };
   struct Bound {
     double floor;  // tokens that are less likely are not needed
     bool best;     // nor those behind the likeliest one
+    double least;  // nor what a table adds to a token, where it is less
   };
   struct Candidate {
     float probability;
@@ -69,13 +74,20 @@ class NgramDrafter {
   };
 
   State step(const State& state, const Candidate& node) const;
+  void step_memory(const State& state, int32_t token, State& next) const;
   NamedTokens& collect(const State& state, Bound bound);
-  void collect_table(const NgramTable& table, uint32_t context, double weight, NamedTokens& named) const;
+  void collect_table(const NgramTable& table, uint32_t context, double weight, double least, NamedTokens& named) const;
   void collect_corpus(size_t source, const IndexState& state, double weight, const Bound& bound,
                       NamedTokens& named) const;
   void name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth,
             NamedTokens& named) const;
   void weigh(const State& state);
+  Match match(size_t source, const State& state) const;
+  int32_t foretold(size_t source, const State& state) const;
+  double probability(size_t source, const State& state, int32_t token) const;
+  double probability(const NgramTable& table, uint32_t context, int32_t token) const;
+  double probability(const NgramIndex& index, const IndexState& state, int32_t token) const;
+  void learn(int32_t token);
   void refresh();
   float floor() const;
   void offer(const Candidate& candidate);
@@ -89,8 +101,14 @@ class NgramDrafter {
   State now_;
   std::vector<int32_t> output_;         // not taken yet
   uint64_t generation_ = 0;             // of the memory, when its state was taken
-  double weights_[10];                  // corpora, then memory, then local
-  std::vector<double> gains_;           // e^(gain * length)
+  struct Active {
+    size_t source, bucket;
+    double weight;
+  };
+  std::vector<Active> active_;          // what weighs something, the matches first
+  SourceWeights fixed_;
+  SourceWeights* learnt_;               // null: the fixed ones stay
+  bool prompting_ = true;               // what a prompt holds is not what drafts are for
   std::vector<Candidate> open_;         // from head_ on: falling probability, room_ at most
   size_t head_ = 0, room_ = 0;          // room_: nodes still wanted
   std::vector<State> states_;           // (nodes,) of expanded nodes

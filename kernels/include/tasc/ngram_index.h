@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "tasc/match.h"
+
 namespace tasc {
 
 // How counts become a distribution. Absolute discounting with back-off to the shorter context, all orders
@@ -22,10 +24,11 @@ struct NgramOptions {
 };
 
 // Where a sequence stands in an index: the longest context seen at least twice, and how many longer
-// ones were seen just once. All of those end at one position of the corpus.
+// ones were seen just once. All of those end at one position of the corpus, from where the match
+// goes on, however long it becomes.
 struct IndexState {
   uint32_t node = 0;       // its context is the longest with two or more occurrences
-  uint32_t position = 0;      // in the text: what follows the contexts seen once; read if single > 0
+  Match match;             // in the text; where single > 0, behind the contexts seen once
   uint8_t depth = 0;       // tokens in the node's context
   uint8_t single = 0;      // orders above it whose context was seen once
 };
@@ -86,6 +89,11 @@ class NgramIndex {
   double back_off(uint32_t node) const { return rests_[nodes_[node].quantum()]; }
   uint32_t shorter(uint32_t node) const { return nodes_[node].shorter(); }
   int32_t text(uint32_t position) const;
+  // What a match foretells; negative for nothing.
+  int32_t foretold(const Match& match) const {
+    const int32_t token = match.is_there() ? text(match.position) : -1;
+    return token == kMark ? -1 : token;
+  }
   double single_back_off(int orders) const { return single_[static_cast<size_t>(orders)]; }
 
   int n_max() const { return options_.n_max; }

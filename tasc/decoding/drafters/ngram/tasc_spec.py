@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasc._native import NgramDrafter, NgramIndex, NgramTable
+from tasc._native import NgramDrafter, NgramIndex, NgramTable, SourceWeights
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
@@ -40,10 +40,11 @@ class TascSpecOptions(Counts):
     gain: float = within(0.5, 0, 10)
     prompt_discount: float = within(0.7, 0, 1)
     width: int = within(0, 0, MOST)
-    min_probability: float = within(0.05, 0, 1)
+    min_probability: float = within(0.0, 0, 1)
     corpus: bool = True
     prompt: bool = True
-    adapt: bool = False
+    match: bool = True
+    adapt: bool = True
     memory: int = within(100_000, 1, MOST)
 
     def __post_init__(self) -> None:
@@ -58,10 +59,20 @@ def prepare(resources: Resources, options: TascSpecOptions) -> Factory:
     indexes = list(resources.indexes) if options.corpus else []
     for index in indexes:
         check_counts(index, options)
-    if options.corpus and not indexes:
+    if options.corpus and not indexes and (len(resources.outputs) or not options.prompt):
         indexes = [build_index(resources.outputs, resources.end, options)]
-    memory = Memory(options.n_max, options.memory) if options.adapt else None
-    return lambda: TascSpec(indexes, resources.end, options, memory)
+    learnt = Learnt(len(indexes), options) if options.adapt else None
+    return lambda: TascSpec(indexes, resources.end, options, learnt)
+
+
+class Learnt:
+    """What a running job has learnt: its last outputs, and what each source is worth."""
+
+    def __init__(self, corpora: int, options: TascSpecOptions) -> None:
+        """Begin with nothing but ``options``."""
+        o = options
+        self.memory = Memory(o.n_max, o.memory)
+        self.weights = SourceWeights(corpora, True, o.prompt, o.lambda_, o.gain, o.match)
 
 
 class Memory:
@@ -97,14 +108,15 @@ class TascSpec:
         indexes: Sequence[NgramIndex],
         end: int,
         options: TascSpecOptions,
-        memory: Memory | None = None,
+        learnt: Learnt | None = None,
     ) -> None:
         """Draft from ``indexes``; ``end`` is the token that ends an output."""
         o = options
-        self.memory, self.end, self.mark = memory, end, o.mark
+        self.learnt, self.end, self.mark = learnt, end, o.mark
         self.native = NgramDrafter(
             list(indexes),
-            memory.table if memory else None,
+            learnt.memory.table if learnt else None,
+            learnt.weights if learnt else None,
             o.prompt,
             o.n_max,
             o.lambda_,
@@ -112,6 +124,7 @@ class TascSpec:
             o.prompt_discount,
             o.width,
             o.min_probability,
+            o.match,
             True,
             end,
         )
@@ -133,5 +146,5 @@ class TascSpec:
 
     def remember(self) -> None:
         """Learn the output, of which the end token has been observed."""
-        if self.memory is not None:
-            self.memory.add(self.native.take_output())
+        if self.learnt is not None:
+            self.learnt.memory.add(self.native.take_output())

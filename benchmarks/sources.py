@@ -1,0 +1,187 @@
+"""tasc-spec beside its own parts: copying, few outputs, outputs of another task, and none at all.
+
+Reference outputs are simulated, teacher-forced, as in ``benchmarks.peers``. A drafter is made anew
+for each line, so what it learnt in one is not known in another. Those it is compared with run as
+before sources were weighed while decoding: their settings say so.
+Usage: python -m benchmarks.sources --data-dir DIR [--split validation] [--json F]
+"""
+
+import argparse
+import random
+import re
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import publish, script
+from tasc.data.corpus import Corpus, load
+from tasc.data.source import Source
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.simulate import References, simulate
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+
+BUDGETS = (8, 12, 32, 60)
+UNCUT = 1 << 20  # more tokens than any output has
+BEFORE = "adapt=false,match=false,min_probability=0.05"
+PARTS = (
+    f"tasc-spec:{BEFORE}",
+    f"corpus:{BEFORE}",
+    f"prompt:{BEFORE}",
+    "suffix",
+    "prompt-lookup:chain=0",
+)
+PAIRS = 3000  # of copying, as corpus
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Prompts and outputs of a task, and the outputs that drafts may be made from."""
+
+    kind: str
+    task: str
+    prompts: Sequence[str]
+    outputs: Sequence[str]
+    known: Sequence[str]
+
+
+def replays(data: Path, split: str, rows: int) -> Iterator[Replay]:
+    """Make the replays of all kinds from the first ``rows`` rows of ``split``."""
+
+    def read(task: str, part: str) -> Corpus:
+        column = {"ud-ewt-pos": "tokens"}.get(task, "input")
+        return load(Source(str(data / task), input_column=column), part)
+
+    def of(kind: str, task: str, known: Sequence[str], name: str) -> Replay:
+        some = read(task, split)
+        return Replay(kind, f"{task}{name}", some.prompts[:rows], some.outputs[:rows], known)
+
+    for task, column in {"gsm8k": "prompts", "medquad": "outputs"}.items():
+        texts = [getattr(read(task, part), column) for part in (split, "train")]
+        wrong, right = zip(*_misspelt(_sentences(texts[0]), rows), strict=True)
+        known = [sentence for _, sentence in _misspelt(_sentences(texts[1]), PAIRS)]
+        yield Replay("copying", task, wrong, right, known)
+    for task in ("massive-en", "ud-ewt-pos", "wikisql", "text2sql-domains"):
+        for count in (30, 100, 1000):
+            # drawn, as files are sorted by what they are about
+            drawn = random.Random(count).sample(list(read(task, "train").outputs), count)
+            yield of(f"{count} outputs", task, drawn, "")
+    for task, other in {
+        "massive-en": "ud-ewt-pos",
+        "wikisql": "medquad",
+        "gsm8k": "massive-en",
+    }.items():
+        yield of("another task", task, read(other, "train").outputs, f", of {other}")
+    for task in ("gsm8k", "mts-dialog", "text2sql-domains"):
+        yield of("no corpus", task, [], "")
+
+
+def _sentences(texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        for sentence in re.split(r"(?<=[.?!]) +|\n", text):
+            if 8 <= len(sentence.split()) <= 60:
+                yield sentence
+
+
+def _misspelt(sentences: Iterator[str], count: int) -> Iterator[tuple[str, str]]:
+    """Yield sentences with two letters of a word exchanged, and as they were."""
+    chance = random.Random(0)
+    for _, sentence in zip(range(count), sentences, strict=False):
+        words = sentence.split(" ")
+        long = [i for i, word in enumerate(words) if len(set(word[1:])) > 2]
+        if long:
+            i = chance.choice(long)
+            at = chance.choice([j for j in range(1, len(words[i]) - 1)])
+            word = words[i]
+            words[i] = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+        yield " ".join(words), sentence
+
+
+def measure(
+    replay: Replay, tokenizer: LoadedTokenizer, methods: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Simulate every method and budget; one that refuses to work without a corpus has no line."""
+
+    def encode(texts: Sequence[str]) -> list[np.ndarray]:
+        return tokenizer.encode(texts).split() if texts else []
+
+    sides = encode(replay.prompts), encode(replay.outputs)
+    references = References(*sides, tokenizer.eos_id, max_new_tokens=UNCUT)
+    resources = Resources(encode(replay.known), tokenizer.eos_id)
+    for budget in BUDGETS:
+        for method in methods:
+            try:
+                found = simulate(parse(method).prepare(resources), references, budget)
+            except InputError:
+                continue
+            yield {
+                "kind": replay.kind,
+                "task": replay.task,
+                "nodes": budget,
+                "method": method,
+                "tokens_per_step": round(found.tokens_per_step, 4),
+                "drafted_per_step": round(float(found.drafted.mean()), 2),
+                "draft_us": round(1e6 * found.draft_seconds / len(found.drafted), 2),
+            }
+
+
+def against_parts(lines: Sequence[dict[str, Any]], default: str) -> list[dict[str, Any]]:
+    """Return one line a cell: the default, the best of its parts, and by what factor it leads."""
+    cells: dict[tuple[str, str, int], dict[str, float]] = {}
+    for line in lines:
+        key = line["kind"], line["task"], line["nodes"]
+        cells.setdefault(key, {})[line["method"]] = line["tokens_per_step"]
+    found = []
+    for (kind, task, nodes), rates in cells.items():
+        best = max((name for name in rates if name in PARTS), key=rates.__getitem__)
+        found.append(
+            {
+                "kind": kind,
+                "task": task,
+                "nodes": nodes,
+                "tasc_spec": rates[default],
+                "best_part": best,
+                "best_part_tokens_per_step": rates[best],
+                "times_best_part": round(rates[default] / rates[best], 4),
+            }
+        )
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure all replays and print the figures as JSON."""
+    parser = script(__doc__, data=True)
+    parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--rows", type=int, default=200)
+    parser.add_argument("--method", default="tasc-spec", help="what is compared with its parts")
+    publish(run(given := parser.parse_args(arguments)), given.json)
+
+
+def run(given: argparse.Namespace) -> dict[str, Any]:
+    """Measure all replays."""
+    tokenizer = load_tokenizer(str(given.data_dir / "tokenizers" / given.tokenizer))
+    lines = [
+        line
+        for replay in replays(given.data_dir, given.split, given.rows)
+        for line in measure(replay, tokenizer, (given.method, *PARTS))
+    ]
+    cells = against_parts(lines, given.method)
+    factors = [cell["times_best_part"] for cell in cells]
+    return {
+        "tokenizer": given.tokenizer,
+        "split": given.split,
+        "rows": given.rows,
+        "least": min(factors),
+        "mean": round(statistics.fmean(factors), 4),
+        "cells": cells,
+        "results": lines,
+    }
+
+
+if __name__ == "__main__":
+    main()

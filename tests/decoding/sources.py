@@ -1,0 +1,202 @@
+"""The slow twin of TASC-spec's sources: counts and matches, and how they are weighed."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.oracles import MARK, Corpus, Distribution, Table
+
+LENGTHS = 16
+RESUMED = 4  # tokens of a match that outlives one which disagrees
+Match = tuple[int, int]  # the place in a text, and the tokens before it that agree; 0 if resumed
+
+
+def bucket(length: int) -> int:
+    """Lengths that share a weight."""
+    limits = (*range(9), 10, 12, 16, 24, 32, 64)
+    return next((b for b, most in enumerate(limits) if length <= most), LENGTHS - 1)
+
+
+def occurrences(text: Sequence[int], string: Sequence[int]) -> list[int]:
+    """The places behind ``string`` in ``text``, in rising order."""
+    n = len(string)
+    return [i + n for i in range(len(text) - n + 1) if list(text[i : i + n]) == list(string)]
+
+
+@dataclass
+class Text:
+    """A text, and the match of a sequence in it."""
+
+    samples: Sequence[Sequence[int]]
+    end: int
+    match: Match | None = None
+
+    def __post_init__(self) -> None:
+        self.text = [t for sample in self.samples for t in sample]
+
+    @property
+    def foretold(self) -> int | None:
+        if self.match is None or self.match[0] >= len(self.text):
+            return None
+        token = self.text[self.match[0]]
+        return None if token == MARK else token
+
+    def places(self, string: Sequence[int]) -> list[int]:
+        """The places behind ``string``, which lies within one sample."""
+        found, begin = list[int](), 0
+        for sample in self.samples:
+            found += [begin + i for i in occurrences(sample, string)]
+            begin += len(sample)
+        return found
+
+    def resume(self) -> Match | None:
+        """What is left of the match where it disagrees."""
+        if self.match is None or self.match[1] < RESUMED:
+            return None
+        return self.match[0] + 1, 0
+
+
+@dataclass
+class CorpusText(Text):
+    """Matches begin at contexts, of n_max tokens at most, that the corpus holds once."""
+
+    n_max: int = 4
+
+    def follow(self, context: Sequence[int], token: int) -> None:
+        """Go on from ``context`` with ``token``."""
+        grown = [*context, token]
+        agrees = token != self.end and self.foretold == token
+        known = [
+            (n, self.places(grown[len(grown) - n :]))
+            for n in range(min(self.n_max, len(grown)), 0, -1)
+        ]
+        known = [(n, places) for n, places in known if places] if token != self.end else []
+        repeated = next((n for n, places in known if len(places) > 1), 0)
+        match = None
+        if agrees and self.match is not None:
+            match = self.match[0] + 1, self.match[1] + 1
+        if known and len(known[0][1]) == 1 and (match is None or match[1] < known[0][0]):
+            match = known[0][1][0], known[0][0]
+        if match is None and repeated < 2 and self.foretold not in (None, self.end):
+            match = self.resume()
+        self.match = match
+
+
+@dataclass
+class RecentText(Text):
+    """Matches begin at the latest place of the longest string that was seen before."""
+
+    longest: int = 4
+
+    def follow(self, context: Sequence[int], token: int) -> None:
+        """Go on from ``context`` with ``token``."""
+        if token < 0:
+            self.match = None
+            return
+        if self.foretold == token and self.match is not None:
+            self.match = self.match[0] + 1, self.match[1] + 1
+            return
+        grown = [*context, token]
+        for n in range(min(self.longest, len(grown)), 0, -1):
+            if places := self.places(grown[len(grown) - n :]):
+                resumed = self.resume() if n < 2 else None
+                self.match = resumed or (places[-1], n)
+                return
+        self.match = self.resume()
+
+
+@dataclass
+class Slow:
+    """A drafter's distribution and weights, by definition.
+
+    A corpus, the memory of outputs and the sequence itself, whose prompt is ``prompt``.
+    """
+
+    corpus: Corpus
+    outputs: Sequence[Sequence[int]]
+    prompt: Sequence[int]
+    end: int
+    n_max: int = 4
+    lam: float = 0.6
+    gain: float = 0.5
+    discount: float = 0.7
+    output: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        learnt = [[MARK, *output] for output in self.outputs]
+        self.memory = Table(learnt, self.n_max, self.discount)
+        self.texts = {
+            "corpus": CorpusText(self.corpus.samples, self.end, None, self.n_max),
+            "memory": RecentText(learnt, self.end, None, self.n_max),
+            "local": RecentText([[]], self.end, None, self.n_max + 1),
+        }
+        self.logs: dict[tuple[str, bool, int], float] = {}
+        self.squares: dict[tuple[str, bool, int], float] = {}
+        for name, share in (
+            ("corpus", self.lam / 2),
+            ("memory", self.lam / 2),
+            ("local", 1 - self.lam),
+        ):
+            for b in range(1, LENGTHS):
+                self.logs[name, False, b] = math.log(share) + self.gain * b
+                self.logs[name, True, b] = math.log(share / 4) + self.gain * b
+            self.logs[name, True, 0] = self.logs[name, True, 2]
+        for token in (*self.prompt, MARK):
+            self._read(token)
+        for name in ("corpus", "memory"):  # what stands before the mark is no context of theirs
+            places = self.texts[name].places([MARK])
+            if len(places) == 1 or (places and name == "memory"):
+                self.texts[name].match = places[-1], 1
+
+    def distribution(self) -> Distribution:
+        """What comes next."""
+        mixed: Distribution = {}
+        for weight, distribution, _ in self._sources():
+            for token, p in distribution.items():
+                mixed[token] = mixed.get(token, 0) + weight * p
+        return mixed
+
+    def append(self, token: int) -> None:
+        """Learn from ``token``, and go on with it."""
+        sources = list(self._sources())
+        given = [weight * distribution.get(token, 0.0) for weight, distribution, _ in sources]
+        if len(sources) > 1 and sum(given) > 0:
+            for (weight, _, key), p in zip(sources, given, strict=True):
+                gradient = p / sum(given) - weight
+                self.squares[key] = self.squares.get(key, 1.0) + gradient**2
+                self.logs[key] += gradient / math.sqrt(self.squares[key])
+        for name in ("corpus", "memory"):
+            self.texts[name].follow([MARK, *self.output], token)
+        self._read(token)
+        self.output.append(token)
+
+    def _read(self, token: int) -> None:
+        local = self.texts["local"]
+        local.follow(local.text, token)
+        local.text.append(token)
+        local.samples = [local.text]
+
+    def _sources(self) -> Iterator[tuple[float, Distribution, tuple[str, bool, int]]]:
+        found: list[tuple[float, Distribution, tuple[str, bool, int]]] = []
+        sequence = self.texts["local"].text
+        contexts = {
+            "local": sequence,
+            "memory": [MARK, *self.output],
+            "corpus": [MARK, *self.output],
+        }
+        local = Table(self.texts["local"].samples, self.n_max, self.discount)
+        for name, text in self.texts.items():
+            if text.foretold is not None and text.match is not None:
+                key = name, True, bucket(text.match[1])
+                found.append((math.exp(self.logs[key]), {text.foretold: 1.0}, key))
+        for name, counts in (("corpus", self.corpus), ("memory", self.memory), ("local", local)):
+            length = counts.length(contexts[name])
+            if length:
+                key = name, False, length
+                distribution = counts.distribution(contexts[name])
+                found.append((math.exp(self.logs[key]), distribution, key))
+        if not found:  # the corpus' frequent tokens, which teach nothing
+            found.append((1.0, self.corpus.distribution(contexts["corpus"]), ("corpus", False, 0)))
+        total = sum(weight for weight, _, _ in found)
+        for weight, distribution, key in found:
+            yield weight / total, distribution, key

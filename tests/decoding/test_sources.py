@@ -1,0 +1,135 @@
+"""Sources of TASC-spec beside counts: long matches, past outputs, and what each is worth."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import tests.oracles
+from tasc._native import NgramDrafter, NgramTable, SourceWeights
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.simulate import References, simulate
+from tests.decoding import sources
+from tests.decoding.test_ngram_draft import END, build, twin
+
+token = st.integers(0, 3)
+text = st.lists(token, min_size=1, max_size=12)
+texts = st.lists(text, min_size=1, max_size=5)
+
+
+def drafter(known, outputs, prompt, *, local=True, learns=True):
+    """One with a corpus and a memory, and the weights that it learns."""
+    memory = NgramTable(4)
+    for output in outputs:
+        memory.add_output(np.array(output, np.int32))
+    weights = SourceWeights(1, True, local, 0.6, 0.5, True)
+    learnt = weights if learns else None
+    index = build(known)
+    made = NgramDrafter(
+        [index], memory, learnt, local, 4, 0.6, 0.5, 0.7, 0, 0.0, True, True, END
+    )
+    made.start(np.array(prompt, np.int32), True)
+    return made, weights
+
+
+@given(texts, texts, text, text)
+@example([[0]], [[1]], [0, 1, 2, 3, 0, 1, 2, 0], [0, 1, 2, 0, 0, 1])
+@settings(max_examples=200, deadline=None)
+def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prompt, output):
+    original, tests.oracles.CUT = tests.oracles.CUT, 1 / 16  # what is cut decides what is learnt
+    try:
+        made, weights = drafter(known, outputs, prompt)
+        slow = sources.Slow(twin(known), outputs, prompt, END)
+        for t in output:
+            found, expected = dict(made.distribution()), slow.distribution()
+            for each in set(found) | set(expected):
+                assert found.get(each, 0) == pytest.approx(expected.get(each, 0), abs=0.03)
+            made.observe(np.array([t], np.int32))
+            slow.append(t)
+    finally:
+        tests.oracles.CUT = original
+    first = {"corpus": 0, "memory": 8, "local": 9}
+    for (name, match, bucket), log in slow.logs.items():
+        native = weights.weight(first[name] + 10 * match, bucket)
+        assert np.log(native) == pytest.approx(log, abs=0.1)
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 9, 10, 11, 12, 16, 17, 33, 64, 65, 255])
+def test_lengths_share_weights_as_defined(length):
+    assert SourceWeights.bucket(length) == sources.bucket(length)
+
+
+@given(texts, texts, text, st.integers(1, 12))
+@settings(max_examples=100, deadline=None)
+def test_a_node_is_as_likely_as_where_its_path_was_read(known, outputs, output, budget):
+    """Where the sequence itself is no source: else it grows by what is read."""
+    made, _ = drafter(known, outputs, [], local=False, learns=False)
+    made.observe(np.array(output, np.int32))
+    tokens, parents, probabilities = made.draft(budget)
+    paths: list[list[int]] = []
+    for node, (t, parent) in enumerate(zip(tokens.tolist(), parents.tolist(), strict=True)):
+        before = paths[parent] if parent >= 0 else []
+        paths.append([*before, t])
+        read, _ = drafter(known, outputs, [], local=False, learns=False)
+        read.observe(np.array([*output, *before], np.int32))
+        above = probabilities[parent] if parent >= 0 else 1.0
+        expected = above * dict(read.distribution())[t]
+        assert probabilities[node] <= expected + 1e-6
+        assert probabilities[node] == pytest.approx(expected, abs=above / 16 + 1e-6)
+
+
+def random_texts(count, length, seed, ids=400):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(10, 10 + ids, length).astype(np.int32) for _ in range(count)]
+
+
+def per_step(method, prompts, outputs, known=(), budget=12):
+    factory = parse(method).prepare(Resources(list(known), END))
+    return simulate(factory, References(prompts, outputs, END), budget).tokens_per_step
+
+
+def test_copying_is_learnt_and_goes_on_behind_a_token_that_differs():
+    outputs = random_texts(40, 60, 0)
+    prompts = [output.copy() for output in outputs]
+    for i, prompt in enumerate(prompts):
+        prompt[30] = 5 + i % 5  # one token is wrong, and in no text
+    known = random_texts(100, 60, 1)
+    default = per_step("tasc-spec", prompts, outputs, known)
+    assert default > 1.2 * per_step("prompt-lookup:chain=0", prompts, outputs)
+    assert default > 1.2 * per_step("tasc-spec:adapt=false,match=false", prompts, outputs, known)
+
+
+def test_a_corpus_of_another_task_is_unlearnt():
+    rng = np.random.default_rng(2)
+    words = [rng.integers(10, 40, 5) for _ in range(8)]
+    outputs = [
+        np.concatenate([words[i] for i in rng.integers(8, size=12)]).astype(np.int32)
+        for _ in range(40)
+    ]
+    other = [np.random.default_rng(i).permutation(30).astype(np.int32) + 10 for i in range(300)]
+    prompts = [np.array([1], np.int32)] * len(outputs)
+    none, shifted = (per_step("tasc-spec", prompts, outputs, known) for known in ([], other))
+    assert shifted > 0.97 * none
+    assert shifted > 1.2 * per_step("tasc-spec:adapt=false", prompts, outputs, other)
+
+
+def test_without_a_corpus_prompt_and_past_outputs_are_left():
+    outputs = random_texts(5, 20, 3) * 4
+    prompts = random_texts(20, 4, 4)
+    assert per_step("tasc-spec", prompts, outputs) > 3
+    assert per_step("tasc-spec", prompts, outputs) == per_step(
+        "tasc-spec:corpus=false", prompts, outputs, random_texts(5, 20, 5)
+    )
+
+
+def test_of_a_context_with_many_continuations_the_latest_are_looked_at():
+    memory = NgramTable(4)
+    made = NgramDrafter([], memory, None, False, 4, 0.6, 0.5, 0.7, 0, 0.0, False, True, 2000)
+    for i in range(100):
+        memory.add_output(np.array([1000, i], np.int32))
+    memory.add_output(np.array([1000, 3], np.int32))  # seen early, and again
+    assert memory.check_integrity() is None
+    made.start(np.array([], np.int32), True)
+    made.observe(np.array([1000], np.int32))
+    tokens, _, _ = made.draft(60)
+    assert sorted(tokens.tolist()) == [3, *range(69, 100)]

@@ -109,7 +109,7 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
     found: dict[str, Any] = {"index": {"tokens": index.tokens, "bytes": 8 * len(index.block)}}
     resources = Resources([], tokenizer.eos_id, indexes=[index])
     for rows in given.rows:
-        factory = parse("tasc-spec:width=1,adapt=true").prepare(resources)
+        factory = parse("tasc-spec:width=1").prepare(resources)
         sizes = Sizes(given.tokens, POSITIONS, 2 * rows)
         made = ChainProposer(factory, tokenizer.eos_id, sizes, Guard(StepCost(FREE)))
         endless = cycle(requests)

@@ -85,7 +85,6 @@ NgramDrafter::State NgramDrafter::step(const State& state, const Candidate& node
 void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, double weight, double least,
                                  NamedTokens& named) const {
   double scale = weight;
-  if (scale < least) return;
   for (uint32_t i = table.known(context); i != NgramTable::kRoot; i = table.node(i).shorter) {
     const NgramTable::Node& node = table.node(i);
     const double unit = scale / node.total;
@@ -164,6 +163,7 @@ NamedTokens& NgramDrafter::collect(const State& state, Bound bound) {
   if (corpora_.size() != 1) bound = {-1, false, bound.least};
   for (const Active& active : active_) {
     const size_t source = active.source;
+    if (active.weight < std::max(bound.least, kCut / 2)) continue;
     if (source >= kMatches) named.add(foretold(source - kMatches, state), active.weight);
     else if (source == kLocal) collect_table(local_, state.local, active.weight, bound.least, named);
     else if (source == kMemory) collect_table(*memory_, state.memory, active.weight, bound.least, named);

@@ -78,12 +78,16 @@ void NgramTable::grow() {
     if (slot.child != kNone) insert(slot);
 }
 
-void NgramTable::append(int32_t token) {
-  // Each look may miss the caches: all are fetched before the first is needed.
-  for (uint32_t context = at_;; context = nodes_[context].shorter) {
+// Each look may miss the caches: all are fetched before the first is needed.
+void NgramTable::fetch(uint32_t context, int32_t token) const {
+  for (;; context = nodes_[context].shorter) {
     __builtin_prefetch(&slots_[hash(context, token) & (slots_.size() - 1)]);
-    if (context == kRoot) break;
+    if (context == kRoot) return;
   }
+}
+
+void NgramTable::append(int32_t token) {
+  fetch(at_, token);
   uint32_t context = at_, longest = kNone, longer = kNone;
   const auto behind = static_cast<uint32_t>(text_.size() + 1);
   Match earlier;
@@ -117,6 +121,10 @@ Match NgramTable::follow(const Match& match, int32_t token, uint32_t state) cons
 }
 
 uint32_t NgramTable::step(uint32_t state, int32_t token) const {
+  // Most tokens are in no context: what the root does not know, none does.
+  const uint32_t shortest = find(kRoot, token);
+  if (shortest == kNone || state == kRoot) return shortest == kNone ? kRoot : shortest;
+  fetch(state, token);
   for (;; state = nodes_[state].shorter) {
     const uint32_t child = find(state, token);
     if (child != kNone) return nodes_[child].depth > n_max_ ? nodes_[child].shorter : child;

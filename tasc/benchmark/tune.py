@@ -13,9 +13,10 @@ import numpy as np
 from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.search import Costs, Search, Setting, Trial, TunedTask, Tuning
 from tasc.data.corpus import Corpus
+from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.drafters.ngram.options import Counts
-from tasc.decoding.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
+from tasc.decoding.drafters.ngram.tasc_spec import TascSpecOptions, prepare
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
@@ -82,9 +83,8 @@ class Simulations:
 
     def run(self, setting: Setting) -> StepStats:
         """Decode the references as ``setting`` says."""
-        index = self._index(setting)
-        drafter = lambda: TascSpec([index], self.references.end, setting)  # noqa: E731
-        return simulate(drafter, self.references, setting.tree_size)
+        resources = Resources((), self.references.end, indexes=[self._index(setting)])
+        return simulate(prepare(resources, setting), self.references, setting.tree_size)
 
     def _index(self, options: Counts) -> "NgramIndex":
         asked = Counts(**{name: getattr(options, name) for name in COUNTS})

@@ -42,7 +42,7 @@ class ProposerOptions(Options):
         None, description="Names of the indexes to draft from; all of them if left out."
     )
     method: str = Field(
-        "tasc-spec:adapt=true",
+        "tasc-spec",
         description="Method as tasc bench takes it; the default drafts from the indexes, the "
         "prompt, and the outputs of finished requests.",
     )

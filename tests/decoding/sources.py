@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tests.oracles import MARK, Corpus, Distribution, Table
 
 LENGTHS = 16
+IGNORED = 1 / 32  # a source that weighs less is not asked
 RESUMED = 4  # tokens of a match that outlives one which disagrees
 Match = tuple[int, int]  # the place in a text, and the tokens before it that agree; 0 if resumed
 
@@ -152,6 +153,8 @@ class Slow:
         """What comes next."""
         mixed: Distribution = {}
         for weight, distribution, _ in self._sources():
+            if weight < IGNORED:
+                continue
             for token, p in distribution.items():
                 mixed[token] = mixed.get(token, 0) + weight * p
         return mixed

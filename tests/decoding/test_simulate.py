@@ -80,7 +80,7 @@ METHODS = (
     "ar",
     "tasc-spec",
     "tasc-spec:budget=4,width=1",
-    "tasc-spec:adapt=true",
+    "tasc-spec:adapt=false",
     "tasc-spec-paper",
     "corpus",
     "prompt",

@@ -38,7 +38,7 @@ struct Proposal {
 //   sum over sources of w_s p_s,  w_s ~ share_s * e^(gain * length_s),  0 where nothing matches,
 // with the corpora's shares adding to lambda and the tables' to 1 - lambda; shared weights are learnt
 // from there, token by token of the outputs. A source whose remaining back-off weight falls below 1/16
-// is not followed to shorter contexts.
+// is not followed to shorter contexts, one that weighs less than 1/32 is not asked.
 class NgramDrafter {
  public:
   // memory and weights may be null; memory is read, never written.

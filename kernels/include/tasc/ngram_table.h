@@ -61,6 +61,7 @@ class NgramTable {
   };
 
   uint32_t find(uint32_t node, int32_t token) const;
+  void fetch(uint32_t context, int32_t token) const;
   uint32_t add(uint32_t node, int32_t token);
   void insert(const Slot& slot);
   Match chosen(const Match& match, int32_t token, const Match& other) const;

@@ -5,10 +5,13 @@ contexts up to n_max tokens, p_mixed = λ p_corp + (1 - λ) p_prompt; the prompt
 prompt and what has been generated; where neither side has a hit, the most frequent tokens.
 
 Departs, and ``tasc-spec-paper`` does not: all orders are interpolated by absolute discounting
-instead of the longest hit deciding alone; the side that matches the longer context weighs more
-(e^gain a token); a mark that no text contains stands before every output, in corpus and sequence,
-so that the beginning of an answer is predicted from the beginnings of the corpus; and drafts are
-best-first trees by path probability, of which the paper's chain is width 1.
+instead of the longest hit deciding alone; a mark that no text contains stands before every output,
+in corpus and sequence, so that the beginning of an answer is predicted from the beginnings of the
+corpus; finished outputs are a source of their own; of each text, the match that goes on is a source,
+however long it is (as in SuffixDecoding, arXiv:2411.04975); sources weigh by the length of what they
+match, e^gain a token to begin with, and learn from each token what they are worth (AdaGrad on the
+log-probability, Duchi et al., 2011); and drafts are best-first trees by path probability, of which
+the paper's chain is width 1. Without a corpus the other sources are left.
 """
 
 from collections import deque
@@ -27,13 +30,16 @@ from tasc.errors import InputError
 from tasc.options.bounds import MOST, within
 
 
+CONTEXT = 4  # tokens of past outputs' contexts: matches know the longer ones
+
+
 @dataclass(frozen=True)
 class TascSpecOptions(Counts):
     """How to count (see Counts) and mix; defaults were chosen on validation data, simulated.
 
-    ``corpus`` and ``prompt`` switch the two sides on. A node is left out when its path is less
-    likely than ``min_probability``: on a CPU it costs a few percent of a forward, more than such a
-    path brings. ``adapt`` learns from finished outputs, the last ``memory`` tokens of them at most.
+    ``corpus`` and ``prompt`` switch the two sides on, ``match`` matches of any length. A node is
+    left out when its path is less likely than ``min_probability``. ``adapt`` learns while decoding:
+    the weights, and finished outputs, the last ``memory`` tokens of them at most.
     """
 
     lambda_: float = within(0.6, 0, 1)
@@ -55,11 +61,16 @@ class TascSpecOptions(Counts):
 
 
 def prepare(resources: Resources, options: TascSpecOptions) -> Factory:
-    """See Method.prepare: without ``corpus``, no index; saved ones must be counted as asked."""
+    """See Method.prepare: without ``corpus``, no index; saved ones must be counted as asked.
+
+    Raises:
+        InputError: neither prompt nor a corpus is there to draft from, or an index does not fit.
+    """
     indexes = list(resources.indexes) if options.corpus else []
     for index in indexes:
         check_counts(index, options)
-    if options.corpus and not indexes and (len(resources.outputs) or not options.prompt):
+    known = any(len(output) for output in resources.outputs)
+    if options.corpus and not indexes and (known or not options.prompt):
         indexes = [build_index(resources.outputs, resources.end, options)]
     learnt = Learnt(len(indexes), options) if options.adapt else None
     return lambda: TascSpec(indexes, resources.end, options, learnt)
@@ -71,7 +82,7 @@ class Learnt:
     def __init__(self, corpora: int, options: TascSpecOptions) -> None:
         """Begin with nothing but ``options``."""
         o = options
-        self.memory = Memory(o.n_max, o.memory)
+        self.memory = Memory(min(o.n_max, CONTEXT), o.memory)
         self.weights = SourceWeights(corpora, True, o.prompt, o.lambda_, o.gain, o.match)
 
 

@@ -10,7 +10,7 @@ import argparse
 import random
 import re
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def _misspelt(sentences: Iterator[str], count: int) -> Iterator[tuple[str, str]]
         long = [i for i, word in enumerate(words) if len(set(word[1:])) > 2]
         if long:
             i = chance.choice(long)
-            at = chance.choice([j for j in range(1, len(words[i]) - 1)])
+            at = chance.randrange(1, len(words[i]) - 1)
             word = words[i]
             words[i] = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
         yield " ".join(words), sentence

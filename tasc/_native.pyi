@@ -98,11 +98,26 @@ class NgramTable:
     def __len__(self) -> int: ...
     def check_integrity(self) -> str | None: ...
 
+class SourceWeights:
+    def __init__(
+        self,
+        corpora: int,
+        memory: bool,
+        prompt: bool,
+        lambda_: float,
+        gain: float,
+        match: bool,
+    ) -> None: ...
+    def weight(self, source: int, bucket: int) -> float: ...
+    @staticmethod
+    def bucket(length: int) -> int: ...
+
 class NgramDrafter:
     def __init__(
         self,
         corpora: list[NgramIndex],
         memory: NgramTable | None,
+        weights: SourceWeights | None,
         prompt: bool,
         n_max: int,
         lambda_: float,
@@ -110,6 +125,7 @@ class NgramDrafter:
         discount: float,
         width: int,
         min_probability: float,
+        match: bool,
         fallback: bool,
         end: int,
     ) -> None: ...

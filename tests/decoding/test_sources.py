@@ -25,9 +25,7 @@ def drafter(known, outputs, prompt, *, local=True, learns=True):
     weights = SourceWeights(1, True, local, 0.6, 0.5, True)
     learnt = weights if learns else None
     index = build(known)
-    made = NgramDrafter(
-        [index], memory, learnt, local, 4, 0.6, 0.5, 0.7, 0, 0.0, True, True, END
-    )
+    made = NgramDrafter([index], memory, learnt, local, 4, 0.6, 0.5, 0.7, 0, 0.0, True, True, END)
     made.start(np.array(prompt, np.int32), True)
     return made, weights
 

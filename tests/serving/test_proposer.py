@@ -157,9 +157,7 @@ def test_the_same_requests_give_the_same_drafts(task):
     _, _, known = task
     runs = []
     for _ in range(2):
-        engine = Engine(
-            proposer(make("tasc-spec:width=1", known)), 8, np.random.default_rng(5)
-        )
+        engine = Engine(proposer(make("tasc-spec:width=1", known)), 8, np.random.default_rng(5))
         engine.run(served(task), 0.05)
         runs.append(engine.drafts)
     assert runs[0] == runs[1]

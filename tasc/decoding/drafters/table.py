@@ -70,6 +70,8 @@ PAPER = {
     "match": False,
     "adapt": False,
 }
+CORPUS = {"prompt": False, "adapt": False}
+PROMPT = {"corpus": False, "adapt": False}
 _TSUR = "Tsur et al., TASC, section 5.2"
 _TIMOR = "Timor et al., Heterogeneous Vocabularies"
 _TRIE = "N-Gram Trie Speculative Decoding, section 3"
@@ -80,8 +82,8 @@ DRAFTERS: dict[str, Entry] = {
     "ar": Entry("none", "plain autoregressive decoding", budget=None),
     "tasc-spec": Entry("ngram.tasc_spec", _TSUR),
     "tasc-spec-paper": Entry("ngram.tasc_spec", _TSUR, budget=10, preset=PAPER),
-    "corpus": Entry("ngram.tasc_spec", f"{_TSUR}: p_corp", preset={"prompt": False, "adapt": False}),
-    "prompt": Entry("ngram.tasc_spec", f"{_TSUR}: p_prompt", preset={"corpus": False, "adapt": False}),
+    "corpus": Entry("ngram.tasc_spec", f"{_TSUR}: p_corp", preset=CORPUS),
+    "prompt": Entry("ngram.tasc_spec", f"{_TSUR}: p_prompt", preset=PROMPT),
     "prompt-lookup": Entry("ngram.prompt_lookup", "Saxena, Prompt Lookup Decoding", budget=10),
     "ngram-trie": Entry("ngram.ngram_trie", _TRIE),
     "suffix": Entry("ngram.suffix", "Oliaro et al., SuffixDecoding"),

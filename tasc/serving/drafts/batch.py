@@ -66,14 +66,16 @@ class Together:
     """The same for drafters around a native one, called ``native``; all of one kind."""
 
     def observe(self, drafters: Sequence[Any], tokens: Sequence[Sequence[int]]) -> None:
-        """See Batch.observe."""
+        """See Batch.observe: what ends is remembered before the next one reads its tokens."""
+        if any(
+            len(new) and new[-1] == getattr(drafter, "end", None)
+            for drafter, new in zip(drafters, tokens, strict=True)
+        ):
+            OneByOne().observe(drafters, tokens)
+            return
         offsets = np.fromiter(accumulate(map(len, tokens), initial=0), np.int64)
         flat = np.fromiter(chain.from_iterable(tokens), np.int32, int(offsets[-1]))
         observe_chains([drafter.native for drafter in drafters], flat, offsets)
-        if drafters and hasattr(drafters[0], "remember"):
-            for drafter, new in zip(drafters, tokens, strict=True):
-                if len(new) and new[-1] == drafter.end:
-                    drafter.remember()
 
     def draft(
         self, drafters: Sequence[Any], budgets: Sequence[int], least: float

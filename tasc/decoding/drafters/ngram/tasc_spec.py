@@ -7,11 +7,11 @@ prompt and what has been generated; where neither side has a hit, the most frequ
 Departs, and ``tasc-spec-paper`` does not: all orders are interpolated by absolute discounting
 instead of the longest hit deciding alone; a mark that no text contains stands before every output,
 in corpus and sequence, so that the beginning of an answer is predicted from the beginnings of the
-corpus; finished outputs are a source of their own; of each text, the match that goes on is a source,
-however long it is (as in SuffixDecoding, arXiv:2411.04975); sources weigh by the length of what they
-match, e^gain a token to begin with, and learn from each token what they are worth (AdaGrad on the
-log-probability, Duchi et al., 2011); and drafts are best-first trees by path probability, of which
-the paper's chain is width 1. Without a corpus the other sources are left.
+corpus; finished outputs are a source of their own; of each text, the match that goes on is a
+source, however long it is (as in SuffixDecoding, arXiv:2411.04975); sources weigh by the length of
+what they match, e^gain a token to begin with, and learn from each token what they are worth
+(AdaGrad on the log-probability, Duchi et al., 2011); and drafts are best-first trees by path
+probability, of which the paper's chain is width 1. Without a corpus the other sources are left.
 """
 
 from collections import deque
@@ -28,7 +28,6 @@ from tasc.decoding.drafters.ngram.index import build_index, check_counts
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.errors import InputError
 from tasc.options.bounds import MOST, within
-
 
 CONTEXT = 4  # tokens of past outputs' contexts: matches know the longer ones
 
@@ -152,10 +151,5 @@ class TascSpec:
     def observe(self, tokens: np.ndarray) -> None:
         """Extend the local table by what the step committed; remember a finished output."""
         self.native.observe(tokens)
-        if len(tokens) and tokens[-1] == self.end:
-            self.remember()
-
-    def remember(self) -> None:
-        """Learn the output, of which the end token has been observed."""
-        if self.learnt is not None:
+        if self.learnt is not None and len(tokens) and tokens[-1] == self.end:
             self.learnt.memory.add(self.native.take_output())

@@ -126,7 +126,7 @@ class Slow:
     def __post_init__(self) -> None:
         learnt = [[MARK, *output] for output in self.outputs]
         self.memory = Table(learnt, self.n_max, self.discount)
-        self.texts = {
+        self.texts: dict[str, CorpusText | RecentText] = {
             "corpus": CorpusText(self.corpus.samples, self.end, None, self.n_max),
             "memory": RecentText(learnt, self.end, None, self.n_max),
             "local": RecentText([[]], self.end, None, self.n_max + 1),

@@ -8,6 +8,7 @@ Same tokenizer, split and rows for all. Usage: python -m benchmarks.peers --data
 import argparse
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -172,11 +173,10 @@ def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
     prepared: dict[str, tuple[Callable[[], Factory], float]] = {}
     for text in OURS:
         prepared[text] = ours(text, known, end)
-    prepared["transformers prompt lookup"] = (lambda: lambda: TransformersLookup(end)), 0.0
+    prepared["transformers prompt lookup"] = partial(partial, TransformersLookup, end), 0.0
     seconds, cache = timed(lambda: arctic_cache(known, end))
     for name, factor in FACTORS.items():
-        tree = "tree" in name
-        prepared[name] = (lambda t=tree, f=factor: lambda: Arctic(cache, t, f)), seconds
+        prepared[name] = partial(partial, Arctic, cache, "tree" in name, factor), seconds
     rows = []
     for budget in BUDGETS:
         micros: dict[str, list[float]] = {name: [] for name in prepared}

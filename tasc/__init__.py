@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         load_test,
         tune,
     )
+    from tasc.commands.data.options import DataOptions
+    from tasc.commands.data.report import inspect_data
     from tasc.decoding.core.sampling import Sampling
     from tasc.decoding.custom_generate import custom_generate
     from tasc.decoding.drafters.ngram.options import IndexOptions
@@ -45,6 +47,7 @@ __all__ = [
     "CompareOptions",
     "Completion",
     "Data",
+    "DataOptions",
     "ExportOptions",
     "FinetuneOptions",
     "IndexOptions",
@@ -64,6 +67,7 @@ __all__ = [
     "finetune",
     "generate",
     "index",
+    "inspect_data",
     "judge",
     "load_test",
     "tune",
@@ -82,6 +86,8 @@ _PUBLIC = {
     "tasc.options.command": "Data",
     "tasc.commands.calls": "analyze augment base bench compare_vocabularies export finetune "
     "index judge load_test tune",
+    "tasc.commands.data.options": "DataOptions",
+    "tasc.commands.data.report": "inspect_data",
     "tasc.serving.options": "ExportOptions",
     "tasc.decoding.custom_generate": "custom_generate",
     "tasc.decoding.library": "Completion generate",

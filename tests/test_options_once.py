@@ -13,6 +13,7 @@ from typer.main import get_command
 
 import tasc
 from tasc.benchmark.paired.options import CompareOptions
+from tasc.commands.data.options import DataOptions
 from tasc.commands.plan import RunOptions
 from tasc.commands.registry import COMMANDS
 from tasc.options.command import CommandOptions, StepOptions
@@ -26,6 +27,7 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 KINDS: dict[str, type[CommandOptions]] = COMMANDS | {
     "run": RunOptions,
     "compare": CompareOptions,
+    "data": DataOptions,
     "serve": ServeOptions,
 }
 
@@ -120,7 +122,7 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
 
 def test_every_command_is_on_the_command_line_and_in_recipes_alike():
     shown = set(get_command(app).commands)  # type: ignore[attr-defined]
-    assert shown == {*COMMANDS, "run", "compare", "serve", "doctor"}
+    assert shown == {*COMMANDS, "run", "compare", "data", "serve", "doctor"}
 
 
 def test_help_of_a_command_loads_no_torch(capsys):

@@ -122,13 +122,19 @@ def example_sequences(
         prompt = heads.tokens[heads.offsets[i] : heads.offsets[i + 1]]
         answer = np.concatenate([tails.tokens[tails.offsets[i] : tails.offsets[i + 1]], end])
         cut += len(prompt) + len(answer) > max_length
-        prompt = prompt[max(0, len(prompt) - max(1, max_length - len(answer))) :]
-        answer = answer[: max_length - len(prompt)]
+        left, written = kept(len(prompt), len(answer), max_length)
+        prompt, answer = prompt[len(prompt) - left :], answer[:written]
         target = np.ones(len(prompt) + len(answer), dtype=bool)
         target[: 1 if learn_prompts else max(1, len(prompt))] = False
         rows.append(np.concatenate([prompt, answer]))
         targets.append(target)
     return joined(rows, targets, int(cut))
+
+
+def kept(prompt: int, answer: int, max_length: int) -> tuple[int, int]:
+    """Return how many tokens stay of a prompt, its last ones, and of an answer, its first ones."""
+    left = min(prompt, max(1, max_length - answer))
+    return left, min(answer, max_length - left)
 
 
 def packed_blocks(documents: Sequences, length: int, seed: int) -> Sequences:

@@ -1,0 +1,105 @@
+"""``tasc data``: examples as a model sees them, before anything runs."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import typer
+
+from .._console import print_json, say, table
+from .._derive import RunFlags, class_at
+from .._derive import register as register_derived
+from .._tokens import say_tokens
+
+if TYPE_CHECKING:
+    from tasc.commands.data.options import DataOptions
+    from tasc.commands.data.report import DataReport, Sample, Token
+
+_SHOWN = 300  # tokens in sequence that are shown whole; of more both ends
+_TOLD = {"cut": "never seen", "read": "the loss leaves them out", "learnt": "the loss is on these"}
+
+
+def register(app: typer.Typer) -> None:
+    """Make it a command of ``app``."""
+    told = "Show examples as the model sees them: tokens, what is learnt, lengths, what is cut."
+    kind = class_at("tasc.commands.data.options:DataOptions")
+    register_derived(app, "data", told, kind, _run)
+
+
+def _run(options: "DataOptions", flags: RunFlags) -> None:
+    from tasc.commands.data.report import inspect_data
+
+    found = inspect_data(options)
+    if flags.json:
+        print_json(found.to_dict())
+        return
+    if found.recognised:
+        say(found.recognised)
+    if found.chat_template:
+        say(f"Prompts are written by the chat template of {found.tokenizer}.")
+    for sample in found.samples:
+        _show(sample, found)
+    _lengths(found)
+    for line in _cuts(found):
+        say(line)
+
+
+def _show(sample: "Sample", found: "DataReport") -> None:
+    say(f"Example {sample.number:,} of {found.examples:,}")
+    tokens = list(enumerate(sample.tokens))
+    for state, group in groupby(tokens, key=lambda pair: pair[1].state):
+        held = list(group)
+        say(f"  {state} ({len(held):,} tokens: {_TOLD[state]})")
+        _show_group(held, state)
+    say("")
+
+
+def _show_group(held: list[tuple[int, "Token"]], state: str) -> None:
+    pairs = [(token.text, number) for number, token in held]
+    if len(pairs) <= _SHOWN:
+        say_tokens(pairs, state)
+        return
+    half = _SHOWN // 2
+    say_tokens(pairs[:half], state)
+    say(f"    … {len(pairs) - 2 * half:,} tokens not shown …")
+    say_tokens(pairs[-half:], state)
+
+
+def _lengths(found: "DataReport") -> None:
+    left_out = f"; {found.dropped:,} without an output left out" if found.dropped else ""
+    table(
+        f"Tokens of {found.path} ({found.split}, {found.examples:,} examples{left_out})",
+        ["", "shortest", "10 %", "50 %", "90 %", "99 %", "longest"],
+        [
+            [name, *(f"{length:,}" for length in lengths)]
+            for name, lengths in (
+                ("prompt", found.prompts),
+                ("output", found.outputs),
+                (f"both and {found.end}", found.together),
+            )
+        ],
+    )
+
+
+def _cuts(found: "DataReport") -> list[str]:
+    """Say what is cut, and the option that cuts less."""
+    cuts, most = found.cuts, found.together[-1]
+    keeps = f"tasc finetune --max-length {most} keeps all"
+    lines = []
+    if cuts.prompts:
+        lines.append(
+            f"{cuts.prompts:,} of {found.examples:,} prompts lose their beginning: {keeps}"
+        )
+    if cuts.outputs:
+        lines.append(
+            f"{cuts.outputs:,} of {found.examples:,} outputs lose their end, and do not teach to "
+            f"stop: {keeps}"
+        )
+    if not lines:
+        lines.append(f"Nothing is cut by tasc finetune --max-length {found.max_length}.")
+    if cuts.unfinished:
+        lines.append(
+            f"{cuts.unfinished:,} of {found.examples:,} outputs are longer than tasc bench "
+            f"--max-new-tokens {found.max_new_tokens} writes: --max-new-tokens "
+            f"{found.outputs[-1] + 1} is enough"
+        )
+    return lines

@@ -1,0 +1,1 @@
+"""``tasc data``: a task's examples as a model sees them."""

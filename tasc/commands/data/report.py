@@ -1,0 +1,165 @@
+"""A task's examples as training reads them: tokens, what is learnt, lengths, and what is cut."""
+
+import random
+from typing import Literal
+
+import numpy as np
+
+from tasc.benchmark.results.record import Record, ResultRecord
+from tasc.commands.chat import with_prompts
+from tasc.commands.data.options import DataOptions
+from tasc.data.corpus import Corpus
+from tasc.options.texts import read_texts
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+
+QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
+
+State = Literal["cut", "read", "learnt"]
+
+
+class Token(Record):
+    """A token of an example."""
+
+    id: int
+    text: str
+    """Its string; bytes that are no whole character as \\xNN."""
+    state: State
+    """Whether training never sees it, reads it, or learns to write it."""
+
+
+class Sample(Record):
+    """An example as training reads it."""
+
+    number: int
+    """Its position among the examples, from 1."""
+    tokens: tuple[Token, ...]
+    """Prompt, output, end token."""
+
+
+class Cuts(Record):
+    """How many examples lose what."""
+
+    prompts: int
+    """Lose the beginning of their prompt to ``max_length``."""
+    outputs: int
+    """Lose the end of their output to ``max_length``, and with it the end token."""
+    unfinished: int
+    """Have an output of more than ``max_new_tokens`` tokens, which no bench can finish."""
+
+
+class DataReport(ResultRecord):
+    """What ``tasc data`` found; lengths are in tokens, at ``QUANTILES``."""
+
+    path: str
+    split: str
+    tokenizer: str
+    recognised: str
+    """How columns were read that nobody named; empty elsewhere."""
+    chat_template: bool
+    """Whether the tokenizer's chat template wrote the prompts."""
+    examples: int
+    dropped: int
+    """Left out, for their output is empty."""
+    end: str
+    """The token that ends an output."""
+    max_length: int
+    max_new_tokens: int
+    prompts: tuple[int, ...]
+    outputs: tuple[int, ...]
+    """Without the end token."""
+    together: tuple[int, ...]
+    """Prompt, output and end token."""
+    cuts: Cuts
+    samples: tuple[Sample, ...]
+
+
+def inspect_data(options: DataOptions) -> DataReport:
+    """Return examples as ``tasc finetune`` reads them, and how long they are.
+
+    Raises:
+        InputError: the data or the tokenizer cannot be read, or prompts need a chat template.
+
+    Example:
+        >>> found = tasc.inspect_data(tasc.DataOptions(source="task.jsonl", tokenizer="base"))
+        >>> found.cuts.outputs
+    """
+    texts = read_texts(options)
+    chat = texts.corpus.is_chat
+    corpus = with_prompts(options, texts).corpus
+    tokenizer = load_tokenizer(options.tokenizer).ending(corpus.end)
+    prompts, outputs = (
+        np.diff(tokenizer.encode(side).offsets) for side in (corpus.prompts, corpus.outputs)
+    )
+    return DataReport(
+        path=corpus.source.path,
+        split=corpus.split,
+        tokenizer=tokenizer.path,
+        recognised=texts.recognised,
+        chat_template=chat,
+        examples=len(corpus.examples),
+        dropped=corpus.dropped,
+        end=tokenizer.tokenizer.id_to_token(tokenizer.eos_id),
+        max_length=options.max_length,
+        max_new_tokens=options.max_new_tokens,
+        prompts=_quantiles(prompts),
+        outputs=_quantiles(outputs),
+        together=_quantiles(prompts + outputs + 1),
+        cuts=_cuts(prompts, outputs, options),
+        samples=_samples(tokenizer, corpus, options),
+    )
+
+
+def _quantiles(lengths: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.quantile(lengths, QUANTILES, method="higher"))
+
+
+def _cuts(prompts: np.ndarray, outputs: np.ndarray, options: DataOptions) -> Cuts:
+    from tasc.training.core.batch import kept
+
+    sizes = list(zip(prompts.tolist(), outputs.tolist(), strict=True))
+    left = [kept(prompt, output + 1, options.max_length) for prompt, output in sizes]
+    pairs = list(zip(sizes, left, strict=True))
+    return Cuts(
+        prompts=sum(now < prompt for (prompt, _), (now, _) in pairs),
+        outputs=sum(now < output + 1 for (_, output), (_, now) in pairs),
+        unfinished=int((outputs > options.max_new_tokens).sum()),
+    )
+
+
+def _samples(
+    tokenizer: LoadedTokenizer, corpus: Corpus, options: DataOptions
+) -> tuple[Sample, ...]:
+    count = min(options.samples, len(corpus.examples))
+    chosen = sorted(random.Random(options.seed).sample(range(len(corpus.examples)), count))
+    strings = tokenizer.vocabulary() if chosen else []
+    return tuple(
+        Sample(number=i + 1, tokens=_tokens(tokenizer, strings, corpus, i, options.max_length))
+        for i in chosen
+    )
+
+
+def _tokens(
+    tokenizer: LoadedTokenizer, strings: list[bytes], corpus: Corpus, number: int, most: int
+) -> tuple[Token, ...]:
+    """Return all tokens of an example, those that a training of at most ``most`` never sees too."""
+    from tasc.training.core.batch import example_sequences, kept
+
+    texts = [corpus.prompts[number]], [corpus.outputs[number]]
+    prompt, answer = (len(tokenizer.encode(text).tokens) for text in texts)
+    whole = example_sequences(tokenizer, *texts, prompt + answer + 1)
+    seen = example_sequences(tokenizer, *texts, most)
+    states: list[State] = ["cut"] * len(whole.tokens)
+    begin = prompt - kept(prompt, answer + 1, most)[0]
+    for i, learnt in enumerate(seen.targets, start=begin):
+        states[i] = "learnt" if learnt else "read"
+    return tuple(
+        Token(id=i, text=_text(tokenizer, strings, i), state=state)
+        for i, state in zip(whole.tokens.tolist(), states, strict=True)
+    )
+
+
+def _text(tokenizer: LoadedTokenizer, strings: list[bytes], number: int) -> str:
+    """Return the string of a token; of a special one its name."""
+    if strings[number]:
+        return strings[number].decode(errors="backslashreplace")
+    return tokenizer.tokenizer.id_to_token(number) or f"<{number}>"

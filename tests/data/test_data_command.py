@@ -1,0 +1,154 @@
+"""``tasc data``: examples as training reads them, in colour or not, and what is cut."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+from tasc_cli import _tokens
+from tokenizers import AddedToken
+
+import tasc
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.core.batch import example_sequences
+from tests.cli import done
+from tests.cli import tasc as run
+from tests.data.files import jsonl, write
+from tests.data.test_chat_template import CHATML
+from tests.pico import make_tokenizer
+
+ROWS = [{"input": f"wake me up at {n}", "output": f"alarm_set, {n}"} for n in ("nine", "ten")]
+STEERING = "\x1b[31m\u202e"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return make_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+@pytest.fixture
+def task(tmp_path):
+    return write(tmp_path / "train.jsonl", jsonl(ROWS))
+
+
+def inspected(task, tokenizer, **options):
+    return tasc.inspect_data(tasc.DataOptions(source=task, tokenizer=str(tokenizer), **options))
+
+
+def test_the_tokens_are_those_that_training_reads_and_learns(task, plain):
+    found, tokenizer = inspected(task, plain), load_tokenizer(str(plain))
+    prompts, outputs = [row["input"] + "\n" for row in ROWS], [row["output"] for row in ROWS]
+    seen = example_sequences(tokenizer, prompts, outputs, 512)
+    shown = [token for sample in found.samples for token in sample.tokens]
+    assert [token.id for token in shown] == seen.tokens.tolist()
+    assert [token.state == "learnt" for token in shown] == seen.targets.tolist()
+    texts = ["".join(token.text for token in sample.tokens) for sample in found.samples]
+    assert texts == [f"{p}{o}<|endoftext|>" for p, o in zip(prompts, outputs, strict=True)]
+    assert found.together[0] == min(seen.lengths)
+    assert found.together[-1] == max(seen.lengths)
+    assert (found.examples, found.end, found.chat_template) == (2, "<|endoftext|>", False)
+
+
+@pytest.mark.parametrize("most", [8, 9, 14, 20, 400])
+def test_what_a_training_would_cut_is_shown_and_counted(tmp_path, plain, most):
+    rows = [*ROWS, {"input": "a" * 30, "output": "b" * 12}, {"input": "c", "output": "d" * 40}]
+    task = write(tmp_path / "train.jsonl", jsonl(rows))
+    found = inspected(task, plain, samples=9, max_length=most, max_new_tokens=12)
+    seen = example_sequences(
+        load_tokenizer(str(plain)),
+        [row["input"] + "\n" for row in rows],
+        [row["output"] for row in rows],
+        most,
+    )
+    kept = [t for sample in found.samples for t in sample.tokens if t.state != "cut"]
+    assert [token.id for token in kept] == seen.tokens.tolist()
+    assert [token.state == "learnt" for token in kept] == seen.targets.tolist()
+    begins = sum(sample.tokens[0].state == "cut" for sample in found.samples)
+    ends = sum(sample.tokens[-1].state == "cut" for sample in found.samples)
+    assert (found.cuts.prompts, found.cuts.outputs) == (begins, ends)
+    assert found.cuts.unfinished == 1
+
+
+def test_bytes_that_are_no_character_are_written_as_bytes(tmp_path, plain):
+    task = write(tmp_path / "train.jsonl", jsonl([{"input": "x", "output": "é"}]))
+    texts = [token.text for token in inspected(task, plain).samples[0].tokens]
+    assert texts == ["x", "\n", "\\xc3", "\\xa9", "<|endoftext|>"]
+
+
+def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsys):
+    loaded = load_tokenizer(str(plain)).tokenizer
+    loaded.add_special_tokens([AddedToken(m, special=True) for m in ("<|im_start|>", "<|im_end|>")])
+    folder = tmp_path / "chatty"
+    folder.mkdir()
+    loaded.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
+    chat = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    task = write(tmp_path / "train.jsonl", jsonl([{"messages": chat}]))
+    code, out, err = run(capsys, "data", task, "--tokenizer", folder)
+    assert code == 0, err
+    assert "read as chats (messages)" in out
+    assert f"Prompts are written by the chat template of {folder}." in out
+    assert "<|im_end|>│\\n\n    <|im_start|>│" in out
+    assert "4│<|im_end|>" in out
+    code, _, err = run(capsys, "data", task, "--tokenizer", plain)
+    assert code == 2
+    assert "name a tokenizer with one, or write --template" in err
+
+
+def test_without_a_terminal_a_line_says_what_colour_would_say(task, plain, capsys):
+    code, out, err = run(capsys, "data", task, "--tokenizer", plain, "--max-length", 12)
+    assert code == 0, err
+    assert "\x1b" not in out
+    lines = out.splitlines()
+    names = [line.partition(" (")[0] for line in lines if line[:2] == "  " != line[2:4]]
+    assert names[:3] == ["  cut", "  read", "  learnt"]
+    assert "│" in lines[lines.index(next(x for x in lines if x.startswith("  learnt"))) + 1]
+    assert "2 of 2 prompts lose their beginning: tasc finetune --max-length 22 keeps all" in out
+
+
+def test_a_terminal_gets_colours_and_no_separators(capsys, monkeypatch):
+    screen = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=60)
+    monkeypatch.setattr(_tokens, "out", screen)
+    _tokens.say_tokens([("alarm", 0), (STEERING, 1)], "learnt")
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "alarm" in shown
+    assert "│" not in shown
+    assert "\x1b[31m" not in shown
+    assert "\u202e" not in shown
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Console(file=io.StringIO(), force_terminal=True, width=60)
+    monkeypatch.setattr(_tokens, "out", screen)
+    _tokens.say_tokens([("alarm", 0), ("_set", 1)], "learnt")
+    assert capsys.readouterr().out == "    alarm│_set\n"
+
+
+def test_what_would_steer_a_terminal_is_spelled_out(tmp_path, plain, capsys):
+    rows = [{"input": STEERING, "output": STEERING}]
+    task = write(tmp_path / "train.jsonl", jsonl(rows))
+    code, out, _ = run(capsys, "data", task, "--tokenizer", plain)
+    assert code == 0
+    assert not set(out) & {"\x1b", "\u202e"}
+    assert "\\x1b" in out
+
+
+def test_long_examples_are_shown_by_both_ends(tmp_path, plain, capsys):
+    rows = [{"input": "b" * 3000, "output": "c" * 4}]
+    task = write(tmp_path / "train.jsonl", jsonl(rows))
+    _, out, _ = run(capsys, "data", task, "--tokenizer", plain, "--max-length", 9000)
+    assert "tokens not shown" in out
+    assert len(out) < 6000
+    found = done(capsys, "data", task, "--tokenizer", plain, "--max-length", 9000)
+    assert len(found["samples"][0]["tokens"]) == 3006
+
+
+def test_a_split_that_is_not_there_is_refused(task, plain):
+    with pytest.raises(InputError, match="no split 'test'; it has train: name one"):
+        inspected(task, plain, split="test")
+
+
+def test_nothing_is_written(task, plain, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert run(capsys, "data", task, "--tokenizer", plain)[0] == 0
+    assert sorted(tmp_path.rglob("*")) == before

@@ -5,6 +5,7 @@ What a command needs is imported when it is called.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,11 +110,13 @@ def finetune(
             from tasc.training.draft_head import train_head
 
             return train_head(model, train, validation, options, **context.training)
+        from tasc.commands.card import model_card
         from tasc.training.train import Start, finetune
 
         added = read_merges(Path(options.augmented)) if options.augmented else ()
         start = Start(model, options.augmented or model, added)
-        return finetune(start, train, validation, options, **context.training)
+        made = finetune(start, train, validation, options, **context.training)
+        return replace(made, card=model_card(options, made, train, validation))
 
 
 def index(options: IndexOptions, context: StepContext | None = None) -> "Indexed":

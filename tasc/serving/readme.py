@@ -2,6 +2,7 @@
 
 import shlex
 
+from tasc.report.markdown import block
 from tasc.serving.parts import Format, Start
 from tasc.serving.table import EXPORTS
 
@@ -16,7 +17,7 @@ def readme(engine: str, start: Start, format: Format) -> str:
     parts += ["## Install", _install(entry.install)]
     if command:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
-        parts += [_block("sh", _wrapped(command))]
+        parts += [block("sh", _wrapped(command))]
         parts += ["It listens on this machine alone; `--host 0.0.0.0` lets others in."]
     notes = [entry.limits, *format.notes()]
     if "--dtype" in command:
@@ -28,11 +29,7 @@ def readme(engine: str, start: Start, format: Format) -> str:
 
 def _install(told: str) -> str:
     """Return a command as a block, and what no command does as a sentence."""
-    return _block("sh", told) if told.startswith("pip ") else f"{told[0].upper()}{told[1:]}."
-
-
-def _block(language: str, text: str) -> str:
-    return f"```{language}\n{text}\n```"
+    return block("sh", told) if told.startswith("pip ") else f"{told[0].upper()}{told[1:]}."
 
 
 def _wrapped(words: list[str]) -> str:

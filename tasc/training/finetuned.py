@@ -22,6 +22,7 @@ class FinetuneResult:
     Attributes:
         model: the adapted model, in evaluation mode.
         report: how the training went.
+        card: README.md of the plain model; none is written where it is empty.
     """
 
     model: PeftModel
@@ -30,6 +31,7 @@ class FinetuneResult:
     added: tuple[NewEmbedding, ...]
     base: str
     merge: bool
+    card: str = ""
 
     def save(self, folder: Path) -> None:
         """Write the adapter into ``adapter``, and into ``model`` a plain model if that is asked."""
@@ -60,6 +62,8 @@ class FinetuneResult:
         the base model.
         """
         save_model(self.merged(dtype), self.tokenizer, folder)
+        if self.card:
+            (folder / "README.md").write_text(self.card, encoding="utf-8")
 
     def merged(self, dtype: Dtype = "auto") -> PreTrainedModel:
         """Return the plain model of ``save_merged``."""

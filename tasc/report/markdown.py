@@ -1,0 +1,29 @@
+"""Markdown: text of others stands in code, where it steers neither the page nor a terminal."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tasc.visible import visible_line
+
+
+def code(value: object) -> str:
+    """Return ``value`` as code in a line, nothing for nothing."""
+    text = visible_line(str(value))
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    room = " " if longest or text.startswith(" ") else ""  # which Markdown takes off again
+    return f"{fence}{room}{text}{room}{fence}" if text else ""
+
+
+def block(language: str, text: str) -> str:
+    """Return a block of code. No line of ``text`` may begin with a fence."""
+    return f"```{language}\n{text}\n```"
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table; a vertical bar in a cell stays a character of it."""
+    drawn = [head, ["---"] * len(head), *lines]
+    return "\n".join(
+        "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in line) + " |"
+        for line in drawn
+    )

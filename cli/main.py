@@ -13,7 +13,7 @@ from tasc.files.disk import refusal
 
 from ._commands import COMMANDS
 from ._console import note, say
-from .commands import compare, data, doctor, run
+from .commands import compare, data, doctor, init, run
 from .commands.serving import serve
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
     help="Make a small language model fast on a narrow task: analyze the task, augment the "
     "tokenizer, finetune, and bench lossless speculative decoding.",
 )
+init.register(app)
 data.register(app)
 for command in COMMANDS:
     command.register(app)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     )
     from tasc.commands.data.options import DataOptions
     from tasc.commands.data.report import inspect_data
+    from tasc.commands.starter.options import InitOptions
+    from tasc.commands.starter.write import start_recipe
     from tasc.decoding.core.sampling import Sampling
     from tasc.decoding.custom_generate import custom_generate
     from tasc.decoding.drafters.ngram.options import IndexOptions
@@ -51,6 +53,7 @@ __all__ = [
     "ExportOptions",
     "FinetuneOptions",
     "IndexOptions",
+    "InitOptions",
     "JudgeOptions",
     "LoadOptions",
     "Sampling",
@@ -70,6 +73,7 @@ __all__ = [
     "inspect_data",
     "judge",
     "load_test",
+    "start_recipe",
     "tune",
 ]
 
@@ -88,6 +92,8 @@ _PUBLIC = {
     "index judge load_test tune",
     "tasc.commands.data.options": "DataOptions",
     "tasc.commands.data.report": "inspect_data",
+    "tasc.commands.starter.options": "InitOptions",
+    "tasc.commands.starter.write": "start_recipe",
     "tasc.serving.options": "ExportOptions",
     "tasc.decoding.custom_generate": "custom_generate",
     "tasc.decoding.library": "Completion generate",

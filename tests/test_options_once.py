@@ -16,6 +16,7 @@ from tasc.benchmark.paired.options import CompareOptions
 from tasc.commands.data.options import DataOptions
 from tasc.commands.plan import RunOptions
 from tasc.commands.registry import COMMANDS
+from tasc.commands.starter.options import InitOptions
 from tasc.options.command import CommandOptions, StepOptions
 from tasc.serving.options import ServeOptions
 from tests.cli import tasc as run
@@ -28,6 +29,7 @@ KINDS: dict[str, type[CommandOptions]] = COMMANDS | {
     "run": RunOptions,
     "compare": CompareOptions,
     "data": DataOptions,
+    "init": InitOptions,
     "serve": ServeOptions,
 }
 
@@ -122,7 +124,7 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
 
 def test_every_command_is_on_the_command_line_and_in_recipes_alike():
     shown = set(get_command(app).commands)  # type: ignore[attr-defined]
-    assert shown == {*COMMANDS, "run", "compare", "data", "serve", "doctor"}
+    assert shown == {*COMMANDS, "run", "compare", "data", "init", "serve", "doctor"}
 
 
 def test_help_of_a_command_loads_no_torch(capsys):

@@ -322,3 +322,46 @@ def test_an_output_never_replaces_what_is_read(tmp_path, kind):
     with pytest.raises(InputError, match=r"output .* would replace .*name another folder"):
         run_step(IndexOptions(tokenizer=str(tokens), **index), out, force=True)
     assert sorted(out.rglob("*")) == before
+
+
+def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path):
+    write(tmp_path / "task" / "train.jsonl", ROWS)
+    tokenizer = make_tokenizer(tmp_path / "tokenizer")
+    recipe = tmp_path / "r.yaml"
+    steps = f"  t: {{command: augment, tokenizer: {tokenizer}, budget: 2}}\n"
+    steps += "  i: {command: index, tokenizer: t}\n"
+    recipe.write_text(HEAD + steps)
+    command = ("run", recipe, "--data-dir", tmp_path, "--output", tmp_path / "out")
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = tasc(capsys, *command, "--dry-run")
+    assert (code, err) == (0, "")
+    assert "x: 2 steps, nothing wrong was found" in out
+    starts = [line.split()[:4] for line in out.splitlines()]
+    assert ["t", "augment", "-", "-"] in starts
+    assert ["i", "index", "t", "-"] in starts
+    assert "budget=2" in out
+    assert sorted(tmp_path.rglob("*")) == before
+    assert tasc(capsys, *command)[0] == 0
+    code, out, _ = tasc(capsys, *command, "--dry-run", "--json")
+    planned = json.loads(out)
+    assert [(step["name"], step["needs"]) for step in planned] == [("t", []), ("i", ["t"])]
+    assert all(step["last_seconds"] > 0 for step in planned)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("b: {command: bench, models: [gpt2], methods: [tasc-spek]}", "tasc-spek"),
+        ("b: {command: bench, models: [gpt2], metrics: [exakt]}", "exakt"),
+        ("b: {command: bench, models: [tokens]}", "leaves no model but"),
+        ("b: {command: index, tokenizer: tokenz}", "name tokens"),
+    ],
+)
+def test_a_dry_run_finds_every_wrong_name(capsys, tmp_path, step, said):
+    write(tmp_path / "task" / "train.jsonl", ROWS)
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(f"{HEAD}  tokens: {{command: augment, tokenizer: gpt2}}\n  {step}\n")
+    code, out, err = tasc(capsys, "run", recipe, "--data-dir", tmp_path, "--dry-run")
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.endswith("mend the recipe\n")

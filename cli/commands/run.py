@@ -7,13 +7,14 @@ import typer
 
 from .._command import output_path
 from .._commands import COMMANDS
-from .._console import note, print_json
+from .._console import note, print_json, say, table
 from .._derive import RunFlags, class_at
 from .._derive import register as register_derived
 from .._progress import show_progress
 
 if TYPE_CHECKING:
     from tasc.commands.plan import RunOptions
+    from tasc.commands.preview import PlannedStep
 
 
 def register(app: typer.Typer) -> None:
@@ -24,12 +25,16 @@ def register(app: typer.Typer) -> None:
 
 def _run(options: "RunOptions", flags: RunFlags) -> None:
     from tasc.commands.plan import read
+    from tasc.commands.preview import preview
     from tasc.commands.runner import find, run
     from tasc.options.references import expanded
 
     path = find(str(expanded(Path(options.recipe))))
     plan = read(path, options)
     folder = output_path("output", flags.output) or Path("tasc-out") / path.stem
+    if options.dry_run:
+        _show_plan(preview(plan, folder), plan.name, flags)
+        return
     shows = {command.name: command.show for command in COMMANDS}
     results: dict[str, Any] = {}
     with show_progress() as progress:
@@ -41,3 +46,36 @@ def _run(options: "RunOptions", flags: RunFlags) -> None:
                 shows[step.command](done.result)
     if flags.json:
         print_json(results)
+
+
+def _show_plan(steps: "tuple[PlannedStep, ...]", name: str, flags: RunFlags) -> None:
+    if flags.json:
+        print_json([step.model_dump(mode="json") for step in steps])
+        return
+    table(
+        f"{name}: {len(steps)} steps, nothing wrong was found",
+        ["step", "command", "reads", "last run", "options"],
+        [
+            [
+                step.name,
+                step.command,
+                ", ".join(step.needs) or "-",
+                "-" if step.last_seconds is None else f"{step.last_seconds:,.0f} s",
+                _options(step),
+            ]
+            for step in steps
+        ],
+        text_columns=5,
+    )
+    if any(step.last_seconds is not None for step in steps):
+        say("Last run: what a step took when its folder was written, as it was then.")
+
+
+def _options(step: "PlannedStep") -> str:
+    """Return the options that the recipe gives, but those that name an earlier step."""
+    told = {k: v for k, v in step.options.items() if k != "seed" and v not in step.needs}
+    return ", ".join(f"{key}={_short(value)}" for key, value in told.items())
+
+
+def _short(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -84,6 +84,9 @@ class RunOptions(Overrides):
     recipe: Annotated[str, Shell(argument=True)] = Field(
         description="YAML file, or the name of one that comes along."
     )
+    dry_run: bool = Field(
+        False, description="Check the whole recipe and show its steps; nothing is run or written."
+    )
 
 
 @dataclass(frozen=True)

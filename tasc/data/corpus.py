@@ -178,7 +178,7 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
     if limit is not None and limit < 1:
         raise InputError(f"the limit must be 1 or more, saw {limit}")
     source, how = as_recognised(source, split)
-    table = _read(source, split)
+    table = read_table(source, split)
     if not table.length:
         raise InputError(f"{source.path}: the split {table.split!r} is empty; choose another split")
     rows = Rows.of(source, table)
@@ -231,7 +231,8 @@ def precheck(source: Source, split: str) -> None:
             next(local.tables(as_recognised(source, split)[0], split, 1), None)
 
 
-def _read(source: Source, split: str) -> Table:
+def read_table(source: Source, split: str) -> Table:
+    """Read the columns of one split that ``source`` uses, as they are. Raises as ``load`` does."""
     if source.path.startswith(BUILTIN):
         return builtin.read(source, split)
     if local.is_local(source.path):

@@ -1,0 +1,1 @@
+"""``tasc init``: a recipe for a user's own data."""

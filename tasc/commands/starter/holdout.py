@@ -1,0 +1,68 @@
+"""Splits for data that come in one: files beside the recipe, with nobody's file changed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tasc.data.corpus import read_table
+from tasc.data.source import Source
+from tasc.errors import InputError
+
+FEWEST = 20  # different examples; a tenth of fewer is one
+_HELD_OUT = ("validation", "test")
+_SHARE = 10  # one in so many is held out for each split
+
+
+def hold_out(source: Source, seed: int) -> dict[str, list[str]]:
+    """Divide the one split of ``source`` into three: a tenth of it into two of them.
+
+    Only the columns that are read are kept. Which examples are held out follows from what they hold
+    and the seed: equal ones stay together, and no test example is trained on.
+
+    Returns:
+        lines of JSON by split.
+
+    Raises:
+        InputError: too few examples differ.
+    """
+    table = read_table(source, "train")
+    columns = source.columns()
+    lines = [
+        json.dumps(
+            {name: table.columns[name][row] for name in columns}, ensure_ascii=False, default=str
+        )
+        for row in range(table.length)
+    ]
+    if (found := len(set(lines))) < FEWEST:
+        raise InputError(
+            f"{source.path} has {found:,} different examples, too few to hold out a tenth of for "
+            f"validation and test: add some, to {FEWEST} or more"
+        )
+    return _divided(lines, seed)
+
+
+def write_splits(folder: Path, held: Mapping[str, list[str]]) -> None:
+    """Write a file for each split into a new folder."""
+    folder.mkdir()
+    for name, lines in held.items():
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _divided(lines: list[str], seed: int) -> dict[str, list[str]]:
+    """Hold out one in ``_SHARE`` of the different lines for each of ``_HELD_OUT``."""
+    different = sorted(set(lines), key=lambda line: _rank(line, seed))
+    each = max(1, len(different) // _SHARE)
+    of = {
+        line: name
+        for i, name in enumerate(_HELD_OUT)
+        for line in different[i * each : (i + 1) * each]
+    }
+    splits: dict[str, list[str]] = {name: [] for name in ("train", *_HELD_OUT)}
+    for line in lines:
+        splits[of.get(line, "train")].append(line)
+    return splits
+
+
+def _rank(line: str, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed}\0{line}".encode()).digest()

@@ -1,0 +1,140 @@
+"""Writing a recipe for a user's own data: what its data are, as they were found."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from tasc.commands.starter.holdout import hold_out, write_splits
+from tasc.commands.starter.options import InitOptions
+from tasc.data.corpus import as_recognised, splits
+from tasc.data.local import is_local
+from tasc.data.source import BUILTIN, Source
+from tasc.errors import InputError
+from tasc.files.disk import writing
+from tasc.tokenizer.chat import ChatTemplate
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.visible import STEERING, visible_line
+
+_WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
+
+
+@dataclass(frozen=True)
+class Started:
+    """What ``tasc init`` wrote.
+
+    Attributes:
+        recipe: the file.
+        read_as: how columns were read that nobody named; empty elsewhere.
+        held_out: rows of the splits that were written, by name; none where the data have them.
+        folder: where those were written.
+    """
+
+    recipe: Path
+    read_as: str
+    held_out: dict[str, int]
+    folder: Path | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        folder = None if self.folder is None else str(self.folder)
+        return {
+            "recipe": str(self.recipe),
+            "read_as": self.read_as,
+            "held_out": self.held_out,
+            "folder": folder,
+        }
+
+
+def start_recipe(options: InitOptions) -> Started:
+    """Write a recipe, and the splits that the data do not have.
+
+    Raises:
+        InputError: the data cannot be read or are too few, or what would be written is there.
+
+    Example:
+        >>> tasc.start_recipe(tasc.InitOptions(source="commands.jsonl")).recipe
+        PosixPath('recipe.yaml')
+    """
+    recipe = Path(options.recipe)
+    _check_free(recipe, "another file with --recipe")
+    if not recipe.parent.is_dir():
+        raise InputError(f"{recipe.parent} is no folder: make it, or name another --recipe")
+    source = options.source.source()
+    existing = splits(source)
+    if "train" not in existing:
+        has = ", ".join(existing)
+        raise InputError(f"{source.path} has no split train but {has}: give data to learn from")
+    source, how = as_recognised(source, "train")
+    data = options.source.model_dump(include=options.source.model_fields_set)
+    folder, held = None, dict[str, list[str]]()
+    if "test" not in existing:
+        if len(existing) > 1:
+            raise InputError(f"{source.path} has no split test: add one beside the others")
+        folder = recipe.parent / f"{_name(source)}-splits"
+        _check_free(folder, "a recipe in another folder with --recipe")
+        held = hold_out(source, options.seed)
+        data["path"] = str(folder)
+    if source.chat and not source.names("template") and not _writes_chats(options.model):
+        data["template"] = _WITHOUT_ROLES
+    held_out = {name: len(lines) for name, lines in held.items()}
+    text = _text(options, source, data, how, held_out)
+    with writing(recipe):
+        if folder is not None:
+            write_splits(folder, held)
+        recipe.write_text(text, encoding="utf-8")
+    return Started(recipe, how, held_out, folder)
+
+
+def _check_free(path: Path, advice: str) -> None:
+    if path.exists() or path.is_symlink():
+        raise InputError(f"{path} exists and is not replaced: remove it, or name {advice}")
+
+
+def _writes_chats(model: str | None) -> bool:
+    """Whether a model has a chat template; one on the Hub is taken to have one."""
+    if model is None:
+        return False
+    return not Path(model).exists() or ChatTemplate.of(load_tokenizer(model)) is not None
+
+
+def _name(source: Source) -> str:
+    """Name the data: a file's name without its endings, else the last part of what was given."""
+    path = source.path.removeprefix(BUILTIN)
+    return Path(path).name.partition(".")[0] or "data" if is_local(path) else Path(path).name
+
+
+def _text(
+    options: InitOptions, source: Source, data: dict[str, Any], how: str, held_out: dict[str, int]
+) -> str:
+    """Fill in the template: every value as YAML, and what stands in a comment as one line."""
+    environment = Environment(
+        loader=PackageLoader("tasc.commands.starter"),
+        undefined=StrictUndefined,
+        autoescape=False,  # it is YAML, whose values are quoted by what writes YAML
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    look = ["tasc", "data", data["path"], "--tokenizer", options.model or ""]
+    return environment.get_template("recipe.yaml").render(
+        look=visible_line(shlex.join(look)),
+        path=_value(data.pop("path")),
+        data={name: _value(value) for name, value in data.items()},
+        name=_value(_name(source)),
+        about=visible_line(options.source.path),
+        file=visible_line(shlex.quote(options.recipe)),
+        held_out=held_out,
+        how=visible_line(how),
+        model=None if options.model is None else _value(options.model),
+        chat=source.chat,
+        seed=options.seed,
+    )
+
+
+def _value(value: object) -> str:
+    """Return ``value`` as YAML in one line."""
+    plain = not STEERING.search(str(value))
+    return yaml.safe_dump([value], default_flow_style=True, width=2**20, allow_unicode=plain)[1:-2]

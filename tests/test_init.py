@@ -1,0 +1,146 @@
+"""``tasc init``: a recipe for one's own data that ``tasc run`` takes as it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasc.commands.plan import Overrides, read
+from tests.cli import done, tasc
+from tests.data.files import jsonl, write
+from tests.data.test_chat_template import CHATML
+from tests.pico import make_tokenizer
+
+ROWS = [{"input": f"wake me at {n}", "output": f"alarm_set, at {n}"} for n in range(100)]
+CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+STEERING = "x: [\x1b[31m\u202e\"'#"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A user's folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def planned(path="recipe.yaml"):
+    return read(Path(path), Overrides())
+
+
+def rows(path):
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_a_file_alone_is_split_and_its_recipe_is_sound(capsys):
+    write(Path("mine.jsonl"), jsonl([{**row, "id": 7} for row in ROWS]))
+    code, out, err = tasc(capsys, "init", "mine.jsonl", "--model", "Qwen/Qwen2.5-0.5B")
+    assert (code, err) == (0, "")
+    assert "splits: mine-splits (train 80, validation 10, test 10)" in out
+    assert out.endswith("Next: tasc run recipe.yaml --dry-run\n")
+    steps = planned().steps
+    assert list(steps) == ["analysis", "tokens", "baseline", "tasc-ft", "bench"]
+    assert {step.data.path for step in steps.values() if step.data} == {"mine-splits"}
+    held = [rows(f"mine-splits/{name}.jsonl") for name in ("train", "validation", "test")]
+    assert sorted(row["output"] for part in held for row in part) == sorted(
+        row["output"] for row in ROWS
+    )
+    assert set(held[0][0]) == {"input", "output"}
+
+
+def test_equal_examples_are_never_trained_on_and_tested(capsys):
+    write(Path("mine.jsonl"), jsonl(ROWS[:30] * 4))
+    done(capsys, "init", "mine.jsonl")
+    held = [rows(f"mine-splits/{name}.jsonl") for name in ("train", "validation", "test")]
+    texts = [{row["input"] for row in part} for part in held]
+    assert not texts[0] & texts[1]
+    assert not texts[0] & texts[2]
+    assert not texts[1] & texts[2]
+    assert sum(map(len, held)) == 120
+
+
+def test_splits_that_are_there_are_taken(capsys):
+    for name in ("train", "test"):
+        write(Path("task") / f"{name}.jsonl", jsonl(ROWS))
+    found = done(capsys, "init", "task")
+    assert (found["held_out"], found["folder"]) == ({}, None)
+    assert planned().steps["bench"].data.path == "task"
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["recipe.yaml", "task"]
+
+
+def test_without_a_model_one_is_trained_from_scratch(capsys):
+    write(Path("mine.jsonl"), jsonl(ROWS))
+    done(capsys, "init", "mine.jsonl", "--seed", 3)
+    steps = planned().steps
+    assert next(iter(steps)) == "base"
+    assert {step.seed for step in steps.values()} == {3}
+    code, out, err = tasc(capsys, "run", "recipe.yaml", "--dry-run")
+    assert code == 0, err
+    assert "tasc-ft" in out
+
+
+def test_columns_and_templates_that_were_named_are_kept(capsys):
+    write(Path("mine.jsonl"), jsonl([{"q": r["input"], "a": r["output"], "c": "d"} for r in ROWS]))
+    named = ("--input-column", "q", "--output-column", "a", "--template", "{c}: {input}\\n")
+    done(capsys, "init", "mine.jsonl", *named)
+    assert planned().steps["bench"].data.template == "{c}: {input}\n"
+    assert set(rows("mine-splits/train.jsonl")[0]) == {"q", "a", "c"}
+    assert '# template: "{input}' not in Path("recipe.yaml").read_text()
+
+
+def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tmp_path):
+    rows_ = [{"messages": [{"role": "user", "content": f"{n}?"}, CHAT[1]]} for n in range(40)]
+    write(Path("mine.jsonl"), jsonl(rows_))
+    plain = make_tokenizer(tmp_path / "plain")
+    chatty = make_tokenizer(tmp_path / "chatty")
+    config = json.loads((chatty / "tokenizer_config.json").read_text())
+    (chatty / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": CHATML}))
+    for name, model, template in (("a", plain, "{input}\n"), ("b", chatty, None)):
+        Path(name).mkdir()
+        recipe = f"{name}/recipe.yaml"
+        found = done(capsys, "init", "mine.jsonl", "--model", model, "--recipe", recipe)
+        assert found["read_as"] == "chats"
+        assert yaml.safe_load(Path(recipe).read_text())["data"].get("template") == template
+        assert planned(recipe).steps["bench"].data.path == f"{name}/mine-splits"
+
+
+def test_names_that_steer_are_quoted(capsys):
+    name = f"{STEERING}.jsonl"
+    write(Path(name), jsonl([{STEERING: r["input"], "output": r["output"]} for r in ROWS]))
+    done(capsys, "init", name, "--input-column", STEERING, "--output-column", "output")
+    text = Path("recipe.yaml").read_text()
+    assert not set(text) & {"\x1b", "\u202e"}
+    assert planned().steps["bench"].data.input_column == STEERING
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("few.jsonl",), "has 2 different examples, too few to hold out"),
+        (("absent.jsonl",), "no such file or folder"),
+        (("task",), "has no split test: add one beside the others"),
+        (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is no folder: make it"),
+        (("mine.jsonl", "--recipe", "mine.jsonl"), "mine.jsonl exists and is not replaced"),
+        (("mine.jsonl", "--recipe", " "), "a name is empty: give --recipe a file"),
+    ],
+)
+def test_what_cannot_be_started_with_is_refused_and_nothing_is_written(capsys, arguments, said):
+    write(Path("mine.jsonl"), jsonl(ROWS))
+    write(Path("few.jsonl"), jsonl(ROWS[:2] * 30))
+    for name in ("train", "validation"):
+        write(Path("task") / f"{name}.jsonl", jsonl(ROWS))
+    before = sorted(Path.cwd().rglob("*"))
+    code, out, err = tasc(capsys, "init", *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert sorted(Path.cwd().rglob("*")) == before
+
+
+def test_a_recipe_is_never_replaced(capsys):
+    write(Path("mine.jsonl"), jsonl(ROWS))
+    done(capsys, "init", "mine.jsonl")
+    before = Path("recipe.yaml").read_text()
+    for more in ((), ("--recipe", "other.yaml")):
+        code, _, err = tasc(capsys, "init", "mine.jsonl", *more)
+        assert code == 2
+        assert "exists and is not replaced: remove it, or name a" in err
+    assert Path("recipe.yaml").read_text() == before

@@ -25,12 +25,14 @@ class Command:
         help: what it does.
         show: prints its result for a person.
         leaves: what to name of the artefact, where it is there: (label, path) each.
+        next: of options, folder and result, the one command line to go on with; empty for none.
     """
 
     name: str
     help: str
     show: Callable[[dict[str, Any]], None]
     leaves: tuple[tuple[str, str], ...]
+    next: "Callable[[Any, Path, dict[str, Any]], str] | None" = None
 
     def register(self, app: typer.Typer) -> None:
         """Make it a command of ``app``."""
@@ -54,6 +56,9 @@ class Command:
         for label, path in self.leaves:
             if (done.output / path).exists():
                 say(f"{label}: {done.output / path}")
+        following = self.next and self.next(options, done.output, done.result)
+        if following:
+            say(f"Next: {following}")
 
 
 def _run_step(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":

@@ -13,7 +13,7 @@ from tasc.files.disk import refusal
 
 from ._commands import COMMANDS
 from ._console import note, say
-from .commands import compare, data, doctor, init, run
+from .commands.alone import compare, data, doctor, init, run
 from .commands.serving import serve
 
 app = typer.Typer(

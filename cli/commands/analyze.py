@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._command import Command
 from .._console import say, table
+from .._next import after_analyze
 
 if TYPE_CHECKING:
     from tasc.analysis.report import TokenReport
@@ -92,6 +93,8 @@ def _show_tokens(tokens: "TokenReport") -> None:
 
 
 def _show_drafting(drafting: "Drafting") -> None:
+    from tasc.benchmark.verdict import FEWEST
+
     cost = drafting.cost
     if cost:
         sizes = [(k, t) for k, t in zip(cost.sizes, cost.seconds, strict=True) if k > 1]
@@ -101,6 +104,8 @@ def _show_drafting(drafting: "Drafting") -> None:
     else:
         key, title = "tokens_per_step", "by tokens a step; what they cost, --model measures"
         title = f"best settings {title}" if len(drafting.trials) > 1 else "default"
+    # Resampling one output gives that output again: an interval of no width.
+    interval = "{:.2f}–{:.2f}" if drafting.samples >= FEWEST else "too few"
     trials = sorted(drafting.trials, key=attrgetter(key), reverse=True)
     table(
         f"TASC-spec: simulated on {drafting.samples:,} held-out outputs, {title}",
@@ -109,7 +114,7 @@ def _show_drafting(drafting: "Drafting") -> None:
             [
                 trial.method,
                 f"{trial.tokens_per_step:.2f}",
-                "{:.2f}–{:.2f}".format(*trial.tokens_per_step_interval),
+                interval.format(*trial.tokens_per_step_interval),
                 f"{trial.steps_per_output:.2f}",
                 f"{trial.speedup:.2f}×" if trial.speedup else "-",
             ]
@@ -149,4 +154,5 @@ COMMAND = Command(
     help="Measure entropy and coverage of inputs and outputs, predict every budget, and advise.",
     show=show,
     leaves=(("report", "analysis.html"),),
+    next=after_analyze,
 )

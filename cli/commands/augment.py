@@ -4,6 +4,7 @@ from typing import Any
 
 from .._command import Command
 from .._console import say, table
+from .._next import after_augment
 
 
 def show(result: dict[str, Any]) -> None:
@@ -98,4 +99,5 @@ COMMAND = Command(
     help="Choose n-grams by merge reward, drop colliding ones, save a plain tokenizer folder.",
     show=show,
     leaves=(("tokenizer", ""),),
+    next=after_augment,
 )

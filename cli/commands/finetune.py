@@ -4,6 +4,7 @@ from typing import Any
 
 from .._command import Command
 from .._console import say
+from .._next import after_finetune
 
 
 def show(result: dict[str, Any]) -> None:
@@ -24,4 +25,5 @@ COMMAND = Command(
     help="Train LoRA on an NF4 base, new token rows mean-initialised; or a draft head.",
     show=show,
     leaves=(("head", "head"), ("adapter", "adapter"), ("model", "model")),
+    next=after_finetune,
 )

@@ -20,6 +20,7 @@ from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.search.budget import Point
 
 if TYPE_CHECKING:
     from tasc.models.cost import CostCurve
@@ -81,8 +82,12 @@ def _known(once: Outputs, weights: np.ndarray) -> list[np.ndarray]:
     return expand(once.encoded, rows).split()
 
 
-def advise(report: TaskReport, drafts: Search | None) -> Verdict:
-    """Weigh the analysis and the best setting that was simulated."""
+def advise(report: TaskReport, drafts: Search | None, size: Point | None = None) -> Verdict:
+    """Weigh the analysis and the best setting that was simulated.
+
+    New tokens are judged at the recommended ``size``, which is what ``tasc augment --budget auto``
+    adds; where there is none, at the largest budget that the paper finds worth its tokens.
+    """
     change, outputs = report.entropy_change, report.output
     words = (report.samples, outputs.words_per_sample, outputs.bigrams.n80, change)
     tokens = report.tokens
@@ -90,12 +95,17 @@ def advise(report: TaskReport, drafts: Search | None) -> Verdict:
         return decide(Evidence(*words))
     affordable = [point for point in tokens.budgets if point.budget <= BUDGET]
     point = max(affordable or tokens.budgets[:1], key=lambda point: point.budget)
+    ratio, added = point.step_ratio, point.added
+    if size is not None:
+        ratio *= (point.tokens_per_output + 1) / size.train_steps
+        added = size.budget
     return decide(
         Evidence(
             *words,
             steps_per_output=tokens.output.tokens_per_sample + 1,
-            step_ratio=point.step_ratio,
-            budget=point.added,
+            step_ratio=ratio,
+            budget=added,
+            recommended=size is not None,
             drafts=None if drafts is None else _drafts(drafts),
         )
     )

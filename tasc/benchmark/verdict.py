@@ -56,6 +56,7 @@ class Evidence:
         step_ratio: steps without added tokens by steps with ``budget`` added ones, the end token
             counted in both.
         budget: added tokens that ratio is for.
+        recommended: whether that is the recommended size.
         drafts: TASC-spec on held-out outputs.
     """
 
@@ -67,6 +68,7 @@ class Evidence:
     step_ratio: float | None = None
     budget: int | None = None
     drafts: Drafts | None = None
+    recommended: bool = False
 
 
 def decide(seen: Evidence) -> Verdict:
@@ -125,8 +127,9 @@ def _too_little(outputs: int, why: str) -> str:
 def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
     if seen.budget == 0:
         return "No n-gram of the outputs is worth a token of its own: TASC-ft does not pay."
+    size = f"{seen.budget} added tokens{', the recommended size,' if seen.recommended else ''}"
     return (
-        f"{seen.budget} added tokens are predicted to take {seen.step_ratio:.2f}× fewer decoding "
+        f"{size} are predicted to take {seen.step_ratio:.2f}× fewer decoding "
         f"steps ({seen.steps_per_output:.1f} an output without, the end token counted): TASC-ft "
         f"{'pays' if worth else f'does not pay (it should be {WORTH_RATIO}× or more)'}."
     )

@@ -76,7 +76,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
                 progress=context.progress,
             )
             served = served_drafts(options.serve, chains) if chains else None
-    verdict = advise(found.report, drafts)
+    verdict = advise(found.report, drafts, best)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
         **vars(found.report),

@@ -58,4 +58,4 @@ def _last_seconds(folder: Path) -> float | None:
         seconds = read_manifest(folder).get("seconds")
     except TascError:  # a damaged one is told of when the step runs
         return None
-    return float(seconds) if type(seconds) in (int, float) else None
+    return float(seconds) if isinstance(seconds, int | float) else None

@@ -48,8 +48,8 @@ def _read(path_or_id: str) -> Read:
         return _from_file(path, path_or_id)
     if _looks_local(path_or_id):
         raise InputError(
-            f"{path_or_id}: no such tokenizer: give a tokenizer.json, a folder that holds one, "
-            "or a Hub id"
+            f"{path_or_id}: no such tokenizer or model: give a folder, a "
+            "tokenizer.json, or a Hub id"
         )
     return _from_hub(path_or_id)
 
@@ -140,7 +140,7 @@ def _from_hub(name: str) -> Read:
     except LocalEntryNotFoundError:
         raise UnavailableError(
             f"{name}: no such file or folder here, and the Hub cannot be reached; "
-            "give the path of a tokenizer.json"
+            "give the path of a model, or of a tokenizer.json"
         ) from None
     except (OSError, HFValidationError) as error:
         raise InputError(

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .._console import interval_text, note, print_json, say, table
-from .._derive import RunFlags, class_at
-from .._derive import register as register_derived
+from ..._console import interval_text, note, print_json, say, table
+from ..._derive import RunFlags, class_at
+from ..._derive import register as register_derived
 
 if TYPE_CHECKING:
     from tasc.benchmark.paired.options import CompareOptions

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .._command import output_path
-from .._commands import COMMANDS
-from .._console import note, print_json, say, table
-from .._derive import RunFlags, class_at
-from .._derive import register as register_derived
-from .._progress import show_progress
+from ..._command import output_path
+from ..._commands import COMMANDS
+from ..._console import note, print_json, say, table
+from ..._derive import RunFlags, class_at
+from ..._derive import register as register_derived
+from ..._progress import show_progress
 
 if TYPE_CHECKING:
     from tasc.commands.plan import RunOptions

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .._console import print_json, say, table
-from .._derive import RunFlags, class_at
-from .._derive import register as register_derived
-from .._tokens import say_tokens
+from ..._console import print_json, say, table
+from ..._derive import RunFlags, class_at
+from ..._derive import register as register_derived
+from ..._tokens import say_tokens
 
 if TYPE_CHECKING:
     from tasc.commands.data.options import DataOptions

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .._console import print_json, say
-from .._derive import RunFlags, class_at
-from .._derive import register as register_derived
+from ..._console import print_json, say
+from ..._derive import RunFlags, class_at
+from ..._derive import register as register_derived
 
 if TYPE_CHECKING:
     from tasc.commands.starter.options import InitOptions

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from .._derive import Json
+from ..._derive import Json
 
 
 def doctor(json: Json = False) -> None:
     """Show versions, devices, kernels, and memory."""
     from tasc.commands.doctor import examine
 
-    from .._console import print_json, table
+    from ..._console import print_json, table
 
     report = examine()
     if json:

@@ -1,0 +1,84 @@
+"""What to type next: one command line, with the data as they were named."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tasc.analysis.options import AnalyzeOptions
+    from tasc.options.command import StepOptions
+    from tasc.training.options import FinetuneOptions
+    from tasc.vocab.search.options import AugmentOptions
+
+_MODEL = "MODEL"  # for a person to fill in: only a tokenizer was named
+
+
+def after_analyze(options: "AnalyzeOptions", _folder: Path, result: dict[str, Any]) -> str:
+    """Go on as the verdict says; nothing where it advises neither, or against judging."""
+    choice, tokenizer = result["verdict"]["choice"], options.tokenizer or options.model
+    if choice in ("neither", "too little data"):
+        return ""
+    if tokenizer is None:
+        return _line("analyze", options, "--tokenizer", _MODEL)
+    if not _has_test(options):
+        return _line("init", options, "--model", _model(options))
+    if choice == "TASC-spec":
+        method = result["drafting"]["best"]["method"]
+        methods = ("--method", "ar", "--method", method)
+        return _line("bench", options, "--model", _model(options), *methods)
+    return _line("augment", options, "--tokenizer", tokenizer, "--budget", "auto")
+
+
+def after_augment(options: "AugmentOptions", folder: Path, _result: dict[str, Any]) -> str:
+    """Fine-tune with the new tokens the model that the tokenizer is of."""
+    model = ("--model", options.tokenizer) if _is_model(options.tokenizer) else ("--model", _MODEL)
+    return _line("finetune", options, *model, "--augmented", str(folder), "--merge")
+
+
+def after_finetune(options: "FinetuneOptions", folder: Path, _result: dict[str, Any]) -> str:
+    """Measure what was trained; a bench reads a plain model."""
+    if not _has_test(options):
+        return ""
+    if options.draft_head:
+        method = "eagle" if options.head == "eagle" else options.head
+        head = ("--draft-head", str(folder), "--method", "ar", "--method", method)
+        return _line("bench", options, "--model", options.model, *head)
+    if not options.merge:
+        return ""
+    return _line(
+        "bench", options, "--model", str(folder), "--method", "ar", "--method", "tasc-spec"
+    )
+
+
+def _line(command: str, options: "StepOptions", *words: str) -> str:
+    """Write a command line on the same data, in columns and template, too."""
+    data = options.data
+    if data is None:
+        return ""
+    named: list[str] = []
+    for field in sorted(data.model_fields_set - {"path"}):
+        value = getattr(data, field)
+        if value is not None:
+            named += [f"--{field.replace('_', '-')}", str(value).replace("\n", "\\n")]
+    return shlex.join(["tasc", command, data.path, *words, *named])
+
+
+def _model(options: "AnalyzeOptions") -> str:
+    if options.model is not None:
+        return options.model
+    return options.tokenizer if options.tokenizer and _is_model(options.tokenizer) else _MODEL
+
+
+def _is_model(text: str) -> bool:
+    """Whether a tokenizer's folder is a model's, too; one of the Hub mostly is."""
+    folder = Path(text)
+    return not folder.exists() or (folder / "config.json").is_file()
+
+
+def _has_test(options: "StepOptions") -> bool:
+    """Whether a bench finds its split; data of the Hub are not asked."""
+    from tasc.data.corpus import splits
+    from tasc.data.local import is_local
+
+    data = options.data
+    return data is None or not is_local(data.path) or "test" in splits(data.source())

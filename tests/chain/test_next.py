@@ -1,0 +1,89 @@
+"""Each command names the next one, with the data as they were named, until there is a report."""
+
+import json
+import shlex
+
+import pytest
+
+from tests.cli import tasc
+from tests.data.files import jsonl, write
+from tests.pico import make_base, make_tokenizer
+
+SLOTS = [f"wake me at {n} on {day}" for n in range(40) for day in ("monday", "friday")]
+ROWS = [{"say": text, "output": f"alarm_set, time and date of: {text[:8]}"} for text in SLOTS]
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for split, part in (("train", ROWS[:60]), ("test", ROWS[60:])):
+        write(tmp_path / "my task" / f"{split}.jsonl", jsonl(part))
+    return "my task"
+
+
+def following(out: str) -> list[str]:
+    lines = [line for line in out.splitlines() if line.startswith("Next: ")]
+    assert len(lines) == 1, out
+    return shlex.split(lines[0].removeprefix("Next: "))[1:]
+
+
+def test_each_command_names_the_next_until_there_is_a_report(capsys, tmp_path, task):
+    base = make_base(tmp_path / "base")
+    named = ("--input-column", "say", "--template", "{input} =\\n")
+    ran = ["analyze", task, "--tokenizer", str(base), *named]
+    short = {
+        "augment": [],
+        "finetune": ["--epochs", "1", "--no-quantize", "--limit", "8"],
+        "bench": ["--limit", "2", "--max-new-tokens", "4", "--warmup", "0"],
+    }
+    commands = []
+    while True:
+        code, out, err = tasc(capsys, *ran)
+        assert code == 0, err
+        commands.append(ran[0])
+        if ran[0] == "bench":
+            break
+        ran = following(out)
+        assert ran[1] == task
+        ran += short[ran[0]]
+    assert commands == ["analyze", "augment", "finetune", "bench"]
+    asked = json.loads((tmp_path / "tasc-out/bench/manifest.json").read_text())["arguments"]
+    assert asked["source"]["template"] == "{input} =\n"
+
+
+def test_data_without_a_test_split_go_on_with_a_recipe(capsys, tmp_path, task):
+    write(tmp_path / "one.jsonl", jsonl([{"input": r["say"], "output": r["output"]} for r in ROWS]))
+    tokenizer = make_tokenizer(tmp_path / "tokenizer")
+    code, out, _ = tasc(capsys, "analyze", "one.jsonl", "--tokenizer", tokenizer)
+    assert code == 0
+    assert following(out) == ["init", "one.jsonl", "--model", "MODEL"]
+
+
+def test_words_alone_go_on_with_a_tokenizer_and_too_little_data_with_nothing(
+    capsys, tmp_path, task
+):
+    code, out, _ = tasc(capsys, "analyze", task, "--input-column", "say")
+    assert code == 0
+    assert following(out)[:4] == ["analyze", task, "--tokenizer", "MODEL"]
+    write(tmp_path / "two.jsonl", jsonl([{"input": "a", "output": "b c d"}] * 2))
+    few = ("analyze", "two.jsonl", "--tokenizer", make_tokenizer(tmp_path / "tokenizer"))
+    code, out, _ = tasc(capsys, *few, "--output", "few")
+    assert code == 0
+    assert "Next: " not in out
+    assert "too few" in out
+
+
+def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path, task):
+    base = make_base(tmp_path / "base")
+    run = ("analyze", task, "--tokenizer", base, "--input-column", "say", "--output", "a")
+    code, out, _ = tasc(capsys, *run)
+    assert code == 0
+    found = json.loads((tmp_path / "a/analysis.json").read_text())
+    size = found["recommended_size"]["budget"]
+    assert size > 0
+    assert f"tokens: {size:,} (" in out
+    (reason,) = [r for r in found["verdict"]["reasons"] if "added tokens" in r]
+    assert reason.startswith(f"{size} added tokens, the recommended size, are predicted")
+    before = found["tokens"]["output"]["tokens_per_sample"] + 1
+    ratio = before / found["recommended_size"]["train_steps"]
+    assert f"{ratio:.2f}× fewer" in reason

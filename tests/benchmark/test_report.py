@@ -1,9 +1,13 @@
 """The page of a bench."""
 
+import csv
+import io
+
 import pytest
 
 from tasc.benchmark.results.page import render
-from tests.benches import make_cell, make_results
+from tasc.benchmark.results.samples import as_csv
+from tests.benches import make_cell, make_results, said
 
 
 def small_report(cell=(), reference=(), **settings):
@@ -41,3 +45,57 @@ def test_a_report_says_whether_it_was_sampled():
     sampled = small_report(sampling=SAMPLING)
     assert "greedy;" not in sampled
     assert "sampled;" in sampled
+
+
+def texts(right: int, of: int, reference: str = "x") -> list[str]:
+    return [reference if i < right else "y" for i in range(of)]
+
+
+def two_models(right: int, of: int = 40):
+    """A model that is always right, and a faster one that is ``right`` times."""
+    quality = {"quality": {"exact_match": right / of}}
+    spread = {"ms_per_sample_spread": {"p10": 4.0, "p50": 4.0, "p90": 4.0}}
+    slow = [4.0] * (of - 1) + [9.0]
+    return make_results(
+        said("good", texts(of, of), slow, **spread),
+        said("fast", texts(right, of), [1.0] * of, **quality),
+        references=("x",) * of,
+        examples=[{"sample": 0, "prompt": "the prompt"}],
+    )
+
+
+def test_the_speed_of_a_model_that_lost_its_quality_is_no_headline():
+    page = render(two_models(4))
+    cards = page[page.index('class="cards"') : page.index("All cells")]
+    assert '<b class="bad">1.000 → 0.100</b>fast' in cards
+    assert "<b>4" not in cards
+    assert "says nothing" in cards
+    assert "says nothing" not in render(two_models(36))
+
+
+def test_each_sample_is_shown_and_can_be_filtered_without_a_script():
+    results = two_models(36)
+    page = render(results)
+    assert "<script" not in page
+    assert page.count('<details class="sample') == 40
+    assert page.count('class="sample wrong') == 4
+    assert page.count('<details class="sample wrong slow"') == 1
+    assert "not as the reference (4)" in page
+    assert "slow (1)" in page
+    assert "<pre>the prompt</pre>" in page
+
+
+def test_all_outputs_are_in_a_file_for_spreadsheets_that_computes_nothing():
+    results = two_models(36)
+    lines = list(csv.DictReader(io.StringIO(as_csv(results), newline="")))
+    assert len(lines) == 80
+    assert lines[40]["model"] == "fast"
+    assert [line["as the reference"] for line in lines].count("no") == 4
+    assert (lines[39]["ms"], lines[39]["steps"]) == ("9.000", "9")
+    evil = said("=1+1", ['=HYPERLINK("x")', 'a,\n"b'], [1.0, 1.0])
+    text = as_csv(make_results(evil, references=("-1", "@x")))
+    found = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    assert [line[2:6] for line in found] == [
+        ["'=1+1", "ar", "'-1", '\'=HYPERLINK("x")'],
+        ["'=1+1", "ar", "'@x", 'a,\n"b'],
+    ]

@@ -53,7 +53,9 @@ class BenchResults(ResultRecord):
         return {name: find(name) for name in self.settings.metrics}
 
     def save(self, folder: Path) -> None:
-        """Write report.html."""
+        """Write report.html, and samples.csv with every output."""
         from tasc.benchmark.results.page import render
+        from tasc.benchmark.results.samples import as_csv
 
         (folder / "report.html").write_text(render(self), encoding="utf-8")
+        (folder / "samples.csv").write_text(as_csv(self), encoding="utf-8", newline="")

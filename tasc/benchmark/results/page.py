@@ -1,10 +1,13 @@
 """``report.html``: the figures of a bench for a reader, self-contained and escaped."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
+from tasc.benchmark.results.comparisons import CellComparison
+from tasc.benchmark.results.samples import sample_views
 from tasc.report.charts import COLOURS, Chart, chart
 from tasc.report.html import template
 
@@ -14,11 +17,51 @@ def render(results: BenchResults) -> str:
     return template("tasc.benchmark", "report.html").render(
         results=results,
         rows=results.cells,
+        headlines=headlines(results),
+        views=sample_views(results),
         metrics=results.metrics,
         latency=latency(results.cells),
         acceptance=acceptance(results.cells),
         bars=where_time_goes(results.cells),
     )
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A cell against the first one, as the page begins.
+
+    Attributes:
+        compared: speeds and steps.
+        lost: of a model whose quality is half that of the first model or less, beyond chance: the
+            metric's label, and both values. How fast such a model is says nothing.
+    """
+
+    compared: CellComparison
+    lost: tuple[str, float, float] | None
+
+
+def headlines(results: BenchResults) -> list[Headline]:
+    """Return what the page begins with: every cell against the first."""
+    first = results.cells[0]
+    return [
+        Headline(one, _lost(one.model, results))
+        for one in results.comparisons
+        if (one.against.model, one.against.method) == (first.model, first.method)
+    ]
+
+
+def _lost(model: str, results: BenchResults) -> tuple[str, float, float] | None:
+    """Return the first metric of which a model lost half or more, and both values."""
+    first = results.cells[0]
+    own = next(cell for cell in results.cells if cell.model == model)
+    for pair in results.pairs:
+        if (pair.model, pair.against) != (model, first.model):
+            continue
+        for name, seen in pair.quality.items():
+            before, after = first.quality[name], own.quality[name]
+            if seen.interval and seen.interval[1] < 0 and after <= before / 2:
+                return results.metrics[name].label, before, after
+    return None
 
 
 def latency(rows: Sequence[Cell]) -> list[dict[str, Any]]:

@@ -1,0 +1,133 @@
+"""A bench sample by sample: what each model wrote, whether it is right, and what it took."""
+
+import csv
+import io
+from dataclasses import dataclass
+
+from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.cells import Cell, Output
+
+SHOWN = 100  # samples on a page; samples.csv has all
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
+_COLUMNS = ("sample", "id", "model", "method", "reference", "output", "as the reference")
+_FIGURES = ("tokens", "steps", "ms")
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One sample in one cell.
+
+    Attributes:
+        method: of the cell.
+        tokens: of the output, its end included.
+        steps: forwards that it took.
+        ms: median over the repeats.
+        slow: whether nine tenths of the cell's samples took less.
+    """
+
+    method: str
+    tokens: int
+    steps: int
+    ms: float
+    slow: bool
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one model wrote to a sample: by its first method, as the page says where others differ.
+
+    Attributes:
+        model: its name.
+        text: what it wrote.
+        right: whether that is the reference.
+        cells: what it took, by method.
+    """
+
+    model: str
+    text: str
+    right: bool
+    cells: tuple[Decoded, ...]
+
+
+@dataclass(frozen=True)
+class SampleView:
+    """One sample.
+
+    Attributes:
+        number: its position, from 0.
+        prompt: None where the file does not keep it.
+        reference: the expected output.
+        models: what each wrote.
+    """
+
+    number: int
+    prompt: str | None
+    reference: str
+    models: tuple[Written, ...]
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The models that wrote something else than the reference."""
+        return tuple(one.model for one in self.models if not one.right)
+
+    @property
+    def slow(self) -> bool:
+        """Whether it was slow in a cell."""
+        return any(cell.slow for one in self.models for cell in one.cells)
+
+
+def sample_views(results: BenchResults) -> list[SampleView]:
+    """Return the first ``SHOWN`` samples."""
+    prompts = {example.sample: example.prompt for example in results.examples}
+    models = dict.fromkeys(cell.model for cell in results.cells)
+    return [
+        SampleView(
+            i,
+            prompts.get(i),
+            sample.reference,
+            tuple(_written(results, model, i, sample.reference) for model in models),
+        )
+        for i, sample in enumerate(results.samples[:SHOWN])
+    ]
+
+
+def _written(results: BenchResults, model: str, number: int, reference: str) -> Written:
+    cells = [cell for cell in results.cells if cell.model == model]
+    text = cells[0].outputs[number].text
+    return Written(
+        model, text, _right(text, reference), tuple(_decoded(cell, number) for cell in cells)
+    )
+
+
+def _decoded(cell: Cell, number: int) -> Decoded:
+    output, ms = cell.outputs[number], float(cell.sample_ms[number])
+    slow = len(cell.outputs) > 1 and ms > cell.ms_per_sample_spread.p90
+    return Decoded(cell.method, output.tokens, output.steps, ms, slow)
+
+
+def _right(text: str, reference: str) -> bool:
+    return text.strip() == reference.strip()
+
+
+def as_csv(results: BenchResults) -> str:
+    """Return every output of every cell, a line each.
+
+    A text that a spreadsheet would take for a formula has an apostrophe before it.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow((*_COLUMNS, *_FIGURES))
+    for cell in results.cells:
+        for i, (sample, output) in enumerate(zip(results.samples, cell.outputs, strict=True)):
+            texts = (cell.model, cell.method, sample.reference, output.text)
+            right = "yes" if _right(output.text, sample.reference) else "no"
+            writer.writerow((i, sample.id, *map(_plain, texts), right, *_figures(cell, i, output)))
+    return file.getvalue()
+
+
+def _figures(cell: Cell, number: int, output: Output) -> tuple[object, ...]:
+    return output.tokens, output.steps, f"{cell.sample_ms[number]:.3f}"
+
+
+def _plain(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text

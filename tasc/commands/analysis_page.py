@@ -53,7 +53,7 @@ def _tokens(results: AnalysisResults) -> Iterator[Chart]:
         {"fewer steps, predicted": [(p.added, p.step_ratio) for p in tokens.budgets]},
         "added tokens",
         "× fewer decoding steps",
-        marks={recommended_size.budget: f"recommended_size: {recommended_size.budget:,}"}
+        marks={recommended_size.budget: f"recommended: {recommended_size.budget:,}"}
         if recommended_size
         else {},
     )

@@ -68,12 +68,22 @@ def chart(
         axes = figure.subplots()
         for colour, points in zip(_DRAWN, drawn.values(), strict=False):
             axes.plot(*zip(*points, strict=True), color=colour)
-        for at, text in (marks or {}).items():
+        for at in marks or {}:
             axes.axvline(at, color=_SOFT, linewidth=1, linestyle=":")
-            axes.text(at, 0.02, f" {text}", transform=axes.get_xaxis_transform())
         _lay_out(axes, log, highest)
+        _name_marks(axes, marks or {})
         axes.set_xlabel(x_label)
         return Chart(title, y_label, tuple(drawn), _svg(figure))
+
+
+def _name_marks(axes: "Axes", marks: Mapping[float, str]) -> None:
+    """Write each mark's name beside it, on the side that has room."""
+    to_share = axes.transData + axes.transAxes.inverted()
+    for at, text in marks.items():
+        late = to_share.transform((at, 0.0))[0] > 0.5
+        side = "right" if late else "left"
+        room = f"{text} " if late else f" {text}"
+        axes.text(at, 0.02, room, transform=axes.get_xaxis_transform(), ha=side)
 
 
 def _lay_out(axes: "Axes", log: str, highest: float | None) -> None:

@@ -12,7 +12,7 @@ Points = Sequence[dict[str, Any]]
 def render(result: dict[str, Any], source: str) -> str:
     """Return the page for the report of an augmentation, as in augmentation.json."""
     points, recommended_size = result["curve"]["points"], result["curve"]["recommended_size"]
-    marks = {recommended_size["budget"]: f"recommended_size: {recommended_size['budget']:,}"}
+    marks = {recommended_size["budget"]: f"recommended: {recommended_size['budget']:,}"}
     held_out = points[0]["held_out_steps"] is not None
     return template("tasc.vocab", "budget.html").render(
         result=result,

@@ -26,7 +26,9 @@ def find(recipe: str) -> Path:
         if path.is_file():
             return path
     names = ", ".join(sorted(p.stem for p in directory().glob("*.yaml")))
-    raise InputError(f"no recipe {recipe!r}: give a YAML file, or one of {names}")
+    raise InputError(
+        f"no recipe {recipe!r}: give a YAML file, one of {names}, or write one with tasc init"
+    )
 
 
 def run(

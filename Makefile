@@ -93,7 +93,7 @@ $(SERVING)/tokens: | $(SERVING)/base
 	$(BIN)/tasc augment $(TASK) --tokenizer $(SERVING)/base --output $@
 
 TUNE = $(BIN)/tasc finetune $(TASK) --model $(SERVING)/base --threads 1 --epochs 1 --limit 4000 \
-  --learning-rate 3e-3 --batch-size 32 --effective-batch 32 --max-length 160 --no-quantize --merge --output $@
+  --learning-rate 3e-3 --batch-size 32 --effective-batch 32 --max-length 160 --quantize none --merge --output $@
 $(SERVING)/baseline: | $(SERVING)/base
 	$(TUNE)
 

@@ -37,7 +37,16 @@ def train(arm: str, rows: str, seed: int, options: argparse.Namespace) -> None:
     if output.exists():
         return
     call = ["finetune", options.data, "--model", options.base, "--merge", "--resume"]
-    call += ["--output", str(output), "--train-rows", rows, "--seed", str(seed), "--no-quantize"]
+    call += [
+        "--output",
+        str(output),
+        "--train-rows",
+        rows,
+        "--seed",
+        str(seed),
+        "--quantize",
+        "none",
+    ]
     call += ["--learning-rate", str(options.rate), "--batch-size", "32", "--effective-batch", "32"]
     call += ["--threads", str(options.threads), "--template", options.template]
     if options.train_limit:

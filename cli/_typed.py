@@ -44,8 +44,9 @@ class Typed:
     @property
     def choices(self) -> tuple[str, ...]:
         """What it may be, where that is a list."""
-        literal = get_origin(self.annotation) is Literal
-        return get_args(self.annotation) if literal else ()
+        parts = (self.annotation, *get_args(self.annotation))  # it may be left out, too
+        found = next((part for part in parts if get_origin(part) is Literal), None)
+        return get_args(found) if found else ()
 
     @property
     def parameter(self) -> Any:  # noqa: ANN401

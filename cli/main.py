@@ -35,6 +35,7 @@ app.command("doctor")(doctor.doctor)
 _INTERRUPTED = 130  # 128 + SIGINT
 _MISSING = re.compile("^Missing (?:option|argument) '(.+)'")
 _LONGEST = 300  # characters of what is repeated of a command line
+_CHANGED = {"--no-quantize": "--quantize none"}  # how one types today what was an option once
 # What the parser raises; typer exports the one below it alone.
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 
@@ -86,6 +87,9 @@ def _usage(error: typer.BadParameter) -> str:
     command = error.ctx.command_path if error.ctx else "tasc"
     what = _MISSING.sub(r"give \1", " ".join(error.format_message().split()))
     what = what.rstrip(".")[:_LONGEST]
+    option = getattr(error, "option_name", "")
+    if option in _CHANGED:
+        what = f"type {_CHANGED[option]} for {option}"
     return f"{command}: {what[:1].lower()}{what[1:]}: see {command} --help"
 
 

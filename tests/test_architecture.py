@@ -44,7 +44,7 @@ TORCH_ROOMS = ("models", "training", "decoding", "benchmark", "serving")
 # Inner folders, each of which knows those before it and none behind it.
 INNER = {
     "tasc/decoding": ["core", "verify", "drafters"],
-    "tasc/training": ["core", "objectives"],
+    "tasc/training": ["core", "adapters", "objectives"],
     "tasc/vocab": ["measure", "exports", "search"],
 }
 MOST_FILES = 14

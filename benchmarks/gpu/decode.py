@@ -31,8 +31,8 @@ def run_4bit(setup: Setup) -> dict[str, Any]:
     """Measure the same model with bitsandbytes NF4 weights, without graphs and at batch 1."""
     if find_spec("bitsandbytes") is None:
         return {"skipped": "bitsandbytes is not installed"}
-    task = trained(setup, quantize=True)
-    theirs = trained(setup, quantize=True).model
+    task = trained(setup, quantize="nf4")
+    theirs = trained(setup, quantize="nf4").model
     return {
         "bytes": sum(p.nbytes for p in task.model.parameters()),
         "ways": ways(setup, task, Target(task.model), theirs, (1,)),

@@ -1,4 +1,4 @@
-"""``tasc finetune``: QLoRA on a task, with or without new tokens, or a draft head."""
+"""``tasc finetune``: adapters or all weights, with or without new tokens, or a draft head."""
 
 from typing import Any
 
@@ -22,7 +22,8 @@ def show(result: dict[str, Any]) -> None:
 
 COMMAND = Command(
     "finetune",
-    help="Train LoRA on an NF4 base, new token rows mean-initialised; or a draft head.",
+    help="Train LoRA on an NF4 base, or all weights, new token rows mean-initialised; or a "
+    "draft head.",
     show=show,
     leaves=(("head", "head"), ("adapter", "adapter"), ("model", "model")),
     next=after_finetune,

@@ -1,4 +1,4 @@
-"""Loading a causal language model: from a folder or the Hub, as it is or quantised to 4 bits."""
+"""Loading a causal language model: from a folder or the Hub, as it is or quantised."""
 
 import logging
 from collections.abc import Iterator
@@ -18,10 +18,11 @@ from tasc.models.folder.quiet import quiet
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
+Quantization = Literal["none", "nf4", "8bit"]
 
 
 def load_model(
-    path: str, dtype: Dtype = "auto", device: Device = "cpu", quantize: bool = False
+    path: str, dtype: Dtype = "auto", device: Device = "cpu", quantize: Quantization = "none"
 ) -> PreTrainedModel:
     """Load a causal language model, in evaluation mode.
 
@@ -33,9 +34,10 @@ def load_model(
         dtype: of the parameters; "auto" is the one of the checkpoint. With ``quantize`` it is the
             dtype of what stays unquantised (embeddings, norms, LM head).
         device: "auto" is the first CUDA device, or the CPU where there is none.
-        quantize: load the linear layers, LM head apart, as bitsandbytes NF4 with double
-            quantisation (QLoRA, Dettmers et al. 2023, section 3) and bfloat16 compute; float32
-            compute where ``dtype`` says "float32".
+        quantize: how bitsandbytes holds the linear layers, LM head apart: "nf4" with double
+            quantisation (QLoRA, Dettmers et al. 2023, section 3) and bfloat16 compute, float32
+            compute where ``dtype`` says "float32"; or "8bit" (LLM.int8(), arXiv 2208.07339), which
+            rounds what such a layer reads to 8 bits, too.
 
     Raises:
         InputError: nothing there, no config.json or one that makes no model, not a causal
@@ -49,7 +51,8 @@ def load_model(
         read_json(folder / _GENERATION, f"model {folder}")
     position = resolve_device(device)
     quantised = config.get("quantization_config") is not None
-    if quantised and quantize:
+    reduce = quantize != "none"
+    if quantised and reduce:
         raise InputError(
             f"model {path} is already quantised (config.json has a quantization_config), which "
             "cannot be quantised again: give the model that it was made from"
@@ -57,16 +60,16 @@ def load_model(
     shapes = tensor_shapes(weight_files(folder), f"model {folder}")
     model_config.check_numbers(folder, config, shapes)
     options: dict[str, Any] = {"dtype": dtype}
-    if quantize:
-        options["quantization_config"] = nf4("float32" if dtype == "float32" else "bfloat16")
+    if reduce:
+        options["quantization_config"] = _quantization(quantize, dtype)
         options["device_map"] = {"": position}
     with _explained(path):
         model = _build(folder, options, shapes, packed=quantised)
-        if quantize:
+        if reduce:
             keep_canonical_layout(model)
         else:
             model.to(position)
-        model_config.check_usable(path, model.eval(), quantize)
+        model_config.check_usable(path, model.eval(), reduce)
     model.config._name_or_path = model.name_or_path = path
     for held in filter(None, (model.config, model.generation_config)):
         # What is returned beside logits is for who calls the model to say, and no file's.
@@ -90,15 +93,18 @@ def resolve_device(device: Device) -> str:
     return "cuda:0"
 
 
-def nf4(compute: Literal["bfloat16", "float32"] = "bfloat16") -> BitsAndBytesConfig:
-    """Return the quantisation of App. B.2: NF4, double quantisation, bfloat16 compute."""
-    # On import bitsandbytes reports that an optional kernel download is not there.
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+def _quantization(kind: Quantization, dtype: Dtype) -> BitsAndBytesConfig:
+    """Return bitsandbytes' configuration; that of "nf4" is App. B.2's."""
+    # bitsandbytes reports that an optional kernel download is not there, and each cast to float16.
+    for name in ("backends.cpu.ops", "autograd._functions"):
+        logging.getLogger(f"bitsandbytes.{name}").setLevel(logging.ERROR)
+    if kind == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=getattr(torch, compute),
+        bnb_4bit_compute_dtype=torch.float32 if dtype == "float32" else torch.bfloat16,
     )
 
 

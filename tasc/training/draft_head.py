@@ -15,6 +15,7 @@ from tasc.models.load import device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import Sequences
+from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
 from tasc.training.generate_targets import generate_targets
 from tasc.training.loop import Run
@@ -94,14 +95,14 @@ def train_head(
         learner,
         [{"params": list(head.parameters()), "lr": options.peak, "betas": (0.9, 0.95)}],
         answers(train.prompts, "answers"),
-        options.schedule(bfloat16=device_has_bfloat16(model.device)),
+        options.schedule(bfloat16=options.bf16 or device_has_bfloat16(model.device)),
         work=work,
         name=f"draft head {model_path} {options.training}",
     )
     held_out = None
     if validation is not None:
         held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
-    with quiet():
+    with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return HeadResult(head.to(model.dtype), report)
 

@@ -1,4 +1,4 @@
-"""What a fine-tuning leaves: an adapter on its base model, and the plain model of both."""
+"""What a fine-tuning leaves: an adapter on its base model, or the plain model, or both."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,22 +10,22 @@ from transformers import PreTrainedModel
 from tasc.models.embeddings import NewEmbedding, extend_embeddings
 from tasc.models.load import Dtype, load_model
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.training import qlora
+from tasc.training.adapters import full, lora
 from tasc.training.core.schedule import TrainReport
 from tasc.training.folder import save_model, save_tokenizer
 
 
 @dataclass(frozen=True, eq=False)
 class FinetuneResult:
-    """A trained adapter on its base model, still in memory.
+    """A trained model, still in memory.
 
     Attributes:
-        model: the adapted model, in evaluation mode.
+        model: the base model with its adapter, or trained as a whole; in evaluation mode.
         report: how the training went.
         card: README.md of the plain model; none is written where it is empty.
     """
 
-    model: PeftModel
+    model: PeftModel | PreTrainedModel
     report: TrainReport
     tokenizer: LoadedTokenizer
     added: tuple[NewEmbedding, ...]
@@ -34,9 +34,14 @@ class FinetuneResult:
     card: str = ""
 
     def save(self, folder: Path) -> None:
-        """Write the adapter into ``adapter``, and into ``model`` a plain model if that is asked."""
-        self.save_adapter(folder / "adapter")
-        if self.merge:
+        """Write the adapter into ``adapter``, and into ``model`` a plain model if that is asked.
+
+        Where all weights were trained, the plain model is all there is.
+        """
+        adapted = isinstance(self.model, PeftModel)
+        if adapted:
+            self.save_adapter(folder / "adapter")
+        if self.merge or not adapted:
             self.save_merged(folder / "model")
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,7 +61,7 @@ class FinetuneResult:
         save_tokenizer(self.tokenizer, folder)
 
     def save_merged(self, folder: Path, dtype: Dtype = "auto") -> None:
-        """Write a plain model with the adapter in its weights, and the tokenizer beside it.
+        """Write a plain model, with the adapter in its weights, and the tokenizer beside it.
 
         ``AutoModelForCausalLM`` and ``AutoTokenizer`` load it as any other; "auto" is the dtype of
         the base model.
@@ -69,7 +74,10 @@ class FinetuneResult:
         """Return the plain model of ``save_merged``."""
         plain = load_model(self.base, dtype=dtype)
         extend_embeddings(plain, self.added, vocabulary_size(self.tokenizer))
-        qlora.merge_into(self.model, plain)
+        if isinstance(self.model, PeftModel):
+            lora.merge_into(self.model, plain)
+        else:
+            full.copy_into(self.model, plain)
         return plain
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST
 from tasc.options.command import LONGEST, Device, Dtype, Kind, ModelOptions, Shell, as_value_error
+from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
 from tasc.training.objectives import MEDUSA_HEADS, OBJECTIVES, TEACHER, adapters, heads, told
 
@@ -16,8 +17,6 @@ MOST_EPOCHS, MOST_RATE = 10**6, 100
 _RATE, _HEAD_RATE = 2e-4, 1e-3
 _BATCH, _HEAD_BATCH = 64, 16
 _VALIDATION = 1000  # examples: enough for a loss, and not more work than the training itself
-
-TrainedRows = Literal["new", "used", "all"]
 
 if TYPE_CHECKING:
     HeadKind = str
@@ -117,8 +116,8 @@ class BaseOptions(TrainingOptions):
         )
 
 
-class FinetuneOptions(TrainingOptions):
-    """Options of ``tasc finetune``; the defaults of adapters are those of App. B.2.
+class FinetuneOptions(AdapterOptions, TrainingOptions):
+    """Options of ``tasc finetune``.
 
     EAGLE's own rate is 3e-5, for heads as wide as a 7B model; small ones need more.
     """
@@ -137,11 +136,6 @@ class FinetuneOptions(TrainingOptions):
         None, description="Folder written by tasc augment: adds its tokens."
     )
     merge: bool = Field(False, description="Also write a plain model folder, adapter merged in.")
-    train_rows: TrainedRows = Field(
-        "used",
-        description="Rows of the embedding and the LM head that train: of new tokens, of all that "
-        "the training data use, or all.",
-    )
     tokens: int | None = Field(
         None,
         ge=1,
@@ -203,23 +197,14 @@ class FinetuneOptions(TrainingOptions):
         le=1000,
         description="With --draft-head: of the answers; keeps small models from loops.",
     )
-    rank: int = Field(16, ge=1, le=2**14, description="Of the adapters.")
-    alpha: int = Field(16, ge=1, le=MOST, description="Adapters are scaled by alpha / rank.")
-    dropout: float = Field(0.2, ge=0, lt=1, description="Share dropped before the adapters.")
-    quantize: bool = Field(
-        True, description="Hold the linear layers below the adapters in 4 bits (NF4)."
-    )
     dtype: Dtype = "auto"
-    gradient_checkpointing: bool = Field(
-        False, description="Recompute activations instead of keeping them; less memory."
-    )
 
     @property
     def makes(self) -> frozenset[Kind]:
-        """See StepOptions.makes: a model only where the adapter is merged into it."""
+        """See StepOptions.makes: a model where all weights train or the adapter is merged."""
         if self.draft_head:
             return frozenset({"draft head"})
-        plain: set[Kind] = {"model"} if self.merge else set()
+        plain: set[Kind] = {"model"} if self.merge or self.adapter == "none" else set()
         return frozenset({"tokenizer", "training report", *plain})
 
     @property
@@ -247,6 +232,8 @@ class FinetuneOptions(TrainingOptions):
     def _one_kind(self) -> Self:
         if self.draft_head and (self.augmented or self.merge):
             raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
+        if self.draft_head and self.adapter == "none":
+            raise ValueError("draft_head trains a head and nothing else: leave out adapter")
         if self.head == "medusa" and not self.draft_head:
             raise ValueError("head=medusa is a kind of draft head: add draft_head")
         if self.heads is not None and self.head != "medusa":

@@ -14,18 +14,20 @@ from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
 from tasc.models.folder.quiet import quiet
-from tasc.models.load import device_has_bfloat16, load_model
+from tasc.models.load import load_model
 from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.training import qlora
+from tasc.training.adapters import full, lora
+from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import Sequences, example_sequences
+from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
 from tasc.training.core.schedule import Schedule
 from tasc.training.core.split import annealed
 from tasc.training.finetuned import FinetuneResult, vocabulary_size
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
-from tasc.training.options import FinetuneOptions, TrainedRows
+from tasc.training.options import FinetuneOptions
 from tasc.training.teacher import teacher_log_probabilities
 
 
@@ -55,7 +57,7 @@ def finetune(
     resume: bool = False,
     progress: Progress = silent,
 ) -> FinetuneResult:
-    """Train adapters, and the embeddings of new tokens, to produce outputs from prompts.
+    """Train adapters and embeddings, or all weights, to produce outputs from prompts.
 
     Args:
         start: model, tokenizer and new tokens.
@@ -72,7 +74,7 @@ def finetune(
     """
     tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
-    model = load_model(start.model, options.dtype, options.device, options.quantize)
+    model = load_model(start.model, options.dtype, options.device, options.quantization)
     _check_vocabulary(model, tokenizer, start.added)
     extend_embeddings(model, start.added, vocabulary_size(tokenizer))
     length = _longest(model, options.max_length)
@@ -83,22 +85,20 @@ def finetune(
         rows = _taught(rows, options.teacher, options, start.added, progress)
     if options.gradient_checkpointing:
         _recompute_activations(model)
-    adapted = _adapted(model, options, start.added, rows.tokens)
-    rate = options.peak
-    learner = OBJECTIVES[options.objective].learner(adapted, options)
+    trained, groups = _trained(model, options, start.added, rows.tokens)
     run = Run(
-        learner,
-        qlora.parameter_groups(adapted, rate, options.embedding_learning_rate or rate),
+        OBJECTIVES[options.objective].learner(trained, options),
+        groups,
         rows,
         schedule,
         work=work,
         name=f"{start.model} {options.training}",
         of_epoch=annealed(rows, start.added, options.split_new, schedule.epochs, options.seed),
     )
-    with quiet():
+    with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return FinetuneResult(
-        adapted, report, tokenizer, tuple(start.added), start.model, options.merge
+        trained, report, tokenizer, tuple(start.added), start.model, options.merge
     )
 
 
@@ -118,21 +118,28 @@ def _taught(
     return replace(rows, teacher=teacher_log_probabilities(model, rows, added, progress))
 
 
-def _adapted(
+def _trained(
     model: PreTrainedModel,
     options: FinetuneOptions,
     added: Sequence[NewEmbedding],
     tokens: np.ndarray,
-) -> PeftModel:
+) -> tuple[PeftModel | PreTrainedModel, list[dict[str, object]]]:
+    """Return what trains, and its groups for AdamW."""
+    rates = options.peak, options.embedding_learning_rate or options.peak
+    if options.adapter == "none":
+        whole = full.prepare(model)
+        return whole, full.parameter_groups(whole, *rates)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
-        return qlora.attach(
+        adapted = lora.attach(
             model,
-            _trained_rows(model, options.train_rows, added, tokens),
+            _trained_rows(model, options.trained_rows, added, tokens),
             rank=options.rank,
             alpha=options.alpha,
             dropout=options.dropout,
+            targets=options.target_modules,
         )
+    return adapted, lora.parameter_groups(adapted, *rates)
 
 
 def _trained_rows(
@@ -140,7 +147,7 @@ def _trained_rows(
 ) -> list[int]:
     """Return the rows of the embedding and the LM head that train, in order.
 
-    Those of new tokens in any case. An LM head with a bias learns no rows (see ``qlora.attach``):
+    Those of new tokens in any case. An LM head with a bias learns no rows (see ``lora.attach``):
     without new tokens such a model trains adapters alone.
     """
     rows = {token.new_id for token in added}
@@ -158,7 +165,7 @@ def _schedule(options: FinetuneOptions, device: torch.device, tokens: int) -> Sc
     Tokens read, prompts included, are the compute of a training: a forward and a backward cost
     the same for each, whatever the vocabulary.
     """
-    bfloat16 = options.dtype != "float32" and device_has_bfloat16(device)
+    bfloat16 = multiplies_in_bfloat16(options, device)
     wanted = options.tokens
     if options.tokens_of is not None:
         wanted = _tokens_of(Path(options.tokens_of))

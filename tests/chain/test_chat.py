@@ -52,7 +52,7 @@ def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
     added = [t["string"] for t in json.loads((tokens / "merges.json").read_text())["merges"]]
     assert added
     assert not [text for text in added if "<|" in text or "assistant" in text]
-    learn = ("--model", base, "--augmented", tokens, "--merge", "--no-quantize", *LEARN)
+    learn = ("--model", base, "--augmented", tokens, "--merge", "--quantize", "none", *LEARN)
     trained = done(capsys, "finetune", task, *learn, "--output", tuned)
     assert trained["evaluations"][-1]["loss"] < 0.5
     tokenizer = AutoTokenizer.from_pretrained(tuned / "model")
@@ -96,7 +96,7 @@ def test_a_tokenizer_without_a_chat_template_is_refused_and_a_template_will_do(
     capsys, tmp_path, task
 ):
     plain = make_model(make_tokenizer(tmp_path / "plain"))
-    given = ("finetune", task, "--model", plain, "--epochs", 1, "--limit", 5, "--no-quantize")
+    given = ("finetune", task, "--model", plain, "--epochs", 1, "--limit", 5, "--quantize", "none")
     code, _, err = tasc(capsys, *given, "--output", tmp_path / "a")
     assert code == 2
     assert "a chat template, which the tokenizer has not: name a tokenizer with one, or" in err

@@ -23,7 +23,7 @@ def test_a_saved_model_loads_in_its_own_dtype_and_in_evaluation_mode(tmp_path):
 
 @pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
 def test_quantised_layers_are_double_quantised_nf4_and_the_head_is_not(tmp_path, architecture):
-    model = load_model(str(pico.make_model(tmp_path, architecture, tied=False)), quantize=True)
+    model = load_model(str(pico.make_model(tmp_path, architecture, tied=False)), quantize="nf4")
     weight = model.get_submodule("model.layers.0.mlp.up_proj").weight
     assert weight.quant_state.quant_type == "nf4"
     assert weight.quant_state.nested
@@ -34,7 +34,7 @@ def test_quantised_layers_are_double_quantised_nf4_and_the_head_is_not(tmp_path,
 
 
 def test_evaluating_a_quantised_model_leaves_its_weights_as_they_are(base):
-    model = load_model(str(base), quantize=True)
+    model = load_model(str(base), quantize="nf4")
     weight = model.get_submodule("model.layers.0.mlp.up_proj").weight
     before = weight.data.clone()
     with torch.no_grad():
@@ -45,7 +45,7 @@ def test_evaluating_a_quantised_model_leaves_its_weights_as_they_are(base):
 
 def test_loading_prints_nothing(base, capfd):
     load_model(str(base))
-    load_model(str(base), quantize=True)
+    load_model(str(base), quantize="nf4")
     assert capfd.readouterr() == ("", "")
 
 

@@ -106,7 +106,7 @@ OPTIONS = {
     "batch_size": 4,
     "effective_batch": 8,
     "rank": 4,
-    "quantize": False,
+    "quantize": "none",
     "device": "cpu",
     "checkpoint_steps": 2,
 }

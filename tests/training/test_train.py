@@ -104,7 +104,7 @@ def test_the_seed_decides_the_result(result, base, augmented, tmp_path):
 
 
 def test_plain_lora_on_unquantised_weights_works_too(base, tmp_path):
-    options = replace(OPTIONS, quantize=False, epochs=0.4, gradient_checkpointing=True)
+    options = replace(OPTIONS, quantize="none", epochs=0.4, gradient_checkpointing=True)
     done = finetune(Start(str(base), str(base)), corpus(), None, options, work=tmp_path)
     assert done.report.steps == 1
     assert done.merged().config.vocab_size == 320

@@ -106,7 +106,7 @@ def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, pack
             )
 
 
-def check_usable(path: str, model: PreTrainedModel, in_4_bits: bool) -> None:
+def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
     """Refuse a loaded model that cannot read two tokens: whatever is wrong with it shows here.
 
     Raises InputError and IntegrityError, and what the model itself raises.
@@ -124,10 +124,10 @@ def check_usable(path: str, model: PreTrainedModel, in_4_bits: bool) -> None:
         with torch.inference_mode():
             logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits
     except Exception as error:
-        if not in_4_bits:
+        if not quantised:
             raise
         raise InputError(
-            f"model {path} does not run with its layers in 4 bits: {one_line(error)}: choose one "
+            f"model {path} does not run with its layers quantised: {one_line(error)}: choose one "
             "whose layers all attend"
         ) from error
     if logits.isnan().any():

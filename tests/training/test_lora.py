@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 from tasc.errors import InputError
 from tasc.models.embeddings import extend_embeddings, is_tied
 from tasc.models.load import load_model
-from tasc.training import qlora
+from tasc.training.adapters import lora
 from tasc.training.core.batch import Batch
 from tasc.training.objectives.language import summed_loss
 from tests import pico
@@ -18,9 +18,9 @@ NEW = [320, 321]
 
 
 def adapted(folder, *, dtype="float32", dropout=0.0, rows=ROWS):
-    model = load_model(str(folder), dtype=dtype, quantize=True)
+    model = load_model(str(folder), dtype=dtype, quantize="nf4")
     extend_embeddings(model, rows)
-    return qlora.attach(model, [r.new_id for r in rows], rank=4, alpha=8, dropout=dropout)
+    return lora.attach(model, [r.new_id for r in rows], rank=4, alpha=8, dropout=dropout)
 
 
 def disturb(model):
@@ -48,7 +48,7 @@ def test_the_merged_model_computes_what_the_adapter_model_does(tmp_path, archite
     folder = pico.make_model(tmp_path / "base", architecture, tied=tied)
     model, merged = adapted(folder), plain(folder)
     disturb(model)
-    qlora.merge_into(model, merged)
+    lora.merge_into(model, merged)
     expected = logits(model)
     assert (logits(merged) - expected).abs().max() < 1e-4 * expected.abs().max()
     merged.save_pretrained(tmp_path / "merged")
@@ -62,7 +62,7 @@ def test_in_bfloat16_the_merged_model_differs_by_rounding_only(tmp_path):
     folder = pico.make_model(tmp_path / "base")
     model, merged = adapted(folder, dtype="auto"), plain(folder)
     disturb(model)
-    qlora.merge_into(model, merged)
+    lora.merge_into(model, merged)
     expected = logits(model)
     assert (logits(merged) - expected).abs().max() < 0.05 * expected.abs().max()
 
@@ -71,8 +71,8 @@ def test_merging_onto_the_original_weights_keeps_what_quantisation_lost(tmp_path
     folder = pico.make_model(tmp_path / "base")
     model = adapted(folder)
     onto_original, onto_quantised = plain(folder), plain(folder)
-    qlora.merge_into(model, onto_original, dequantised=False)  # untrained: B is zero
-    qlora.merge_into(model, onto_quantised)
+    lora.merge_into(model, onto_original, dequantised=False)  # untrained: B is zero
+    lora.merge_into(model, onto_quantised)
     original = plain(folder)
     torch.testing.assert_close(logits(onto_original), logits(original))
     assert (logits(onto_quantised) - logits(original)).abs().max() > 0.01
@@ -97,7 +97,7 @@ def test_a_step_moves_the_new_rows_of_both_matrices_and_no_other_row(tmp_path, t
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     summed_loss(model, Batch(IDS, IDS, None, keep=8), bfloat16=False).backward()
     optimizer.step()
-    qlora.merge_into(model, after)
+    lora.merge_into(model, after)
     for matrix in ("get_input_embeddings", "get_output_embeddings"):
         old, new = getattr(before, matrix)().weight, getattr(after, matrix)().weight
         assert torch.equal(old[:320], new[:320])
@@ -125,7 +125,7 @@ def test_trainable_parameters_are_float32_on_a_bfloat16_base(tmp_path):
 
 def test_new_rows_have_their_own_learning_rate(tmp_path):
     model = adapted(pico.make_model(tmp_path, tied=False))
-    groups: list[dict[str, Any]] = qlora.parameter_groups(model, 1e-4, 1e-3)
+    groups: list[dict[str, Any]] = lora.parameter_groups(model, 1e-4, 1e-3)
     adapters, rows = groups
     assert (adapters["lr"], rows["lr"]) == (1e-4, 1e-3)
     assert len(rows["params"]) == 2
@@ -135,11 +135,11 @@ def test_new_rows_have_their_own_learning_rate(tmp_path):
 
 def test_without_new_tokens_only_adapters_train(tmp_path):
     model = adapted(pico.make_model(tmp_path), rows=())
-    assert len(qlora.parameter_groups(model, 1e-4, 1e-3)) == 1
+    assert len(lora.parameter_groups(model, 1e-4, 1e-3)) == 1
 
 
 def test_a_head_with_a_bias_is_refused(tmp_path):
     model = pico.build_model(tied=False)
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
     with pytest.raises(InputError, match="bias"):
-        qlora.attach(model, [1], rank=4, alpha=4, dropout=0.0)
+        lora.attach(model, [1], rank=4, alpha=4, dropout=0.0)

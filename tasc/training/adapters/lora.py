@@ -1,4 +1,4 @@
-"""QLoRA with trainable rows for new tokens: attach the adapter, and merge it into plain weights.
+"""LoRA with trainable rows for new tokens: attach the adapter, and merge it into plain weights.
 
 Dettmers et al. 2023 for the 4-bit base under low-rank adapters; section 4.2 and App. B.2 of
 "Task-Centric Acceleration" for what trains: adapters on attention and MLP, and rows of the
@@ -12,6 +12,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import LoraLayer
 from peft.tuners.trainable_tokens import TrainableTokensLayer
+from peft.utils.integrations import dequantize_bnb_weight
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -19,16 +20,25 @@ from tasc.data.foreign import one_line
 from tasc.errors import InputError
 from tasc.models.embeddings import is_tied, output_head
 from tasc.models.folder.quiet import quiet
-from tasc.training.dropout import BitDropout
+from tasc.training.adapters.dropout import BitDropout
+from tasc.training.adapters.options import ALL_LINEAR
 
 _ADAPTER = "default"
 _PREFIX = "base_model.model."
 
 
 def attach(
-    model: PreTrainedModel, rows: Sequence[int], *, rank: int, alpha: int, dropout: float
+    model: PreTrainedModel,
+    rows: Sequence[int],
+    *,
+    rank: int,
+    alpha: int,
+    dropout: float,
+    targets: str = ALL_LINEAR,
 ) -> PeftModel:
-    """Freeze a model and put LoRA on all its linear layers but the LM head.
+    """Freeze a model and put LoRA on its linear layers but the LM head.
+
+    ``targets`` are the ends of their names with commas between; all by default.
 
     The experts of a mixture are one tensor of all in transformers 5, and no linear layers: they
     stay as they are.
@@ -38,18 +48,15 @@ def attach(
     resolves.
 
     Raises:
-        InputError: an LM head with a bias, which PEFT's trainable rows leave out, or a model
-            that PEFT puts no adapters on.
+        InputError: an LM head with a bias, which PEFT's trainable rows leave out, a target that
+            is none of its layers, or a model that PEFT puts no adapters on.
     """
     kind = type(model).__name__
-    targets = _linear_layers(model)
-    if not targets:
-        raise InputError(f"{kind} has no linear layers to adapt: choose another model")
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
         lora_dropout=dropout,
-        target_modules=targets,
+        target_modules=_chosen_layers(model, targets),
         trainable_token_indices=_trainable_rows(model, rows),
         task_type="CAUSAL_LM",
     )
@@ -93,7 +100,7 @@ def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = 
     Args:
         model: what ``attach`` returned, after training.
         plain: loaded from the same position, with embeddings of the same size.
-        dequantised: W is the 4-bit weight the adapter was trained on top of; else the original
+        dequantised: W is the quantised weight the adapter was trained on top of; else the original
             weight of ``plain``, which the adapter has never seen.
     """
     for name, module in model.named_modules():
@@ -104,11 +111,31 @@ def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = 
         if _is_turned(module, plain.get_submodule(target.removesuffix(".weight"))):
             weight = weight.T
         if isinstance(module, LoraLayer):
-            base = _dequantised(module.get_base_layer()) if dequantised else weight.float()
+            base = _base_weight(module) if dequantised else weight.float()
             weight.copy_(base + module.get_delta_weight(_ADAPTER).to(base))
         else:
             ids = torch.tensor(module.token_indices[_ADAPTER], device=weight.device)
             weight[ids] = module.trainable_tokens_delta[_ADAPTER].to(weight)
+
+
+def _chosen_layers(model: PreTrainedModel, targets: str) -> list[str]:
+    """Return the full names of the layers that ``targets`` names."""
+    kind, layers = type(model).__name__, _linear_layers(model)
+    if not layers:
+        raise InputError(f"{kind} has no linear layers to adapt: choose another model")
+    if targets == ALL_LINEAR:
+        return layers
+    chosen: set[str] = set()
+    for end in targets.split(","):
+        found = {name for name in layers if f".{name}".endswith(f".{end}")}
+        if not found:
+            known = ", ".join(sorted({_last(name) for name in layers}))
+            raise InputError(
+                f"target_modules: {kind} has no linear layer {end} that takes an adapter: name "
+                f"some of {known}"
+            )
+        chosen |= found
+    return [name for name in layers if name in chosen]
 
 
 def _linear_layers(model: PreTrainedModel) -> list[str]:
@@ -145,16 +172,14 @@ def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, lis
     return rows
 
 
-def _dequantised(layer: torch.nn.Module) -> torch.Tensor:
-    """Return a layer's weight in float32, from 4 bits where it is quantised."""
-    weight = layer.get_parameter("weight")
-    state = getattr(weight, "quant_state", None)
-    if state is None:
-        return weight.float()
-    from bitsandbytes.functional import dequantize_4bit
-
-    values: torch.Tensor = dequantize_4bit(weight.data, state)
-    return values.float()
+def _base_weight(adapted: LoraLayer) -> torch.Tensor:
+    """Return the weight below an adapter in float32, from 4 or 8 bits where it is quantised."""
+    layer = adapted.get_base_layer()
+    weight: torch.Tensor = layer.weight
+    if type(weight).__module__.startswith("bitsandbytes."):
+        # Not PEFT's call on the layer, after which bitsandbytes has lost the scales of 8 bits.
+        weight = dequantize_bnb_weight(weight, state=getattr(layer, "state", None))
+    return weight.float()
 
 
 def _last(name: str) -> str:

@@ -1,0 +1,58 @@
+"""The arithmetic of a training: bfloat16 and TF32, where the device has them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+
+from tasc.errors import UnavailableError
+from tasc.models.load import device_has_bfloat16
+
+
+class PrecisionOptions(Protocol):
+    """What the options of a command say of arithmetic."""
+
+    @property
+    def dtype(self) -> str:
+        """Of the model's numbers."""
+
+    @property
+    def bf16(self) -> bool:
+        """Whether products are in bfloat16 wherever that runs at all."""
+
+
+def multiplies_in_bfloat16(options: PrecisionOptions, device: torch.device) -> bool:
+    """Say whether matrix products are in bfloat16: where asked for, or the device is made for it.
+
+    A CPU without such instructions computes the same, slowly; a CUDA device must have them.
+
+    Raises:
+        UnavailableError: asked for, and this CUDA device has none.
+    """
+    has = device_has_bfloat16(device)
+    if options.bf16 and not has and device.type == "cuda":
+        raise UnavailableError(f"bf16: {device} has no bfloat16: leave out --bf16")
+    return options.bf16 or (options.dtype != "float32" and has)
+
+
+@contextmanager
+def tensor_float32(wanted: bool, device: torch.device) -> Iterator[None]:
+    """Let CUDA round the factors of float32 products to TF32 meanwhile, where ``wanted``.
+
+    Raises:
+        UnavailableError: wanted, and the device is no CUDA device.
+    """
+    if not wanted:
+        yield
+        return
+    if device.type != "cuda":
+        raise UnavailableError(
+            f"tf32 is of CUDA devices, and this is a {device.type}: leave it out"
+        )
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -44,8 +44,12 @@ class Command:
         return COMMANDS[self.name]
 
     def _run(self, options: "StepOptions", flags: RunFlags) -> None:
+        from tasc.environment import launched
         from tasc.files.artefact import check_output
 
+        if options.shared and launched()[0]:
+            _follow(options)
+            return
         folder = output_path("output", flags.output) or Path("tasc-out") / self.name
         check_output(folder, force=flags.force)
         done = _run_step(options, folder, flags)
@@ -59,6 +63,15 @@ class Command:
         following = self.next and self.next(options, done.output, done.result)
         if following:
             say(f"Next: {following}")
+
+
+def _follow(options: "StepOptions") -> None:
+    """Do a share of what another process, which a launcher has started, makes an artefact of."""
+    from tasc.commands.calls import RUNNERS
+    from tasc.commands.context import at_work
+
+    with at_work(options, None) as context:
+        RUNNERS[options.command](options, context)
 
 
 def _run_step(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":

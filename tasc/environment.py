@@ -32,6 +32,12 @@ def environment() -> dict[str, Any]:
     }
 
 
+def launched() -> tuple[int, int]:
+    """Return which of how many processes this is that torchrun or accelerate launch started."""
+    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else (0, 1)
+
+
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)

@@ -81,7 +81,7 @@ _GENERATION = "generation_config.json"
 
 
 def resolve_device(device: Device) -> str:
-    """Return "cpu" or "cuda:0".
+    """Return "cpu" or, as "cuda:0", the CUDA device of this process: the first, if none was set.
 
     Raises:
         UnavailableError: CUDA was asked for and there is no such device.
@@ -90,7 +90,7 @@ def resolve_device(device: Device) -> str:
         return "cpu"
     if not torch.cuda.is_available():
         raise UnavailableError(f"device {device}: no CUDA device was found; use --device cpu")
-    return "cuda:0"
+    return f"cuda:{torch.cuda.current_device()}"
 
 
 def _quantization(kind: Quantization, dtype: Dtype) -> BitsAndBytesConfig:

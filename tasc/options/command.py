@@ -220,6 +220,8 @@ class StepOptions(CommandOptions):
         """At most how many examples of the split are read."""
         return self.limit
 
+    # Whether several processes of a launcher work on it together; the first leaves the artefact.
+    shared: ClassVar[bool] = False
     # Whether the split is read in passing, for it may be larger than memory.
     streamed: ClassVar[bool] = False
 

@@ -12,6 +12,7 @@ from tasc.data.corpus import Corpus
 from tasc.models.load import device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.training import processes
 from tasc.training.base_tokenizer import train_tokenizer
 from tasc.training.core.batch import Sequences, example_sequences, packed_blocks
 from tasc.training.core.schedule import TrainReport
@@ -84,6 +85,7 @@ def train_base(
         resume: go on from the newest checkpoint there.
         progress: called after each step.
     """
+    processes.check_alone()
     preset = PRESETS[options.preset]
     progress("training the tokenizer", 0, 0)
     tokenizer = _tokenizer(corpus, options)

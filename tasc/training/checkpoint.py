@@ -26,14 +26,12 @@ class Checkpoint:
         step: optimiser steps done.
         parameters: trained tensors by name.
         optimizer: its tensors, as ``"<parameter number>.<key>"``.
-        rng: generator state by device, uint8.
         journal: JSON values the caller wants back (losses so far, seconds).
     """
 
     step: int
     parameters: Mapping[str, torch.Tensor]
     optimizer: Mapping[str, torch.Tensor]
-    rng: Mapping[str, torch.Tensor]
     journal: Mapping[str, Any]
 
 
@@ -48,7 +46,7 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     for left in work.glob("step-*.tmp"):
         remove(left)
     temporary.mkdir()
-    groups = {"parameter": state.parameters, "optimizer": state.optimizer, "rng": state.rng}
+    groups = {"parameter": state.parameters, "optimizer": state.optimizer}
     tensors = {
         f"{group}/{key}": tensor.detach().cpu().contiguous()
         for group, members in groups.items()
@@ -87,7 +85,6 @@ def newest(work: Path, identity: str) -> Checkpoint | None:
             step=record["step"],
             parameters=_group(tensors, "parameter"),
             optimizer=_group(tensors, "optimizer"),
-            rng=_group(tensors, "rng"),
             journal=record["journal"],
         )
     return None
@@ -115,21 +112,6 @@ def restore_optimizer(
         state.setdefault(int(number), {})[key] = tensor
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-
-
-def rng_state(device: torch.device) -> dict[str, torch.Tensor]:
-    """Return the state of the generators that dropout draws from."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
-
-
-def restore_rng(device: torch.device, states: Mapping[str, torch.Tensor]) -> None:
-    """Undo ``rng_state``."""
-    torch.set_rng_state(states["cpu"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
 
 
 def _folders(work: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from tasc.models.folder.quiet import quiet
 from tasc.models.load import device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training import processes
 from tasc.training.core.batch import Sequences
 from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
@@ -65,6 +66,7 @@ def train_head(
         resume: go on from what is there.
         progress: called after each batch of answers and each step.
     """
+    processes.check_alone()
     progress("loading the model", 0, 0)
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
     check_stateless(model)

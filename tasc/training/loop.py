@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,16 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 
-from tasc.errors import InputError, UnavailableError
+from tasc.errors import InputError
 from tasc.progress import Progress, silent
-from tasc.training import checkpoint
-from tasc.training.core.batch import IGNORED, Sequences, collate, plan_epoch
+from tasc.training import checkpoint, processes
+from tasc.training.core.batch import Sequences, collate, plan_epoch
 from tasc.training.core.schedule import Evaluation, Schedule, TrainReport
 from tasc.training.objectives.learner import Learner
 
 _EVALUATED_AT_ONCE = 32  # rows; evaluation keeps no activations
+_EVALUATION = 1 << 31  # draws random numbers as a micro-batch of this number
 
 
 @dataclass
@@ -35,7 +36,7 @@ class _Journal:
 
 
 class Run:
-    """One training run of a model on the device it is on."""
+    """One training run of a model on the device it is on, alone or among several processes."""
 
     def __init__(
         self,
@@ -72,11 +73,9 @@ class Run:
         self.journal = _Journal()
         self.of_epoch = of_epoch or (lambda _: data)
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
-        self.accelerator = Accelerator(cpu=self.device.type == "cpu")
-        if self.accelerator.num_processes > 1:
-            raise UnavailableError("training runs in one process only: leave out the launcher")
-        optimizer = torch.optim.AdamW([dict(group) for group in groups], fused=True)
-        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+        self.group = processes.group()
+        self.model = model
+        self.optimizer = torch.optim.AdamW([dict(group) for group in groups], fused=True)
 
     def train(
         self,
@@ -92,53 +91,76 @@ class Run:
         interrupt (KeyboardInterrupt) leaves the last checkpoint in place.
         """
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(self.schedule.seed)
             step = self._start(resume)
             origin = time.monotonic() - self.journal.seconds
             self.model.train()
             while self.schedule.spent(step, self.steps, self.journal.seconds) < 1:
                 loss = self._step(step)
                 step += 1
-                self.journal.seconds = time.monotonic() - origin
+                self.journal.seconds = self._seconds(origin)
                 over = self.schedule.spent(step, self.steps, self.journal.seconds) >= 1
                 if held_out is not None and (over or step % self.epoch_steps == 0):
                     self._evaluate(held_out, step)
-                self.journal.seconds = time.monotonic() - origin
+                self.journal.seconds = self._seconds(origin)
                 self._checkpoint(step, over=over)
                 progress(f"training, loss {loss:.3f}", step, self.steps)
         self.model.eval()
         return self._report(step)
 
     def _start(self, resume: bool) -> int:
-        """Load the newest checkpoint, or clear old ones; return the number of steps done."""
-        state = checkpoint.newest(self.work, self.identity) if resume else None
+        """Load the newest checkpoint, or clear old ones; return the number of steps done.
+
+        Of several processes all read that of the first, which writes no other before they have.
+        """
+        work = Path(self.group.of_first(os.fspath(self.work.absolute())))
+        state = checkpoint.newest(work, self.identity) if resume else None
+        step = 0 if state is None else state.step
+        self._agree(step)
         if state is None:
-            checkpoint.clear(self.work)
+            if self.group.first:
+                checkpoint.clear(self.work)
             return 0
         with torch.no_grad():
             for name, parameter in self.trainable.items():
                 parameter.copy_(state.parameters[name])
         checkpoint.restore_optimizer(self.optimizer, state.optimizer)
-        checkpoint.restore_rng(self.device, state.rng)
         self.journal = _Journal(**state.journal)
         return state.step
+
+    def _agree(self, step: int) -> None:
+        """Refuse to train with processes that have another model, other data or another step."""
+        mine = f"{self.identity} {step}"
+        if self.group.total(self.group.of_first(mine) != mine):
+            raise InputError(
+                "the processes of this training have not the same data, options, versions or "
+                "checkpoints: give them all one folder that each can read"
+            )
+
+    def _seconds(self, origin: float) -> float:
+        """Return the seconds since ``origin``; the first's, where the time decides what is done."""
+        seconds = time.monotonic() - origin
+        return self.group.total(seconds * self.group.first) if self.schedule.minutes else seconds
 
     def _step(self, step: int) -> float:
         """Do one optimiser step; return its loss in nats per target.
 
         The sum over the whole effective batch is divided once by its number of targets, so the
-        result does not depend on how the batch is cut into micro-batches.
+        result does not depend on how the batch is cut into micro-batches, nor on how many
+        processes share these; random numbers belong to the micro-batch.
         """
         micro = self._rows(step)
-        batches = [collate(self.data, rows).to(self.device) for rows in micro]
-        targets = max(1, sum(int((batch.labels != IGNORED).sum()) for batch in batches))
+        targets = max(1, sum(self.data.targets_of(rows) for rows in micro))
         total = 0.0
-        for batch in batches:
+        for index in range(self.group.rank, len(micro), self.group.size):
+            batch = collate(self.data, micro[index]).to(self.device)
+            self._draw(step, index)
             loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
-            self.accelerator.backward(loss)
+            torch.autograd.backward(loss)
             total += float(loss.detach())
+        total = self.group.total(total)
         self._check(total, step)
-        self.accelerator.clip_grad_norm_(self.trainable.values(), self.schedule.clip)
+        self._add_up_gradients()
+        torch.nn.utils.clip_grad_norm_(self.trainable.values(), self.schedule.clip)
         spent = self.schedule.spent(step, self.steps, self.journal.seconds)
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
             group["lr"] = peak * self.schedule.rate(step, spent)
@@ -148,6 +170,19 @@ class Run:
         self.journal.targets += targets
         self.journal.tokens += int(self.data.lengths[np.concatenate(micro)].sum())
         return total
+
+    def _draw(self, step: int, index: int) -> None:
+        """Let random numbers begin where those of a micro-batch do."""
+        state = np.random.SeedSequence([self.schedule.seed, step, index])
+        torch.manual_seed(int(state.generate_state(1)[0]))
+
+    def _add_up_gradients(self) -> None:
+        if self.group.size == 1:
+            return
+        for parameter in self.trainable.values():
+            if parameter.grad is None:  # none of this process's rows came by it
+                parameter.grad = torch.zeros_like(parameter)
+        self.group.add_up([p.grad for p in self.trainable.values() if p.grad is not None])
 
     def _rows(self, step: int) -> list[np.ndarray]:
         """The micro-batches of a step; an epoch's plan is made once."""
@@ -160,6 +195,9 @@ class Run:
         return self.plan[1][index]
 
     def _evaluate(self, held_out: Sequences, step: int) -> None:
+        if not self.group.first:
+            return
+        self._draw(step, _EVALUATION)
         bfloat16 = self.schedule.bfloat16
         result = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
         self._check(result.loss, step - 1)
@@ -176,13 +214,12 @@ class Run:
     def _checkpoint(self, step: int, *, over: bool) -> None:
         """Save where it is time to, and at the end: what comes after may be killed too."""
         every = self.schedule.checkpoint_steps
-        if not every or (step % every and not over):
+        if not self.group.first or not every or (step % every and not over):
             return
         state = checkpoint.Checkpoint(
             step=step,
             parameters=self.trainable,
             optimizer=checkpoint.optimizer_tensors(self.optimizer),
-            rng=checkpoint.rng_state(self.device),
             journal=asdict(self.journal),
         )
         checkpoint.save(self.work, self.identity, state)

@@ -49,7 +49,7 @@ class TrainingOptions(ModelOptions):
     @property
     def training(self) -> dict[str, Any]:
         """What makes a run the same as another, which may go on from its checkpoints."""
-        return self.model_dump(mode="json", exclude={"source", "threads", "merge"})
+        return self.model_dump(mode="json", exclude={"source", "threads", "merge", "processes"})
 
     @abstractmethod
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
@@ -130,6 +130,8 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         "teacher": "model",
     }
     chat_template_of = "model"
+    incidental: ClassVar = {"processes"}
+    shared = True
 
     model: str = Field(description="Model folder or Hub id to start from.")
     augmented: str | None = Field(
@@ -198,6 +200,13 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         description="With --draft-head: of the answers; keeps small models from loops.",
     )
     dtype: Dtype = "auto"
+    processes: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="Processes of this machine that share each step's examples; torchrun and "
+        "accelerate launch start their own.",
+    )
 
     @property
     def makes(self) -> frozenset[Kind]:
@@ -234,6 +243,8 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
         if self.draft_head and self.adapter == "none":
             raise ValueError("draft_head trains a head and nothing else: leave out adapter")
+        if self.draft_head and self.processes > 1:
+            raise ValueError("processes: a draft head trains in one: leave it out with draft_head")
         if self.head == "medusa" and not self.draft_head:
             raise ValueError("head=medusa is a kind of draft head: add draft_head")
         if self.heads is not None and self.head != "medusa":

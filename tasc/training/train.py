@@ -18,6 +18,7 @@ from tasc.models.load import load_model
 from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.training import processes
 from tasc.training.adapters import full, lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import Sequences, example_sequences
@@ -72,6 +73,22 @@ def finetune(
         InputError: model, tokenizer and new tokens do not belong together, or checkpoints belong
             to another run.
     """
+    given = (start, train, validation, options, work, resume)
+    with processes.together(options.processes, options.device, _finetune, *given):
+        return _finetune(*given, progress)
+
+
+def _finetune(
+    start: Start,
+    train: Corpus,
+    validation: Corpus | None,
+    options: FinetuneOptions,
+    work: Path,
+    resume: bool,
+    progress: Progress = silent,
+) -> FinetuneResult:
+    """Do the work of ``finetune`` as one of the processes."""
+    _check_share(options, processes.group().size)
     tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
     model = load_model(start.model, options.dtype, options.device, options.quantization)
@@ -184,6 +201,17 @@ def _tokens_of(folder: Path) -> int:
     if type(tokens) is not int or tokens < 1:
         raise InputError(f"{folder}: {tokens!r:.60} tokens were read: name another folder")
     return tokens
+
+
+def _check_share(options: FinetuneOptions, processes: int) -> None:
+    """Refuse a step that leaves a process without examples."""
+    schedule = options.schedule()
+    if schedule.effective_batch // schedule.micro_batch < processes:
+        raise InputError(
+            f"{schedule.effective_batch} examples a step in batches of {schedule.micro_batch} are "
+            f"too few for {processes} processes: lower --batch-size to "
+            f"{max(1, schedule.effective_batch // processes)}, or raise --effective-batch"
+        )
 
 
 def _recompute_activations(model: PreTrainedModel) -> None:

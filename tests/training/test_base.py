@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tasc.errors import InputError
+from tasc.errors import InputError, UnavailableError
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.base import PRESETS, build, train_base
 from tests.options import BaseOptions, replace
@@ -109,3 +109,10 @@ def test_presets_have_the_size_they_promise(name, millions):
 def test_options_that_cannot_be_are_refused(change, said):
     with pytest.raises(InputError, match=said):
         replace(OPTIONS, **change)
+
+
+def test_a_launcher_of_several_processes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UnavailableError, match="leave out the launcher"):
+        train_base(corpus(), None, BaseOptions(), work=tmp_path)

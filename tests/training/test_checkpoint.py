@@ -8,7 +8,7 @@ import torch
 from tasc.training import checkpoint
 from tasc.training.checkpoint import Checkpoint
 
-STATE = Checkpoint(1, {"w": torch.ones(2)}, {}, {}, {})
+STATE = Checkpoint(1, {"w": torch.ones(2)}, {}, {})
 
 
 def test_files_and_folder_are_flushed_before_the_rename_and_the_one_above_after(

@@ -59,6 +59,10 @@ class Sequences:
         """Whether a row holds more than one document."""
         return int((self.positions == 0).sum()) > len(self)
 
+    def targets_of(self, rows: np.ndarray) -> int:
+        """Return how many targets some rows have."""
+        return sum(int(self.targets[self.offsets[i] : self.offsets[i + 1]].sum()) for i in rows)
+
     def fingerprint(self) -> str:
         """Hash of the contents."""
         digest = hashlib.sha256()

@@ -19,7 +19,7 @@ def learner(model: torch.nn.Module, _options: object) -> Learner:
 
 
 def innermost(model: torch.nn.Module) -> torch.nn.Module:
-    """Return the transformers model inside the wrappers of PEFT and accelerate."""
+    """Return the transformers model inside the wrapper of PEFT."""
     get_base = getattr(model, "get_base_model", None)
     return get_base() if callable(get_base) else model
 

@@ -1,0 +1,134 @@
+"""One training in two processes: the same losses as in one, one result, and one line of error."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tasc.errors import InputError, UnavailableError
+from tasc.training import processes
+from tasc.training.train import Start, finetune
+from tests import pico
+from tests.options import FinetuneOptions, replace
+from tests.training.samples import OBJECTS, ROWS, corpus
+
+pytestmark = pytest.mark.slow
+
+OPTIONS = FinetuneOptions(
+    epochs=10.0,
+    learning_rate=2e-3,
+    batch_size=4,
+    effective_batch=8,
+    quantize="none",
+    dtype="float32",
+    device="cpu",
+    checkpoint_steps=10,
+)
+WAYS = {"adapters": {}, "all weights": {"adapter": "none"}, "4 bits": {"quantize": "nf4"}}
+
+
+@pytest.fixture
+def start(base, augmented):
+    return Start(str(base), str(augmented), ROWS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_fifty_steps_in_two_processes_lose_what_they_do_in_one(start, tmp_path, way):
+    options = replace(OPTIONS, **WAYS[way], epochs=10.0 if way == "adapters" else 2.0)
+    data = corpus(2)
+    alone = finetune(start, data, corpus(1, 12), options, work=tmp_path / "alone")
+    both = finetune(
+        start, data, corpus(1, 12), replace(options, processes=2), work=tmp_path / "both"
+    )
+    assert alone.report.steps == (50 if way == "adapters" else 10)
+    assert both.report.losses == pytest.approx(alone.report.losses, abs=1e-3)
+    assert both.report.tokens == alone.report.tokens
+    assert both.report.targets == alone.report.targets
+    assert len(both.report.evaluations) == len(alone.report.evaluations)
+    both.save_merged(tmp_path / "merged")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    ids = torch.tensor([[1, 320, 7, 321]])
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, alone.merged()(ids).logits, atol=0.02, rtol=0)
+
+
+def test_a_resumed_training_in_two_processes_ends_with_the_very_same_weights(start, tmp_path):
+    def stop(_description, done, _total):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    options = replace(OPTIONS, processes=2, epochs=2.0, checkpoint_steps=2)
+    whole = finetune(start, corpus(2), None, options, work=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        finetune(start, corpus(2), None, options, work=tmp_path / "cut", progress=stop)
+    assert len(list((tmp_path / "cut").iterdir())) == 2
+    again = finetune(start, corpus(2), None, options, work=tmp_path / "cut", resume=True)
+    assert again.report.losses == whole.report.losses
+    expected = dict(whole.model.named_parameters())
+    for name, parameter in again.model.named_parameters():
+        assert torch.equal(parameter, expected[name]), name
+
+
+def refuse(said: str) -> None:
+    raise InputError(f"{said}: choose another")
+
+
+def kill(_said: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail(said: str) -> None:
+    raise LookupError(said)
+
+
+@pytest.mark.parametrize(
+    ("follow", "kind", "said"),
+    [
+        (refuse, InputError, "bad luck: choose another"),
+        (fail, UnavailableError, "process 2 of 2 ended: LookupError: bad luck"),
+        (kill, UnavailableError, "process 2 of 2 ended"),
+    ],
+)
+def test_what_one_process_raises_ends_all_and_is_told_by_the_first(
+    follow: Callable[[str], None], kind, said
+):
+    with (
+        pytest.raises(kind, match=said) as caught,
+        processes.together(2, "cpu", follow, "bad luck"),
+    ):
+        processes.group().add_up([torch.ones(3)])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_batch_that_leaves_a_process_without_work_is_refused(start, tmp_path):
+    options = replace(OPTIONS, batch_size=8, processes=2)
+    with pytest.raises(InputError, match="lower --batch-size to 4"):
+        finetune(start, corpus(2), None, options, work=tmp_path)
+
+
+def test_processes_are_for_what_trains_the_model_itself():
+    with pytest.raises(InputError, match="processes"):
+        FinetuneOptions(draft_head=True, processes=2)
+
+
+def test_a_launcher_starts_the_processes_as_well(base, tmp_path):
+    rows = [{"input": f"the {o}", "output": f"{o} on"} for o in OBJECTS * 4]
+    (tmp_path / "task.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pico.make_base(tmp_path / "base")
+    tasc = ["tasc_cli.main", "finetune", "task.jsonl", "--model", "base", "--adapter", "none"]
+    tasc += ["--batch-size", "2", "--effective-batch", "4", "--epochs", "1", "--device", "cpu"]
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    for output, module in (("both", [*torchrun, *tasc]), ("one", tasc)):
+        command = [sys.executable, "-m", *module, "--output", output]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("parameters trained") == 1
+    both, one = (json.loads((tmp_path / o / "training.json").read_text()) for o in ("both", "one"))
+    assert both["losses"] == pytest.approx(one["losses"], abs=1e-3)
+    assert not list(tmp_path.glob(".*"))

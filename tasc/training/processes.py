@@ -28,7 +28,7 @@ from tasc.data.foreign import one_line
 from tasc.environment import launched
 from tasc.errors import InputError, TascError, UnavailableError
 from tasc.files.scratch import scratch
-from tasc.models.load import Device, resolve_device
+from tasc.options.command import Device
 
 _AT_ONCE = 1 << 24  # numbers that are sent together
 _PATIENCE = timedelta(days=1)  # with an evaluation of the first; who has ended is known at once
@@ -160,7 +160,7 @@ def _started(
 @contextmanager
 def _joined(device: Device, local: int, **where: Any) -> Iterator[None]:  # noqa: ANN401
     """Be one of a group of processes on this machine's device number ``local``."""
-    on_cuda = resolve_device(device) != "cpu"
+    on_cuda = device != "cpu" and torch.cuda.is_available()
     if on_cuda and local >= torch.cuda.device_count():
         known = torch.cuda.device_count()
         raise UnavailableError(

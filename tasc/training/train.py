@@ -73,6 +73,7 @@ def finetune(
         InputError: model, tokenizer and new tokens do not belong together, or checkpoints belong
             to another run.
     """
+    _check_share(options, options.processes)  # before so many are started
     given = (start, train, validation, options, work, resume)
     with processes.together(options.processes, options.device, _finetune, *given):
         return _finetune(*given, progress)

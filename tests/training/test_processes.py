@@ -1,8 +1,6 @@
 """One training in two processes: the same losses as in one, one result, and one line of error."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from tasc.training import processes
 from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
+from tests.training import followers
 from tests.training.samples import OBJECTS, ROWS, corpus
 
 pytestmark = pytest.mark.slow
@@ -75,24 +74,24 @@ def test_a_resumed_training_in_two_processes_ends_with_the_very_same_weights(sta
         assert torch.equal(parameter, expected[name]), name
 
 
-def refuse(said: str) -> None:
-    raise InputError(f"{said}: choose another")
-
-
-def kill(_said: str) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def fail(said: str) -> None:
-    raise LookupError(said)
+def test_processes_add_up_what_each_has_and_take_the_word_of_the_first():
+    with processes.together(2, "cpu", followers.add, ""):
+        here = processes.group()
+        assert (here.rank, here.size, here.first) == (0, 2, True)
+        tensors = [torch.ones(2), torch.ones(3, 2)]
+        here.add_up(tensors)
+        assert [t.flatten().tolist() for t in tensors] == [[3.0] * 2, [2.0] * 6]
+        assert here.of_first("wörd") == "wörd"
+        assert here.total(1.5) == 1.75
+    assert processes.group() == processes.Group()
 
 
 @pytest.mark.parametrize(
     ("follow", "kind", "said"),
     [
-        (refuse, InputError, "bad luck: choose another"),
-        (fail, UnavailableError, "process 2 of 2 ended: LookupError: bad luck"),
-        (kill, UnavailableError, "process 2 of 2 ended"),
+        (followers.refuse, InputError, "bad luck: choose another"),
+        (followers.fail, UnavailableError, "process 2 of 2 ended: LookupError: bad luck"),
+        (followers.kill, UnavailableError, "process 2 of 2 ended"),
     ],
 )
 def test_what_one_process_raises_ends_all_and_is_told_by_the_first(
@@ -117,18 +116,20 @@ def test_processes_are_for_what_trains_the_model_itself():
         FinetuneOptions(draft_head=True, processes=2)
 
 
-def test_a_launcher_starts_the_processes_as_well(base, tmp_path):
+def test_a_launcher_starts_the_processes_as_well(tmp_path):
     rows = [{"input": f"the {o}", "output": f"{o} on"} for o in OBJECTS * 4]
     (tmp_path / "task.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pico.make_base(tmp_path / "base")
     tasc = ["tasc_cli.main", "finetune", "task.jsonl", "--model", "base", "--adapter", "none"]
     tasc += ["--batch-size", "2", "--effective-batch", "4", "--epochs", "1", "--device", "cpu"]
-    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    for output, module in (("both", [*torchrun, *tasc]), ("one", tasc)):
-        command = [sys.executable, "-m", *module, "--output", output]
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *tasc]
+    found = []
+    for output, module in (("launched", torchrun), ("started", [*tasc, "--processes", "2"])):
+        command = [sys.executable, "-m", *module, "--output", output, "--json"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.count("parameters trained") == 1
-    both, one = (json.loads((tmp_path / o / "training.json").read_text()) for o in ("both", "one"))
-    assert both["losses"] == pytest.approx(one["losses"], abs=1e-3)
+        found.append(json.loads(done.stdout))  # the result and nothing else
+        assert json.loads((tmp_path / output / "training.json").read_text()) == found[-1]
+        AutoModelForCausalLM.from_pretrained(tmp_path / output / "model")
+    assert found[0]["losses"] == found[1]["losses"]
     assert not list(tmp_path.glob(".*"))

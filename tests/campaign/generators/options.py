@@ -101,7 +101,7 @@ SHORT = {  # keeps every run to a second or two, unless a hostile value is put t
     "split": "train",
 }
 LONG = {"jobs", "repeats", "epochs", "minutes"}  # a large value that is allowed takes its time
-SLOW = {"compile", "grid", "quantize"}
+SLOW = {"compile", "grid", "processes", "quantize"}
 HEADS = ("eagle", "fr-spec", "microspec", "medusa")
 
 

@@ -110,8 +110,11 @@ def together(
         if count not in (1, size):
             raise InputError(f"{count} processes, and {size} were launched: leave out --processes")
         local = int(os.environ.get("LOCAL_RANK", rank))
-        with _joined(device, local, rank=rank, world_size=size, init_method="env://"):
+        _join(device, local, rank=rank, world_size=size, init_method="env://")
+        try:
             yield
+        finally:
+            dist.destroy_process_group()
     elif count > 1:
         with _started(count, device, follow, arguments):
             yield
@@ -141,15 +144,13 @@ def _started(
                 reports.append(report)
             for rank, report in enumerate(reports, 1):
                 _heed(report, rank, count)  # it is there, and will join
-            with _joined(device, 0, rank=0, **where):
-                try:
+            with _blamed(reports):
+                _join(device, 0, rank=0, **where)
+            try:
+                with _blamed(reports):
                     yield
-                except RuntimeError:  # a lost connection, if a follower has ended
-                    ended = connection.wait(reports, _LAST_WORDS_S)
-                    for rank, report in enumerate(reports, 1):
-                        if report in ended:
-                            _heed(report, rank, count)
-                    raise
+            finally:
+                dist.destroy_process_group()
     finally:
         for follower in followers:
             follower.terminate()
@@ -158,8 +159,20 @@ def _started(
 
 
 @contextmanager
-def _joined(device: Device, local: int, **where: Any) -> Iterator[None]:  # noqa: ANN401
-    """Be one of a group of processes on this machine's device number ``local``."""
+def _blamed(reports: Sequence[Connection]) -> Iterator[None]:
+    """Raise what a follower reports, where the body loses the connection to it."""
+    try:
+        yield
+    except RuntimeError:  # torch raises no other
+        ended = connection.wait(reports, _LAST_WORDS_S)
+        for rank, report in enumerate(reports, 1):
+            if report in ended:
+                _heed(report, rank, len(reports) + 1)
+        raise
+
+
+def _join(device: Device, local: int, **where: Any) -> None:  # noqa: ANN401
+    """Become one of a group of processes, on this machine's device number ``local``."""
     on_cuda = device != "cpu" and torch.cuda.is_available()
     if on_cuda and local >= torch.cuda.device_count():
         known = torch.cuda.device_count()
@@ -169,10 +182,7 @@ def _joined(device: Device, local: int, **where: Any) -> Iterator[None]:  # noqa
     if on_cuda:
         torch.cuda.set_device(local)
     dist.init_process_group("nccl" if on_cuda else "gloo", timeout=_PATIENCE, **where)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    dist.barrier()  # or one that fails at once would be gone before all have met
 
 
 def _follow(
@@ -190,8 +200,8 @@ def _follow(
     torch.set_num_threads(threads)
     try:
         report.send_bytes(b"")
-        with _joined(device, rank, rank=rank, **where):
-            follow(*arguments)
+        _join(device, rank, rank=rank, **where)
+        follow(*arguments)
     except TascError as error:
         report.send_bytes(json.dumps([type(error).__name__, str(error)]).encode())
     except Exception as error:

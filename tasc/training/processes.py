@@ -177,7 +177,7 @@ def _join(device: Device, local: int, **where: Any) -> None:  # noqa: ANN401
     if on_cuda and local >= torch.cuda.device_count():
         known = torch.cuda.device_count()
         raise UnavailableError(
-            f"process {local + 1} has no CUDA device: --processes {known} is most"
+            f"process {local + 1} has no CUDA device: lower --processes to {known}"
         )
     if on_cuda:
         torch.cuda.set_device(local)

@@ -5,7 +5,7 @@ Seconds are the processor's, which others on the machine do not stretch as they 
 "trainer" is Trainer as it comes, with rows of like length together; "trainer, our loss" has our
 loss, which computes logits of targets only: what is left between it and ours is the loop itself.
 
-    python -m benchmarks.trainer DATA [--sizes tiny=60,small=40,medium=8] [--rounds 3] [--json FILE]
+    python -m benchmarks.training.trainer DATA [--sizes tiny=60,small=40,medium=8] [--json FILE]
 """
 
 import argparse

@@ -6,7 +6,7 @@ again, so a run that was ended goes on. Models are merged and benched on the who
 Options that are none of this benchmark go to the trainings with new tokens, as --split-new 0.5;
 give them an --output of their own.
 
-    python -m benchmarks.quality DATA --base BASE --augmented TOKENS --output RUNS [--json FILE]
+    python -m benchmarks.training.quality DATA --base BASE --augmented TOKENS --output RUNS
 """
 
 import argparse

@@ -1,0 +1,1 @@
+"""Benchmarks of training: what it costs, and what quality it brings."""

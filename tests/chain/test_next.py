@@ -33,7 +33,7 @@ def test_each_command_names_the_next_until_there_is_a_report(capsys, tmp_path, t
     ran = ["analyze", task, "--tokenizer", str(base), *named]
     short = {
         "augment": [],
-        "finetune": ["--epochs", "1", "--no-quantize", "--limit", "8"],
+        "finetune": ["--epochs", "1", "--quantize", "none", "--limit", "8"],
         "bench": ["--limit", "2", "--max-new-tokens", "4", "--warmup", "0"],
     }
     commands = []

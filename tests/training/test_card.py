@@ -17,7 +17,7 @@ ROWS = [
     {"input": f"wake me at {n}", "output": f"alarm_set, at {n}, off: no"}
     for n in ("one", "two", "six")
 ]
-LEARN = ("--no-quantize", "--epochs", 2, "--batch-size", 3, "--effective-batch", 3, "--merge")
+LEARN = ("--quantize", "none", "--epochs", 2, "--batch-size", 3, "--effective-batch", 3, "--merge")
 STEERING = "`</code>\x1b[31m<script>|\u202e``x"
 
 

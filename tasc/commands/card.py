@@ -20,6 +20,7 @@ from tasc.training.finetuned import FinetuneResult
 from tasc.training.options import FinetuneOptions
 
 _VERSIONS = ("torch", "transformers", "peft")
+_HELD = {"nf4": "in 4 bits (NF4)", "8bit": "in 8 bits", "none": "not quantised"}
 _LONGEST = 300  # characters of a template that are shown
 
 
@@ -78,7 +79,8 @@ def _of_data(corpus: Corpus) -> str:
 
 
 def _summary(options: FinetuneOptions, made: FinetuneResult) -> Iterator[str]:
-    yield f"A causal language model: {_of_model(options.model)} with LoRA adapters merged into it."
+    how = "with LoRA adapters merged into it" if _adapted(options) else "with all weights trained"
+    yield f"A causal language model: {_of_model(options.model)} {how}."
     if made.added:
         yield (
             f"Its tokenizer has {len(made.added):,} new tokens (TASC-ft), frequent n-grams of the "
@@ -143,11 +145,14 @@ def _training(options: FinetuneOptions, made: FinetuneResult) -> Iterator[str]:
         f"{report.steps:,} steps of {schedule.effective_batch} examples; {report.tokens:,} tokens "
         f"read, {report.targets:,} learnt; at most {options.max_length:,} tokens an example."
     )
-    yield (
-        f"LoRA of rank {options.rank}, alpha {options.alpha}, dropout {options.dropout:g}; linear "
-        f"layers {'in 4 bits (NF4)' if options.quantize else 'not quantised'} while training. "
-        f"Embeddings trained: {options.train_rows}."
-    )
+    if _adapted(options):
+        yield (
+            f"LoRA of rank {options.rank}, alpha {options.alpha}, dropout {options.dropout:g}, on "
+            f"{code(options.target_modules)}; linear layers {_HELD[options.quantization]} while "
+            f"training. Embeddings trained: {options.trained_rows}."
+        )
+    else:
+        yield "All weights trained, without adapters."
     yield f"AdamW, peak learning rate {options.peak:g}; seed {options.seed}."
     yield f"Objective: {code(options.objective)}."
     if options.teacher is not None:
@@ -157,6 +162,10 @@ def _training(options: FinetuneOptions, made: FinetuneResult) -> Iterator[str]:
     held = environment()
     versions = {"tasc": held["tasc"]} | {name: held["packages"][name] for name in _VERSIONS}
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + "."
+
+
+def _adapted(options: FinetuneOptions) -> bool:
+    return options.adapter == "lora"
 
 
 def _results(made: FinetuneResult) -> Iterator[str]:

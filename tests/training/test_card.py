@@ -114,3 +114,19 @@ def test_code_holds_any_text(text, expected):
 
 def test_a_bar_in_a_cell_ends_no_cell():
     assert table(["a"], [["x|y"]]).splitlines()[-1] == "| x\\|y |"
+
+
+def test_a_card_of_a_model_without_adapters_names_none(capsys, tmp_path, base):
+    task = write(tmp_path / "task.jsonl", jsonl(ROWS))
+    learn = [word for word in LEARN if word not in ("--quantize", "none", "--merge")]
+    done(capsys, "finetune", task, "--model", base, *learn, "--adapter", "none", "--output", tmp_path / "o")
+    card = (tmp_path / "o" / "model" / "README.md").read_text()
+    assert "`mini` with all weights trained." in card
+    assert "All weights trained, without adapters." in card
+    assert "LoRA" not in card
+
+
+def test_a_card_says_how_layers_were_held(capsys, tmp_path, base):
+    task = write(tmp_path / "task.jsonl", jsonl(ROWS))
+    card = (trained(capsys, task, base, tmp_path / "o") / "README.md").read_text()
+    assert "linear layers not quantised while training. Embeddings trained: used." in card

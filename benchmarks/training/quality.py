@@ -3,7 +3,7 @@
 Every choice of trained rows is one comparison: a baseline, TASC-ft for as many epochs, and TASC-ft
 for as many tokens, each with several seeds of one base model. What is finished is not trained
 again, so a run that was ended goes on. Models are merged and benched on the whole split at once.
-Options that are none of this benchmark go to the trainings with new tokens, as --split-new 0.5;
+Options that are none of this benchmark go to the trainings with new tokens, as --rank 32;
 give them an --output of their own.
 
     python -m benchmarks.training.quality DATA --base BASE --augmented TOKENS --output RUNS

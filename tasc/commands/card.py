@@ -154,11 +154,6 @@ def _training(options: FinetuneOptions, made: FinetuneResult) -> Iterator[str]:
     else:
         yield "All weights trained, without adapters."
     yield f"AdamW, peak learning rate {options.peak:g}; seed {options.seed}."
-    yield f"Objective: {code(options.objective)}."
-    if options.teacher is not None:
-        yield f"Teacher: {_of_model(options.teacher)}, weight {options.teacher_weight:g}."
-    if options.split_new:
-        yield f"New tokens written as base tokens at first: {options.split_new:.0%}."
     held = environment()
     versions = {"tasc": held["tasc"]} | {name: held["packages"][name] for name in _VERSIONS}
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + "."

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,6 @@ class Run:
         *,
         work: Path,
         name: str,
-        of_epoch: Callable[[int], Sequences] | None = None,
     ) -> None:
         """Prepare a run.
 
@@ -59,7 +58,6 @@ class Run:
             work: folder for checkpoints.
             name: stands for what else makes the run what it is (model, tokenizer). With the
                 schedule and the data it decides which checkpoints are this run's.
-            of_epoch: the data of each epoch, as many rows, where they are not the same in all.
         """
         model = learner.module
         self.device = next(model.parameters()).device
@@ -71,7 +69,6 @@ class Run:
         self.epoch_steps = schedule.epoch_steps(len(data))
         self.identity = self._identity(name)
         self.journal = _Journal()
-        self.of_epoch = of_epoch or (lambda _: data)
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
         self.group = processes.group()
         self.model = model
@@ -189,7 +186,6 @@ class Run:
         epoch, index = divmod(step, self.epoch_steps)
         if self.plan[0] != epoch:
             s = self.schedule
-            self.data = self.of_epoch(epoch)
             plan = plan_epoch(self.data.lengths, s.micro_batch, s.effective_batch, s.seed, epoch)
             self.plan = (epoch, plan)
         return self.plan[1][index]

@@ -9,7 +9,7 @@ from tasc.options.bounds import MOST
 from tasc.options.command import LONGEST, Device, Dtype, Kind, ModelOptions, Shell, as_value_error
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
-from tasc.training.objectives import MEDUSA_HEADS, OBJECTIVES, TEACHER, adapters, heads, told
+from tasc.training.objectives import MEDUSA_HEADS, heads, told
 
 MOST_SEQUENCES = 2**16  # of a batch
 MOST_EPOCHS, MOST_RATE = 10**6, 100
@@ -20,10 +20,8 @@ _VALIDATION = 1000  # examples: enough for a loss, and not more work than the tr
 
 if TYPE_CHECKING:
     HeadKind = str
-    AdapterObjective = str
 else:
     HeadKind = Literal[tuple(heads())]
-    AdapterObjective = Literal[tuple(adapters())]
 
 
 class TrainingOptions(ModelOptions):
@@ -127,7 +125,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         "model": "model",
         "augmented": "new tokens",
         "tokens_of": "training report",
-        "teacher": "model",
     }
     chat_template_of = "model"
     incidental: ClassVar = {"processes"}
@@ -147,22 +144,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     tokens_of: str | None = Field(
         None,
         description="Folder of another finetune: train as many tokens, which is equal compute.",
-    )
-    objective: AdapterObjective = Field(
-        "outputs", description=f"What adapters learn: {told(adapters())}."
-    )
-    teacher: str | None = Field(
-        None, description="With --objective distill: a model trained alike without new tokens."
-    )
-    teacher_weight: float = Field(
-        0.5, ge=0, le=1, description="With --teacher: its share of the loss."
-    )
-    split_new: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Share of new tokens that are written as base tokens in the first epoch; it "
-        "falls to none in the last.",
     )
     draft_head: bool = Field(
         False, description="Train a draft head for the model, on the model's own answers."
@@ -259,21 +240,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             raise ValueError(f"{' and '.join(sorted(given))} each say how long to train: give one")
         if self.draft_head and given - {"epochs"}:
             raise ValueError(f"{min(given)} is for adapters: leave it out with draft_head")
-        return self
-
-    @model_validator(mode="after")
-    def _taught(self) -> Self:
-        needs = OBJECTIVES[self.objective].needs == TEACHER
-        if needs and self.teacher is None:
-            raise ValueError(f"objective={self.objective} needs a teacher: name a model")
-        if self.teacher is not None and not needs:
-            raise ValueError("teacher: nothing learns from it: add objective=distill")
-        if self.split_new and not self.augmented:
-            raise ValueError("split_new: there are no new tokens to split: add augmented")
-        if needs and self.split_new:
-            raise ValueError("split_new: a teacher knows new tokens as a whole: leave one out")
-        if self.draft_head and self.objective != "outputs":
-            raise ValueError("objective is for adapters: leave it out with draft_head")
         return self
 
     @model_validator(mode="after")

@@ -15,7 +15,6 @@ from tasc.errors import InputError
 from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.load import load_model
-from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training import processes
@@ -24,12 +23,10 @@ from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import Sequences, example_sequences
 from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
 from tasc.training.core.schedule import Schedule
-from tasc.training.core.split import annealed
 from tasc.training.finetuned import FinetuneResult, vocabulary_size
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions
-from tasc.training.teacher import teacher_log_probabilities
 
 
 @dataclass(frozen=True)
@@ -99,19 +96,16 @@ def _finetune(
     rows = _sequences(tokenizer, train, length)
     held_out = None if validation is None else _sequences(tokenizer, validation, length)
     schedule = _schedule(options, model.device, len(rows.tokens))
-    if options.teacher is not None:
-        rows = _taught(rows, options.teacher, options, start.added, progress)
     if options.gradient_checkpointing:
         _recompute_activations(model)
     trained, groups = _trained(model, options, start.added, rows.tokens)
     run = Run(
-        OBJECTIVES[options.objective].learner(trained, options),
+        OBJECTIVES["outputs"].learner(trained, options),
         groups,
         rows,
         schedule,
         work=work,
         name=f"{start.model} {options.training}",
-        of_epoch=annealed(rows, start.added, options.split_new, schedule.epochs, options.seed),
     )
     with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
@@ -122,18 +116,6 @@ def _finetune(
 
 def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:
     return example_sequences(tokenizer, corpus.prompts, corpus.outputs, length)
-
-
-def _taught(
-    rows: Sequences,
-    teacher: str,
-    options: FinetuneOptions,
-    added: Sequence[NewEmbedding],
-    progress: Progress,
-) -> Sequences:
-    """Return ``rows`` with what the teacher finds of their targets."""
-    model = load_model(resolve_model(teacher)[1], "float32", options.device)
-    return replace(rows, teacher=teacher_log_probabilities(model, rows, added, progress))
 
 
 def _trained(

@@ -119,7 +119,18 @@ def test_a_bar_in_a_cell_ends_no_cell():
 def test_a_card_of_a_model_without_adapters_names_none(capsys, tmp_path, base):
     task = write(tmp_path / "task.jsonl", jsonl(ROWS))
     learn = [word for word in LEARN if word not in ("--quantize", "none", "--merge")]
-    done(capsys, "finetune", task, "--model", base, *learn, "--adapter", "none", "--output", tmp_path / "o")
+    done(
+        capsys,
+        "finetune",
+        task,
+        "--model",
+        base,
+        *learn,
+        "--adapter",
+        "none",
+        "--output",
+        tmp_path / "o",
+    )
     card = (tmp_path / "o" / "model" / "README.md").read_text()
     assert "`mini` with all weights trained." in card
     assert "All weights trained, without adapters." in card

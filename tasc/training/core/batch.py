@@ -26,8 +26,6 @@ class Sequences:
         positions: (T,) int32, from 0 at each document; a row of several documents is packed.
         offsets: (S+1,) int64.
         cut: how many examples were longer than allowed and lost text.
-        teacher: (T,) float32, log-probability in nats that a teacher gives each target, if one
-            was asked.
     """
 
     tokens: np.ndarray
@@ -35,7 +33,6 @@ class Sequences:
     positions: np.ndarray
     offsets: np.ndarray
     cut: int = 0
-    teacher: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Check the invariant."""
@@ -66,9 +63,8 @@ class Sequences:
     def fingerprint(self) -> str:
         """Hash of the contents."""
         digest = hashlib.sha256()
-        for array in (self.tokens, self.targets, self.positions, self.offsets, self.teacher):
-            if array is not None:
-                digest.update(array.tobytes())
+        for array in (self.tokens, self.targets, self.positions, self.offsets):
+            digest.update(array.tobytes())
         return digest.hexdigest()
 
 
@@ -84,20 +80,17 @@ class Batch:
         labels: (B, L) int64, the token itself where it is a target, else ``IGNORED``.
         position_ids: (B, L) int64 for packed rows, whose documents then do not see each other.
         keep: how many last positions logits are needed for.
-        teacher: (B, L) float32, see Sequences; 0 where nothing is to be learnt.
     """
 
     input_ids: torch.Tensor
     labels: torch.Tensor
     position_ids: torch.Tensor | None
     keep: int
-    teacher: torch.Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
         """Return the same batch on a device."""
-        more = [None if x is None else x.to(device) for x in (self.position_ids, self.teacher)]
-        ids, labels = self.input_ids.to(device), self.labels.to(device)
-        return Batch(ids, labels, more[0], self.keep, more[1])
+        positions = None if self.position_ids is None else self.position_ids.to(device)
+        return Batch(self.input_ids.to(device), self.labels.to(device), positions, self.keep)
 
 
 def example_sequences(
@@ -190,7 +183,6 @@ def collate(data: Sequences, rows: np.ndarray) -> Batch:
     ids = np.zeros((len(rows), length), dtype=np.int64)
     labels = np.full((len(rows), length), IGNORED, dtype=np.int64)
     positions = np.tile(np.arange(length), (len(rows), 1))
-    teacher = None if data.teacher is None else np.zeros((len(rows), length), np.float32)
     first = length
     for i, row in enumerate(rows):
         part = slice(data.offsets[row], data.offsets[row + 1])
@@ -198,14 +190,11 @@ def collate(data: Sequences, rows: np.ndarray) -> Batch:
         ids[i, :n] = data.tokens[part]
         labels[i, :n] = np.where(data.targets[part], data.tokens[part], IGNORED)
         positions[i, :n] = data.positions[part]
-        if teacher is not None and data.teacher is not None:
-            teacher[i, :n] = data.teacher[part]
         positions[i, n:] = positions[i, n - 1] + np.arange(1, length - n + 1)
         first = min(first, int(np.argmax(data.targets[part])) if data.targets[part].any() else n)
     packed = torch.from_numpy(positions) if data.packed else None
     keep = length - max(0, first - 1)
-    likely = None if teacher is None else torch.from_numpy(teacher)
-    return Batch(torch.from_numpy(ids), torch.from_numpy(labels), packed, keep, likely)
+    return Batch(torch.from_numpy(ids), torch.from_numpy(labels), packed, keep)
 
 
 def joined(rows: list[np.ndarray], targets: list[np.ndarray], cut: int = 0) -> Sequences:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 MEDUSA_HEADS = 4  # unless the options say otherwise
 OUTPUTS, ANSWERS = "outputs of the task", "the target's own answers"
-TEACHER = "outputs of the task, and a teacher"
 DOCUMENTS = "prompts and outputs of the task"
 
 
@@ -24,7 +23,7 @@ class Objective:
     Attributes:
         label: what it is, as help and docs show it.
         needs: the texts that it learns from; ``ANSWERS`` for a draft head, ``DOCUMENTS`` for a base
-            model, others for adapters.
+            model, ``OUTPUTS`` for adapters.
         paper: where it is described.
         learner: makes the module to train, its loss and its evaluation, from a model and the
             options of the command.
@@ -48,12 +47,6 @@ def _of(module: str) -> "Callable[[Any, Any], Learner]":
 
 OBJECTIVES: dict[str, Objective] = {
     "outputs": Objective("tokens of outputs", OUTPUTS, "Tsur et al., section 4.2", _of("language")),
-    "distill": Objective(
-        "tokens of outputs, and a teacher's probabilities of them",
-        TEACHER,
-        "Minixhofer et al., arXiv 2503.20083",
-        _of("distill"),
-    ),
     "documents": Objective(
         "tokens of prompts and outputs",
         DOCUMENTS,
@@ -70,11 +63,6 @@ OBJECTIVES: dict[str, Objective] = {
 def heads() -> list[str]:
     """Return the names of the objectives of draft heads."""
     return [name for name, entry in OBJECTIVES.items() if entry.needs == ANSWERS]
-
-
-def adapters() -> list[str]:
-    """Return the names of the objectives of adapters."""
-    return [name for name, entry in OBJECTIVES.items() if entry.needs in (OUTPUTS, TEACHER)]
 
 
 def told(names: Iterable[str]) -> str:

@@ -49,5 +49,5 @@ def _installed(words: list[str], entry: Entry) -> list[str]:
         return words
     module = words[words.index("-m") + 1].partition(".")[0]
     if find_spec(module) is None:
-        raise UnavailableError(f"{entry.label} is not installed beside tasc: {entry.install}")
+        raise UnavailableError(f"{entry.label} is not installed beside tasc: type {entry.install}")
     return [sys.executable, "-P", *words[1:]]

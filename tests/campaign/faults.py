@@ -17,7 +17,7 @@ from tests.campaign.process import Ended, Faults, prepare, run, start, wait
 from tests.campaign.seeds import Seeds
 
 RESUMED = ("base", "finetune", "draft head")
-_TIMED = {".json", ".html"}  # files that hold times beside results
+_TIMED = {".csv", ".json", ".html"}  # files that hold times beside results
 _REFUSALS = (errno.ENOSPC, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 

@@ -18,7 +18,7 @@ from tests.pico import ARCHITECTURES, build_model, build_windowed
 METHODS = (
     "ar",
     "tasc-spec:p_min=1",
-    "tasc-spec:p_min=1,width=2,budget=33,lambda=0.5",
+    "tasc-spec:p_min=1,width=2,budget=33,lambda=0.5,adapt=false",
     "prompt-lookup",
     "suffix:budget=20",
 )
@@ -75,7 +75,8 @@ def test_batched_output_equals_generate_and_the_single_loop(case, text, size):
         assert result.tokens.tolist() == expected.tolist()
         alone = generate(target, factory(), prompt, **options)
         assert result.tokens.tolist() == alone.tokens.tolist()
-        assert (result.drafted, result.accepted) == (alone.drafted, alone.accepted)
+        if not getattr(method.options, "adapt", False):  # what others say changes later drafts
+            assert (result.drafted, result.accepted) == (alone.drafted, alone.accepted)
         assert result.finish == alone.finish
     if text.startswith("tasc-spec"):
         assert len({tuple(r.accepted) for r in results}) > 1, "acceptance is not ragged"

@@ -164,7 +164,7 @@ NamedTokens& NgramDrafter::collect(const State& state, Bound bound) {
   for (const Active& active : active_) {
     const size_t source = active.source;
     if (active.weight < std::max(bound.least, kCut / 2)) continue;
-    if (source >= kMatches) named.add(foretold(source - kMatches, state), active.weight);
+    if (source >= kMatches) named.add(predicted(source - kMatches, state), active.weight);
     else if (source == kLocal) collect_table(local_, state.local, active.weight, bound.least, named);
     else if (source == kMemory) collect_table(*memory_, state.memory, active.weight, bound.least, named);
     else collect_corpus(source, state.corpus[source], active.weight, bound, named);

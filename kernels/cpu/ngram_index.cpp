@@ -106,7 +106,7 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
   IndexState next;
   uint32_t longest = 0;
   const auto n_max = static_cast<uint32_t>(options_.n_max);
-  const bool agrees = token != options_.end && foretold(state.match) == token;
+  const bool agrees = token != options_.end && predicted(state.match) == token;
   if (agrees) next.match = state.match.next();
   if (agrees && state.single > 0) longest = std::min(state.depth + state.single + 1u, n_max);
   uint32_t node = state.node;
@@ -130,7 +130,7 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
     }
   }
   next.single = static_cast<uint8_t>(longest > next.depth ? longest - next.depth : 0);
-  if (!next.match.is_there() && next.depth < 2 && foretold(state.match) >= 0 && foretold(state.match) != options_.end)
+  if (!next.match.is_there() && next.depth < 2 && predicted(state.match) >= 0 && predicted(state.match) != options_.end)
     next.match = state.match.behind_disagreement();
   return next;
 }

@@ -15,10 +15,10 @@ Match NgramDrafter::match(size_t source, const State& state) const {
   return source == kLocal ? state.in_local : source == kMemory ? state.in_memory : state.corpus[source].match;
 }
 
-int32_t NgramDrafter::foretold(size_t source, const State& state) const {
-  if (source == kLocal) return local_.foretold(state.in_local);
-  if (source == kMemory) return memory_->foretold(state.in_memory);
-  return corpora_[source]->foretold(state.corpus[source].match);
+int32_t NgramDrafter::predicted(size_t source, const State& state) const {
+  if (source == kLocal) return local_.predicted(state.in_local);
+  if (source == kMemory) return memory_->predicted(state.in_memory);
+  return corpora_[source]->predicted(state.corpus[source].match);
 }
 
 void NgramDrafter::weigh(const State& state) {
@@ -37,7 +37,7 @@ void NgramDrafter::weigh(const State& state) {
   };
   if (options_.match)
     each([&](size_t source) {
-      if (foretold(source, state) >= 0) put(kMatches + source, SourceWeights::bucket(match(source, state).length));
+      if (predicted(source, state) >= 0) put(kMatches + source, SourceWeights::bucket(match(source, state).length));
     });
   each([&](size_t source) {
     const int length = source == kLocal    ? static_cast<int>(local_.node(local_.known(state.local)).depth)
@@ -77,7 +77,7 @@ double NgramDrafter::probability(const NgramIndex& index, const IndexState& stat
 }
 
 double NgramDrafter::probability(size_t source, const State& state, int32_t token) const {
-  if (source >= kMatches) return foretold(source - kMatches, state) == token;
+  if (source >= kMatches) return predicted(source - kMatches, state) == token;
   if (source == kLocal) return probability(local_, state.local, token);
   if (source == kMemory) return probability(*memory_, state.memory, token);
   return probability(*corpora_[source], state.corpus[source], token);

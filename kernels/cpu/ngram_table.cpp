@@ -111,7 +111,7 @@ void NgramTable::append(int32_t token) {
 
 Match NgramTable::chosen(const Match& match, int32_t token, const Match& other) const {
   if (token < 0) return {};
-  if (foretold(match) == token) return match.next();
+  if (predicted(match) == token) return match.next();
   const Match resumed = match.behind_disagreement();
   return resumed.is_there() && other.length < 2 ? resumed : other;
 }

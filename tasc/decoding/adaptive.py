@@ -147,18 +147,20 @@ class Adaptive:
         """Learn from the forward of this step, once it is verified and before it is observed."""
         if self.open < self.begun or not self.learns:
             return
-        tokens, seconds = self.begun * (1 + self.width), time.perf_counter() - self.ready
+        seconds = time.perf_counter() - self.ready
         if self.width > 0 or not self.drafted_before:
-            before = float(self.cost.at(np.array([tokens]))[0])
-            if self.cost.learn(tokens, seconds):
-                together = self.together
+            changed = self.cost.learn(self.begun * (1 + self.width), seconds)
+            together, expected = self.together, self.together + float(self.adds[self.width])
+            if changed:
                 self._share(self.sequences)
                 if abs(self.together / together - 1) > SURPRISE:
                     self._open()
             if self.trial and self.width > 0:
-                change = abs(float(self.cost.at(np.array([tokens]))[0]) / before - 1)
-                longer = min(2 * self.until_trial, LAST_TRIAL)
-                self.until_trial = FIRST_TRIAL if change > SURPRISE else longer
+                found = self.together + float(self.adds[self.width])
+                confirmed = abs(found / expected - 1) <= SURPRISE
+                self.until_trial = (
+                    min(2 * self.until_trial, LAST_TRIAL) if confirmed else FIRST_TRIAL
+                )
                 self.next_trial = self.steps + self.until_trial
         self.drafted_before = self.width > 0
 

@@ -79,13 +79,12 @@ class Budgeted:
         """See Drafter.observe."""
         if self.in_step:
             self.in_step = False
-            policy = self.policy
+            policy, begin = self.policy, time.perf_counter()
             policy.scored()
-            begin = time.perf_counter()
             if len(drafted := self.drafted):
                 given = drafted.tokens, drafted.parents, drafted.probabilities
                 policy.acceptance.learn(*given, tokens)
-                self.busy += time.perf_counter() - begin
+            self.busy += time.perf_counter() - begin
             spent = float(policy.adds[self.nodes] - policy.adds[self.others])
             if self.asked:
                 policy.overhead.add(self.busy)

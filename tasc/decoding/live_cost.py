@@ -7,6 +7,7 @@ the curve; their lower quartile corrects it there, and in between by interpolati
 
 import math
 from collections import deque
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ class LiveCost:
     def __init__(self, curve: CostCurve) -> None:
         """Begin with ``curve``."""
         self.curve, self.forwards = curve, 0
+        self.expected = cache(lambda tokens: float(curve.at(tokens)))  # interpolating takes µs
         self.ratios: dict[int, deque[float]] = {}  # of measured to expected seconds, by size
         self.last: dict[int, int] = {}  # forward at which a size was seen
         self.corrections: dict[int, float] = {}
@@ -44,7 +46,7 @@ class LiveCost:
         if seconds <= 0:
             return False  # a clock that stands still says nothing
         ratios = self.ratios.setdefault(size, deque[float]((), WINDOW))
-        ratios.append(seconds / float(self.curve.at(tokens)))
+        ratios.append(seconds / self.expected(tokens))
         if len(ratios) == 1 and seconds > self.at(np.array([tokens]))[0]:
             return False
         typical = sorted(ratios)[(len(ratios) - 1) // 4]
@@ -64,8 +66,10 @@ class LiveCost:
         sizes = sorted(self.corrections)
         scale = _PER_OCTAVE * np.log2(tokens)
         corrected = found * np.interp(scale, sizes, [self.corrections[size] for size in sizes])
-        weights = np.where(np.isin(np.rint(scale), sizes), 1.0, _GUESSED)
-        rising: npt.NDArray[np.float64] = isotonic_regression(corrected, weights=weights).x
+        if (np.diff(corrected) < 0).any():
+            weights = np.where(np.isin(np.rint(scale), sizes), 1.0, _GUESSED)
+            corrected = isotonic_regression(corrected, weights=weights).x
+        rising: npt.NDArray[np.float64] = corrected
         return rising
 
     def hoped(self, tokens: npt.NDArray[np.int_]) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ from tests.oracles import MARK, Corpus, Distribution, Table
 LENGTHS = 16
 IGNORED = 1 / 32  # a source that weighs less is not asked
 RESUMED = 4  # tokens of a match that outlives one which disagrees
-Match = tuple[int, int]  # the place in a text, and the tokens before it that agree; 0 if resumed
+Match = tuple[int, int]  # the position in a text, and the tokens before it that agree; 0 if resumed
 
 
 def bucket(length: int) -> int:
@@ -19,7 +19,7 @@ def bucket(length: int) -> int:
 
 
 def occurrences(text: Sequence[int], string: Sequence[int]) -> list[int]:
-    """The places behind ``string`` in ``text``, in rising order."""
+    """The positions behind ``string`` in ``text``, in rising order."""
     n = len(string)
     return [i + n for i in range(len(text) - n + 1) if list(text[i : i + n]) == list(string)]
 
@@ -36,14 +36,14 @@ class Text:
         self.text = [t for sample in self.samples for t in sample]
 
     @property
-    def foretold(self) -> int | None:
+    def predicted(self) -> int | None:
         if self.match is None or self.match[0] >= len(self.text):
             return None
         token = self.text[self.match[0]]
         return None if token == MARK else token
 
-    def places(self, string: Sequence[int]) -> list[int]:
-        """The places behind ``string``, which lies within one sample."""
+    def positions(self, string: Sequence[int]) -> list[int]:
+        """The positions behind ``string``, which lies within one sample."""
         found, begin = list[int](), 0
         for sample in self.samples:
             found += [begin + i for i in occurrences(sample, string)]
@@ -66,26 +66,26 @@ class CorpusText(Text):
     def follow(self, context: Sequence[int], token: int) -> None:
         """Go on from ``context`` with ``token``."""
         grown = [*context, token]
-        agrees = token != self.end and self.foretold == token
+        agrees = token != self.end and self.predicted == token
         known = [
-            (n, self.places(grown[len(grown) - n :]))
+            (n, self.positions(grown[len(grown) - n :]))
             for n in range(min(self.n_max, len(grown)), 0, -1)
         ]
-        known = [(n, places) for n, places in known if places] if token != self.end else []
-        repeated = next((n for n, places in known if len(places) > 1), 0)
+        known = [(n, positions) for n, positions in known if positions] if token != self.end else []
+        repeated = next((n for n, positions in known if len(positions) > 1), 0)
         match = None
         if agrees and self.match is not None:
             match = self.match[0] + 1, self.match[1] + 1
         if known and len(known[0][1]) == 1 and (match is None or match[1] < known[0][0]):
             match = known[0][1][0], known[0][0]
-        if match is None and repeated < 2 and self.foretold not in (None, self.end):
+        if match is None and repeated < 2 and self.predicted not in (None, self.end):
             match = self.resume()
         self.match = match
 
 
 @dataclass
 class RecentText(Text):
-    """Matches begin at the latest place of the longest string that was seen before."""
+    """Matches begin at the latest position of the longest string that was seen before."""
 
     longest: int = 4
 
@@ -94,14 +94,14 @@ class RecentText(Text):
         if token < 0:
             self.match = None
             return
-        if self.foretold == token and self.match is not None:
+        if self.predicted == token and self.match is not None:
             self.match = self.match[0] + 1, self.match[1] + 1
             return
         grown = [*context, token]
         for n in range(min(self.longest, len(grown)), 0, -1):
-            if places := self.places(grown[len(grown) - n :]):
+            if positions := self.positions(grown[len(grown) - n :]):
                 resumed = self.resume() if n < 2 else None
-                self.match = resumed or (places[-1], n)
+                self.match = resumed or (positions[-1], n)
                 return
         self.match = self.resume()
 
@@ -145,9 +145,9 @@ class Slow:
         for token in (*self.prompt, MARK):
             self._read(token)
         for name in ("corpus", "memory"):  # what stands before the mark is no context of theirs
-            places = self.texts[name].places([MARK])
-            if len(places) == 1 or (places and name == "memory"):
-                self.texts[name].match = places[-1], 1
+            positions = self.texts[name].positions([MARK])
+            if len(positions) == 1 or (positions and name == "memory"):
+                self.texts[name].match = positions[-1], 1
 
     def distribution(self) -> Distribution:
         """What comes next."""
@@ -189,9 +189,9 @@ class Slow:
         }
         local = Table(self.texts["local"].samples, self.n_max, self.discount)
         for name, text in self.texts.items():
-            if text.foretold is not None and text.match is not None:
+            if text.predicted is not None and text.match is not None:
                 key = name, True, bucket(text.match[1])
-                found.append((math.exp(self.logs[key]), {text.foretold: 1.0}, key))
+                found.append((math.exp(self.logs[key]), {text.predicted: 1.0}, key))
         for name, counts in (("corpus", self.corpus), ("memory", self.memory), ("local", local)):
             length = counts.length(contexts[name])
             if length:

@@ -8,9 +8,9 @@ from benchmarks.serving.summary import summaries
 
 
 def test_no_prompt_is_asked_twice():
-    asked = list(parts(40, 3, {1: 2, 8: 10}))
-    assert [(level, len(rows)) for level, rows in asked] == [(1, 2)] * 3 + [(8, 10)] * 3
-    rows = [row for _, some in asked for row in some]
+    turns = list(parts(40, 3, {1: 2, 8: 10}))
+    assert [(level, len(rows)) for level, rows in turns] == [(1, 2)] * 3 + [(8, 10)] * 3
+    rows = [row for _, some in turns for row in some]
     assert len(set(rows)) == len(rows) == 36
     with pytest.raises(SystemExit, match="fewer --repeats"):
         list(parts(35, 3, {1: 2, 8: 10}))

@@ -1,7 +1,8 @@
 import pytest
 
+from tasc.training.train import Start
 from tests import pico
-from tests.training.samples import phrases
+from tests.training.samples import ROWS, phrases
 
 
 @pytest.fixture(scope="module")
@@ -12,3 +13,8 @@ def base(tmp_path_factory):
 @pytest.fixture(scope="module")
 def augmented(base, tmp_path_factory):
     return phrases(base, tmp_path_factory.mktemp("augmented"))
+
+
+@pytest.fixture
+def start(base, augmented):
+    return Start(str(base), str(augmented), ROWS)

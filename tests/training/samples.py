@@ -8,9 +8,20 @@ from pathlib import Path
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
 from tests import pico
+from tests.options import FinetuneOptions
 
 OBJECTS = ("lights", "radio", "heating", "alarm", "kettle")
 PLACES = ("kitchen", "hall", "garage", "attic")
+OPTIONS = FinetuneOptions(
+    epochs=2.0,
+    learning_rate=2e-3,
+    batch_size=4,
+    effective_batch=8,
+    quantize="none",
+    dtype="float32",
+    device="cpu",
+    checkpoint_steps=2,
+)
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,8 @@ from tasc.training.train import Start, finetune
 from tests import pico
 from tests.cli import tasc
 from tests.options import FinetuneOptions, replace
-from tests.training.samples import ROWS, corpus
+from tests.training.samples import OPTIONS, ROWS, corpus
 
-OPTIONS = FinetuneOptions(
-    epochs=2.0,
-    learning_rate=2e-3,
-    batch_size=4,
-    effective_batch=8,
-    quantize="none",
-    dtype="float32",
-    device="cpu",
-    checkpoint_steps=2,
-)
 WAYS: dict[str, dict[str, Any]] = {
     "full": {"adapter": "none"},
     "full, recomputed": {"adapter": "none", "gradient_checkpointing": True, "bf16": True},
@@ -33,11 +23,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "some layers": {"target_modules": "q_proj,v_proj", "rank": 4, "alpha": 8, "dropout": 0.1},
     "bfloat16": {"bf16": True},
 }
-
-
-@pytest.fixture
-def start(base, augmented):
-    return Start(str(base), str(augmented), ROWS)
 
 
 def stop(_description, done, _total):

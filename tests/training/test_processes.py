@@ -11,30 +11,16 @@ from transformers import AutoModelForCausalLM
 
 from tasc.errors import InputError, UnavailableError
 from tasc.training import processes
-from tasc.training.train import Start, finetune
+from tasc.training.train import finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
-from tests.training import followers
-from tests.training.samples import OBJECTS, ROWS, corpus
+from tests.training import followers, samples
+from tests.training.samples import OBJECTS, corpus
 
 pytestmark = pytest.mark.slow
 
-OPTIONS = FinetuneOptions(
-    epochs=10.0,
-    learning_rate=2e-3,
-    batch_size=4,
-    effective_batch=8,
-    quantize="none",
-    dtype="float32",
-    device="cpu",
-    checkpoint_steps=10,
-)
+OPTIONS = replace(samples.OPTIONS, epochs=10.0, checkpoint_steps=10)
 WAYS = {"adapters": {}, "all weights": {"adapter": "none"}, "4 bits": {"quantize": "nf4"}}
-
-
-@pytest.fixture
-def start(base, augmented):
-    return Start(str(base), str(augmented), ROWS)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,11 +1,11 @@
-// A place in a text that goes on from the end of a sequence.
+// A position in a text that goes on from the end of a sequence.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
 namespace tasc {
 
-// length tokens before the place are the sequence's last ones, at least; 0: the token before it is
+// length tokens before the position are the sequence's last ones, at least; 0: the token before it is
 // another one, and those before that agreed.
 struct Match {
   static constexpr uint32_t kNowhere = 0xFFFFFFFF;

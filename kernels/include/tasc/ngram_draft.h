@@ -83,7 +83,7 @@ class NgramDrafter {
             NamedTokens& named) const;
   void weigh(const State& state);
   Match match(size_t source, const State& state) const;
-  int32_t foretold(size_t source, const State& state) const;
+  int32_t predicted(size_t source, const State& state) const;
   double probability(size_t source, const State& state, int32_t token) const;
   double probability(const NgramTable& table, uint32_t context, int32_t token) const;
   double probability(const NgramIndex& index, const IndexState& state, int32_t token) const;

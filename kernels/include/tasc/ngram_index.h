@@ -90,7 +90,7 @@ class NgramIndex {
   uint32_t shorter(uint32_t node) const { return nodes_[node].shorter(); }
   int32_t text(uint32_t position) const;
   // What a match foretells; negative for nothing.
-  int32_t foretold(const Match& match) const {
+  int32_t predicted(const Match& match) const {
     const int32_t token = match.is_there() ? text(match.position) : -1;
     return token == kMark ? -1 : token;
   }

@@ -36,11 +36,11 @@ class NgramTable {
   uint32_t state() const { return at_; }  // the longest context that ends the sequence
   const Match& match() const { return match_; }  // of the sequence, earlier in it
   // Of what goes on from a match with a token, which leads to a state: it is followed where it
-  // agrees; else the latest place of the state's context is one, or what lies behind the token.
+  // agrees; else the latest position of the state's context is one, or what lies behind the token.
   Match follow(const Match& match, int32_t token, uint32_t state) const;
   Match latest(uint32_t state) const { return state == kRoot ? Match{} : Match{behind_[state], nodes_[state].depth}; }
   // What a match foretells; negative for nothing.
-  int32_t foretold(const Match& match) const { return match.position < text_.size() ? text_[match.position] : -1; }
+  int32_t predicted(const Match& match) const { return match.position < text_.size() ? text_[match.position] : -1; }
   uint32_t step(uint32_t state, int32_t token) const;
   uint32_t continuation(uint32_t context, int32_t token) const { return find(context, token); }
   // The longest context at or below a state that something has followed; kRoot for none.
@@ -73,7 +73,7 @@ class NgramTable {
   uint64_t generation_ = 0;
   Match match_;
   std::vector<int32_t> text_;
-  std::vector<uint32_t> behind_;  // (nodes,): the place in the text behind the string's last occurrence
+  std::vector<uint32_t> behind_;  // (nodes,): the position in the text behind the string's last occurrence
   std::vector<Node> nodes_;
   std::vector<Slot> slots_;  // by hash of parent and token; child is kNone where one is empty
 };

@@ -23,12 +23,12 @@ class PrecisionOptions(Protocol):
 
 
 def multiplies_in_bfloat16(options: PrecisionOptions, device: torch.device) -> bool:
-    """Say whether matrix products are in bfloat16: where asked for, or the device is made for it.
+    """Say whether matrix products are in bfloat16: where ``bf16``, or the device is made for it.
 
     A CPU without such instructions computes the same, slowly; a CUDA device must have them.
 
     Raises:
-        UnavailableError: asked for, and this CUDA device has none.
+        UnavailableError: bf16 is set, and this CUDA device has none.
     """
     has = device_has_bfloat16(device)
     if options.bf16 and not has and device.type == "cuda":

@@ -127,10 +127,13 @@ def _too_little(outputs: int, why: str) -> str:
 def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
     if seen.budget == 0:
         return "No n-gram of the outputs is worth a token of its own: TASC-ft does not pay."
-    size = f"{seen.budget} added tokens{', the recommended size,' if seen.recommended else ''}"
+    one = seen.budget == 1
+    size = "1 added token" if one else f"{seen.budget} added tokens"
+    recommended = ", the recommended size," if seen.recommended else ""
     return (
-        f"{size} are predicted to take {seen.step_ratio:.2f}× fewer decoding "
-        f"steps ({seen.steps_per_output:.1f} an output without, the end token counted): TASC-ft "
+        f"{size}{recommended} {'is' if one else 'are'} predicted to take "
+        f"{seen.step_ratio:.2f}× fewer decoding steps "
+        f"({seen.steps_per_output:.1f} an output without, the end token counted): TASC-ft "
         f"{'pays' if worth else f'does not pay (it should be {WORTH_RATIO}× or more)'}."
     )
 

@@ -44,13 +44,6 @@ class Likely:
         pass
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    return now
-
-
 def paces(clock, true, curve, fits, seed=0):
     """Decode a text; return the seconds a token of true time after LEARNING tokens, and of all.
 

@@ -1,0 +1,81 @@
+"""A drafter that says what it is told to, and a decoding of a text that needs no model."""
+
+import numpy as np
+
+from tasc.decoding.budget import Budgeted
+from tasc.decoding.core.draft import Draft
+from tasc.models.cost import CostCurve
+
+# 10 ms a forward, 1 ms more for every node
+COST = CostCurve((1, 65), (0.010, 0.074))
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+class Scripted:
+    """Proposes the same draft at every step, cut to what is asked for."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.proposal, self.asked = draft, []
+
+    def start(self, prompt):
+        pass
+
+    def draft(self, budget):
+        self.asked.append(budget)
+        given = self.proposal.probabilities
+        return Draft(
+            self.proposal.tokens[:budget],
+            self.proposal.parents[:budget],
+            probabilities=None if given is None else given[:budget],
+        )
+
+    def observe(self, tokens):
+        pass
+
+
+class Whole(Scripted):
+    """Proposes the same draft, whatever is asked for."""
+
+    def draft(self, budget):
+        return self.proposal
+
+
+def once(drafter, policy):
+    """Return the first draft of a sequence."""
+    budgeted = Budgeted(drafter, policy)
+    budgeted.start(ints(1))
+    return budgeted.draft(64)
+
+
+def accepted(draft, truth):
+    """Count the tokens of ``truth`` that a path of the draft spells."""
+    at = -1
+    for i, token in enumerate(truth.tolist()):
+        matching = (draft.parents == at) & (draft.tokens == token)
+        if not matching.any():
+            return i
+        at = int(matching.argmax())
+    return len(truth)
+
+
+def decode(drafter, policy, truth, room=64):
+    """Decode ``truth`` greedily; return the nodes and tokens of each step, and the model time."""
+    budgeted = Budgeted(drafter, policy)
+    budgeted.start(ints(1))
+    budgeted.observe(truth[:1])
+    at, steps, seconds = 1, [], 0.0
+    while at < len(truth):
+        draft = budgeted.draft(room)
+        committed = truth[at : at + accepted(draft, truth[at:-1]) + 1]
+        budgeted.observe(committed)
+        at += len(committed)
+        steps.append((len(draft), len(committed)))
+        seconds += float(COST.at(len(draft) + 1))
+    return steps, seconds

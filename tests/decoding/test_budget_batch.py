@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from tasc.decoding.adaptive import ALLOWANCE, CREDIT, Adaptive
+from tasc.decoding.budget import Budgeted
+from tasc.decoding.core.draft import Draft, chain
+from tasc.models.cost import CostCurve
+from tests.decoding.scripted import COST, Scripted, accepted, decode, floats, ints
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+def decode_together(drafters, cost, truths):
+    """Decode as many ``truths`` at a time; return the nodes of each step and the model's time."""
+    policy = Adaptive(cost)
+    rows = [Budgeted(drafter, policy) for drafter in drafters]
+    for row, truth in zip(rows, truths, strict=True):
+        row.start(ints(1))
+        row.observe(truth[:1])
+    at, steps, seconds = [1] * len(rows), [], 0.0
+    while all(n < len(truth) for n, truth in zip(at, truths, strict=True)):
+        drafts = [row.draft(64) for row in rows]
+        for i, (row, draft, truth) in enumerate(zip(rows, drafts, truths, strict=True)):
+            committed = truth[at[i] : at[i] + accepted(draft, truth[at[i] : -1]) + 1]
+            row.observe(committed)
+            at[i] += len(committed)
+        steps.append([len(draft) for draft in drafts])
+        seconds += float(cost.at(len(rows) * (1 + max(steps[-1]))))
+    return steps, seconds
+
+
+def test_failing_drafts_of_a_batch_cost_no_more_than_the_allowance():
+    wrong = Draft(np.full(12, 9, np.int32), np.arange(-1, 11, dtype=np.int32))
+    truths = [np.full(2000, 3, np.int32)] * 4
+    steps, seconds = decode_together([Scripted(wrong)] * 4, COST, truths)
+    assert sum(map(sum, steps)) > 0, "nothing was ever tried"
+    plain = 1999 * float(COST.at(4))
+    assert seconds <= plain * (1 + ALLOWANCE) + CREDIT * float(COST.at(4)) + 1e-9
+
+
+def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
+    proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), probabilities=floats(0.95, 0.9, 0.3))
+    fits = np.resize(ints(9, 9, 3, 9, 9, 3, 9, 9, 9, 3), 3000)  # the third, one time in three
+    flat = CostCurve((1, 65), (0.010, 0.026))
+    alone, _ = decode(Scripted(proposal), Adaptive(flat), fits)
+    steps, seconds = decode_together([Scripted(proposal)] * 16, flat, [fits] * 16)
+    assert 1 < np.mean(steps[-50:]) < np.mean([n for n, _ in alone[-50:]])
+    assert seconds < 0.7 * 2999 * float(flat.at(16))
+
+
+def test_what_others_draft_in_a_step_pays_for_the_padding():
+    policy, likely = Adaptive(COST), chain(ints(4, 5, 6))
+    rows = [Budgeted(Scripted(likely), policy) for _ in range(2)]
+    for row in rows:
+        row.draft(0)
+    for row in rows:
+        row.observe(ints(3))
+    nodes = len(rows[0].draft(64))  # this step knows that there are two
+    assert nodes > 0
+    assert policy.beyond[: nodes + 1].tolist() == [0] * (nodes + 1)
+    assert policy.beyond[nodes + 1] == pytest.approx(2 * 0.001)

@@ -14,19 +14,10 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
+from tests.training import samples
 from tests.training.samples import ROWS, corpus
 
-OPTIONS = FinetuneOptions(
-    epochs=1.0,
-    learning_rate=1e-2,
-    batch_size=4,
-    effective_batch=8,
-    rank=4,
-    quantize="none",
-    dtype="float32",
-    device="cpu",
-    checkpoint_steps=0,
-)
+OPTIONS = replace(samples.OPTIONS, epochs=1.0, learning_rate=1e-2, rank=4, checkpoint_steps=0)
 NEW = {row.new_id for row in ROWS}
 
 

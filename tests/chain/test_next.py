@@ -82,8 +82,10 @@ def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path,
     size = found["recommended_size"]["budget"]
     assert size > 0
     assert f"tokens: {size:,} (" in out
-    (reason,) = [r for r in found["verdict"]["reasons"] if "added tokens" in r]
-    assert reason.startswith(f"{size} added tokens, the recommended size, are predicted")
+    told = "1 added token, the recommended size, is" if size == 1 else ""
+    told = told or f"{size} added tokens, the recommended size, are"
+    (reason,) = [r for r in found["verdict"]["reasons"] if "added token" in r]
+    assert reason.startswith(f"{told} predicted")
     before = found["tokens"]["output"]["tokens_per_sample"] + 1
     ratio = before / found["recommended_size"]["train_steps"]
     assert f"{ratio:.2f}× fewer" in reason

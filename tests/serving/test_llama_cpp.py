@@ -14,6 +14,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM
 
 import tasc
+from tasc.data.corpus import load
+from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, vocabulary
 from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
@@ -199,6 +201,23 @@ def test_llama_cpp_generates_what_transformers_does(tmp_path, task, prompts, arc
     assert found["encoded"] in [[way.encode(t) for t in texts] for way in candidates]
     drafted = answers(out, prompts, drafts=True)
     assert drafted["ids"] == found["ids"]
+
+
+@needs_engine[0]
+@needs_engine[1]
+@pytest.mark.parametrize("name", ["baseline", "tasc-ft"])
+def test_trained_models_generate_what_transformers_does(tmp_path, name):
+    """The models that ``make test-serving`` trains, on what they were trained for."""
+    trained, data = (os.environ.get(key) for key in ("TASC_SERVING", "TASC_DATA"))
+    if not trained or not data:
+        pytest.skip("no trained models: TASC_SERVING=FOLDER TASC_DATA=FOLDER make test-llama")
+    model, task = Path(trained) / name / "model", Path(data) / "massive-en"
+    out, _ = exported(model, task, tmp_path / "out")
+    rows = load(Source(str(task)), "test", limit=100)
+    tokens = [ids.tolist() for ids in load_tokenizer(str(model)).encode(rows.prompts).split()]
+    expected = greedy(model, tokens, 128)
+    for drafts in (False, True):
+        assert answers(out, tokens, drafts=drafts, tokens=128)["ids"] == expected
 
 
 @needs_engine[0]

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 KERNELS := CMakeLists.txt $(shell find kernels -type f)
-# What the benchmarks of decoding run on: a data set's folder, and a model trained on it unless given.
+# What the benchmarks of decoding run on: a task, and a model trained on it unless given.
 TASK ?= $(or $(DATA),$(TASC_DATA),../shared/data)/massive-en
 MODEL ?= build/bench-base
 STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
@@ -37,7 +37,8 @@ test-all: install  ## both tiers: what takes minutes, too
 
 LLAMA := build/llama-venv
 test-llama: install $(LLAMA)/.installed  ## exports to llama.cpp, run by llama.cpp in an environment of its own
-	$(BIN)/python -m pytest -m serving tests/serving/test_llama_cpp.py
+	$(if $(wildcard $(SERVING)/tasc-ft),TASC_SERVING=$(SERVING) TASC_TASK=$(TASK)) \
+	  $(BIN)/python -m pytest -m serving tests/serving/test_llama_cpp.py
 
 $(LLAMA)/.installed:
 	@test -x $(LLAMA)/bin/python || $(PYTHON) -m venv $(LLAMA)
@@ -53,7 +54,7 @@ ENGINE_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 HF_
 test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, against transformers; DATA as above
 	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; \
 	  else $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft; fi
-	@[ -s $(ENGINE)/.installed ] || $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_DATA=$(dir $(TASK)) \
+	@[ -s $(ENGINE)/.installed ] || $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_TASK=$(TASK) \
 	  $(ENGINE)/bin/python -m pytest -m serving tests/serving/test_engine.py
 
 # What has no wheel here is no error: the file then holds the reason.

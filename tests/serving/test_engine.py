@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tasc.data.corpus import load
+from tasc.data.source import Source
 from tasc.decoding.simulate import References, simulate
 from tasc.serving.vllm import ProposerOptions, chain_factory
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
@@ -35,6 +37,15 @@ def models() -> Path:
     if not folder:
         pytest.skip("no models: make test-serving trains them")
     return Path(folder).resolve()
+
+
+@pytest.fixture(scope="module")
+def task() -> str:
+    """What the models were trained for, as a command takes it."""
+    named = os.environ.get("TASC_TASK")
+    if not named:
+        pytest.skip("no task: make test-serving names it")
+    return named
 
 
 class Served:
@@ -97,10 +108,9 @@ class Served:
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def served(request, models, data_dir, tmp_path_factory) -> Served:
-    lines = (data_dir / "massive-en" / "test.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = np.linspace(0, len(lines) - 1, PROMPTS).astype(int).tolist()
-    prompts = [json.loads(lines[i])["input"] + "\n" for i in rows]
+def served(request, models, task, tmp_path_factory) -> Served:
+    known = load(Source(task), "test").prompts
+    prompts = [known[i] for i in np.linspace(0, len(known) - 1, PROMPTS).astype(int).tolist()]
     return Served(models, request.param, prompts, tmp_path_factory.mktemp("serving"))
 
 

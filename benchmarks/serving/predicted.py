@@ -1,8 +1,8 @@
 """What ``tasc analyze --serve vllm`` predicted beside what vLLM then counted and took.
 
 The prediction knows the reference outputs and no model: forwards of an output and tokens drafted,
-for one request at a time. A forward of a request alone is taken to cost 1, and each drafted token a
-share on top, as the guard has it. Usage:
+for one request at a time. A forward over one token is taken to cost 1, and each more token, of the
+prompt or drafted, a share on top, as the guard has it. Usage:
 
     python -m benchmarks.serving.predicted --task NAME --served FILE --analyses MODEL=FOLDER ...
 """
@@ -17,14 +17,16 @@ from tasc.serving.drafts.guard import TOKEN_COST
 NEAR = 0.15  # of what was measured
 
 
-def predict(trial: dict[str, Any], cost: float) -> dict[str, float]:
-    """Return accepted length by vLLM's definition, and forwards' worth of time of an output."""
+def predict(trial: dict[str, Any], prompt: float, cost: float) -> dict[str, float]:
+    """Return accepted length by vLLM's definition, forwards, and their time in forwards."""
+    read = cost * (prompt - 1)
     drafted = trial["drafted_tokens"] / trial["samples"]
     return {
         "accepted_length": trial["engine_accepted_length"],
         "forwards_a_request": trial["steps_per_output"],
-        "alone": trial["tokens_per_output"],
-        "ours": trial["steps_per_output"] + cost * drafted,
+        "forwards_alone": trial["tokens_per_output"],
+        "alone": trial["tokens_per_output"] + read,
+        "ours": trial["steps_per_output"] + cost * drafted + read,
     }
 
 
@@ -53,7 +55,7 @@ def compared(
     for model, told in figures.items():
         alone, ours = cells[f"{model} alone"], cells[f"{model} ours"]
         found[f"{model} alone"] = {
-            "forwards_a_request": beside(told["alone"], alone["forwards_a_request"]),
+            "forwards_a_request": beside(told["forwards_alone"], alone["forwards_a_request"]),
             "times_first": beside(first / told["alone"], speedup(alone, "first")),
         }
         found[f"{model} ours"] = {
@@ -76,7 +78,8 @@ def main() -> None:
     figures = {}
     for model, _, folder in (named.partition("=") for named in given.analyses):
         found = json.loads((Path(folder) / "analysis.json").read_text(encoding="utf-8"))
-        figures[model] = predict(found["serving"]["trials"][-1], given.cost)
+        drafts = found["serving"]
+        figures[model] = predict(drafts["trials"][-1], drafts["prompt_tokens"], given.cost)
     cells = json.loads(given.served.read_text(encoding="utf-8"))["concurrency"]["1"]
     publish({"task": given.task, "cost": given.cost, "arms": compared(figures, cells)}, given.json)
 

@@ -20,6 +20,7 @@ def served_drafts(engine: str, found: Search) -> ServedDrafts:
             else "the fastest by the times of this machine's forwards"
         ),
         samples=found.samples,
+        prompt_tokens=found.prompt_tokens,
         trials=found.trials,
     )
 

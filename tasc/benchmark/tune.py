@@ -129,6 +129,7 @@ def search(
     best = coordinate_search(start, grid, scores)
     return Search(
         samples=len(references.prompts),
+        prompt_tokens=float(np.mean([len(prompt) for prompt in references.prompts])),
         corpus_outputs=len(simulations.known),
         cost=None if cost is None else Costs(**asdict(cost)),
         default=trials[start],

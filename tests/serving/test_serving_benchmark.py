@@ -61,12 +61,10 @@ def test_a_prediction_is_beside_what_was_measured():
         "m alone": {"forwards_a_request": 10.0, "times_first": 1.0},
         "m ours": own | {"times_first": 2.0},
     }
-    found = compared({"m": predict(trial, 0.125)}, cells)
-    assert found["m ours"]["times_alone"] == {
-        "predicted": 2.0,
-        "measured": 2.0,
-        "error": 0.0,
-        "near": True,
-    }
+    found = compared({"m": predict(trial, prompt=9, cost=0.125)}, cells)
+    told = found["m ours"]["times_alone"]
+    assert told["predicted"] == (1 + 10) / (1 + 4 + 1)  # forwards; the prompt and drafts, 1 each
+    assert told["error"] == told["predicted"] / 2 - 1
+    assert told["near"]
     assert not found["m ours"]["forwards_a_request"]["near"]
     assert found["m alone"]["forwards_a_request"]["error"] == 0

@@ -47,6 +47,8 @@ class Search(Record):
 
     samples: int
     """Outputs that were simulated."""
+    prompt_tokens: float
+    """Mean of their prompts."""
     corpus_outputs: int
     """Outputs that drafts were made from."""
     cost: Costs | None
@@ -74,6 +76,8 @@ class ServedDrafts(Record):
     """Why that number."""
     samples: int
     """Outputs that were simulated."""
+    prompt_tokens: float
+    """Mean of their prompts."""
     trials: tuple[Trial, ...]
     """One a length, which is the setting's tree size."""
 

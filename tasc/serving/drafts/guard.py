@@ -15,7 +15,7 @@ ALLOWANCE = 0.01  # of the forwards without drafts, to find out whether drafting
 CREDIT = 1.0  # forwards: what may be spent before anything was saved
 SAVINGS = 4.0  # forwards: what may be lost again of what was saved
 FIRST_PAUSE, LAST_PAUSE = 16, 512  # steps without drafts once nothing is left to spend
-TOKEN_COST = 0.03  # of a forward of one token: what one more token adds, on a CPU
+TOKEN_COST = 0.05  # of a forward of one token: what one more token adds, on a CPU
 
 
 class StepCost:

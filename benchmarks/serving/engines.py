@@ -140,6 +140,7 @@ def main() -> None:
     parser = script(__doc__)
     parser.add_argument("--models", type=Path, default=Path("build/serving"))
     parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
+    parser.add_argument("--template", default=Source.template, help="of prompts, as in training")
     parser.add_argument("--tokens", type=int, default=8, help="of a draft")
     parser.add_argument("--new-tokens", type=int, default=128, help="of an answer, at most")
     parser.add_argument("--requests", type=int, nargs="+", default=REQUESTS, help="of a repeat")
@@ -151,7 +152,8 @@ def main() -> None:
     parser.add_argument("--compiled", action="store_true", help="not enforce_eager")
     given = parser.parse_args()
     levels = dict(zip(given.concurrency, given.requests, strict=True))
-    train, test = (load(Source(str(given.data_dir)), split) for split in ("train", "test"))
+    source = Source(str(given.data_dir), template=given.template)
+    train, test = (load(source, split) for split in ("train", "test"))
     arms, left_out = started(given)
     for arm in arms.values():
         arm.ask(train.prompts[:: max(len(train.prompts) // given.warm, 1)][: given.warm], 32)

@@ -59,6 +59,13 @@ void add_words(tasc::WordCounter& counter, const nb::list& words) {
   for (const std::string_view word : views) counter.add_word(word);
 }
 
+void take(tasc::WordCounter& counter, const Input<uint8_t>& letters, const Input<int64_t>& ends,
+          const Input<int32_t>& first, const Input<int32_t>& last, const Paths& runs) {
+  nb::gil_scoped_release nogil;
+  const std::string_view words(reinterpret_cast<const char*>(letters.data()), letters.size());
+  counter.take(words, view(ends), view(first), view(last), runs);
+}
+
 }  // namespace
 
 void bind_ngram_count(nb::module_& m) {
@@ -71,6 +78,14 @@ void bind_ngram_count(nb::module_& m) {
       .def(nb::init<std::string, size_t>(), nb::arg("prefix"), nb::arg("batch"))
       .def("add_texts", &add_texts, nb::arg("texts"))
       .def("add_words", &add_words, nb::arg("words"))
+      .def("leave", [](tasc::WordCounter& counter) {
+        tasc::CountedWords left = counter.leave();
+        std::vector<uint8_t> letters(left.letters.begin(), left.letters.end());
+        return nb::make_tuple(to_numpy(std::move(letters)), to_numpy(std::move(left.ends)),
+                              to_numpy(std::move(left.first)), to_numpy(std::move(left.last)), left.runs);
+      })
+      .def("take", &take, nb::arg("letters").noconvert(), nb::arg("ends").noconvert(),
+           nb::arg("first").noconvert(), nb::arg("last").noconvert(), nb::arg("runs"))
       .def("finish", &tasc::WordCounter::finish, nb::call_guard<nb::gil_scoped_release>())
       .def("word", [](const tasc::WordCounter& counter, int32_t id) {
         if (id < 0 || static_cast<size_t>(id) >= counter.words().size()) throw nb::index_error();

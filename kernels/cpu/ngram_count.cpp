@@ -188,4 +188,29 @@ void write_counts(std::span<const int32_t> tokens, std::span<const int64_t> offs
   write_records(run, path);
 }
 
+std::vector<std::string> renumber_run(const std::string& path, std::span<const int32_t> ids,
+                                      const std::string& prefix) {
+  constexpr size_t most = size_t{1} << 20;  // records sorted at a time: 24 MB
+  const auto renumbered = [&](uint64_t lane) -> uint64_t {
+    if (lane == 0) return 0;
+    if (lane > ids.size()) throw std::runtime_error(path + ": cannot be read, or is not what was written");
+    return uint64_t{static_cast<uint32_t>(ids[lane - 1])} + 1;
+  };
+  const auto both = [&](uint64_t lanes) { return renumbered(lanes >> 32) << 32 | renumbered(lanes & 0xFFFFFFFFu); };
+  std::vector<std::string> written;
+  int64_t left = kMostCounted;  // no sum overflows
+  for (RunReader reader(path); !reader.done();) {
+    Run run;
+    for (; run.size() < most && !reader.done(); reader.next()) {
+      const RunRecord& record = reader.record();
+      if (record.count > left) throw std::runtime_error("runs count more than 2^53 n-grams");
+      left -= record.count;
+      run.push_back({both(record.head), both(record.tail), record.count});
+    }
+    written.push_back(prefix + "-" + std::to_string(written.size()));
+    write_records(run, written.back());
+  }
+  return written;
+}
+
 }  // namespace tasc

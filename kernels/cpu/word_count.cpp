@@ -10,6 +10,7 @@ namespace tasc {
 namespace {
 
 constexpr size_t kHead = 8;  // bytes of a word of memory
+constexpr size_t kOpen = kRunLength - 1;  // words whose n-grams need what follows
 
 template <class Word>
 uint64_t load(const char* from) {
@@ -150,6 +151,7 @@ int64_t WordCounter::add_text(std::string_view text) {
 
 void WordCounter::add_word(std::string_view word) {
   pending_.push_back(words_.number(word));
+  if (first_.size() < kOpen) first_.push_back(pending_.back());
   if (pending_.size() >= batch_) spill(false);
 }
 
@@ -158,11 +160,63 @@ std::vector<std::string> WordCounter::finish() {
   return paths_;
 }
 
+CountedWords WordCounter::leave() {
+  if (pending_.size() > kOpen) spill(false);
+  CountedWords left{words_.letters(), {}, first_, pending_, paths_};
+  for (size_t id = 0, end = 0; id < words_.size(); ++id) {
+    left.ends.push_back(static_cast<int64_t>(end += words_.text(static_cast<int32_t>(id)).size()));
+  }
+  return left;
+}
+
+void WordCounter::take(std::string_view letters, std::span<const int64_t> ends, std::span<const int32_t> first,
+                       std::span<const int32_t> last, const std::vector<std::string>& runs) {
+  const auto refuse = [] { throw std::runtime_error("counted words are not what was written"); };
+  if (first.size() > kOpen || last.size() > kOpen || (!runs.empty() && first.size() + last.size() < 2 * kOpen)) refuse();
+  std::vector<int32_t> ids;  // here, of each id there
+  size_t begin = 0;
+  for (const int64_t end : ends) {
+    if (end < static_cast<int64_t>(begin) || end > static_cast<int64_t>(letters.size())) refuse();
+    ids.push_back(words_.number(letters.substr(begin, static_cast<size_t>(end) - begin)));
+    begin = static_cast<size_t>(end);
+  }
+  const auto append = [&](std::span<const int32_t> words, std::vector<int32_t>& to) {
+    for (const int32_t id : words) {
+      if (id < 0 || static_cast<size_t>(id) >= ids.size()) refuse();
+      to.push_back(ids[static_cast<size_t>(id)]);
+    }
+  };
+  if (first_.size() < kOpen) {
+    append(first, first_);
+    first_.resize(std::min(first_.size(), kOpen));
+  }
+  if (!runs.empty()) {
+    // N-grams that begin before these words end among the first of them.
+    const size_t before = pending_.size();
+    append(first, pending_);
+    if (before) write_stream(pending_, before, next_path());
+    pending_.clear();
+  }
+  append(last, pending_);
+  bool same = true;
+  for (size_t id = 0; id < ids.size(); ++id) same &= ids[id] == static_cast<int32_t>(id);
+  if (same) paths_.insert(paths_.end(), runs.begin(), runs.end());
+  for (const std::string& run : same ? std::vector<std::string>{} : runs) {
+    const auto written = renumber_run(run, ids, next_path());
+    paths_.pop_back();
+    paths_.insert(paths_.end(), written.begin(), written.end());
+  }
+  if (pending_.size() >= batch_) spill(false);
+}
+
+std::string WordCounter::next_path() {
+  return paths_.emplace_back(prefix_ + "-" + std::to_string(paths_.size()));
+}
+
 void WordCounter::spill(bool last) {
   // The last words wait for what follows them, unless nothing does.
-  const size_t positions = last ? pending_.size() : pending_.size() - (kRunLength - 1);
-  paths_.push_back(prefix_ + "-" + std::to_string(paths_.size()));
-  write_stream(pending_, positions, paths_.back());
+  const size_t positions = last ? pending_.size() : pending_.size() - kOpen;
+  write_stream(pending_, positions, next_path());
   pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(positions));
 }
 

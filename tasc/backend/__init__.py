@@ -10,12 +10,20 @@ except ImportError as error:  # the message must survive to the one line a user 
     ) from error
 
 from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult
-from tasc.backend.counts import CountHistogram, Counts, WordCounter, merge_counts, write_counts
+from tasc.backend.counts import (
+    CountedWords,
+    CountHistogram,
+    Counts,
+    WordCounter,
+    merge_counts,
+    write_counts,
+)
 from tasc.backend.merge_search import merge_search
 
 __all__ = [
     "Alias",
     "CountHistogram",
+    "CountedWords",
     "Counts",
     "Merge",
     "MergeRequest",

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tasc import _native
-from tasc.backend.base import Int32, Int64, check_weighted
+from tasc.backend.base import Int32, Int64, UInt8, check_weighted
 from tasc.errors import InputError
 
 WORD_BATCH = 1 << 19  # words of a run: few enough that 16 bits tell them apart, mostly
@@ -102,6 +102,25 @@ def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
     )
 
 
+@dataclass(frozen=True)
+class CountedWords:
+    """The words of one part of a text, counted by themselves.
+
+    Attributes:
+        letters: (B,) UTF-8 of all different words, end to end, by appearance: ids are their order.
+        ends: (W,) where each ends there.
+        first: ids of the first 3 words, or of all there are.
+        last: likewise of the last ones; the n-grams that begin there need what follows.
+        runs: files of all other n-grams; none where there are 3 words or fewer.
+    """
+
+    letters: UInt8
+    ends: Int64
+    first: Int32
+    last: Int32
+    runs: list[Path]
+
+
 class WordCounter:
     """Word n-grams of one endless text, which cross the borders of samples."""
 
@@ -119,6 +138,21 @@ class WordCounter:
         with _scratch():
             self._counter.add_words(list(words))
         return len(words)
+
+    def leave(self) -> CountedWords:
+        """Return what was counted, for another counter to go on behind these words."""
+        with _scratch():
+            letters, ends, first, last, runs = self._counter.leave()
+        return CountedWords(letters, ends, first, last, [Path(run) for run in runs])
+
+    def take(self, counted: CountedWords) -> None:
+        """Go on behind what another counter left, as if its words had been added here.
+
+        Raises InputError when they are no such words, or a run cannot be read or written.
+        """
+        c = counted
+        with _scratch():
+            self._counter.take(c.letters, c.ends, c.first, c.last, [str(run) for run in c.runs])
 
     def finish(self) -> list[Path]:
         """Return the runs, once everything was added. Their ids number words by appearance."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tasc.backend.base import Int32, Int64, check_weighted
-from tasc.backend.counts import WORD_BATCH, CountHistogram, Counts
+from tasc.backend.counts import WORD_BATCH, CountedWords, CountHistogram, Counts
 
 RUN_LENGTH = 4  # longest n-gram that is counted
 NEW_HEAD, COUNTED = 1 << 63, 1 << 31
@@ -59,6 +59,22 @@ class WordCounter:
         """See tasc.backend.WordCounter.add_words."""
         self._words += [self._numbers.setdefault(word, len(self._numbers)) for word in words]
         return len(words)
+
+    def leave(self) -> CountedWords:
+        """See tasc.backend.WordCounter.leave."""
+        letters = [word.encode() for word in self._numbers]
+        open_words = self._words[-(RUN_LENGTH - 1) :]
+        counted, runs = len(self._words) - len(open_words), []
+        if counted:
+            _write(Counter(_positions(self._words, counted)), self._prefix)
+            runs = [self._prefix]
+        return CountedWords(
+            np.frombuffer(b"".join(letters), np.uint8),
+            np.cumsum([len(word) for word in letters], dtype=np.int64),
+            np.array(self._words[: RUN_LENGTH - 1], np.int32),
+            np.array(open_words, np.int32),
+            runs,
+        )
 
     def finish(self) -> list[Path]:
         """See tasc.backend.WordCounter.finish."""

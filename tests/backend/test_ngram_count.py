@@ -1,5 +1,7 @@
 """N-gram counting: sorted runs and their merge, of tokens and of words."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -77,6 +79,48 @@ def test_words_agree_with_split_whatever_the_batch(tmp_path, texts, batch):
     ]
     assert plain(found[0]) == plain(found[1])
     assert [native.word(i) for i in found[0].ids] == [reference.word(i) for i in found[0].ids]
+
+
+@quick
+@given(st.lists(TEXTS, max_size=6), st.integers(4, 9))
+def test_parts_of_a_text_counted_apart_are_the_text(tmp_path, parts, batch):
+    native = BACKENDS[0]
+    merged, texts = native.WordCounter(tmp_path / "merged", batch), []
+    for i, some in enumerate(parts):
+        counters = [b.WordCounter(tmp_path / f"p{i}-{j}", batch) for j, b in enumerate(BACKENDS)]
+        left = []
+        for counter in counters:
+            counter.add_texts(some)
+            left.append(counter.leave())
+        for name in ("letters", "ends", "first", "last"):
+            assert np.array_equal(*(getattr(one, name) for one in left))
+        merged.take(left[i % 2])
+        texts += some
+    merged.add_words(["a", "the end"])
+    whole = reference.WordCounter(tmp_path / "whole")
+    whole.add_texts(texts)
+    whole.add_words(["a", "the end"])
+    found = native.merge_counts(merged.finish(), 9)
+    assert plain(found) == plain(reference.merge_counts(whole.finish(), 9))
+    assert [merged.word(i) for i in found.ids] == [whole.word(i) for i in found.ids]
+
+
+def test_counted_words_that_do_not_fit_together_are_refused(tmp_path):
+    counter = BACKENDS[0].WordCounter(tmp_path / "w", 4)
+    counter.add_texts(["a b c d e a b"])
+    left = counter.leave()
+    for wrong in (
+        {"letters": left.letters[:3]},
+        {"ends": left.ends[::-1].copy()},
+        {"ends": left.ends[:2]},
+        {"first": left.first + np.int32(9)},
+        {"last": left.last[:1]},
+    ):
+        with pytest.raises(InputError, match="not what was written"):
+            BACKENDS[0].WordCounter(tmp_path / "x").take(replace(left, **wrong))
+    fewer = replace(left, letters=left.letters[:3], ends=left.ends[:3], last=left.first)
+    with pytest.raises(InputError, match="not what was written"):
+        BACKENDS[0].WordCounter(tmp_path / "x").take(fewer)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -55,6 +55,12 @@ Counted merge_runs(const std::vector<std::string>& paths, size_t top);
 // Merges runs into one, so that no merge has too many files open.
 void join_runs(const std::vector<std::string>& paths, const std::string& path);
 
+// Writes a run again with ids[id] (I) for each id, which changes the order: as sorted runs of
+// bounded length, prefix-0, prefix-1, …, whose paths it returns.
+// Throws std::runtime_error when a file cannot be read or written, is no run, or has an id from I on.
+std::vector<std::string> renumber_run(const std::string& path, std::span<const int32_t> ids,
+                                      const std::string& prefix);
+
 // Throws std::invalid_argument unless offsets begin at 0, never fall, and end at size < 2^31.
 void check_offsets(std::span<const int64_t> offsets, size_t size);
 

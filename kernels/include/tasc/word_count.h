@@ -1,6 +1,7 @@
 // Counts word n-grams of one endless text: n-grams cross the borders of samples.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@ class Interner {
  public:
   int32_t number(std::string_view text);
   size_t size() const { return ends_.size(); }
+  const std::string& letters() const { return letters_; }
   std::string_view text(int32_t id) const;
 
  private:
@@ -29,6 +31,15 @@ class Interner {
   std::vector<Slot> slots_;
   std::string letters_;  // all strings, end to end
   std::vector<size_t> ends_;
+};
+
+// The words of one part of a text, counted by themselves: ids number them by appearance here.
+struct CountedWords {
+  std::string letters;             // of all words, end to end
+  std::vector<int64_t> ends;       // (W) where each ends there
+  std::vector<int32_t> first;      // ids of the first words: kRunLength - 1, or all there are
+  std::vector<int32_t> last;       // of the last ones: n-grams that begin here are not counted
+  std::vector<std::string> runs;   // of all other n-grams; none where all words are among the last
 };
 
 class WordCounter {
@@ -46,13 +57,23 @@ class WordCounter {
   std::vector<std::string> finish();
   const Interner& words() const { return words_; }
 
+  // The same, where another counter is to go on behind these words.
+  CountedWords leave();
+
+  // Goes on behind what another counter left, as if its words had been added here.
+  // Throws std::runtime_error where a file cannot be read or written, or these are no such words.
+  void take(std::string_view letters, std::span<const int64_t> ends, std::span<const int32_t> first,
+            std::span<const int32_t> last, const std::vector<std::string>& runs);
+
  private:
   void spill(bool last);
+  std::string next_path();
 
   std::string prefix_;
   size_t batch_;
   Interner words_;
   std::vector<int32_t> pending_;  // not counted yet: n-grams that begin here may go on
+  std::vector<int32_t> first_;    // the first kRunLength - 1 words
   std::vector<std::string> paths_;
 };
 

@@ -34,7 +34,6 @@ def main() -> None:
     parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", help="default: tokenizers/qwen2 in the data folder")
     parser.add_argument("--tokens", type=float, default=100, help="millions, of outputs")
-    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--ways", default="tokenise,scan,analyze")
     parser.add_argument("--corpus", type=Path, help="keep the corpus in this file, or take it")
@@ -89,12 +88,10 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     if options.only == "tokenise":
         tokens = tokenise(stream.rows(), tokenizer)
     elif options.only == "scan":
-        found = scan(stream, tokenizer, jobs=options.jobs)
+        found = scan(stream, tokenizer)
         tokens = sum(s.tokens.tokens for s in (found.input, found.output) if s.tokens)
     else:
-        report = analyze(
-            stream, tokenizer, AnalyzeOptions(source=stream.source.path, jobs=options.jobs)
-        ).report
+        report = analyze(stream, tokenizer, AnalyzeOptions(source=stream.source.path)).report
         tokens = report.tokens.input.tokens + report.tokens.output.tokens if report.tokens else 0
     return {
         "way": options.only,

@@ -15,6 +15,8 @@ _MODEL = "MODEL"  # for a person to fill in: only a tokenizer was named
 
 def after_analyze(options: "AnalyzeOptions", _folder: Path, result: dict[str, Any]) -> str:
     """Go on as the verdict says; nothing where it advises neither, or against judging."""
+    if options.shard:
+        return ""
     choice, tokenizer = result["verdict"]["choice"], options.tokenizer or options.model
     if choice in ("neither", "too little data"):
         return ""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         base,
         bench,
         compare_vocabularies,
+        count_shard,
         export,
         finetune,
         index,
@@ -65,6 +66,7 @@ __all__ = [
     "bench",
     "compare_results",
     "compare_vocabularies",
+    "count_shard",
     "custom_generate",
     "export",
     "finetune",
@@ -88,8 +90,8 @@ _PUBLIC = {
     "tasc.benchmark.paired.compare": "compare_results",
     "tasc.training.options": "BaseOptions FinetuneOptions",
     "tasc.options.command": "Data",
-    "tasc.commands.calls": "analyze augment base bench compare_vocabularies export finetune "
-    "index judge load_test tune",
+    "tasc.commands.calls": "analyze augment base bench compare_vocabularies count_shard export "
+    "finetune index judge load_test tune",
     "tasc.commands.data.options": "DataOptions",
     "tasc.commands.data.report": "inspect_data",
     "tasc.commands.starter.options": "InitOptions",

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 FLOOR = {"tasc.errors", "tasc.progress", "tasc.environment", "tasc.visible", "tasc.__version__"}
 BACKEND = {"tasc.backend", "tasc._native"}
 TEXTS = BACKEND | {"tasc.files", "tasc.data", "tasc.tokenizer"}
-OPTIONS = TEXTS | {"tasc.options", "tasc.report"}
+OPTIONS = TEXTS | {"tasc.options", "tasc.report", "tasc.execution"}
 MODELS = OPTIONS | {"tasc.analysis", "tasc.vocab", "tasc.models"}
-RUNS = MODELS | {"tasc.training", "tasc.decoding", "tasc.execution"}
+RUNS = MODELS | {"tasc.training", "tasc.decoding"}
 # layer -> what it may import of tasc besides itself and the floor
 MAY_IMPORT = {
     "tasc/errors.py": set(),
@@ -26,10 +26,10 @@ MAY_IMPORT = {
     "tasc/report": set(),
     "tasc/files": set(),
     "tasc/backend": {"tasc._native"},
-    "tasc/execution": set(),
+    "tasc/execution": {"tasc.files"},
     "tasc/data": {"tasc.files"},
     "tasc/tokenizer": {"tasc.files", "tasc.data"},
-    "tasc/options": {"tasc.files", "tasc.data"},
+    "tasc/options": {"tasc.files", "tasc.data", "tasc.execution"},
     "tasc/analysis": OPTIONS,
     "tasc/vocab": OPTIONS | {"tasc.analysis"},
     "tasc/models": TEXTS,

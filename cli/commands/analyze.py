@@ -16,6 +16,11 @@ def show(result: dict[str, Any]) -> None:
     """Print Table 1's row, the token statistics, the budget grid, and the verdict."""
     from tasc.benchmark.results.analysis import AnalysisResults
 
+    if "shard" in result:
+        number, of = result["shard"]
+        counts = f"{result['samples']:,} samples, {result['tokens']:,} tokens"
+        say(f"Shard {number} of {of}: {counts}; tasc analyze --merge takes it with the others")
+        return
     found = AnalysisResults.read(result)
     sides = (("input", found.input), ("output", found.output))
     dropped = f"; {found.dropped:,} without an output left out" if found.dropped else ""

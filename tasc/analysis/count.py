@@ -1,24 +1,18 @@
-"""Tokenising and counting, a batch of texts at a time: in threads, or in processes."""
+"""Tokenising and counting, a batch of texts at a time, in threads."""
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from tasc.backend import write_counts
-from tasc.errors import TascError
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 BATCH = 4_000_000  # characters of a batch: about a million tokens, 8 MB of records
-_here: dict[str, LoadedTokenizer] = {}  # of a worker process
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class Pool:
     """Counts batches beside the caller and keeps at most a few of them waiting."""
 
     executor: Executor
-    tokenizer: LoadedTokenizer | None  # None where each worker process has its own
+    tokenizer: LoadedTokenizer
     most: int
     waiting: deque[Future[Part]]
 
@@ -52,57 +46,31 @@ class Pool:
 
         Raises:
             InputError: an earlier batch could not be counted.
-            TascError: a worker process was killed.
         """
         while len(self.waiting) >= self.most:
-            finish(self.waiting.popleft())
+            self.waiting.popleft().result()
         call = self.executor.submit(count, self.tokenizer, texts, weights, run)
         self.waiting.append(call)
         return call
 
 
 @contextmanager
-def pool(tokenizer: LoadedTokenizer, jobs: int) -> Iterator[Pool]:
-    """Open a pool: with one job the tokenizer's own threads use all cores, else ``jobs`` processes.
-
-    Two batches are in work with one job, so that one is counted while the other is tokenised.
-    """
-    executor: Executor
-    if jobs == 1:
-        executor = ThreadPoolExecutor(2)
-    else:
-        executor = ProcessPoolExecutor(
-            jobs, get_context("spawn"), _start, (tokenizer.tokenizer.to_str(), tokenizer.path)
-        )
+def pool(tokenizer: LoadedTokenizer) -> Iterator[Pool]:
+    """Open a pool of two threads: one batch is counted while the other is tokenised."""
+    executor = ThreadPoolExecutor(2)
     try:
-        yield Pool(executor, tokenizer if jobs == 1 else None, 2 + jobs, deque())
+        yield Pool(executor, tokenizer, 3, deque())
     finally:
         executor.shutdown(cancel_futures=True)
 
 
-def finish(call: "Future[Part]") -> Part:
-    """Return what a batch held, once it is counted."""
-    try:
-        return call.result()
-    except BrokenProcessPool:
-        raise TascError(
-            "a worker process died, perhaps for lack of memory: use fewer --jobs"
-        ) from None
-
-
 def count(
-    tokenizer: LoadedTokenizer | None, texts: Sequence[str], weights: Sequence[int], run: Path
+    tokenizer: LoadedTokenizer, texts: Sequence[str], weights: Sequence[int], run: Path
 ) -> Part:
     """Tokenise ``texts`` and save the n-grams of their tokens as a sorted run."""
-    encoded = (tokenizer or _here["tokenizer"]).encode(texts)
+    encoded = tokenizer.encode(texts)
     often = np.asarray(weights, np.int64)
     write_counts(encoded.tokens, encoded.offsets, often, run)
     lengths = np.diff(encoded.offsets)
     sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
     return Part(run, int(lengths @ often), int(sizes @ often), int(lengths.max(initial=0)))
-
-
-def _start(tokenizer: str, path: str) -> None:
-    """Begin a worker process: it is one of many, so its tokenizer uses one thread."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _here["tokenizer"] = LoadedTokenizer(Tokenizer.from_str(tokenizer), path)

@@ -16,6 +16,7 @@ from tasc.options.command import (
     StepOptions,
     parse_numbers,
 )
+from tasc.options.executor import ExecutorOptions
 
 
 class MergeSearchOptions(StepOptions):
@@ -35,13 +36,14 @@ class MergeSearchOptions(StepOptions):
     )
 
 
-class AnalyzeOptions(MergeSearchOptions, ModelOptions):
+class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
     """Options of ``tasc analyze``; ``model`` is timed, and its tokenizer taken if none is named."""
 
     command = "analyze"
     result_file = "analysis.json"
-    references: ClassVar = {"tokenizer": "tokenizer", "model": "model"}
-    incidental: ClassVar[set[str]] = {"jobs"}
+    references: ClassVar = {"tokenizer": "tokenizer", "model": "model", "merge": "run"}
+    by_hand: ClassVar = frozenset({"address", "shard", "merge"})
+    flags: ClassVar = ("output", "force", "json", "resume")
     streamed = True
 
     tokenizer: Annotated[str | None, TOKENIZER] = None
@@ -65,14 +67,32 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions):
         "4,8,16",
         description="Numbers of draft tokens to predict for --serve, with commas between.",
     )
-    jobs: int = Field(
-        1, ge=1, le=512, description="Processes that tokenise and count; 1 uses threads instead."
+    shard: Annotated[str | None, Shell(default="the whole split")] = Field(
+        None,
+        pattern=r"^[0-9]{1,5}/[0-9]{1,5}$",
+        description="I/N: count the I-th of N parts of the split and leave a run for --merge.",
+    )
+    merge: tuple[str, ...] = Field(
+        (), description="Folder of a run, or of runs, to merge instead of counting; repeatable."
     )
 
     @property
     def makes(self) -> frozenset[Kind]:
         """See StepOptions.makes: tokens are counted where there is a tokenizer."""
         return frozenset({"token counts"} if self.tokenizer or self.model else ())
+
+    @property
+    def part(self) -> tuple[int, int] | None:
+        """See StepOptions.part."""
+        if self.shard is None:
+            return None
+        number, of = map(int, self.shard.split("/"))
+        return number, of
+
+    @property
+    def result_name(self) -> str:
+        """See StepOptions.result_name."""
+        return "run.json" if self.shard else self.result_file
 
     @property
     def searches(self) -> bool:
@@ -83,6 +103,18 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions):
     def chains(self) -> tuple[int, ...]:
         """The numbers of draft tokens to predict."""
         return parse_numbers(self.speculative_tokens)
+
+    @model_validator(mode="after")
+    def _shards(self) -> Self:
+        if self.part and not 1 <= self.part[0] <= self.part[1]:
+            raise ValueError(
+                f"shard: {self.shard} is none of 1/{self.part[1]}, 2/{self.part[1]}, …"
+            )
+        if self.shard and self.merge:
+            raise ValueError("shard counts and merge takes what was counted: give one of them")
+        if self.shard and self.executor != "local":
+            raise ValueError("a shard is counted in this process: leave out the executor")
+        return self
 
     @model_validator(mode="after")
     def _tokens_to_draft(self) -> Self:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tasc.analysis.counted import Counted
 from tasc.analysis.entropy import curve
 from tasc.analysis.ngrams import WordStats
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.outputs import Outputs
 from tasc.analysis.sample import SomeRows
-from tasc.analysis.scan import scan
+from tasc.analysis.scan import merge, scan
 from tasc.analysis.tokens import BudgetPoint, TokenStats, budget_grid, merged_counts, search
 from tasc.analysis.top_merges import TopMerge, top_merges
 from tasc.backend import MergeResult
@@ -107,6 +108,7 @@ def analyze(
     tokenizer: LoadedTokenizer | None,
     options: AnalyzeOptions,
     *,
+    counted: Sequence[Counted] = (),
     progress: Progress = silent,
 ) -> Analysis:
     """Analyse a split in one pass (Tsur et al., section 3, appendices D and E).
@@ -116,9 +118,14 @@ def analyze(
         tokenizer: the model's; without one only words are looked at.
         options: of the search and its budgets; statistics of n-grams end at 4, whatever
             ``n_max`` is.
+        counted: the parts of the split in order, where it was counted before.
         progress: told of each stage and of the merges.
     """
-    found = scan(stream, tokenizer, jobs=options.jobs, n_max=options.n_max, progress=progress)
+    described: dict[str, Any] = {"n_max": options.n_max, "progress": progress}
+    if counted:
+        found = merge(counted, stream, tokenizer, **described)
+    else:
+        found = scan(stream, tokenizer, **described)
     inputs, outputs = found.input.words, found.output.words
     tokens, once, result = None, None, None
     sides = found.input.tokens, found.output.tokens

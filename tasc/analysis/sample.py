@@ -32,9 +32,24 @@ class Sample:
         if not window:
             return
         hashes = [_hash(text) for text in window]
-        self.recent.append(np.array(hashes, np.uint64))
+        self._know(np.array(hashes, np.uint64))
+        self._keep(window, hashes)
+
+    def take(self, kept: Distinct, hashes: npt.NDArray[np.uint64]) -> None:
+        """Go on behind another sample, of which ``kept`` and the ``hashes`` (D,) of all are left.
+
+        Its threshold is no lower than that of both together.
+        """
+        self._know(hashes)
+        window = dict(zip(kept.texts, kept.weights.tolist(), strict=True))
+        self._keep(window, [_hash(text) for text in window])
+
+    def _know(self, hashes: npt.NDArray[np.uint64]) -> None:
+        self.recent.append(hashes)
         if sum(map(len, self.recent)) > len(self.hashes) // 4:  # each costs as much as all hashes
             self._unite()
+
+    def _keep(self, window: dict[str, int], hashes: list[int]) -> None:
         for (text, count), number in zip(window.items(), hashes, strict=True):
             if number >= self.below:
                 continue
@@ -49,10 +64,10 @@ class Sample:
             self.kept, self.below, self.held = fewer, below, sum(map(len, fewer))
 
     @property
-    def distinct(self) -> int:
-        """How many different outputs there were."""
+    def distinct(self) -> npt.NDArray[np.uint64]:
+        """The hashes (D,) of all different outputs, ascending."""
         self._unite()
-        return len(self.hashes)
+        return self.hashes
 
     def _unite(self) -> None:
         self.hashes = np.unique(np.concatenate([self.hashes, *self.recent]))
@@ -73,21 +88,22 @@ class SomeRows:
 
 
 class RowSample:
-    """Keeps the ROWS rows whose numbers have the smallest hashes; only they need their prompts."""
+    """Keeps the ROWS rows whose places have the smallest hashes; only they need their prompts."""
 
     def __init__(self) -> None:
         """Hold nothing yet."""
         self.kept: list[tuple[int, str, str]] = []
-        self.seen, self.below = 0, np.uint64(2**64 - 1)
+        self.below = np.uint64(2**64 - 1)
 
     def add(self, rows: Rows) -> None:
         """Take the next rows of the split."""
-        numbers = np.arange(self.seen, self.seen + len(rows.outputs), dtype=np.uint64)
-        self.seen += len(numbers)
-        hashes = _mix(numbers)
-        for i in np.flatnonzero(hashes <= self.below).tolist():
-            self.kept.append((int(hashes[i]), rows.prompt(i), rows.outputs[i]))
-        self.kept = sorted(self.kept)[:ROWS]
+        hashes = _mix(np.array(rows.places, np.uint64))
+        few = np.flatnonzero(hashes <= self.below).tolist()
+        self.take([(int(hashes[i]), rows.prompt(i), rows.outputs[i]) for i in few])
+
+    def take(self, kept: list[tuple[int, str, str]]) -> None:
+        """Take rows with their hashes, as another sample kept them."""
+        self.kept = sorted(self.kept + kept)[:ROWS]
         if len(self.kept) == ROWS:
             self.below = np.uint64(self.kept[-1][0])
 

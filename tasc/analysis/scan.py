@@ -5,87 +5,74 @@ output, and nothing else: n-grams go to sorted runs in a scratch folder.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasc.analysis.count import BATCH, Part, Pool, finish, pool
-from tasc.analysis.ngrams import WordStats, describe
-from tasc.analysis.outputs import Distinct
-from tasc.analysis.sample import RowSample, Sample, SomeRows
-from tasc.analysis.tokens import TokenStats
-from tasc.backend import Counts, WordCounter, merge_counts
-from tasc.backend.base import Int64
-from tasc.data.stream import Stream
+from tasc.analysis.count import BATCH, Part, Pool, pool
+from tasc.analysis.counted import Counted, CountedSide, Scan, describe_all
+from tasc.analysis.sample import RowSample, Sample
+from tasc.backend import WordCounter
+from tasc.data.stream import Stream, refuse_empty
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 WINDOW = 16_000_000  # characters of different texts in which repetitions are found
-TOP = 25  # most frequent word bigrams that are kept
-_N_WORDS = 4  # longest n-grams that are described
-
-
-@dataclass(frozen=True)
-class Side:
-    """The inputs or the outputs; tokens and their counts by id (V,) need a tokenizer."""
-
-    words: WordStats
-    tokens: TokenStats | None
-    counts: Int64 | None
-
-
-@dataclass(frozen=True)
-class Scan:
-    """What a pass found.
-
-    Attributes:
-        samples: rows with an output.
-        dropped: rows without one.
-        distinct_outputs: different outputs, told apart by 64-bit hashes.
-        input: statistics of the inputs.
-        output: of the outputs.
-        sample: different outputs with their multiplicities, in order of first appearance: all of
-            them, or those whose hash is smallest where all are too many.
-        rows: some rows with their prompts.
-    """
-
-    samples: int
-    dropped: int
-    distinct_outputs: int
-    input: Side
-    output: Side
-    sample: Distinct
-    rows: SomeRows
 
 
 def scan(
     stream: Stream,
     tokenizer: LoadedTokenizer | None = None,
     *,
-    jobs: int = 1,
     n_max: int = 4,
     progress: Progress = silent,
 ) -> Scan:
-    """Read a split once and describe it; the result does not depend on ``jobs``.
+    """Read a split once and describe it.
 
     Args:
         stream: the split.
         tokenizer: the model's; without one only words are counted.
-        jobs: processes that tokenise and count; one uses the tokenizer's own threads instead.
         n_max: longest n-gram; statistics end at 4.
         progress: told of the rows read, and of the merging of what was counted.
 
     Raises:
-        InputError: a row is malformed, or the scratch folder cannot be written.
+        InputError: a row is malformed, the split is empty, or the scratch folder cannot be written.
         StorageError: there is no room in it.
     """
-    with (
-        scratch() as folder,
-        pool(tokenizer, jobs) if tokenizer else nullcontext() as counting,
-    ):
-        inputs, outputs = (_Reading(folder / name, counting) for name in ("in", "out"))
+    with scratch() as folder:
+        found = count_rows(stream, tokenizer, folder, progress)
+        return merge([found], stream, tokenizer, n_max=n_max, progress=progress)
+
+
+def merge(
+    parts: Sequence[Counted],
+    stream: Stream,
+    tokenizer: LoadedTokenizer | None,
+    *,
+    n_max: int = 4,
+    progress: Progress = silent,
+) -> Scan:
+    """Describe a split by the parts that it was counted in, in order; see ``scan``."""
+    refuse_empty(stream, sum(p.samples for p in parts), sum(p.dropped for p in parts))
+    size = len(tokenizer.vocabulary()) if tokenizer else 0
+    progress("merge counts", 0, 2)
+    with scratch() as folder:
+        found = describe_all(parts, size, n_max, folder)
+    progress("merge counts", 2, 2)
+    return found
+
+
+def count_rows(
+    stream: Stream,
+    tokenizer: LoadedTokenizer | None,
+    folder: Path,
+    progress: Progress = silent,
+) -> Counted:
+    """Count the rows of a split, or of a part of it; the runs are left in ``folder``."""
+    with pool(tokenizer) if tokenizer else nullcontext() as counting:
+        inputs, outputs = (_Reading(folder / name, counting) for name in ("input", "output"))
         sample, some = Sample(), RowSample()
         samples = dropped = 0
         for rows in stream.rows():
@@ -96,19 +83,8 @@ def scan(
             progress("read", samples, 0)
         inputs.flush()
         sample.add(outputs.flush())
-        size = len(tokenizer.vocabulary()) if tokenizer else 0
-        progress("merge counts", 0, 2)
-        with ThreadPoolExecutor(2) as both:  # merging lets go of the interpreter
-            calls = [
-                (
-                    both.submit(reading.describe_words, samples, n_max),
-                    both.submit(reading.describe_tokens, samples, size, n_max),
-                )
-                for reading in (outputs, inputs)
-            ]
-            after, before = (Side(words.result(), *tokens.result()) for words, tokens in calls)
-        progress("merge counts", 2, 2)
-    return Scan(samples, dropped, sample.distinct, before, after, sample.finish(), some.finish())
+        sides = inputs.finish(), outputs.finish()
+    return Counted(samples, dropped, *sides, sample.finish(), sample.distinct, some.kept)
 
 
 @dataclass
@@ -159,45 +135,14 @@ class _Reading:
         run = self.prefix.with_suffix(f".tokens-{len(self.calls)}")
         self.calls.append(counting.submit(texts, weights, run))
 
-    def describe_tokens(
-        self, samples: int, vocabulary: int, n_max: int
-    ) -> tuple[TokenStats | None, Int64 | None]:
-        if self.pool is None:
-            return None, None
-        parts = [finish(call) for call in self.calls]
-        counts = merge_counts([part.run for part in parts])
-        tokens = sum(part.tokens for part in parts)
-        text_bytes = sum(part.text_bytes for part in parts)
-        stats = TokenStats(
-            samples=samples,
-            tokens=tokens,
-            used_tokens=len(counts.ids),
-            tokens_per_sample=tokens / max(samples, 1),
-            longest=max((part.longest for part in parts), default=0),
-            bytes_per_token=text_bytes / max(tokens, 1),
-            ngrams=tuple(
-                describe(counts.spectra[n - 1], n, vocabulary)
-                for n in range(1, min(n_max, _N_WORDS) + 1)
-            ),
-        )
-        return stats, counts.dense(vocabulary)
-
-    def describe_words(self, samples: int, n_max: int) -> WordStats:
-        counts: Counts = merge_counts(self.words.finish(), TOP)
-        pairs = counts.spectra[1]
-        return WordStats(
-            samples=samples,
-            words=self.total,
-            distinct_words=len(counts.ids),
-            words_per_sample=self.total / max(samples, 1),
-            ngrams=tuple(
-                describe(counts.spectra[n - 1], n, len(counts.ids))
-                for n in range(1, min(max(n_max, 2), _N_WORDS) + 1)
-            ),
-            top=tuple(
-                (" ".join(map(self.words.word, ids)), count)
-                for ids, count in zip(
-                    pairs.top_ids.tolist(), pairs.top_counts.tolist(), strict=True
-                )
-            ),
+    def finish(self) -> CountedSide:
+        """Return all that was counted."""
+        parts = [call.result() for call in self.calls]
+        return CountedSide(
+            self.words.leave(),
+            self.total,
+            [part.run for part in parts],
+            sum(part.tokens for part in parts),
+            sum(part.text_bytes for part in parts),
+            max((part.longest for part in parts), default=0),
         )

@@ -8,7 +8,6 @@ from pydantic import Field, field_validator, model_validator
 from tasc.benchmark.metrics import check_metrics, described
 from tasc.decoding.drafters import check, describe, parse
 from tasc.errors import InputError
-from tasc.execution import EXECUTORS, executor_help
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
 from tasc.options.command import (
     LONGEST,
@@ -23,13 +22,10 @@ from tasc.options.command import (
     StepOptions,
     as_value_error,
 )
+from tasc.options.executor import ExecutorOptions
 
 if TYPE_CHECKING:
     from tasc.decoding.core.sampling import Sampling
-
-    ExecutorName = str
-else:
-    ExecutorName = Literal[tuple(EXECUTORS)]
 
 
 def _problem(check: Callable[[str], object], text: str) -> str | None:
@@ -163,7 +159,7 @@ class BenchOptions(ModelOptions, QualityOptions):
         return self
 
 
-class TuneOptions(StepOptions):
+class TuneOptions(ExecutorOptions):
     """Options of ``tasc tune``."""
 
     command = "tune"
@@ -177,8 +173,6 @@ class TuneOptions(StepOptions):
     tokenizer: str = Field(description="Folder or Hub id of the model, or its tokenizer, to read.")
     corpus_split: CorpusSplit = "train"
     budget: int = Field(12, ge=1, le=MOST_NODES, description="Draft nodes a step.")
-    executor: ExecutorName = Field("local", description=f"Where it runs; {executor_help()}.")
-    workers: int = Field(2, ge=1, le=1024, description="With --executor processes: how many.")
 
 
 class VocabularyOptions(ModelOptions):

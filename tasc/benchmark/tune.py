@@ -20,7 +20,7 @@ from tasc.decoding.drafters.ngram.tasc_spec import TascSpecOptions, prepare
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
-from tasc.execution import EXECUTORS, Executor
+from tasc.execution import Executor, in_order
 from tasc.execution.local import Local
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -59,7 +59,7 @@ def tune(
     grid = {name: values for name, values in GRID.items() if name != "tree_size"}
     start = Setting(tree_size=options.budget)
     simulations = Simulations(known, references)
-    with EXECUTORS[options.executor].start(simulations, options.workers) as executor:
+    with options.start(simulations) as executor:
         found = search(simulations, start, grid, executor=executor, progress=progress)
     task = TunedTask(source=held_out.source.path, split=held_out.split, corpus_split=corpus.split)
     return Tuning(task=task, **dict(found))
@@ -119,7 +119,8 @@ def search(
 
     def scores(settings: Sequence[Setting]) -> list[float]:
         new = [setting for setting in dict.fromkeys(settings) if setting not in trials]
-        for setting, steps in zip(new, runs.map(Simulations.run, new), strict=True):
+        done = in_order(runs.run(Simulations.run, new))
+        for setting, steps in zip(new, done, strict=True):
             ms = None if cost is None else steps.ms_per_sample(references.prompts, cost)
             trials[setting] = _trial(setting, steps, ms, None if ms is None else plain / ms)
             progress("simulate drafts", len(trials), total)

@@ -4,9 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasc.analysis.counted import Counted
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
+from tasc.analysis.scan import count_rows
+from tasc.analysis.shards.runs import ShardRun, facts, read_runs
+from tasc.analysis.shards.spread import count_pieces
 from tasc.analysis.token_counts import save_counts
 from tasc.benchmark.advise import advise, simulate_drafts
 from tasc.benchmark.results.analysis import AnalysisResults
@@ -15,6 +19,8 @@ from tasc.benchmark.served import served_drafts
 from tasc.benchmark.tune import GRID
 from tasc.commands.analysis_page import render
 from tasc.commands.context import StepContext
+from tasc.files.folders import remove
+from tasc.options.references import resolve_model
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.search.budget import recommended_size
 
@@ -45,6 +51,37 @@ class TaskAnalysis:
         return self.results.to_dict()
 
 
+def count_shard(options: AnalyzeOptions, context: StepContext) -> ShardRun:
+    """Do ``tasc analyze --shard``: count, and leave a run."""
+    part, whole = context.texts.stream, options.tokenizer
+    if options.model and whole is None:
+        whole = resolve_model(options.model)[1]
+    assert part is not None
+    tokenizer = load_tokenizer(whole) if whole else None
+    folder = context.work / "counting.tmp"  # nothing to go on from
+    if folder.exists():
+        remove(folder)
+    folder.mkdir()
+    found = {"shard": options.part, **facts(options, part, tokenizer)}
+    counted = count_rows(part, tokenizer, folder, context.progress)
+    return ShardRun(found | {"content": part.fingerprint}, counted)
+
+
+def _counted(
+    options: AnalyzeOptions, context: StepContext, tokenizer: LoadedTokenizer | None
+) -> list[Counted]:
+    """Return what was counted before or elsewhere; nothing where that is still to be done."""
+    stream = context.texts.stream
+    if stream is None:
+        return []
+    if options.merge:
+        return read_runs(options, stream, tokenizer)
+    if options.executor == "local":
+        return []
+    kept: dict[str, Any] = {"resume": context.resume, "progress": context.progress}
+    return count_pieces(stream, tokenizer, options, context.work, **kept)
+
+
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     """Do ``tasc analyze``."""
     cost, name = None, options.tokenizer
@@ -55,7 +92,11 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         name = name or folder
     tokenizer = load_tokenizer(name) if name else None
     found = analyze_texts(
-        context.texts.stream or context.texts.corpus, tokenizer, options, progress=context.progress
+        context.texts.stream or context.texts.corpus,
+        tokenizer,
+        options,
+        counted=_counted(options, context, tokenizer),
+        progress=context.progress,
     )
     best = drafts = None
     served: ServedDrafts | None = None

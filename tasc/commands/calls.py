@@ -22,6 +22,7 @@ from tasc.training.options import BaseOptions, FinetuneOptions
 from tasc.vocab.search.options import AugmentOptions
 
 if TYPE_CHECKING:
+    from tasc.analysis.shards.runs import ShardRun
     from tasc.benchmark.judge.results import JudgeResults
     from tasc.benchmark.load.results import LoadResults
     from tasc.benchmark.results.bench import BenchResults
@@ -47,6 +48,25 @@ def analyze(options: AnalyzeOptions, context: StepContext | None = None) -> "Tas
 
     with at_work(options, context) as context:
         return analysis.analyze(options, context)
+
+
+def count_shard(options: AnalyzeOptions, context: StepContext | None = None) -> "ShardRun":
+    """Count the part of a split that ``options.shard`` names, for ``options.merge`` to take.
+
+    Example:
+        >>> made = tasc.count_shard(
+        ...     tasc.AnalyzeOptions(source="builtin:stdlib-tokens", shard="1/2")
+        ... )
+        >>> made.save(Path("runs/1"))
+    """
+    from tasc.commands import analysis
+
+    with at_work(options, context) as context:
+        return analysis.count_shard(options, context)
+
+
+def _analyze(options: AnalyzeOptions, context: StepContext) -> Result:
+    return count_shard(options, context) if options.shard else analyze(options, context)
 
 
 def augment(options: AugmentOptions, context: StepContext | None = None) -> "Augmentation":
@@ -228,7 +248,7 @@ def compare_vocabularies(
 
 
 RUNNERS: dict[str, Callable[[Any, StepContext], Result]] = {
-    "analyze": analyze,
+    "analyze": _analyze,
     "augment": augment,
     "base": base,
     "finetune": finetune,

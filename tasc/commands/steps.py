@@ -48,7 +48,7 @@ def run_step(
     asked = options.model_dump(mode="json", exclude=options.incidental)
     step = Step(options.command, asked, _inputs(options, texts))
     if reuse and up_to_date(output, step):
-        result = json.loads((output / options.result_file).read_text(encoding="utf-8"))
+        result = json.loads((output / options.result_name).read_text(encoding="utf-8"))
         return Outcome(output, result, reused=True)
     with create(output, step, force=force or reuse, seed=options.seed) as workspace:
         if texts.recognised:
@@ -58,7 +58,7 @@ def run_step(
         made = RUNNERS[options.command](options, context)
         made.save(workspace.folder)
         result = made.to_dict()
-        write_json(workspace.folder / options.result_file, result)
+        write_json(workspace.folder / options.result_name, result)
     return Outcome(output, result, reused=False)
 
 

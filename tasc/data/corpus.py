@@ -4,7 +4,7 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 
 from tasc.data import builtin, hub, local
@@ -39,6 +39,8 @@ class Rows:
         inputs: as text.
         outputs: as text.
         prompt: writes the prompt of row i; few are asked for.
+        places: of each row a number of its own below 2^63 that rises through the split and does
+            not depend on how much of it is read.
         input_words: words of the inputs when that column holds lists, else None.
         output_words: likewise for the outputs.
         dropped: rows left out.
@@ -48,6 +50,7 @@ class Rows:
     inputs: Sequence[str]
     outputs: Sequence[str]
     prompt: Callable[[int], str]
+    places: Sequence[int]
     input_words: Sequence[Words] | None = None
     output_words: Sequence[Words] | None = None
     dropped: int = 0
@@ -57,6 +60,26 @@ class Rows:
     def of(cls, source: Source, table: Table) -> "Rows":
         """Take the rows of a table; each answer of a chat is one."""
         return cls._chats(source, table) if source.chat else cls._texts(source, table)
+
+    def part(self, rows: slice, dropped: int = 0) -> "Rows":
+        """Return some of the rows; ``dropped`` are left out with them."""
+        first = rows.indices(len(self.outputs))[0]
+        words = [None if w is None else w[rows] for w in (self.input_words, self.output_words)]
+        return Rows(
+            self.inputs[rows],
+            self.outputs[rows],
+            lambda i: self.prompt(first + i),
+            self.places[rows],
+            words[0],
+            words[1],
+            dropped,
+            self.turns[rows],
+        )
+
+    def solid(self) -> "Rows":
+        """Return the same with every prompt written, as other processes take them."""
+        prompts = [self.prompt(i) for i in range(len(self.outputs))]
+        return replace(self, prompt=prompts.__getitem__)
 
     @classmethod
     def _chats(cls, source: Source, table: Table) -> "Rows":
@@ -71,7 +94,8 @@ class Rows:
         found = [turn for _, turn in kept]
         texts_of = [turn.input for turn in found], [turn.output for turn in found]
         unwritten = () if source.names("template") else found
-        return cls(*texts_of, prompt, dropped=dropped, turns=unwritten)
+        places = _places(table, [row for row, _ in kept])
+        return cls(*texts_of, prompt, places, dropped=dropped, turns=unwritten)
 
     @classmethod
     def _texts(cls, source: Source, table: Table) -> "Rows":
@@ -85,7 +109,18 @@ class Rows:
 
         inputs, outputs = ([texts(name)[i] for i in kept] for name in names)
         listed = [_at(table.words(name), kept) for name in names]
-        return cls(inputs, outputs, prompt, listed[0], listed[1], table.length - len(kept))
+        places = _places(table, kept)
+        left_out = table.length - len(kept)
+        return cls(inputs, outputs, prompt, places, listed[0], listed[1], left_out)
+
+
+def _places(table: Table, kept: Sequence[int]) -> Sequence[int]:
+    """Return a place for each of the rows ``kept``; several in sequence may be of one row."""
+    places, first = list[int](), 0
+    for i, row in enumerate(kept):
+        first = i if i == 0 or row != kept[i - 1] else first
+        places.append((table.places[row] if table.places else row) + i - first)
+    return places
 
 
 def _at(lists: Sequence[Words] | None, kept: Sequence[int]) -> tuple[Words, ...] | None:
@@ -126,6 +161,7 @@ class Corpus:
                 [example.input for example in self.examples[part]],
                 [example.output for example in self.examples[part]],
                 [example.prompt for example in self.examples[part]].__getitem__,
+                range(*part.indices(len(self.examples))),
                 None if self.listed_inputs is None else self.listed_inputs[part],
                 None if self.listed_outputs is None else self.listed_outputs[part],
                 0 if start else self.dropped,

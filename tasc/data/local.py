@@ -6,13 +6,14 @@ unused columns of mixed type, and takes a minute for a table of many columns.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tasc.data.lines import text_lines
+from tasc.data.lines import line_name, placed_lines, text_lines
 from tasc.data.source import Source
 from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
 from tasc.data.tabular import csv_columns, csv_names, parquet_columns, parquet_names
@@ -26,10 +27,23 @@ _SPLIT_FILE = re.compile(
 )
 
 
-Entry = tuple[dict[str, Any], str]  # a row, and where it stands
+_FILE = 48  # bits of a place in its file: bytes, or rows with room for 65,536 answers of a chat
+
+Entry = tuple[dict[str, Any], int]  # a row, and the byte that its line begins at, or its number
+Batch = tuple[dict[str, list[Any]], list[int]]  # the wanted columns, and the same of each row
 
 
-Batch = tuple[dict[str, list[Any]], list[str]]  # the wanted columns, and where each row stands
+@dataclass(frozen=True)
+class Span:
+    """A file of a split, or the lines of it that begin at a byte from ``begin`` to before ``end``.
+
+    ``number`` is that of the file in its split.
+    """
+
+    path: Path
+    number: int
+    begin: int = 0
+    end: int | None = None
 
 
 def is_local(path: str) -> bool:
@@ -70,19 +84,32 @@ def find_splits(path: str) -> dict[str, list[Path]]:
 
 def read(source: Source, split: str) -> Table:
     """Read the source's columns of one split."""
-    files, split = split_files(source.path, split)
-    batches = [batch for path in files for batch in _batches(path, source.columns(), _BATCH)]
-    columns = {name: [v for part, _ in batches for v in part[name]] for name in source.columns()}
-    positions = [position for _, part in batches for position in part]
-    return Table(split, columns, positions.__getitem__)
+    parts = list(tables(source, split, _BATCH))
+    names, split = source.columns(), split_files(source.path, split)[1]
+    columns = {name: [v for part in parts for v in part.columns[name]] for name in names}
+    rows = [(part, i) for part in parts for i in range(part.length)]
+    places = [place for part in parts for place in part.places]
+    return Table(split, columns, lambda i: rows[i][0].where(rows[i][1]), places)
 
 
 def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
     """Read the same in tables of at most ``rows`` rows: files may be larger than memory."""
     files, split = split_files(source.path, split)
-    for path in files:
-        for columns, positions in _batches(path, source.columns(), rows):
-            yield Table(split, columns, positions.__getitem__)
+    return span_tables(source, split, [Span(path, i) for i, path in enumerate(files)], rows)
+
+
+def span_tables(source: Source, split: str, spans: Iterable[Span], rows: int) -> Iterator[Table]:
+    """Read spans of a split in tables of at most ``rows`` rows."""
+    for span in spans:
+        room = 0 if _by_line(span.path) else 16
+        for columns, at in _batches(span, source.columns(), rows):
+            places = [span.number << _FILE | one << room for one in at]
+            yield Table(split, columns, partial(_where, span.path, at), places)
+
+
+def has_lines(path: Path) -> bool:
+    """Whether a file has a row a line and is not packed, so that any range of bytes can be read."""
+    return path.suffix.lower() in (".jsonl", ".ndjson")
 
 
 def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
@@ -102,7 +129,7 @@ def _names(path: Path) -> list[str]:
     form = _format(path)
     if form in {"csv", "parquet"}:
         return csv_names(path) if form == "csv" else parquet_names(path)
-    row, _ = next(_entries(path, form), ({}, "")) if form else ({}, "")
+    row, _ = next(_entries(Span(path, 0)), ({}, 0)) if form else ({}, 0)
     return list(row)
 
 
@@ -124,8 +151,8 @@ def _format(path: Path) -> str | None:
     return _FORMATS.get(suffix.lower())
 
 
-def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[Batch]:
-    form = _format(path)
+def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
+    path, form = span.path, _format(span.path)
     if form is None:
         raise InputError(
             f"{path}: unknown kind of file; give .jsonl, .json, .csv or .parquet (also .gz)"
@@ -133,32 +160,46 @@ def _batches(path: Path, columns: Sequence[str], size: int) -> Iterator[Batch]:
     if form in {"csv", "parquet"}:
         yield from _table(path, form, columns, size)
         return
-    entries = (_checked(entry, columns) for entry in _entries(path, form))
+    entries = (_checked(span, entry, columns) for entry in _entries(span))
     while chunk := list(islice(entries, size)):
-        yield (
-            {n: [row[n] for row, _ in chunk] for n in columns},
-            [position for _, position in chunk],
-        )
+        yield {n: [row[n] for row, _ in chunk] for n in columns}, [at for _, at in chunk]
 
 
-def _entries(path: Path, form: str) -> Iterator[Entry]:
-    return _list(path) if form == "json" and _starts_with_list(path) else _lines(path)
+def _where(path: Path, at: Sequence[int], position: int) -> str:
+    """Name the line, or the row, of a batch."""
+    if _by_line(path):
+        return line_name(path, at[position])
+    return f"{path}: row {at[position] + 1}"
 
 
-def _checked(entry: Entry, columns: Sequence[str]) -> Entry:
-    check_columns(entry[1], entry[0], columns)
+def _by_line(path: Path) -> bool:
+    """Whether a file has a row a line, which its place in the file tells from others."""
+    form = _format(path)
+    return form == "lines" or (form == "json" and not _starts_with_list(path))
+
+
+def _entries(span: Span) -> Iterator[Entry]:
+    return _lines(span) if _by_line(span.path) else _list(span.path)
+
+
+def _checked(span: Span, entry: Entry, columns: Sequence[str]) -> Entry:
+    if not all(name in entry[0] for name in columns):
+        check_columns(_where(span.path, [entry[1]], 0), entry[0], columns)
     return entry
 
 
-def _lines(path: Path) -> Iterator[Entry]:
-    for number, line in enumerate(text_lines(path), start=1):
+def _lines(span: Span) -> Iterator[Entry]:
+    for at, line in placed_lines(span.path, span.begin, span.end):
         if line.isspace():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}:{number}: invalid JSON: {error}; mend the line") from None
-        yield _object(row, f"{path}:{number}")
+            name = line_name(span.path, at)
+            raise InputError(f"{name}: invalid JSON: {error}; mend the line") from None
+        if not isinstance(row, dict):
+            raise _no_object(row, line_name(span.path, at))
+        yield row, at
 
 
 def _starts_with_list(path: Path) -> bool:
@@ -174,16 +215,16 @@ def _list(path: Path) -> Iterator[Entry]:
     except (ValueError, RecursionError) as error:  # the latter where lists are nested too deeply
         line, why = getattr(error, "lineno", 1), getattr(error, "msg", error)
         raise InputError(f"{path}:{line}: invalid JSON: {why}; mend the file") from None
-    for number, row in enumerate(entries, start=1):
-        yield _object(row, f"{path}: row {number}")
+    for number, row in enumerate(entries):
+        if not isinstance(row, dict):
+            raise _no_object(row, f"{path}: row {number + 1}")
+        yield row, number
 
 
-def _object(row: object, position: str) -> Entry:
-    if not isinstance(row, dict):
-        raise InputError(
-            f"{position}: expected a JSON object, saw a {type(row).__name__}: write one row a line"
-        )
-    return row, position
+def _no_object(row: object, position: str) -> InputError:
+    return InputError(
+        f"{position}: expected a JSON object, saw a {type(row).__name__}: write one row a line"
+    )
 
 
 def _table(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[Batch]:
@@ -191,5 +232,5 @@ def _table(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator
     start = 0
     for part in read_columns(path, columns, size):
         count = len(part[columns[0]])
-        yield part, [f"{path}: row {start + i}" for i in range(1, count + 1)]
+        yield part, list(range(start, start + count))
         start += count

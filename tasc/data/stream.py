@@ -1,15 +1,19 @@
-"""A split read in passing, for corpora larger than memory."""
+"""A split read in passing, for corpora larger than memory, as a whole or a part at a time."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import Protocol
 
 from tasc.data import local
 from tasc.data.corpus import ROWS, Rows, as_recognised, load
+from tasc.data.local import Span
 from tasc.data.source import Source
 from tasc.errors import InputError
+
+PIECE = 16 << 20  # bytes, or characters, that a worker reads at a time
+_BLOCK = 1 << 20
 
 
 class Stream(Protocol):
@@ -32,38 +36,91 @@ class Stream(Protocol):
         """In a few words how columns were read that nobody named; empty elsewhere."""
 
     def rows(self) -> Iterator[Rows]:
-        """Read the split, some rows at a time, in its order."""
+        """Read the split, some rows at a time, in its order; none where all outputs are empty."""
 
 
 @dataclass(frozen=True)
 class FileStream:
-    """The files of a split. ``fingerprint`` is of their bytes and of the columns that are read."""
+    """The files of a split, or spans of their lines."""
 
     source: Source
     split: str
-    fingerprint: str
+    spans: tuple[Span, ...]
+    recognised: str = ""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the bytes, and of the columns that are read."""
+        digest = hashlib.sha256(
+            "\0".join([self.source.input_column, self.source.output_column]).encode()
+        )
+        for span in self.spans:
+            digest.update(_hash(span))
+        return digest.hexdigest()
+
+    def rows(self) -> Iterator[Rows]:
+        """See Stream.rows. Raises InputError where a row is malformed."""
+        for table in local.span_tables(self.source, self.split, self.spans, ROWS):
+            yield Rows.of(self.source, table)
+
+
+@dataclass(frozen=True)
+class RowRange:
+    """The rows of shard ``number`` of ``of``: those before are read and passed over."""
+
+    whole: Stream
+    number: int
+    of: int
+
+    @property
+    def source(self) -> Source:
+        """See Stream."""
+        return self.whole.source
+
+    @property
+    def split(self) -> str:
+        """See Stream."""
+        return self.whole.split
+
+    @property
+    def recognised(self) -> str:
+        """See Stream."""
+        return self.whole.recognised
+
+    @property
+    def fingerprint(self) -> str:
+        """See Stream."""
+        return f"{self.whole.fingerprint} {self.number}/{self.of}"
+
+    def rows(self) -> Iterator[Rows]:
+        """See Stream.rows. What was left out of the whole split is counted by its first shard."""
+        sizes = [(len(rows.outputs), rows.dropped) for rows in self.whole.rows()]
+        total = sum(kept for kept, _ in sizes)
+        begin, end = (total * i // self.of for i in (self.number - 1, self.number))
+        at, dropped = 0, sum(left_out for _, left_out in sizes) if self.number == 1 else 0
+        for rows in self.whole.rows():
+            here = slice(max(begin - at, 0), max(end - at, 0))
+            at += len(rows.outputs)
+            if self.number == 1 or here.start < len(rows.outputs):
+                yield rows.part(here, dropped)
+                dropped = 0
+            if at >= end:
+                return
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Rows that were read before, as another process takes them."""
+
+    source: Source
+    split: str
+    held: tuple[Rows, ...]
+    fingerprint: str = ""
     recognised: str = ""
 
     def rows(self) -> Iterator[Rows]:
-        """See Stream.rows.
-
-        Raises:
-            InputError: a row is malformed, the split is empty, or all outputs are.
-        """
-        read = kept = 0
-        for table in local.tables(self.source, self.split, ROWS):
-            rows = Rows.of(self.source, table)
-            read += table.length
-            kept += len(rows.outputs)
-            yield rows
-        if not kept:
-            found = (
-                f"all {read} outputs of the split {self.split!r} are" if read else "the split is"
-            )
-            raise InputError(
-                f"{self.source.path}: {found} empty (column {self.source.output_column!r}); "
-                "choose another split or output column"
-            )
+        """See Stream.rows."""
+        return iter(self.held)
 
 
 def open_stream(source: Source, split: str, *, limit: int | None = None, seed: int = 0) -> Stream:
@@ -75,12 +132,76 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
         return load(source, split, limit=limit, seed=seed)
     source, how = as_recognised(source, split)
     files, name = local.split_files(source.path, split)
-    return FileStream(source, name, _fingerprint(source, files), how)
+    return FileStream(source, name, tuple(Span(path, i) for i, path in enumerate(files)), how)
 
 
-def _fingerprint(source: Source, files: Sequence[Path]) -> str:
-    digest = hashlib.sha256("\0".join([source.input_column, source.output_column]).encode())
-    for path in files:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+def shard(stream: Stream, number: int, of: int) -> Stream:
+    """Return shard ``number``, from 1, of ``of`` of a split: a range of bytes, or else of rows.
+
+    Shards in order hold the rows of the split, each once.
+    """
+    if isinstance(stream, FileStream) and _has_lines(stream):
+        total = sum(span.path.stat().st_size for span in stream.spans)
+        begin, end = (total * i // of for i in (number - 1, number))
+        return _between(stream, begin, end)
+    return RowRange(stream, number, of)
+
+
+def pieces(stream: Stream) -> Iterator[Stream]:
+    """Yield the split piece by piece, as workers count it; how it is cut depends on it alone."""
+    if isinstance(stream, FileStream) and _has_lines(stream):
+        total = sum(span.path.stat().st_size for span in stream.spans)
+        for begin in range(0, total, PIECE):
+            yield _between(stream, begin, min(begin + PIECE, total))
+        return
+    held: list[Rows] = []
+    size = 0
+    for rows in stream.rows():
+        held.append(rows.solid())
+        size += sum(map(len, (*rows.inputs, *rows.outputs)))
+        if size >= PIECE:
+            yield HeldRows(stream.source, stream.split, tuple(held))
+            held, size = [], 0
+    yield HeldRows(stream.source, stream.split, tuple(held))
+
+
+def refuse_empty(stream: Stream, samples: int, dropped: int) -> None:
+    """Raise InputError where a split has no rows, or no outputs."""
+    if samples:
+        return
+    found = (
+        f"all {dropped} outputs of the split {stream.split!r} are" if dropped else "the split is"
+    )
+    raise InputError(
+        f"{stream.source.path}: {found} empty (column {stream.source.output_column!r}); "
+        "choose another split or output column"
+    )
+
+
+def _has_lines(stream: FileStream) -> bool:
+    return all(local.has_lines(span.path) for span in stream.spans)
+
+
+def _between(stream: FileStream, begin: int, end: int) -> FileStream:
+    """Return the lines that begin in a range of bytes, counted through all files."""
+    spans, at = list[Span](), 0
+    for span in stream.spans:
+        size = span.path.stat().st_size
+        low, high = max(begin - at, 0), min(end - at, size)
+        if low < high:
+            spans.append(Span(span.path, span.number, low, high))
+        at += size
+    return FileStream(stream.source, stream.split, tuple(spans), stream.recognised)
+
+
+def _hash(span: Span) -> bytes:
+    """Hash a file, or a range of its bytes."""
+    with span.path.open("rb") as file:
+        if span.end is None:
+            return hashlib.file_digest(file, "sha256").digest()
+        digest, left = hashlib.sha256(), span.end - span.begin
+        file.seek(span.begin)
+        while left and (block := file.read(min(_BLOCK, left))):
+            digest.update(block)
+            left -= len(block)
+        return digest.digest()

@@ -1,11 +1,11 @@
 """Work in this process."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tasc.execution import Executor, Result, Task
+from tasc.execution import Executor, Result, Task, Workers
 
 
 @dataclass(frozen=True)
@@ -14,12 +14,14 @@ class Local:
 
     shared: Any
 
-    def map(self, work: Callable[[Any, Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """See Executor.map."""
-        return (work(self.shared, task) for task in tasks)
+    def run(
+        self, work: Callable[[Any, Task], Result], tasks: Iterable[Task]
+    ) -> Iterator[tuple[int, Result]]:
+        """See Executor.run."""
+        return ((number, work(self.shared, task)) for number, task in enumerate(tasks))
 
 
 @contextmanager
-def start(shared: object, _workers: int) -> Iterator[Executor]:
+def start(shared: object, _workers: Workers) -> Iterator[Executor]:
     """Return the executor; there is nothing to start."""
     yield Local(shared)

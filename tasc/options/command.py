@@ -41,6 +41,7 @@ Kind = Literal[
     "token counts",
     "training report",
     "results",
+    "run",
 ]
 
 
@@ -204,6 +205,16 @@ class StepOptions(CommandOptions):
         None, ge=1, le=MOST_EXAMPLES, description="Use at most so many examples, drawn by the seed."
     )
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="Seed of every random choice.")
+
+    @property
+    def result_name(self) -> str:
+        """The file of the report that these very options leave."""
+        return self.result_file
+
+    @property
+    def part(self) -> tuple[int, int] | None:
+        """Which of how many parts of the split alone is read; None for all of it."""
+        return None
 
     @property
     def data(self) -> Data | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tasc.data.corpus import Corpus, load, splits
 from tasc.data.source import Source
-from tasc.data.stream import Stream, open_stream
+from tasc.data.stream import Stream, open_stream, shard
 from tasc.data.table import choose_split
 from tasc.errors import InputError
 from tasc.options.command import StepOptions
@@ -69,6 +69,8 @@ def read_texts(options: StepOptions) -> Texts:
             corpora[name] = load(source, split, limit=most, seed=options.seed)
     if options.streamed:
         stream = open_stream(source, options.split, limit=options.read_limit, seed=options.seed)
+        if options.part:
+            return Texts({}, shard(stream, *options.part))
     return Texts(corpora, stream)
 
 

@@ -18,6 +18,7 @@ from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.options import Counts, IndexOptions
 from tasc.errors import InputError, IntegrityError
+from tasc.execution import in_order
 from tasc.files.disk import writing
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -25,6 +26,7 @@ FILE = "index.tasc"
 MAGIC, VERSION = b"TASCNGRM", 1
 HEADER = struct.Struct("<8sIIQ32s32s40x")  # magic, version, 0, words of the block, two hashes
 
+_PIECE = 1 << 16  # texts that are encoded at a time
 TOKEN_LIMIT = 0xFFFFF  # ids are kept in 20 bits, the largest of which is the mark
 
 
@@ -153,13 +155,22 @@ class Indexed:
 
 def make_index(corpus: Corpus, tokenizer: LoadedTokenizer, options: IndexOptions) -> Indexed:
     """Index the outputs of ``corpus``."""
-    encoded = tokenizer.encode(corpus.outputs)
-    outputs = encoded.split()
+    outputs = _encode(corpus.outputs, tokenizer, options)
     begin = time.perf_counter()
     index = build_index(outputs, tokenizer.eos_id, options.counts)
     seconds = time.perf_counter() - begin
-    sizes = len(outputs), len(encoded.tokens)
+    sizes = len(outputs), sum(map(len, outputs))
     return Indexed(index, tokenizer, options, corpus.split, *sizes, seconds)
+
+
+def _encode(
+    texts: Sequence[str], tokenizer: LoadedTokenizer, options: IndexOptions
+) -> list[np.ndarray]:
+    """Encode texts in pieces, wherever the executor runs them."""
+    pieces = (texts[i : i + _PIECE] for i in range(0, len(texts), _PIECE))
+    with options.start(tokenizer) as executor:
+        encoded = in_order(executor.run(LoadedTokenizer.encode, pieces))
+        return [text for piece in encoded for text in piece.split()]
 
 
 def method_for(index: NgramIndex) -> str:

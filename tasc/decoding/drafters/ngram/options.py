@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, ClassVar
 
 from tasc.options.bounds import MOST, Bounded, within
-from tasc.options.command import TOKENIZER, StepOptions, like
+from tasc.options.command import TOKENIZER, like
+from tasc.options.executor import ExecutorOptions
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Counts(Bounded):
     mark: bool = field(default=True, metadata={"description": "Know where outputs begin."})
 
 
-class IndexOptions(StepOptions):
+class IndexOptions(ExecutorOptions):
     """Options of ``tasc index``."""
 
     command = "index"

@@ -1,0 +1,174 @@
+"""What counting some rows leaves: enough to go on as if the whole split had been read at once.
+
+Runs merge in any number, but words are numbered by appearance and n-grams of words cross the
+borders of samples: so those are told apart by their order.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tasc.analysis.ngrams import WordStats, describe
+from tasc.analysis.outputs import Distinct
+from tasc.analysis.sample import RowSample, Sample, SomeRows
+from tasc.analysis.tokens import TokenStats
+from tasc.backend import CountedWords, WordCounter, merge_counts
+from tasc.backend.base import Int64
+
+TOP = 25  # most frequent word bigrams that are kept
+_N_WORDS = 4  # longest n-grams that are described
+
+
+@dataclass(frozen=True)
+class CountedSide:
+    """The inputs or the outputs of some rows.
+
+    Attributes:
+        words: their n-grams.
+        total: number of words.
+        runs: n-grams of tokens, sorted runs; none without a tokenizer.
+        tokens: all tokens.
+        text_bytes: UTF-8 bytes that were tokenised.
+        longest: tokens of the longest text.
+    """
+
+    words: CountedWords
+    total: int
+    runs: list[Path]
+    tokens: int
+    text_bytes: int
+    longest: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Some rows, counted.
+
+    Attributes:
+        samples: rows with an output.
+        dropped: rows without one.
+        input, output: both sides.
+        sample: different outputs with their multiplicities; see ``Sample``.
+        hashes: (D,) of all different outputs.
+        rows: some rows: hash, prompt and output; see ``RowSample``.
+    """
+
+    samples: int
+    dropped: int
+    input: CountedSide
+    output: CountedSide
+    sample: Distinct
+    hashes: npt.NDArray[np.uint64]
+    rows: list[tuple[int, str, str]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The inputs or the outputs; tokens and their counts by id (V,) need a tokenizer."""
+
+    words: WordStats
+    tokens: TokenStats | None
+    counts: Int64 | None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a pass found.
+
+    Attributes:
+        samples: rows with an output.
+        dropped: rows without one.
+        distinct_outputs: different outputs, told apart by 64-bit hashes.
+        input: statistics of the inputs.
+        output: of the outputs.
+        sample: different outputs with their multiplicities, in order of first appearance: all of
+            them, or those whose hash is smallest where all are too many.
+        rows: some rows with their prompts.
+    """
+
+    samples: int
+    dropped: int
+    distinct_outputs: int
+    input: Side
+    output: Side
+    sample: Distinct
+    rows: SomeRows
+
+
+def describe_all(parts: Sequence[Counted], vocabulary: int, n_max: int, folder: Path) -> Scan:
+    """Describe a split by its parts, in order.
+
+    Args:
+        parts: one at least.
+        vocabulary: size of the tokenizer's; 0 without one.
+        n_max: longest n-gram; statistics end at 4.
+        folder: for runs on the way.
+    """
+    sample, some = Sample(), RowSample()
+    for part in parts:
+        sample.take(part.sample, part.hashes)
+        some.take(part.rows)
+    samples = sum(part.samples for part in parts)
+    with ThreadPoolExecutor(2) as both:  # merging lets go of the interpreter
+        calls = [
+            (
+                both.submit(_words, sides, samples, n_max, folder / name),
+                both.submit(_tokens, sides, samples, vocabulary, n_max),
+            )
+            for name, sides in (
+                ("out", [part.output for part in parts]),
+                ("in", [part.input for part in parts]),
+            )
+        ]
+        after, before = (Side(words.result(), *tokens.result()) for words, tokens in calls)
+    dropped = sum(part.dropped for part in parts)
+    kept = sample.finish(), some.finish()
+    return Scan(samples, dropped, len(sample.distinct), before, after, *kept)
+
+
+def _tokens(
+    sides: Sequence[CountedSide], samples: int, vocabulary: int, n_max: int
+) -> tuple[TokenStats | None, Int64 | None]:
+    if not vocabulary:
+        return None, None
+    counts = merge_counts([run for side in sides for run in side.runs])
+    tokens = sum(side.tokens for side in sides)
+    stats = TokenStats(
+        samples=samples,
+        tokens=tokens,
+        used_tokens=len(counts.ids),
+        tokens_per_sample=tokens / max(samples, 1),
+        longest=max(side.longest for side in sides),
+        bytes_per_token=sum(side.text_bytes for side in sides) / max(tokens, 1),
+        ngrams=tuple(
+            describe(counts.spectra[n - 1], n, vocabulary)
+            for n in range(1, min(n_max, _N_WORDS) + 1)
+        ),
+    )
+    return stats, counts.dense(vocabulary)
+
+
+def _words(sides: Sequence[CountedSide], samples: int, n_max: int, prefix: Path) -> WordStats:
+    words, total = WordCounter(prefix), sum(side.total for side in sides)
+    for side in sides:
+        words.take(side.words)
+    counts = merge_counts(words.finish(), TOP)
+    pairs = counts.spectra[1]
+    return WordStats(
+        samples=samples,
+        words=total,
+        distinct_words=len(counts.ids),
+        words_per_sample=total / max(samples, 1),
+        ngrams=tuple(
+            describe(counts.spectra[n - 1], n, len(counts.ids))
+            for n in range(1, min(max(n_max, 2), _N_WORDS) + 1)
+        ),
+        top=tuple(
+            (" ".join(map(words.word, ids)), count)
+            for ids, count in zip(pairs.top_ids.tolist(), pairs.top_counts.tolist(), strict=True)
+        ),
+    )

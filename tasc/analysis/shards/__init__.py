@@ -1,0 +1,1 @@
+"""A split counted part by part: in files, by hand on several machines, or by an executor."""

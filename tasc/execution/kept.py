@@ -1,0 +1,61 @@
+"""Pieces of work whose results are kept as files until the whole is done: a killed run goes on."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tasc.execution import Executor, Task
+from tasc.files.disk import flush_below
+from tasc.files.folders import remove
+
+Files = Mapping[str, bytes]
+
+
+def keep(
+    executor: Executor,
+    work: Callable[[Any, Task], Files],
+    tasks: Iterable[Task],
+    folder: Path,
+    *,
+    resume: bool,
+) -> Iterator[tuple[int, Path]]:
+    """Yield the number of each task and the folder of the files that ``work`` made of it.
+
+    Those of an earlier run come first, and are not made again; without ``resume`` they go. They are
+    trusted: ``folder`` belongs to runs of the very same step. Tasks are taken in any case.
+    """
+    if not resume and folder.exists():
+        remove(folder)
+    folder.mkdir(exist_ok=True)
+    for left in folder.glob("*.tmp"):
+        remove(left)
+    done = {int(made.name) for made in folder.iterdir()}
+    yield from ((number, folder / str(number)) for number in sorted(done))
+    numbers: list[int] = []
+
+    def missing() -> Iterator[Task]:
+        for number, task in enumerate(tasks):
+            if number not in done:
+                numbers.append(number)
+                yield task
+
+    for i, files in executor.run(work, missing()):
+        made = folder / str(numbers[i])
+        _write(files, made)
+        yield numbers[i], made
+
+
+def _write(files: Files, folder: Path) -> None:
+    """Write files into a folder that appears whole."""
+    new = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
+    new.mkdir()
+    for name, contents in files.items():
+        (new / name).write_bytes(contents)
+    flush_below(new)
+    new.rename(folder)
+
+
+def read_files(folder: Path) -> Files:
+    """Return the contents of the files in a folder, as ``work`` hands them over."""
+    return {file.name: file.read_bytes() for file in folder.iterdir()}

@@ -1,0 +1,35 @@
+"""The options of commands whose work falls into independent pieces."""
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tasc.execution import EXECUTORS, Executor, Workers, executor_help
+from tasc.options.command import Shell, StepOptions
+
+if TYPE_CHECKING:
+    ExecutorName = str
+else:
+    ExecutorName = Literal[tuple(EXECUTORS)]
+
+
+class ExecutorOptions(StepOptions):
+    """Where pieces of work run; the result does not depend on it."""
+
+    incidental: ClassVar[set[str]] = {"executor", "workers", "address"}
+    # An address is dialled: no recipe of a stranger may name one.
+    by_hand: ClassVar = frozenset({"address"})
+
+    executor: ExecutorName = Field("local", description=f"Where it runs; {executor_help()}.")
+    workers: int = Field(
+        2, ge=1, le=1024, description="With --executor processes or ray: pieces at a time."
+    )
+    address: Annotated[str | None, Shell(default="a cluster of this machine")] = Field(
+        None, description="With --executor ray: HOST:PORT of a running cluster."
+    )
+
+    def start(self, shared: object, *, devices: bool = False) -> AbstractContextManager[Executor]:
+        """Start the executor; see ``tasc.execution``."""
+        workers = Workers(self.workers, self.address, devices)
+        return EXECUTORS[self.executor].start(shared, workers)

@@ -1,6 +1,6 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,7 +69,22 @@ def run(
     progress: Progress = silent,
     draft: DraftSource | None = None,
 ) -> list[Cell]:
-    """Decode each prompt of ``test`` with every model and method; drafters know ``corpus``.
+    """Decode each prompt of ``test`` with every model and method; see ``prepare``."""
+    cells = prepare(models, corpus, options, progress, draft)
+    prompts = {model.label: model.encode(test.prompts) for model in models}
+    for part in slices(len(test.examples), options.slice):
+        decode_slice(cells, prompts, part, options, progress)
+    return cells
+
+
+def prepare(
+    models: Sequence[Loaded],
+    corpus: Corpus,
+    options: BenchOptions,
+    progress: Progress = silent,
+    draft: DraftSource | None = None,
+) -> list[Cell]:
+    """Make every cell, which has not run yet; drafters know ``corpus``.
 
     Indexes stand for the corpus where a method counts n-grams; ``draft`` is what methods with a
     vocabulary of their own draft with.
@@ -94,30 +109,54 @@ def run(
             Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
             for m in methods
         ]
-    prompts = {model.label: model.encode(test.prompts) for model in models}
-    samples = len(test.examples)
-    for turn in _turns(min(options.warmup, samples), options.batch_size):
+    return cells
+
+
+def slices(samples: int, length: int | None) -> list[slice]:
+    """Cut the samples into what is decoded in one piece, by one machine: all, where None is said.
+
+    Drafters that learn from outputs begin anew in each.
+    """
+    step = length or max(samples, 1)
+    return [slice(i, min(i + step, samples)) for i in range(0, samples, step)]
+
+
+def decode_slice(
+    cells: Sequence[Cell],
+    prompts: Mapping[str, Sequence[np.ndarray]],
+    part: slice,
+    options: BenchOptions,
+    progress: Progress = silent,
+) -> None:
+    """Decode a slice of the samples with every cell; it is added to each of their runs.
+
+    ``prompts`` are those of each model by its label, (L_i,) int32: of all samples.
+    """
+    warm = slice(part.start, min(part.start + options.warmup, part.stop))
+    for turn in _turns(warm, options.batch_size):
         for cell in cells:
             decode(cell, prompts[cell.model.label], turn, options)
     order = np.random.default_rng(options.seed)
+    samples = part.stop - part.start
     for repeat in range(options.repeats):
         for cell in cells:
             cell.forget()
-            cell.runs.append([])
-        for turn in _turns(samples, options.batch_size):
+            if len(cell.runs) == repeat:
+                cell.runs.append([])
+        for turn in _turns(part, options.batch_size):
             # Drawn anew, so that no cell always runs behind the same one; samples stay in order,
             # as drafters that learn from outputs depend on it.
             for i in order.permutation(len(cells)):
                 cell = cells[i]
-                cell.runs[-1] += decode(cell, prompts[cell.model.label], turn, options)
-            progress("decode", repeat * samples + turn.stop, options.repeats * samples)
-    return cells
+                cell.runs[repeat] += decode(cell, prompts[cell.model.label], turn, options)
+            done = repeat * samples + turn.stop - part.start
+            progress("decode", done, options.repeats * samples)
 
 
-def _turns(samples: int, batch_size: int) -> list[slice]:
-    """Cut the samples into what a cell decodes before it is the next one's turn."""
+def _turns(part: slice, batch_size: int) -> list[slice]:
+    """Cut samples into what a cell decodes before it is the next one's turn."""
     length = turn_length(batch_size)
-    return [slice(i, min(i + length, samples)) for i in range(0, samples, length)]
+    return [slice(i, min(i + length, part.stop)) for i in range(part.start, part.stop, length)]
 
 
 def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:

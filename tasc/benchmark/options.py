@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tasc.benchmark.metrics import check_metrics, described
+from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, describe, parse
 from tasc.errors import InputError
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
@@ -56,11 +57,12 @@ class QualityOptions(StepOptions):
         return value
 
 
-class BenchOptions(ModelOptions, QualityOptions):
+class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     """Options of ``tasc bench``."""
 
     command = "bench"
     result_file = "results.json"
+    flags: ClassVar = ("output", "force", "json", "resume")
     other_splits: ClassVar = {"corpus_split": None}
     needed_splits: ClassVar = frozenset({"split", "corpus_split"})
     products: ClassVar = frozenset({"results"})
@@ -103,6 +105,13 @@ class BenchOptions(ModelOptions, QualityOptions):
     dtype: Dtype = "float32"
     device: Device = "auto"
     repeats: int = Field(1, ge=1, le=1000, description="Passes over all samples.")
+    slice: Annotated[int | None, Shell(default="all")] = Field(
+        None,
+        ge=1,
+        le=MOST_EXAMPLES,
+        description="Samples that one worker decodes, with all models and methods; methods that "
+        "learn from outputs begin anew in each slice.",
+    )
     warmup: int = Field(3, ge=0, le=MOST, description="Samples that warm up, unmeasured.")
     batch_size: int = Field(1, ge=1, le=1024, description="Samples decoded at a time.")
     temperature: Annotated[float | None, Shell(default="greedy")] = Field(
@@ -146,6 +155,26 @@ class BenchOptions(ModelOptions, QualityOptions):
     def _together(self) -> Self:
         with as_value_error():
             check([parse(text) for text in self.methods], head=bool(self.draft_heads))
+        return self
+
+    @model_validator(mode="after")
+    def _sliced(self) -> Self:
+        methods = [parse(text) for text in self.methods]
+        if self.executor != "local" and self.slice is None:
+            raise ValueError("executor: give a slice, too, or all samples are one piece of work")
+        if self.executor != "local" and not any(method.name == "ar" for method in methods):
+            raise ValueError(
+                "executor: machines differ, so each measures plain decoding itself: add method ar"
+            )
+        if self.slice is None:
+            return self
+        if self.slice % turn_length(self.batch_size):
+            raise ValueError(
+                f"slice: {self.slice} is no multiple of the {turn_length(self.batch_size)} samples "
+                f"that are decoded in turn with batch_size {self.batch_size}"
+            )
+        if any(method.adaptive for method in methods):
+            raise ValueError("slice: budget=auto learns from all samples: leave one of them out")
         return self
 
     @model_validator(mode="after")

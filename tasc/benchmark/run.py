@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import torch
 
@@ -19,29 +20,35 @@ from tasc.benchmark.results.conditions import (
     Settings,
     Task,
 )
+from tasc.benchmark.spread import decode_elsewhere, load_draft_source, load_models
 from tasc.data.corpus import Corpus
-from tasc.decoding.core.resources import DraftSource, end_ids
-from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.environment import environment, shell_line
-from tasc.errors import InputError
-from tasc.models.load import load_model
-from tasc.models.static import target_for
-from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
-from tasc.tokenizer.loaded import load_tokenizer
 
 EXAMPLES = 5
 
 
 def bench(
-    corpus: Corpus, test: Corpus, options: BenchOptions, progress: Progress = silent
+    corpus: Corpus,
+    test: Corpus,
+    options: BenchOptions,
+    progress: Progress = silent,
+    *,
+    work: Path | None = None,
+    resume: bool = False,
 ) -> BenchResults:
-    """Run all cells and describe them."""
+    """Run all cells and describe them.
+
+    Slices that an executor has decoded are kept below ``work``; ``resume`` takes those there.
+    """
     started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    models = [_load(text, options, test.end) for text in options.models]
-    if len({m.label for m in models}) < len(models):
-        raise InputError("two models have the same name: tell them apart with --model label=path")
-    cells = matrix.run(models, corpus, test, options, progress, _draft(options))
+    draft = load_draft_source(options)
+    models = load_models(options, test.end)
+    if options.executor == "local" or work is None:
+        cells = matrix.run(models, corpus, test, options, progress, draft)
+    else:
+        cells = matrix.prepare(models, corpus, options, progress, draft)
+        decode_elsewhere(cells, corpus, test, options, (work, resume), progress)
     prompts = {m.label: m.encode(test.prompts) for m in models}
     matches = None
     if options.sampling is None or options.verify == "sampled":
@@ -95,19 +102,13 @@ def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
     )
 
 
-_AS_ASKED = ("repeats", "warmup", "max_new_tokens", "batch_size", "seed", "metrics", "delimiter")
-
-
-def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
-    label, path = resolve_model(text)
-    tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
-    model = load_model(path, dtype=options.dtype, device=options.device)
-    target = target_for(model, graphs=options.graphs, compiled=options.compile)
-    return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
-
-
-def _draft(options: BenchOptions) -> DraftSource | None:
-    if options.draft_model is None:
-        return None
-    _, path = resolve_model(options.draft_model)
-    return load_draft(path, options.dtype, options.device)
+_AS_ASKED = (
+    "repeats",
+    "warmup",
+    "max_new_tokens",
+    "batch_size",
+    "slice",
+    "seed",
+    "metrics",
+    "delimiter",
+)

@@ -166,7 +166,8 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
 
     with at_work(options, context) as context:
         known = context.texts.corpora["corpus_split"]
-        return bench(known, context.texts.corpus, options, context.progress)
+        kept: dict[str, Any] = {"work": context.work, "resume": context.resume}
+        return bench(known, context.texts.corpus, options, context.progress, **kept)
 
 
 def judge(options: JudgeOptions, context: StepContext | None = None) -> "JudgeResults":

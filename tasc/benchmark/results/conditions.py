@@ -50,6 +50,8 @@ class Settings(Record):
     batch_size: int
     turn: int
     """Samples that a cell decoded before it was the next one's turn."""
+    slice: int | None = None
+    """Samples that methods which learn from outputs began anew after; None for all."""
     sampling: SamplingSettings | None
     """None for greedy decoding."""
     graphs: bool

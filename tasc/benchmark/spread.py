@@ -1,0 +1,128 @@
+"""The cells of a bench, loaded here, and slices of its samples decoded wherever an executor runs.
+
+A slice is decoded by one worker with all models and methods, so every ratio of two times is one of
+times that were taken on one machine.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tasc.benchmark import matrix
+from tasc.benchmark.options import BenchOptions
+from tasc.data.corpus import Corpus
+from tasc.decoding.core.generation import Generation, Timeline
+from tasc.decoding.core.resources import DraftSource, end_ids
+from tasc.decoding.drafters.hetero.source import load_draft
+from tasc.errors import InputError
+from tasc.execution.kept import Files, keep
+from tasc.models.load import load_model
+from tasc.models.static import target_for
+from tasc.options.references import resolve_model
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import load_tokenizer
+
+_FILE = "generations.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What a worker benches; it loads the models itself, once."""
+
+    corpus: Corpus
+    test: Corpus
+    options: BenchOptions
+    threads: int
+
+    @cached_property
+    def cells(self) -> list[matrix.Cell]:
+        """Every cell, which has not run yet."""
+        torch.set_num_threads(self.threads)
+        models = load_models(self.options, self.test.end)
+        return matrix.prepare(
+            models, self.corpus, self.options, draft=load_draft_source(self.options)
+        )
+
+    @cached_property
+    def prompts(self) -> dict[str, list[np.ndarray]]:
+        """The prompts of each model by its label."""
+        models = {cell.model.label: cell.model for cell in self.cells}
+        return {label: model.encode(self.test.prompts) for label, model in models.items()}
+
+
+def decode_elsewhere(
+    cells: Sequence[matrix.Cell],
+    corpus: Corpus,
+    test: Corpus,
+    options: BenchOptions,
+    kept: tuple[Path, bool],
+    progress: Progress = silent,
+) -> None:
+    """Have the slices decoded by an executor, and add them to the runs of ``cells``, in order.
+
+    ``kept`` is the folder that keeps slices until all are done, and whether those there count.
+    """
+    work, resume = kept
+    parts = matrix.slices(len(test.examples), options.slice)
+    bench = Bench(corpus, test, options, torch.get_num_threads())
+    done: dict[int, Path] = {}
+    with options.start(bench, devices=options.device != "cpu") as executor:
+        ranges = ((part.start, part.stop) for part in parts)
+        for number, made in keep(executor, _decode, ranges, work / "slices", resume=resume):
+            done[number] = made
+            progress("decode slices", len(done), len(parts))
+    for cell in cells:
+        cell.runs = [[] for _ in range(options.repeats)]
+    for number in sorted(done):
+        runs_of = json.loads((done[number] / _FILE).read_text(encoding="utf-8"))
+        for cell, runs in zip(cells, runs_of, strict=True):
+            for own, found in zip(cell.runs, runs, strict=True):
+                own += map(_generation, found)
+
+
+def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
+    """Load every model; ``end`` is the token that ends the outputs of a chat."""
+    models = [_load(text, options, end) for text in options.models]
+    if len({model.label for model in models}) < len(models):
+        raise InputError("two models have the same name: tell them apart with --model label=path")
+    return models
+
+
+def load_draft_source(options: BenchOptions) -> DraftSource | None:
+    """Load what methods with a vocabulary of their own draft with."""
+    if options.draft_model is None:
+        return None
+    _, path = resolve_model(options.draft_model)
+    return load_draft(path, options.dtype, options.device)
+
+
+def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
+    label, path = resolve_model(text)
+    tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
+    model = load_model(path, dtype=options.dtype, device=options.device)
+    target = target_for(model, graphs=options.graphs, compiled=options.compile)
+    return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
+
+
+def _decode(bench: Bench, part: tuple[int, int]) -> Files:
+    """Decode a slice, as a worker does; return the generations of each cell and repeat."""
+    cells = [replace(cell, runs=[]) for cell in bench.cells]
+    matrix.decode_slice(cells, bench.prompts, slice(*part), bench.options)
+    runs = [[[_plain(made) for made in run] for run in cell.runs] for cell in cells]
+    return {_FILE: json.dumps(runs).encode()}
+
+
+def _plain(made: Generation) -> dict[str, Any]:
+    return asdict(made) | {"tokens": made.tokens.tolist()}
+
+
+def _generation(plain: dict[str, Any]) -> Generation:
+    timeline = Timeline(**plain["timeline"])
+    tokens = np.array(plain["tokens"], np.int32)
+    return Generation(**plain | {"tokens": tokens, "timeline": timeline})

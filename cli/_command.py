@@ -84,7 +84,7 @@ def _run_step(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome
                 options,
                 folder,
                 force=flags.force,
-                resume=flags.resume,
+                resume="only" if flags.resume and "resume" in options.flags else flags.resume,
                 progress=progress,
                 tell=note,
             )

@@ -1,11 +1,12 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from tasc.benchmark.measured import Turn
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.corpus import Corpus
@@ -17,6 +18,7 @@ from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen
+from tasc.decoding.replay import replay
 from tasc.models.cost import cost_curve
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
@@ -55,9 +57,14 @@ class Cell:
         drafter = self.factory()
         return Budgeted(drafter, self.policy) if self.policy else drafter
 
+    @property
+    def learns(self) -> bool:
+        """Whether its drafters know what they decoded before."""
+        return self.resources is not None and getattr(self.method.options, "adapt", False)
+
     def forget(self) -> None:
         """Let drafters that learn from outputs begin again: they have seen what comes next."""
-        if self.resources is not None and getattr(self.method.options, "adapt", False):
+        if self.resources is not None and self.learns:
             self.factory = self.method.prepare(self.resources)
 
 
@@ -68,12 +75,17 @@ def run(
     options: BenchOptions,
     progress: Progress = silent,
     draft: DraftSource | None = None,
+    measured: MutableMapping[Turn, list[Generation]] | None = None,
 ) -> list[Cell]:
-    """Decode each prompt of ``test`` with every model and method; see ``prepare``."""
+    """Decode each prompt of ``test`` with every model and method; see ``prepare``.
+
+    Turns that ``measured`` holds are not run again; others are added to it.
+    """
+    known = {} if measured is None else measured
     cells = prepare(models, corpus, options, progress, draft)
     prompts = {model.label: model.encode(test.prompts) for model in models}
     for part in slices(len(test.examples), options.slice):
-        decode_slice(cells, prompts, part, options, progress)
+        decode_slice(cells, prompts, part, options, known, progress)
     return cells
 
 
@@ -126,16 +138,25 @@ def decode_slice(
     prompts: Mapping[str, Sequence[np.ndarray]],
     part: slice,
     options: BenchOptions,
+    measured: MutableMapping[Turn, list[Generation]],
     progress: Progress = silent,
 ) -> None:
     """Decode a slice of the samples with every cell; it is added to each of their runs.
 
     ``prompts`` are those of each model by its label, (L_i,) int32: of all samples.
     """
-    warm = slice(part.start, min(part.start + options.warmup, part.stop))
-    for turn in _turns(warm, options.batch_size):
-        for cell in cells:
-            decode(cell, prompts[cell.model.label], turn, options)
+    turns = _turns(part, options.batch_size)
+    keys = (
+        (n, turn.start, i)
+        for n in range(options.repeats)
+        for turn in turns
+        for i in range(len(cells))
+    )
+    if not all(key in measured for key in keys):
+        warm = slice(part.start, min(part.start + options.warmup, part.stop))
+        for turn in _turns(warm, options.batch_size):
+            for cell in cells:
+                decode(cell, prompts[cell.model.label], turn, options)
     order = np.random.default_rng(options.seed)
     samples = part.stop - part.start
     for repeat in range(options.repeats):
@@ -143,14 +164,34 @@ def decode_slice(
             cell.forget()
             if len(cell.runs) == repeat:
                 cell.runs.append([])
-        for turn in _turns(part, options.batch_size):
+        for turn in turns:
             # Drawn anew, so that no cell always runs behind the same one; samples stay in order,
             # as drafters that learn from outputs depend on it.
-            for i in order.permutation(len(cells)):
-                cell = cells[i]
-                cell.runs[repeat] += decode(cell, prompts[cell.model.label], turn, options)
+            for i in order.permutation(len(cells)).tolist():
+                cell, key = cells[i], (repeat, turn.start, i)
+                mine = prompts[cell.model.label]
+                if key in measured:
+                    _remember(cell, mine[turn], measured[key], options)
+                else:
+                    measured[key] = decode(cell, mine, turn, options)
+                cell.runs[repeat] += measured[key]
             done = repeat * samples + turn.stop - part.start
             progress("decode", done, options.repeats * samples)
+
+
+def _remember(
+    cell: Cell, prompts: Sequence[np.ndarray], made: Sequence[Generation], options: BenchOptions
+) -> None:
+    """Let drafters that learn from outputs read those of a turn that ran before."""
+    if cell.learns:
+        replay(
+            prompts,
+            made,
+            cell.factory,
+            max_new_tokens=options.max_new_tokens,
+            end_ids=cell.model.end_ids,
+            batch_size=options.batch_size,
+        )
 
 
 def _turns(part: slice, batch_size: int) -> list[slice]:

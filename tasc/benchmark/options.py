@@ -61,8 +61,8 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     """Options of ``tasc bench``."""
 
     command = "bench"
-    result_file = "results.json"
     flags: ClassVar = ("output", "force", "json", "resume")
+    result_file = "results.json"
     other_splits: ClassVar = {"corpus_split": None}
     needed_splits: ClassVar = frozenset({"split", "corpus_split"})
     products: ClassVar = frozenset({"results"})

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from tasc.benchmark import lossless, matrix, predict, record, reference
+from tasc.benchmark.measured import Measured
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.pairs import comparisons, pairs
 from tasc.benchmark.paired.seeds import seeds, seeds_pairs
@@ -32,20 +33,21 @@ def bench(
     corpus: Corpus,
     test: Corpus,
     options: BenchOptions,
-    progress: Progress = silent,
+    work: Path,
     *,
-    work: Path | None = None,
     resume: bool = False,
+    progress: Progress = silent,
 ) -> BenchResults:
     """Run all cells and describe them.
 
-    Slices that an executor has decoded are kept below ``work``; ``resume`` takes those there.
+    What was measured is kept in ``work``, from which the next call of the same may ``resume``.
     """
     started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     draft = load_draft_source(options)
     models = load_models(options, test.end)
-    if options.executor == "local" or work is None:
-        cells = matrix.run(models, corpus, test, options, progress, draft)
+    measured = Measured(work, resume=resume)
+    if options.executor == "local":
+        cells = matrix.run(models, corpus, test, options, progress, draft, measured)
     else:
         cells = matrix.prepare(models, corpus, options, progress, draft)
         decode_elsewhere(cells, corpus, test, options, (work, resume), progress)
@@ -70,6 +72,7 @@ def bench(
         seeds=summaries,
         seeds_pairs=seeds_pairs(summaries),
         prediction=predict.predict(cells, corpus, test, options, rows),
+        resumed_turns=measured.resumed,
         started=started,
         command_line=shell_line(),
         environment=Environment.model_validate(environment()),

@@ -4,20 +4,19 @@ A slice is decoded by one worker with all models and methods, so every ratio of 
 times that were taken on one machine.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
 from tasc.benchmark import matrix
+from tasc.benchmark.measured import Kept
 from tasc.benchmark.options import BenchOptions
 from tasc.data.corpus import Corpus
-from tasc.decoding.core.generation import Generation, Timeline
 from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.errors import InputError
@@ -29,6 +28,7 @@ from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
 
 _FILE = "generations.json"
+_RUNS = TypeAdapter(list[list[list[Kept]]])  # of each cell, by repeat
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +80,10 @@ def decode_elsewhere(
     for cell in cells:
         cell.runs = [[] for _ in range(options.repeats)]
     for number in sorted(done):
-        runs_of = json.loads((done[number] / _FILE).read_text(encoding="utf-8"))
+        runs_of = _RUNS.validate_json((done[number] / _FILE).read_bytes())
         for cell, runs in zip(cells, runs_of, strict=True):
             for own, found in zip(cell.runs, runs, strict=True):
-                own += map(_generation, found)
+                own += map(Kept.generation, found)
 
 
 def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
@@ -113,16 +113,6 @@ def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
 def _decode(bench: Bench, part: tuple[int, int]) -> Files:
     """Decode a slice, as a worker does; return the generations of each cell and repeat."""
     cells = [replace(cell, runs=[]) for cell in bench.cells]
-    matrix.decode_slice(cells, bench.prompts, slice(*part), bench.options)
-    runs = [[[_plain(made) for made in run] for run in cell.runs] for cell in cells]
-    return {_FILE: json.dumps(runs).encode()}
-
-
-def _plain(made: Generation) -> dict[str, Any]:
-    return asdict(made) | {"tokens": made.tokens.tolist()}
-
-
-def _generation(plain: dict[str, Any]) -> Generation:
-    timeline = Timeline(**plain["timeline"])
-    tokens = np.array(plain["tokens"], np.int32)
-    return Generation(**plain | {"tokens": tokens, "timeline": timeline})
+    matrix.decode_slice(cells, bench.prompts, slice(*part), bench.options, {})
+    runs = [[list(map(Kept.of, run)) for run in cell.runs] for cell in cells]
+    return {_FILE: _RUNS.dump_json(runs)}

@@ -105,7 +105,7 @@ def base(options: BaseOptions, context: StepContext | None = None) -> "BaseResul
 
     with at_work(options, context) as context:
         validation = context.texts.optional("validation")
-        return train_base(context.texts.corpus, validation, options, **context.training)
+        return train_base(context.texts.corpus, validation, options, **context.kept)
 
 
 def finetune(
@@ -129,13 +129,13 @@ def finetune(
         if options.draft_head:
             from tasc.training.draft_head import train_head
 
-            return train_head(model, train, validation, options, **context.training)
+            return train_head(model, train, validation, options, **context.kept)
         from tasc.commands.card import model_card
         from tasc.training.train import Start, finetune
 
         added = read_merges(Path(options.augmented)) if options.augmented else ()
         start = Start(model, options.augmented or model, added)
-        made = finetune(start, train, validation, options, **context.training)
+        made = finetune(start, train, validation, options, **context.kept)
         return replace(made, card=model_card(options, made, train, validation))
 
 
@@ -166,8 +166,7 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
 
     with at_work(options, context) as context:
         known = context.texts.corpora["corpus_split"]
-        kept: dict[str, Any] = {"work": context.work, "resume": context.resume}
-        return bench(known, context.texts.corpus, options, context.progress, **kept)
+        return bench(known, context.texts.corpus, options, **context.kept)
 
 
 def judge(options: JudgeOptions, context: StepContext | None = None) -> "JudgeResults":

@@ -40,8 +40,8 @@ class StepContext:
     progress: Progress = silent
 
     @property
-    def training(self) -> dict[str, Any]:
-        """Keywords of what trains."""
+    def kept(self) -> dict[str, Any]:
+        """Keywords of what leaves checkpoints."""
         return {"work": self.work, "resume": self.resume, "progress": self.progress}
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tasc.commands.calls import RUNNERS
 from tasc.commands.chat import with_prompts
@@ -34,14 +34,15 @@ def run_step(
     *,
     force: bool = False,
     reuse: bool = False,
-    resume: bool = True,
+    resume: bool | Literal["only"] = True,
     progress: Progress = silent,
     tell: Callable[[str], object] = str,
 ) -> Outcome:
     """Run one step into ``output``; with ``reuse``, an artefact of the same step is left alone.
 
-    ``resume`` continues a killed run of the very same step from its last checkpoint. ``tell`` is
-    given a line on how the data are read where nobody named their columns.
+    ``resume`` continues a killed run of the very same step from its last checkpoint; "only" refuses
+    where the checkpoints are another step's. ``tell`` is given a line on how the data are read
+    where nobody named their columns.
     """
     _keep_inputs(options, output)
     texts = read_texts(options)
@@ -50,11 +51,12 @@ def run_step(
     if reuse and up_to_date(output, step):
         result = json.loads((output / options.result_name).read_text(encoding="utf-8"))
         return Outcome(output, result, reused=True)
-    with create(output, step, force=force or reuse, seed=options.seed) as workspace:
+    insist = resume == "only"
+    with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
         if texts.recognised:
             tell(texts.recognised)
         texts = with_prompts(options, texts)
-        context = StepContext(texts, workspace.work, resume, progress)
+        context = StepContext(texts, workspace.work, bool(resume), progress)
         made = RUNNERS[options.command](options, context)
         made.save(workspace.folder)
         result = made.to_dict()

@@ -135,13 +135,13 @@ def _check_replaced(output: Path, path: Path, *, force: bool) -> None:
 
 @contextmanager
 def create(
-    output: Path, step: Step, *, force: bool, seed: int | None = None
+    output: Path, step: Step, *, force: bool, seed: int | None = None, insist: bool = False
 ) -> Iterator[Workspace]:
     """Write an artefact: yields a workspace, then stamps it and moves it to ``output``.
 
     When the body fails, ``output`` is as it was; ``work`` is kept only if the body put files there,
-    and only for a later run of the same step. What the artefact holds is on the disk before it
-    takes its name.
+    and only for a later run of the same step; with ``insist``, those of another step are refused
+    and not deleted. What the artefact holds is on the disk before it takes its name.
 
     Raises:
         InputError: another run writes there, or something of others is in the way.
@@ -150,7 +150,7 @@ def create(
     check_output(output, force=force)
     with writing(output):
         _make_parents(output)
-        with resumable(output, step.key) as work:
+        with resumable(output, step.key, insist=insist) as work:
             folders.sweep(output)
             folder = folders.fresh(output, "new")
             folder.mkdir()

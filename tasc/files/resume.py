@@ -22,19 +22,27 @@ def work_of(output: Path) -> Path:
 
 
 @contextmanager
-def resumable(output: Path, key: str) -> Iterator[Path]:
+def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]:
     """Hold the folder of checkpoints for one run of the step ``key``, and yield its path.
 
-    What another step left there is deleted. The folder goes when the body is done; when it fails,
-    it stays if there is something to go on from. The lock ends with the process, however that ends.
+    What another step left there is deleted, or refused where the user does ``insist`` on going on.
+    The folder goes when the body is done; when it fails, it stays if there is something to go on
+    from. The lock ends with the process, however that ends.
 
     Raises:
-        InputError: another run into ``output`` holds it, or it is not one that tasc made.
+        InputError: another run into ``output`` holds it; it is not one that tasc made; or its
+            checkpoints are another step's, with ``insist``.
     """
     work = work_of(output)
     handle = _locked(work, output)
     try:
         held = _checked_key(handle, work, owner(output))
+        if insist and held != key and _has_checkpoints(work):
+            raise InputError(
+                f"the checkpoints in {work} are of a run with other options, data or models, or of "
+                "another version: type that run's command again, or leave --resume out, which "
+                "begins anew"
+            )
         try:
             if held != key:
                 empty(handle)

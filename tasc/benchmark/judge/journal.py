@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from tasc.benchmark.judge.results import Judgement
 from tasc.benchmark.results.record import Record
 from tasc.errors import InputError
+from tasc.files.journal import Journal as Lines
 
 _NAME = "judgements.jsonl"
 
@@ -28,27 +29,20 @@ class Journal:
 
         Raises InputError where that is another model's.
         """
-        self.known: dict[Key, Judgement] = {}
-        self._path = work / _NAME
-        if resume and self._path.exists():
-            self.known = dict(self._read(model))
-        else:
-            self._write(json.dumps({"model": model}), mode="w")
+        self._lines = Lines(work / _NAME, resume=resume)
+        self.known: dict[Key, Judgement] = dict(self._read(model))
+        if not self._lines.lines:
+            self._lines.add(json.dumps({"model": model}))
 
     def add(self, key: Key, judgement: Judgement) -> None:
         """Keep a judgement."""
         self.known[key] = judgement
-        self._write(_Line(key=key, judgement=judgement).model_dump_json())
-
-    def _write(self, line: str, mode: str = "a") -> None:
-        with self._path.open(mode, encoding="utf-8") as file:
-            file.write(line + "\n")
+        self._lines.add(_Line(key=key, judgement=judgement).model_dump_json())
 
     def _read(self, model: str) -> Iterator[tuple[Key, Judgement]]:
-        """Yield what whole lines hold: the last one may have been cut off, and is cut off here."""
-        whole = self._path.read_bytes().rpartition(b"\n")[0]
-        self._path.write_bytes(whole + b"\n")
-        first, *lines = whole.split(b"\n")
+        if not self._lines.lines:
+            return
+        first, *lines = self._lines.lines
         try:
             held = json.loads(first)["model"]
             if held != model:
@@ -60,6 +54,4 @@ class Journal:
                 found = _Line.model_validate_json(line)
                 yield found.key, found.judgement
         except (ValueError, LookupError, TypeError, ValidationError):
-            raise InputError(
-                f"{self._path} is damaged: leave --resume out, which begins anew"
-            ) from None
+            raise InputError(self._lines.damaged) from None

@@ -43,6 +43,8 @@ class BenchResults(ResultRecord):
     seeds_pairs: tuple[SeedsPair, ...]
     """Each of those against those before it."""
     prediction: Prediction
+    resumed_turns: int = 0
+    """Turns of a cell that an interrupted run had measured before."""
     started: str
     command_line: str
     environment: Environment

@@ -1,0 +1,76 @@
+"""What a bench has measured so far, from which an interrupted one goes on: a line a cell's turn."""
+
+from collections import UserDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasc.benchmark.results.cells import Seconds
+from tasc.benchmark.results.record import Record
+from tasc.decoding.core.generation import Generation, Timeline
+from tasc.errors import InputError
+from tasc.files.journal import Journal
+
+_NAME = "generations.jsonl"
+
+Turn = tuple[int, int, int]  # repeat; its first sample; number of the cell
+
+
+class Kept(Record):
+    """A generation as it lies in a file."""
+
+    tokens: tuple[int, ...]
+    drafted: tuple[int, ...]
+    accepted: tuple[int, ...]
+    seconds: Seconds
+    finish: str
+
+    @classmethod
+    def of(cls, made: Generation) -> "Kept":
+        """Keep a generation."""
+        seconds = {part: getattr(made.timeline, part) for part in Seconds.model_fields}
+        return cls(
+            tokens=tuple(made.tokens.tolist()),
+            drafted=tuple(made.drafted),
+            accepted=tuple(made.accepted),
+            seconds=Seconds(**seconds),
+            finish=made.finish,
+        )
+
+    def generation(self) -> Generation:
+        """Return it again."""
+        return Generation(
+            np.array(self.tokens, np.int32),
+            list(self.drafted),
+            list(self.accepted),
+            Timeline(**dict(self.seconds)),
+            self.finish,
+        )
+
+
+class _Line(Record):
+    turn: Turn
+    generations: tuple[Kept, ...]
+
+
+class Measured(UserDict[Turn, list[Generation]]):
+    """The generations of each turn; what is added is written into a folder of checkpoints."""
+
+    def __init__(self, work: Path, *, resume: bool) -> None:
+        """Begin anew, or read what is there. Raises InputError where that is damaged."""
+        super().__init__()
+        self._journal = Journal(work / _NAME, resume=resume)
+        try:
+            for line in self._journal.lines:
+                found = _Line.model_validate_json(line)
+                self.data[found.turn] = [kept.generation() for kept in found.generations]
+        except ValueError:
+            raise InputError(self._journal.damaged) from None
+        self.resumed = len(self.data)
+
+    def __setitem__(self, turn: Turn, made: Any) -> None:  # noqa: ANN401 - generations
+        """Keep what a turn made."""
+        line = _Line(turn=turn, generations=tuple(map(Kept.of, made)))
+        self._journal.add(line.model_dump_json())
+        super().__setitem__(turn, made)

@@ -1,0 +1,132 @@
+"""An interrupted bench goes on, and comes to what an uninterrupted one comes to."""
+
+import json
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasc.benchmark import matrix
+from tasc.benchmark.matrix import Loaded, run
+from tasc.benchmark.measured import Measured
+from tasc.errors import InputError
+from tasc.models.target import Target
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.cli import tasc
+from tests.options import BenchOptions
+from tests.pico import TEXTS, build_model, make_base, make_tokenizer
+
+METHODS = ("ar", "tasc-spec", "tasc-spec:adapt=false", "suffix", "tasc-spec:budget=3")
+
+
+@pytest.fixture
+def model(tmp_path):
+    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path / "tokenizer")))
+    return Loaded("m", Target(build_model()), tokenizer, (7, 20))
+
+
+class _Kill(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("batch_size", "after"), [(1, 41), (2, 7)])
+def test_a_resumed_bench_decodes_as_one_that_was_not_interrupted(
+    model, tmp_path, monkeypatch, batch_size, after
+):
+    texts = [*TEXTS, *TEXTS[:2]]
+    split: Any = SimpleNamespace(prompts=texts, outputs=texts, examples=texts)
+    options = BenchOptions(
+        methods=METHODS, repeats=2, warmup=1, max_new_tokens=24, batch_size=batch_size
+    )
+
+    def bench(measured):
+        return run([model], split, split, options, measured=measured)
+
+    whole, ran = bench(None), []
+    decode = matrix.decode
+
+    def ended(*arguments):
+        ran.append(1)
+        if len(ran) > after + len(METHODS):  # the warm-up's first
+            raise _Kill
+        return decode(*arguments)
+
+    monkeypatch.setattr(matrix, "decode", ended)
+    with pytest.raises(_Kill):
+        bench(Measured(tmp_path, resume=False))
+    monkeypatch.setattr(matrix, "decode", decode)
+    measured = Measured(tmp_path, resume=True)
+    assert measured.resumed == after
+    assert _said(bench(measured)) == _said(whole)
+    again = Measured(tmp_path, resume=True)  # all is there: nothing is decoded any more
+    monkeypatch.setattr(matrix, "decode", None)
+    assert _said(bench(again)) == _said(whole)
+
+
+def _said(cells):
+    return [
+        [[(g.tokens.tolist(), g.drafted, g.accepted, g.finish) for g in one] for one in cell.runs]
+        for cell in cells
+    ]
+
+
+def test_a_line_that_was_cut_off_is_measured_again_and_a_damaged_one_refused(tmp_path):
+    (tmp_path / "generations.jsonl").write_text('{"turn": [0, 0, 0], "generations": []}\n{"tur')
+    assert dict(Measured(tmp_path, resume=True)) == {(0, 0, 0): []}
+    (tmp_path / "generations.jsonl").write_text("{}\n")
+    with pytest.raises(InputError, match="leave --resume out"):
+        Measured(tmp_path, resume=True)
+    assert not Measured(tmp_path, resume=False)
+
+
+@pytest.fixture
+def heard():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
+def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, monkeypatch):
+    rows = [{"input": text[:9], "output": text} for text in TEXTS]
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["bench", tmp_path, "--model", make_base(tmp_path / "m"), "--max-new-tokens", 9]
+    command += ["--warmup", 0]
+    decode, ran = matrix.decode, []
+
+    def interrupted(*arguments):
+        ran.append(1)
+        if len(ran) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return decode(*arguments)
+
+    monkeypatch.setattr(matrix, "decode", interrupted)
+    out = ["--output", tmp_path / "out"]
+    code, _, err = tasc(capsys, *command, *out)
+    assert (code, "--resume goes on" in err) == (130, True)
+    held = (tmp_path / ".out.work" / "generations.jsonl").read_bytes()
+    code, _, err = tasc(capsys, *command, "--limit", 4, *out, "--resume")
+    assert (code, "leave --resume out" in err) == (2, True)
+    (tmp_path / "test.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    code, _, err = tasc(capsys, *command, *out, "--resume")
+    assert (code, "type that run's command again" in err) == (2, True)
+    assert (tmp_path / ".out.work" / "generations.jsonl").read_bytes() == held
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert tasc(capsys, *command, *out, "--resume")[0] == 0
+    assert len(ran) == 5 + 6  # ten turns in all, of which four were kept
+    assert tasc(capsys, *command, "--output", tmp_path / "whole")[0] == 0
+    resumed, whole = (
+        json.loads((tmp_path / name / "results.json").read_text()) for name in ("out", "whole")
+    )
+    assert (resumed["resumed_turns"], whole["resumed_turns"]) == (4, 0)
+    for a, b in zip(resumed["cells"], whole["cells"], strict=True):
+        assert [(o["text"], o["tokens"], o["steps"]) for o in a["outputs"]] == [
+            (o["text"], o["tokens"], o["steps"]) for o in b["outputs"]
+        ]
+        assert (a["drafted"], a["accepted"], a["quality"]) == (
+            b["drafted"],
+            b["accepted"],
+            b["quality"],
+        )

@@ -5,7 +5,8 @@ With --json only JSON is written to stdout.
 """
 
 import json
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
@@ -14,6 +15,9 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tasc.visible import STEERING, visible, visible_line
+
+if TYPE_CHECKING:
+    from tasc.benchmark.results.prediction import StepFigures
 
 # Texts are shown as they are: a path or a label may hold [brackets], which are no markup.
 _plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
@@ -43,6 +47,23 @@ def note(text: str) -> None:
 def interval_text(interval: tuple[float, float] | None, form: str) -> str:
     """Write an interval's bounds; nothing where there is none."""
     return "" if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
+
+
+def speedup_text(figures: "StepFigures") -> str:
+    """Write a predicted speed-up with its interval; a dash where none is."""
+    if figures.speedup is None:
+        return "-"
+    bounds = interval_text(figures.speedup_interval, ".2f")
+    return f"{figures.speedup:.2f}×" + (f" ({bounds})" if bounds else "")
+
+
+def warn_of_rough(figures: "Iterable[StepFigures]") -> None:
+    """Say where predictions come from a machine that had other work."""
+    if any(one.rough for one in figures):
+        note(
+            "predicted speed-ups say little: forwards took now longer, now shorter, as the machine "
+            "had other work; run it again on a quiet one"
+        )
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:

@@ -4,7 +4,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from .._command import Command
-from .._console import say, table
+from .._console import say, speedup_text, table, warn_of_rough
 from .._next import after_analyze
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _show_drafting(drafting: "Drafting") -> None:
                 f"{trial.tokens_per_step:.2f}",
                 interval.format(*trial.tokens_per_step_interval),
                 f"{trial.steps_per_output:.2f}",
-                f"{trial.speedup:.2f}×" if trial.speedup else "-",
+                speedup_text(trial),
             ]
             for trial in trials[:4]
         ],
@@ -130,6 +130,7 @@ def _show_drafting(drafting: "Drafting") -> None:
         "Tokens a step: what a step after the prompt's forward commits; steps count that forward "
         "and the end token."
     )
+    warn_of_rough(trials)
     if len(trials) > 1:
         say(f"Best: --method {drafting.best.method}")
 
@@ -145,7 +146,7 @@ def _show_serving(serving: "ServedDrafts") -> None:
                 f"{trial.steps_per_output:.2f}",
                 f"{trial.tokens_per_step:.2f}",
                 f"{trial.engine_accepted_length:.2f}",
-                f"{trial.speedup:.2f}×" if trial.speedup else "-",
+                speedup_text(trial),
             ]
             for trial in serving.trials
         ],

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from .._command import Command
-from .._console import interval_text, say, table
+from .._console import interval_text, say, table, warn_of_rough
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
@@ -29,6 +29,7 @@ def show(result: dict[str, Any]) -> None:
     if found.seeds:
         _seeds(found)
     say(f"outputs in the tokenizer's own tokens: {_canonical(found)}")
+    warn_of_rough(found.prediction.cells)
     for match in found.reference:
         say(reference_line(match, found.settings.dtype))
 

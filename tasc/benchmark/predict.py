@@ -6,7 +6,7 @@ it may write other outputs than the references.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tasc.benchmark.results.prediction import (
     PredictedCell,
     Prediction,
     StepFigures,
+    speedup_interval,
 )
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive
@@ -32,7 +33,17 @@ from tasc.models.load import Device, Dtype, load_model
 from tasc.models.static import target_for
 from tasc.options.references import resolve_model
 
-Figures = dict[str, StepFigures]
+
+@dataclass(frozen=True)
+class Simulated:
+    """A method of a model, simulated, and its milliseconds (turns,) by each turn of T(k)."""
+
+    model: str
+    figures: StepFigures
+    ms_by_turn: np.ndarray
+
+
+Figures = dict[str, Simulated]
 
 
 def predict(
@@ -96,17 +107,25 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
         fresh.forget()
         found = simulate(fresh.drafter, references, cell.method.budget)
         ms = found.ms_per_sample(references.prompts, cost)
-        result[cell.method.label] = StepFigures(**found.to_dict(), ms_per_sample=ms, speedup=None)
+        result[cell.method.label] = Simulated(
+            model.label,
+            StepFigures(**found.to_dict(), ms_per_sample=ms, speedup=None),
+            found.ms_by_turn(references.prompts, cost),
+        )
     return result
 
 
 def _compared(
-    found: StepFigures, first: StepFigures, seen: results.Cell, seen_first: results.Cell
+    own: Simulated, first: Simulated, seen: results.Cell, seen_first: results.Cell
 ) -> PredictedCell:
-    speedup = (first.ms_per_sample or 0.0) / (found.ms_per_sample or 1.0)
+    found = own.figures
+    speedup = (first.figures.ms_per_sample or 0.0) / (found.ms_per_sample or 1.0)
+    # Turns of one model are shared by its methods; those of two have nothing to do with each other.
+    ms = own.ms_by_turn if own.model == first.model else own.ms_by_turn[:, None]
+    interval = speedup_interval(first.ms_by_turn, ms)
     measured = seen.speedup(seen_first)
     return PredictedCell(
-        **dict(found) | {"speedup": speedup},
+        **dict(found) | {"speedup": speedup, "speedup_interval": interval},
         model=seen.model,
         method=seen.method,
         measured_speedup=measured,

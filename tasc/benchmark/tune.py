@@ -5,12 +5,13 @@ searched for; without one the most tokens a step, for which a larger tree is nev
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tasc.benchmark.options import TuneOptions
+from tasc.benchmark.results.prediction import speedup_interval
 from tasc.benchmark.results.search import Costs, Search, Setting, Trial, TunedTask, Tuning
 from tasc.data.corpus import Corpus
 from tasc.decoding.core.resources import Resources
@@ -112,17 +113,14 @@ def search(
     references = simulations.references
     trials: dict[Setting, Trial] = {}
     total = 1 + sum(len(set(values) - {getattr(start, name)}) for name, values in grid.items())
-    plain = 0.0
-    if cost is not None:
-        undrafted = simulate(Autoregressive, references, 0)
-        plain = undrafted.ms_per_sample(references.prompts, cost)
+    plain = simulate(Autoregressive, references, 0)
 
     def scores(settings: Sequence[Setting]) -> list[float]:
         new = [setting for setting in dict.fromkeys(settings) if setting not in trials]
         done = in_order(runs.run(Simulations.run, new))
         for setting, steps in zip(new, done, strict=True):
-            ms = None if cost is None else steps.ms_per_sample(references.prompts, cost)
-            trials[setting] = _trial(setting, steps, ms, None if ms is None else plain / ms)
+            speeds = {} if cost is None else _speeds(steps, plain, references.prompts, cost)
+            trials[setting] = _trial(setting, steps, **speeds)
             progress("simulate drafts", len(trials), total)
         found = [trials[setting] for setting in settings]
         return [t.tokens_per_step if t.speedup is None else t.speedup for t in found]
@@ -132,23 +130,29 @@ def search(
         samples=len(references.prompts),
         prompt_tokens=float(np.mean([len(prompt) for prompt in references.prompts])),
         corpus_outputs=len(simulations.known),
-        cost=None if cost is None else Costs(**asdict(cost)),
+        cost=cost and Costs(sizes=cost.sizes, seconds=cost.seconds, context=cost.context),
         default=trials[start],
         best=trials[best],
         trials=tuple(trials.values()),
     )
 
 
-def _trial(
-    setting: Setting, steps: StepStats, ms_per_sample: float | None, speedup: float | None
-) -> Trial:
-    return Trial(
-        setting=setting,
-        method=setting.method,
-        ms_per_sample=ms_per_sample,
-        speedup=speedup,
-        **steps.to_dict(),
-    )
+def _trial(setting: Setting, steps: StepStats, **speeds: Any) -> Trial:  # noqa: ANN401
+    unknown = {"ms_per_sample": None, "speedup": None}
+    return Trial(setting=setting, method=setting.method, **steps.to_dict(), **unknown | speeds)
+
+
+def _speeds(
+    steps: StepStats, plain: StepStats, prompts: Sequence[np.ndarray], cost: "CostCurve"
+) -> dict[str, Any]:
+    """Predict the time of an output, and the speed-up over ``plain``."""
+    ms = steps.ms_per_sample(prompts, cost)
+    by_turn = (found.ms_by_turn(prompts, cost) for found in (plain, steps))
+    return {
+        "ms_per_sample": ms,
+        "speedup": plain.ms_per_sample(prompts, cost) / ms,
+        "speedup_interval": speedup_interval(*by_turn),
+    }
 
 
 def coordinate_search(

@@ -102,6 +102,10 @@ class StepStats:
         seconds = float(reading + cost.at(self.drafted + 1).sum()) + self.draft_seconds
         return 1000 * seconds / self.samples
 
+    def ms_by_turn(self, prompts: Sequence[np.ndarray], cost: "CostCurve") -> np.ndarray:
+        """Return ``ms_per_sample`` by each turn of the measurement of ``cost`` alone: (turns,)."""
+        return np.array([self.ms_per_sample(prompts, turn) for turn in cost.turns])
+
     def to_dict(self) -> dict[str, Any]:
         """Return the figures; ``steps_per_output`` has the prompt's forward, as in a bench."""
         drafts, drafted, accepted = self.engine_counts

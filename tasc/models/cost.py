@@ -6,7 +6,7 @@ pays. That point differs between devices, so it is measured and not assumed.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,16 @@ _SMALL = 0.02  # seconds of a forward, above which that does not count
 
 @dataclass(frozen=True)
 class CostCurve:
-    """T(k): ``seconds[i]`` of one forward over ``sizes[i]`` tokens after ``context`` others."""
+    """T(k): ``seconds[i]`` of one forward over ``sizes[i]`` tokens after ``context`` others.
+
+    ``turns`` has the curve as each turn of the measurement alone would have it; they differ where
+    the machine had other work. A curve from the cache has none.
+    """
 
     sizes: tuple[int, ...]
     seconds: tuple[float, ...]
     context: int = CONTEXT
+    turns: tuple["CostCurve", ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what is not a curve: sizes rise from 1, seconds are positive and do not fall."""
@@ -100,7 +105,12 @@ def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> 
     end = time.perf_counter() + seconds
     while len(turns) < least or (len(turns) < most and time.perf_counter() < end):
         turns.append([once(size) + sum(once(1) for _ in range(after)) for size in SIZES])
-    together = np.median(turns, axis=0)
+    each = tuple(_curve(np.array(turn), after, context) for turn in turns)
+    return replace(_curve(np.median(turns, axis=0), after, context), turns=each)
+
+
+def _curve(together: npt.NDArray[np.float64], after: int, context: int) -> CostCurve:
+    """Return T(k) of the seconds of a forward of each size and ``after`` more of one token."""
     alone = together[0] / (1 + after)
     monotone = isotonic_regression(np.maximum(together - after * alone, alone)).x
     return CostCurve(SIZES, tuple(monotone.tolist()), context)

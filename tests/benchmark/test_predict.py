@@ -22,8 +22,8 @@ def test_a_sampled_bench_is_predicted_against_the_speedup_that_it_reports():
     assert found.tokens_per_step_error == pytest.approx(-0.2)
 
 
-def simulated(ms_per_sample, tokens_per_step):
-    return StepFigures(
+def simulated(ms_per_sample, tokens_per_step, by_turn=(), model="m"):
+    figures = StepFigures(
         samples=1,
         tokens_per_output=1,
         steps_per_output=1,
@@ -37,6 +37,21 @@ def simulated(ms_per_sample, tokens_per_step):
         ms_per_sample=ms_per_sample,
         speedup=None,
     )
+    return predict.Simulated(model, figures, np.array(by_turn))
+
+
+def test_a_prediction_has_the_spread_of_the_turns_that_it_comes_from():
+    seen, turns = make_cell(), np.array([4.0, 4.0, 8.0, 4.0])
+    plain, quiet = simulated(4.0, 1.0, turns), simulated(2.0, 2.0, turns / 2)
+    found = predict._compared(quiet, plain, seen, seen)  # each turn slows down both alike
+    assert (found.speedup_interval, found.rough) == ((2, 2), False)
+    busy = predict._compared(simulated(2.0, 2.0, turns[::-1] / 2), plain, seen, seen)
+    assert busy.speedup_interval == pytest.approx((1.3, 3.4))
+    assert busy.rough
+    # Turns of another model were others: any goes with any.
+    other = predict._compared(simulated(2.0, 2.0, turns / 2, "n"), plain, seen, seen)
+    assert other.speedup_interval == (1, 4)
+    assert predict._compared(simulated(2.0, 2.0), plain, seen, seen).speedup_interval is None
 
 
 def test_whatever_drafts_from_tokens_alone_is_predicted():

@@ -55,6 +55,10 @@ def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
     assert {size for _, size in sizes} == set(SIZES) == set(curve.sizes)
     assert {length for length, _ in sizes} == {40} == {curve.context}
     assert (np.diff(curve.seconds) >= 0).all()
+    each = np.array([turn.seconds for turn in curve.turns])
+    assert len(each) == cost._ROUNDS[0]
+    first = np.array(curve.seconds[:1])
+    assert each[:, 0].min() <= first <= each[:, 0].max()  # a median of the turns
 
 
 def test_a_model_with_few_positions_is_measured_with_what_it_has():

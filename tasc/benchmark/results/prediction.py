@@ -1,6 +1,26 @@
 """What a bench predicted of itself."""
 
-from tasc.benchmark.results.record import Record
+import numpy as np
+
+from tasc.benchmark.results.record import Interval, Record
+
+_ROUGH = 1.5  # of the bounds of a speed-up: the machine was not the same from turn to turn
+
+
+def speedup_interval(plain_ms: np.ndarray, ms: np.ndarray) -> Interval:
+    """Return the 10th and 90th percentile of speed-ups predicted from single turns of T(k).
+
+    Args:
+        plain_ms: (turns,) of what is compared with.
+        ms: (turns,) by the same turns, or of another model, (others, 1).
+
+    Returns:
+        None where the turns are not known.
+    """
+    if not plain_ms.size or not ms.size:
+        return None
+    low, high = np.percentile(plain_ms / ms, [10, 90]).tolist()
+    return low, high
 
 
 class StepFigures(Record):
@@ -23,6 +43,16 @@ class StepFigures(Record):
     """Predicted from T(k); None where that is not known."""
     speedup: float | None
     """Predicted."""
+    speedup_interval: Interval = None
+    """Predicted from single turns of T(k)'s measurement, four of five lie within; None where that
+    is not known. Wide where the machine had other work meanwhile."""
+
+    @property
+    def rough(self) -> bool:
+        """Whether that interval is so wide that the prediction says little."""
+        return self.speedup_interval is not None and (
+            self.speedup_interval[1] > _ROUGH * self.speedup_interval[0]
+        )
 
 
 class PredictedCell(StepFigures):

@@ -56,6 +56,8 @@ class Typed:
         told: dict[str, Any] = {"help": self.help}
         if self.choices:
             told["metavar"] = f"[{'|'.join(self.choices)}]"
+        if not self.group and get_origin(self.annotation) is tuple:
+            held = list[held]
         if not self.group:
             return Annotated[held, typer.Argument(show_default=False, **told)]
         told["show_default"] = self.shell.default or True

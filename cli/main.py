@@ -13,11 +13,10 @@ from tasc.files.disk import refusal
 
 from ._commands import COMMANDS
 from ._console import note, say
-from .commands.alone import compare, data, doctor, init, run
+from .commands.alone import compare, data, doctor, init, report, run
 from .commands.serving import serve
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Make a small language model fast on a narrow task: analyze the task, augment the "
     "tokenizer, finetune, and bench lossless speculative decoding.",
@@ -28,6 +27,7 @@ for command in COMMANDS:
     command.register(app)
 run.register(app)
 compare.register(app)
+report.register(app)
 serve.register(app)
 app.command("doctor")(doctor.doctor)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions
+    from tasc.benchmark.joined.join import join_results
+    from tasc.benchmark.joined.options import ReportOptions
     from tasc.benchmark.judge.options import JudgeOptions
     from tasc.benchmark.load.options import LoadOptions
     from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
@@ -57,6 +59,7 @@ __all__ = [
     "InitOptions",
     "JudgeOptions",
     "LoadOptions",
+    "ReportOptions",
     "Sampling",
     "TuneOptions",
     "VocabularyOptions",
@@ -73,6 +76,7 @@ __all__ = [
     "generate",
     "index",
     "inspect_data",
+    "join_results",
     "judge",
     "load_test",
     "start_recipe",
@@ -83,6 +87,8 @@ __all__ = [
 # A call is not named as a room is: importing tasc.benchmark would put the room in its position.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
+    "tasc.benchmark.joined.join": "join_results",
+    "tasc.benchmark.joined.options": "ReportOptions",
     "tasc.benchmark.judge.options": "JudgeOptions",
     "tasc.benchmark.load.options": "LoadOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",

@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 from click import unstyle
@@ -12,6 +13,7 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 import tasc
+from tasc.benchmark.joined.options import ReportOptions
 from tasc.benchmark.paired.options import CompareOptions
 from tasc.commands.data.options import DataOptions
 from tasc.commands.plan import RunOptions
@@ -28,6 +30,7 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 KINDS: dict[str, type[CommandOptions]] = COMMANDS | {
     "run": RunOptions,
     "compare": CompareOptions,
+    "report": ReportOptions,
     "data": DataOptions,
     "init": InitOptions,
     "serve": ServeOptions,
@@ -108,7 +111,8 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
     assert not issubclass(KINDS[command], StepOptions) or any(field.of_data for field in fields)
     for field in fields:
         name = field.option if field.group == 0 else f"--{field.option}"
-        assert f"{name} " in shown
+        several = field.group == 0 and get_origin(field.annotation) is tuple
+        assert f"{name}{'...' if several else ''} " in shown
         assert field.help
         assert " ".join(field.help.split()) in shown
         assert "|".join(field.choices) in shown
@@ -124,7 +128,7 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
 
 def test_every_command_is_on_the_command_line_and_in_recipes_alike():
     shown = set(get_command(app).commands)  # type: ignore[attr-defined]
-    assert shown == {*COMMANDS, "run", "compare", "data", "init", "serve", "doctor"}
+    assert shown == {*COMMANDS, "run", "compare", "report", "data", "init", "serve", "doctor"}
 
 
 def test_help_of_a_command_loads_no_torch(capsys):

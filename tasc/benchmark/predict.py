@@ -122,7 +122,7 @@ def _compared(
     speedup = (first.figures.ms_per_sample or 0.0) / (found.ms_per_sample or 1.0)
     # Turns of one model are shared by its methods; those of two have nothing to do with each other.
     ms = own.ms_by_turn if own.model == first.model else own.ms_by_turn[:, None]
-    interval = speedup_interval(first.ms_by_turn, ms)
+    interval = speedup_interval(speedup, first.ms_by_turn, ms)
     measured = seen.speedup(seen_first)
     return PredictedCell(
         **dict(found) | {"speedup": speedup, "speedup_interval": interval},

@@ -147,12 +147,10 @@ def _speeds(
 ) -> dict[str, Any]:
     """Predict the time of an output, and the speed-up over ``plain``."""
     ms = steps.ms_per_sample(prompts, cost)
+    speedup = plain.ms_per_sample(prompts, cost) / ms
     by_turn = (found.ms_by_turn(prompts, cost) for found in (plain, steps))
-    return {
-        "ms_per_sample": ms,
-        "speedup": plain.ms_per_sample(prompts, cost) / ms,
-        "speedup_interval": speedup_interval(*by_turn),
-    }
+    interval = speedup_interval(speedup, *by_turn)
+    return {"ms_per_sample": ms, "speedup": speedup, "speedup_interval": interval}
 
 
 def coordinate_search(

@@ -47,6 +47,8 @@ def test_a_prediction_has_the_spread_of_the_turns_that_it_comes_from():
     assert (found.speedup_interval, found.rough) == ((2, 2), False)
     busy = predict._compared(simulated(2.0, 2.0, turns[::-1] / 2), plain, seen, seen)
     assert busy.speedup_interval == pytest.approx((1.3, 3.4))
+    far = predict._compared(simulated(8.0, 2.0, turns / 2), plain, seen, seen)
+    assert far.speedup_interval == (0.5, 2)  # reaches to the prediction
     assert busy.rough
     # Turns of another model were others: any goes with any.
     other = predict._compared(simulated(2.0, 2.0, turns / 2, "n"), plain, seen, seen)

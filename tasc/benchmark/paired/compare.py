@@ -42,7 +42,7 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
     old, new = (read_results(path) for path in (options.old, options.new))
     _check_samples(old, new)
     both = _common(old, new)
-    notes = list(_notes(old, new))
+    notes = list(differences(old, new))
     metrics = [name for name in new.settings.metrics if name in old.settings.metrics]
     check_metrics(metrics)
     models = {cell.model for cell, _ in both}
@@ -94,7 +94,8 @@ def _common(old: BenchResults, new: BenchResults) -> list[tuple[Cell, Cell]]:
     return both
 
 
-def _notes(old: BenchResults, new: BenchResults) -> Iterator[str]:
+def differences(old: BenchResults, new: BenchResults) -> Iterator[str]:
+    """Tell what makes speeds of two benches incomparable: settings, and the machine."""
     for name in _SETTINGS:
         yield from _note(name, getattr(old.settings, name), getattr(new.settings, name))
     for name in _MACHINE:

@@ -7,10 +7,11 @@ from tasc.benchmark.results.record import Interval, Record
 _ROUGH = 1.5  # of the bounds of a speed-up: the machine was not the same from turn to turn
 
 
-def speedup_interval(plain_ms: np.ndarray, ms: np.ndarray) -> Interval:
+def speedup_interval(speedup: float, plain_ms: np.ndarray, ms: np.ndarray) -> Interval:
     """Return the 10th and 90th percentile of speed-ups predicted from single turns of T(k).
 
     Args:
+        speedup: predicted from the medians of the turns; the interval reaches to it.
         plain_ms: (turns,) of what is compared with.
         ms: (turns,) by the same turns, or of another model, (others, 1).
 
@@ -20,7 +21,7 @@ def speedup_interval(plain_ms: np.ndarray, ms: np.ndarray) -> Interval:
     if not plain_ms.size or not ms.size:
         return None
     low, high = np.percentile(plain_ms / ms, [10, 90]).tolist()
-    return low, high
+    return min(low, speedup), max(high, speedup)
 
 
 class StepFigures(Record):
@@ -44,8 +45,8 @@ class StepFigures(Record):
     speedup: float | None
     """Predicted."""
     speedup_interval: Interval = None
-    """Predicted from single turns of T(k)'s measurement, four of five lie within; None where that
-    is not known. Wide where the machine had other work meanwhile."""
+    """Holds it, and what four of five turns of T(k)'s measurement predict alone; None where that is
+    not known. Wide where the machine had other work meanwhile."""
 
     @property
     def rough(self) -> bool:

@@ -1,14 +1,13 @@
 """A bench sample by sample: what each model wrote, whether it is right, and what it took."""
 
-import csv
-import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell, Output
+from tasc.report.sheet import as_csv as sheet
 
 SHOWN = 100  # samples on a page; samples.csv has all
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
 _COLUMNS = ("sample", "id", "model", "method", "reference", "output", "as the reference")
 _FIGURES = ("tokens", "steps", "ms")
 
@@ -110,24 +109,17 @@ def _right(text: str, reference: str) -> bool:
 
 
 def as_csv(results: BenchResults) -> str:
-    """Return every output of every cell, a line each.
+    """Return every output of every cell, a line each."""
+    return sheet((*_COLUMNS, *_FIGURES), _lines(results))
 
-    A text that a spreadsheet would take for a formula has an apostrophe before it.
-    """
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow((*_COLUMNS, *_FIGURES))
+
+def _lines(results: BenchResults) -> Iterator[tuple[object, ...]]:
     for cell in results.cells:
         for i, (sample, output) in enumerate(zip(results.samples, cell.outputs, strict=True)):
             texts = (cell.model, cell.method, sample.reference, output.text)
             right = "yes" if _right(output.text, sample.reference) else "no"
-            writer.writerow((i, sample.id, *map(_plain, texts), right, *_figures(cell, i, output)))
-    return file.getvalue()
+            yield (i, sample.id, *texts, right, *_figures(cell, i, output))
 
 
 def _figures(cell: Cell, number: int, output: Output) -> tuple[object, ...]:
     return output.tokens, output.steps, f"{cell.sample_ms[number]:.3f}"
-
-
-def _plain(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,65 @@
+"""``tasc report``: several benches on one page."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ..._console import print_json, say, speedup_text, table
+from ..._derive import RunFlags, class_at
+from ..._derive import register as register_derived
+
+if TYPE_CHECKING:
+    from tasc.benchmark.joined.options import ReportOptions
+    from tasc.benchmark.joined.results import JoinedResults
+
+
+def register(app: typer.Typer) -> None:
+    """Make it a command of ``app``."""
+    told = "Join benches into one page, with tests across them; of one, make its page anew."
+    kind = class_at("tasc.benchmark.joined.options:ReportOptions")
+    register_derived(app, "report", told, kind, _run)
+
+
+def _run(options: "ReportOptions", flags: RunFlags) -> None:
+    from pathlib import Path
+
+    from tasc.benchmark.joined.join import write_report
+    from tasc.benchmark.joined.results import JoinedResults
+
+    from ..._command import output_path
+
+    folder = output_path("output", flags.output) or Path("tasc-out") / "report"
+    found = write_report(options, folder, force=flags.force)
+    if flags.json:
+        print_json(found.to_dict())
+        return
+    if isinstance(found, JoinedResults):
+        _show(found)
+    say(f"report: {folder / 'report.html'}")
+
+
+def _show(found: "JoinedResults") -> None:
+    table(
+        f"{len(found.runs)} benches",
+        ["run", "model", "method", "ms", "speed", "predicted", "tokens/step", *_labels(found)],
+        [
+            [
+                cell.run,
+                cell.model,
+                cell.method,
+                f"{cell.ms_per_sample:.2f}",
+                f"{cell.speedup:.2f}×",
+                "-" if cell.predicted is None else speedup_text(cell.predicted),
+                f"{cell.tokens_per_step:.2f}",
+                *(f"{cell.quality[m]:.3f}" if m in cell.quality else "-" for m in found.metrics),
+            ]
+            for cell in found.cells
+        ],
+        text_columns=3,
+    )
+    for told in found.notes:
+        say(told)
+
+
+def _labels(found: "JoinedResults") -> list[str]:
+    return [metric.label for metric in found.metrics.values()]

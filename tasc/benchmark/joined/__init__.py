@@ -1,0 +1,1 @@
+"""Several benches on one page."""

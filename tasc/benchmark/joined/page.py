@@ -1,0 +1,38 @@
+"""``report.html`` of several benches, self-contained and escaped, and ``runs.csv``."""
+
+from collections.abc import Iterator
+
+from tasc.benchmark.joined.results import JoinedResults
+from tasc.report.html import template
+from tasc.report.sheet import as_csv as sheet
+
+_COLUMNS = (
+    *("run", "model", "method", "samples", "ms a sample", "tokens a second", "speed-up"),
+    *("predicted speed-up", "predicted from", "predicted to", "tokens a step", "lossless"),
+)
+
+
+def render(results: JoinedResults) -> str:
+    """Return the page."""
+    return template("tasc.benchmark", "runs.html").render(
+        results=results, rows=results.cells, metrics=results.metrics
+    )
+
+
+def as_csv(results: JoinedResults) -> str:
+    """Return the figures of every cell, a line each; empty where a run has none."""
+    metrics = results.metrics
+    return sheet((*_COLUMNS, *metrics), _lines(results, list(metrics)))
+
+
+def _lines(results: JoinedResults, metrics: list[str]) -> Iterator[list[object]]:
+    for cell in results.cells:
+        predicted = cell.predicted
+        bounds = (predicted and predicted.speedup_interval) or ("", "")
+        yield [
+            *(cell.run, cell.model, cell.method, cell.samples, cell.ms_per_sample),
+            *(cell.tokens_per_second, cell.speedup),
+            *("" if predicted is None else predicted.speedup, *bounds),
+            *(cell.tokens_per_step, "" if cell.identical is None else cell.identical),
+            *(cell.quality.get(name, "") for name in metrics),
+        ]

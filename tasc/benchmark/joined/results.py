@@ -1,0 +1,84 @@
+"""Several benches side by side: what ``tasc report`` shows."""
+
+from pathlib import Path
+
+from tasc.benchmark.metrics import find
+from tasc.benchmark.metrics.metric import Metric
+from tasc.benchmark.results.cells import Cell
+from tasc.benchmark.results.comparisons import ModelPair
+from tasc.benchmark.results.conditions import Environment, Settings, Task
+from tasc.benchmark.results.prediction import PredictedCell
+from tasc.benchmark.results.record import Record, ResultRecord
+
+
+class Run(Record):
+    """One bench."""
+
+    label: str
+    task: Task
+    settings: Settings
+    started: str
+    environment: Environment
+
+
+class RunCell(Record):
+    """One cell of a bench, without its outputs."""
+
+    run: str
+    model: str
+    method: str
+    samples: int
+    ms_per_sample: float
+    tokens_per_second: float
+    speedup: float
+    """Against the first cell of its own bench."""
+    tokens_per_step: float
+    identical: int | None
+    """Outputs that are those of the model's first method; None where they differ by chance."""
+    predicted: PredictedCell | None
+    quality: dict[str, float]
+
+    @classmethod
+    def of(
+        cls, run: str, cell: Cell, first: Cell, predicted: tuple[PredictedCell, ...]
+    ) -> "RunCell":
+        """Take the figures of ``cell``."""
+        own = (p for p in predicted if (p.model, p.method) == (cell.model, cell.method))
+        return cls(
+            run=run,
+            speedup=cell.speedup(first),
+            identical=cell.lossless and cell.lossless.identical,
+            predicted=next(own, None),
+            **{name: getattr(cell, name) for name in _TAKEN},
+        )
+
+
+_TAKEN = (
+    *("model", "method", "samples", "ms_per_sample", "tokens_per_second", "tokens_per_step"),
+    "quality",
+)
+
+
+class JoinedResults(ResultRecord):
+    """Benches side by side."""
+
+    runs: tuple[Run, ...]
+    cells: tuple[RunCell, ...]
+    """Of all runs, in order."""
+    pairs: tuple[ModelPair, ...]
+    """Models of different runs on the same samples, each as RUN · MODEL."""
+    notes: tuple[str, ...]
+    """What is not compared, and why."""
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Each metric of a run by its name."""
+        names = dict.fromkeys(name for run in self.runs for name in run.settings.metrics)
+        return {name: find(name) for name in names}
+
+    def save(self, folder: Path) -> None:
+        """Write report.html, and runs.csv with a line a cell."""
+        from tasc.benchmark.joined.page import as_csv, render
+
+        (folder / "report.html").write_text(render(self), encoding="utf-8")
+        (folder / "runs.csv").write_text(as_csv(self), encoding="utf-8", newline="")

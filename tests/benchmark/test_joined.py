@@ -1,0 +1,110 @@
+"""Several benches on one page."""
+
+import csv
+import json
+
+import pytest
+
+from tasc.benchmark.joined.join import join_results
+from tasc.benchmark.joined.options import ReportOptions
+from tasc.benchmark.joined.page import as_csv
+from tasc.benchmark.joined.results import JoinedResults
+from tasc.benchmark.paired.pairs import pairs
+from tasc.errors import InputError
+from tests.benches import make_results, said
+from tests.cli import done, tasc
+
+REFERENCES = tuple(f"r{i}" for i in range(12))
+
+
+@pytest.fixture
+def save(tmp_path):
+    def save(name, *cells, **changes):
+        made = make_results(*cells, references=REFERENCES, **changes)
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "results.json").write_text(json.dumps(made.to_dict()))
+        return str(folder)
+
+    return save
+
+
+def joined(*runs: str) -> JoinedResults:
+    found = join_results(ReportOptions(runs=runs))
+    assert isinstance(found, JoinedResults)
+    return found
+
+
+def model(name, right, ms, **changes):
+    texts = [r if i < right else "x" for i, r in enumerate(REFERENCES)]
+    return said(name, texts, [ms] * len(REFERENCES), **changes)
+
+
+def test_models_of_different_runs_are_tested_as_those_of_one(save):
+    cells = model("a", 12, 2.0), model("b", 3, 4.0), model("c", 7, 1.0)
+    first, second = save("first", *cells[:2]), save("second", cells[2])
+    found = joined(first, second)
+    assert [(c.run, c.model, c.speedup) for c in found.cells] == [
+        ("first", "a", 1.0),
+        ("first", "b", 0.5),
+        ("second", "c", 1.0),
+    ]
+    together = pairs(cells, REFERENCES, make_results(*cells, references=REFERENCES).settings)
+    assert [p.model for p in together] == ["b", "c", "c"]
+    assert [(p.model, p.against) for p in found.pairs] == [
+        ("second · c", "first · a"),
+        ("second · c", "first · b"),
+    ]
+    assert [(p.quality, p.speed) for p in found.pairs] == [
+        (p.quality, p.speed) for p in together[1:]
+    ]
+    assert found.notes == ()
+
+
+def test_nothing_is_tested_on_other_samples_and_no_speed_on_another_machine(save):
+    one, two = save("one", model("a", 12, 2.0)), save("two", model("a", 3, 4.0))
+    threads = save("threads", model("a", 6, 4.0), settings={"threads": 8})
+    other = save("other", model("a", 6, 4.0), samples=[{"id": "x", "reference": "r"}] * 12)
+    found = joined(one, f"b={two}", threads, other)
+    assert [(p.model, p.against, bool(p.speed)) for p in found.pairs] == [
+        ("b · a", "one · a", True),
+        ("threads · a", "one · a", False),
+        ("threads · a", "b · a", False),
+    ]
+    assert "one and threads: threads is 8, was 1: speed is not compared" in found.notes
+    assert sum("other samples" in note for note in found.notes) == 3
+
+
+def test_runs_of_one_name_are_refused(save, tmp_path):
+    one = save("one", model("a", 12, 2.0))
+    with pytest.raises(InputError, match="tell them apart with LABEL=DIR"):
+        join_results(ReportOptions(runs=(one, one)))
+    assert len(joined(one, f"again={one}").cells) == 2
+
+
+def test_the_page_is_escaped_and_its_table_is_a_spreadsheets(save, capsys, tmp_path):
+    one = save("one", model("<b>m</b>", 12, 2.0), model("=1+1", 3, 2.0))
+    two = save("two", model("c", 3, 4.0, lossless=None))
+    out = tmp_path / "joined"
+    found = done(capsys, "report", one, two, "--output", out)
+    page = (out / "report.html").read_text()
+    assert "<b>m" not in page
+    assert "&lt;b&gt;m" in page
+    lines = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
+    assert [line["model"] for line in lines] == ["<b>m</b>", "'=1+1", "c"]
+    assert [float(line["exact_match"]) for line in lines] == [1, 0.25, 0.25]
+    assert [line["lossless"] for line in lines] == ["1", "1", ""]
+    assert as_csv(joined(one, two)) == (out / "runs.csv").read_text()
+    assert [cell["run"] for cell in found["cells"]] == ["one", "one", "two"]
+    code, _, err = tasc(capsys, "report", one, two, "--output", out)
+    assert (code, "--force" in err) == (2, True)
+    code, _, err = tasc(capsys, "report", one, two, "--output", tmp_path / "one", "--force")
+    assert (code, "would replace" in err) == (2, True)
+
+
+def test_of_one_run_its_own_page_is_made_anew(save, capsys, tmp_path):
+    one = save("one", model("a", 12, 2.0), model("b", 3, 2.0))
+    code, out, _ = tasc(capsys, "report", one, "--output", tmp_path / "again")
+    assert (code, out) == (0, f"report: {tmp_path / 'again' / 'report.html'}\n")
+    assert "Speed-up report" in (tmp_path / "again" / "report.html").read_text()
+    assert len((tmp_path / "again" / "samples.csv").read_text().splitlines()) == 25

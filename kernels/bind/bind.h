@@ -34,6 +34,7 @@ void bind_context_match(nb::module_& m);
 void bind_merge_search(nb::module_& m);
 void bind_ngram_count(nb::module_& m);
 void bind_ngram_draft(nb::module_& m);
+void bind_recycling(nb::module_& m);
 void bind_suffix_draft(nb::module_& m);
 void bind_tree(nb::module_& m);
 void bind_verify(nb::module_& m);

@@ -6,6 +6,7 @@ NB_MODULE(_native, m) {
   bind_context_match(m);
   bind_merge_search(m);
   bind_ngram_count(m);
+  bind_recycling(m);
   bind_ngram_draft(m);
   bind_suffix_draft(m);
   bind_tree(m);

@@ -101,6 +101,7 @@ void bind_drafter(nb::module_& m) {
           nb::arg("lambda_"), nb::arg("gain"), nb::arg("discount"), nb::arg("width"),
           nb::arg("min_probability"), nb::arg("match"), nb::arg("fallback"), nb::arg("end"), nb::keep_alive<1, 2>(),
           nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
+      .def("recycle", &tasc::NgramDrafter::recycle, nb::arg("logits"), nb::keep_alive<1, 2>())
       .def(
           "start",
           [](tasc::NgramDrafter& self, const Input<int32_t>& prompt, bool mark) {

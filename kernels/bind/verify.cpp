@@ -5,12 +5,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "bind.h"
+#include "rows.h"
 
 namespace {
-
-using Rows32 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Rows16 = nb::ndarray<const uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // The tree, checked against the number of rows and the limit; its parents are checked by the walk.
 tasc::Tree tree_of(const Input<int32_t>& tokens, const Input<int32_t>& parents, size_t rows,
@@ -40,19 +37,6 @@ void check(const std::vector<int32_t>& result, const tasc::Tree& tree) {
                                 "or a logits processor leaves no token to choose");
   throw std::invalid_argument("draft tree: the children of node " +
                               std::to_string(result[1] - 1) + " name a distribution that is not there");
-}
-
-// Runs work(logits) on 32-bit rows, or on 16-bit ones (float16 where `half`, else bfloat16).
-template <class Work>
-void on_rows(const Rows32& rows, bool, const Work& work) {
-  work(rows.data());
-}
-template <class Work>
-void on_rows(const Rows16& rows, bool half, const Work& work) {
-  if (half)
-    work(reinterpret_cast<const tasc::Float16*>(rows.data()));
-  else
-    work(reinterpret_cast<const tasc::BFloat16*>(rows.data()));
 }
 
 template <class Rows, class Verify>

@@ -56,6 +56,7 @@ void NgramDrafter::append(int32_t token) {
   refresh();
   if (learnt_ && !prompting_) learn(token);
   output_.push_back(token);
+  now_.recent.append(token);
   if (prompt_) local_.append(token);
   for (size_t c = 0; c < corpora_.size(); ++c) now_.corpus[c] = corpora_[c]->step(now_.corpus[c], token);
   step_memory(now_, token, now_);
@@ -75,6 +76,8 @@ NgramDrafter::State NgramDrafter::step(const State& state, const Candidate& node
     next.corpus[c] = c == 0 && node.child != NgramIndex::kNone
                          ? corpora_[c]->step_along(state.corpus[c], node.token, node.child, node.depth)
                          : corpora_[c]->step(state.corpus[c], node.token);
+  next.recent = state.recent;
+  next.recent.append(node.token);
   step_memory(state, node.token, next);
   if (!prompt_) return next;
   next.local = local_.step(state.local, node.token);
@@ -94,6 +97,11 @@ void NgramDrafter::collect_table(const NgramTable& table, uint32_t context, doub
     scale = unit * options_.discount * node.distinct;
     if (scale < std::max(kCut * weight, least)) return;
   }
+}
+
+void NgramDrafter::collect_said(const RecycledLogits::Row& said, double weight, NamedTokens& named) {
+  for (size_t i = 0; i < said.tokens.size() && said.tokens[i] >= 0; ++i)
+    named.add(said.tokens[i], weight * said.probabilities[i]);
 }
 
 // A corpus names a token once: at its longest context, whose probability includes the shorter ones'.
@@ -164,7 +172,8 @@ NamedTokens& NgramDrafter::collect(const State& state, Bound bound) {
   for (const Active& active : active_) {
     const size_t source = active.source;
     if (active.weight < std::max(bound.least, kCut / 2)) continue;
-    if (source >= kMatches) named.add(predicted(source - kMatches, state), active.weight);
+    if (active.said) collect_said(*active.said, active.weight, named);
+    else if (source >= kMatches) named.add(predicted(source - kMatches, state), active.weight);
     else if (source == kLocal) collect_table(local_, state.local, active.weight, bound.least, named);
     else if (source == kMemory) collect_table(*memory_, state.memory, active.weight, bound.least, named);
     else collect_corpus(source, state.corpus[source], active.weight, bound, named);

@@ -25,9 +25,9 @@ void NgramDrafter::weigh(const State& state) {
   const SourceWeights& weights = learnt_ ? *learnt_ : fixed_;
   active_.clear();
   double total = 0;
-  const auto put = [&](size_t source, size_t bucket) {
+  const auto put = [&](size_t source, size_t bucket, const RecycledLogits::Row* said = nullptr) {
     const double weight = weights.weight(source, bucket);
-    if (weight > 0) active_.push_back({source, bucket, weight});
+    if (weight > 0) active_.push_back({source, bucket, weight, said});
     total += weight;
   };
   const auto each = [&](auto&& visit) {
@@ -39,6 +39,12 @@ void NgramDrafter::weigh(const State& state) {
     each([&](size_t source) {
       if (predicted(source, state) >= 0) put(kMatches + source, SourceWeights::bucket(match(source, state).length));
     });
+  size_t longest = 0;  // context of recycled logits, in tokens
+  for (int n = logits_ ? RecentTokens::kLongest : 0; n > 0; --n)
+    if (const auto* row = logits_->find(state.recent, n)) {
+      longest = std::max(longest, static_cast<size_t>(n));
+      put(SourceWeights::kLogits + static_cast<size_t>(n) - 1, longest, row);
+    }
   each([&](size_t source) {
     const int length = source == kLocal    ? static_cast<int>(local_.node(local_.known(state.local)).depth)
                        : source == kMemory ? static_cast<int>(memory_->node(memory_->known(state.memory)).depth)
@@ -76,7 +82,9 @@ double NgramDrafter::probability(const NgramIndex& index, const IndexState& stat
   return found;
 }
 
-double NgramDrafter::probability(size_t source, const State& state, int32_t token) const {
+double NgramDrafter::probability(const Active& active, const State& state, int32_t token) const {
+  if (active.said) return active.said->probability(token);
+  const size_t source = active.source;
   if (source >= kMatches) return predicted(source - kMatches, state) == token;
   if (source == kLocal) return probability(local_, state.local, token);
   if (source == kMemory) return probability(*memory_, state.memory, token);
@@ -88,7 +96,7 @@ void NgramDrafter::learn(int32_t token) {
   if (active_.size() < 2) return;
   double given[SourceWeights::kSources], total = 0;
   for (size_t i = 0; i < active_.size(); ++i)
-    total += given[i] = active_[i].weight * probability(active_[i].source, now_, token);
+    total += given[i] = active_[i].weight * probability(active_[i], now_, token);
   if (total <= 0) return;  // a token that no source knows tells them not apart
   for (size_t i = 0; i < active_.size(); ++i)
     learnt_->learn(active_[i].source, active_[i].bucket, given[i] / total - active_[i].weight);

@@ -15,7 +15,14 @@ import torch
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, Timeline
 from tasc.decoding.core.processors import Processor, Processors
-from tasc.decoding.core.protocols import Drafter, Factory, Verifier, reader
+from tasc.decoding.core.protocols import (
+    Drafter,
+    Factory,
+    UsesHiddenStates,
+    UsesLogits,
+    Verifier,
+    inner,
+)
 from tasc.decoding.core.stopping import Stop
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
@@ -117,7 +124,9 @@ class _Sequence:
         """Make the drafter, when it is this sequence's turn."""
         given = self.request
         self.drafter = given.drafter()
-        self.reads = reader(self.drafter)
+        own = inner(self.drafter)
+        self.reads = own if isinstance(own, UsesHiddenStates) else None
+        self.learns = own if isinstance(own, UsesLogits) else None
         self.adjust = (
             Processors(given.processors, given.prompt, self.limit, device)
             if given.processors
@@ -155,19 +164,22 @@ class _Sequence:
             self.adjust.extend(committed)
         return np.array(committed, np.int32)
 
-    def observe(self, committed: np.ndarray, seen: "_Seen | None") -> None:
-        """Show the drafter what a step committed, and the hidden states if it uses them."""
-        if self.reads is not None and seen is not None:
-            self.reads.read(*seen)
+    def observe(self, committed: np.ndarray, draft: Draft, seen: "_Seen") -> None:
+        """Show the drafter what a step committed, and of the target's states what it uses."""
+        hidden, rows, path = seen
+        if self.reads is not None and hidden is not None:
+            self.reads.read(hidden, rows, path)
+        if self.learns is not None:
+            self.learns.read_logits(draft, rows)
         self.drafter.observe(committed)
 
     def finish(self) -> None:
         self.result.tokens = np.array(self.tokens, np.int32)
         self.result.finish = self.finished or "length"
-        del self.drafter, self.reads, self.adjust
+        del self.drafter, self.reads, self.learns, self.adjust
 
 
-_Seen = tuple[torch.Tensor, torch.Tensor, np.ndarray]  # see UsesHiddenStates.read
+_Seen = tuple[torch.Tensor | None, torch.Tensor, np.ndarray]  # see UsesHiddenStates.read
 
 
 def _join(target: Target, joining: Sequence[_Sequence]) -> None:
@@ -185,7 +197,8 @@ def _join(target: Target, joining: Sequence[_Sequence]) -> None:
     for i, (sequence, tokens) in enumerate(zip(joining, committed, strict=True)):
         prompt = sequence.request.prompt
         sequence.drafter.start(prompt)
-        sequence.observe(tokens, _seen(target, i, len(prompt), logits[i : i + 1], _NO_PATH))
+        seen = _seen(target, i, len(prompt), logits[i : i + 1], _NO_PATH)
+        sequence.observe(tokens, Draft(), seen)
     t2 = clock()
     for sequence in joining:
         sequence.result.timeline.prefill += (t1 - t0) / len(joining)
@@ -212,7 +225,8 @@ def _step(target: Target, live: Sequence[_Sequence], budget: int) -> None:
     ]
     t4 = clock()
     for i, (sequence, tokens) in enumerate(zip(live, committed, strict=True)):
-        sequence.observe(tokens, _seen(target, i, len(rows[i]), rows[i], verified[i][0]))
+        seen = _seen(target, i, len(rows[i]), rows[i], verified[i][0])
+        sequence.observe(tokens, drafts[i], seen)
     t5 = clock()
     for sequence, draft, tokens in zip(live, drafts, committed, strict=True):
         result, n = sequence.result, len(live)
@@ -222,9 +236,9 @@ def _step(target: Target, live: Sequence[_Sequence], budget: int) -> None:
     _stream(live, committed)
 
 
-def _seen(target: Target, i: int, count: int, rows: torch.Tensor, path: np.ndarray) -> _Seen | None:
-    """Return what the target made of ``count`` tokens of sequence ``i``, where it was kept."""
-    return None if target.states is None else (target.states[i, :count], rows, path)
+def _seen(target: Target, i: int, count: int, rows: torch.Tensor, path: np.ndarray) -> _Seen:
+    """Return what the target made of ``count`` tokens of sequence ``i``, states where kept."""
+    return None if target.states is None else target.states[i, :count], rows, path
 
 
 def _stream(live: Sequence[_Sequence], committed: Sequence[np.ndarray]) -> None:

@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tests.decoding.recycling import Recycled
 from tests.oracles import MARK, Corpus, Distribution, Table
 
 LENGTHS = 16
 IGNORED = 1 / 32  # a source that weighs less is not asked
 RESUMED = 4  # tokens of a match that outlives one which disagrees
+SAID = 1 / 4  # the share of what the target said, of each length of context
 Match = tuple[int, int]  # the position in a text, and the tokens before it that agree; 0 if resumed
 
 
@@ -110,7 +112,8 @@ class RecentText(Text):
 class Slow:
     """A drafter's distribution and weights, by definition.
 
-    A corpus, the memory of outputs and the sequence itself, whose prompt is ``prompt``.
+    A corpus, the memory of outputs, the sequence itself, whose prompt is ``prompt``, and what the
+    target ``said``.
     """
 
     corpus: Corpus
@@ -122,6 +125,7 @@ class Slow:
     gain: float = 0.5
     discount: float = 0.7
     output: list[int] = field(default_factory=list)
+    said: Recycled = field(default_factory=Recycled)
 
     def __post_init__(self) -> None:
         learnt = [[MARK, *output] for output in self.outputs]
@@ -142,6 +146,9 @@ class Slow:
                 self.logs[name, False, b] = math.log(share) + self.gain * b
                 self.logs[name, True, b] = math.log(share / 4) + self.gain * b
             self.logs[name, True, 0] = self.logs[name, True, 2]
+        for n in range(1, 4):
+            for longest in range(n, 4):
+                self.logs[f"said {n}", False, longest] = math.log(SAID) + self.gain * longest
         for token in (*self.prompt, MARK):
             self._read(token)
         for name in ("corpus", "memory"):  # what stands before the mark is no context of theirs
@@ -192,6 +199,10 @@ class Slow:
             if text.predicted is not None and text.match is not None:
                 key = name, True, bucket(text.match[1])
                 found.append((math.exp(self.logs[key]), {text.predicted: 1.0}, key))
+        rows = self.said.known([*self.prompt, *self.output])
+        for n, row in rows.items():
+            key = f"said {n}", False, max(rows)
+            found.append((math.exp(self.logs[key]), row, key))
         for name, counts in (("corpus", self.corpus), ("memory", self.memory), ("local", local)):
             length = counts.length(contexts[name])
             if length:

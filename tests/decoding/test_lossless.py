@@ -25,12 +25,14 @@ MORE = {  # settings that reach what the defaults do not; every other method run
         "tasc-spec:p_min=3,n_max=2,min_probability=0.2",
         "tasc-spec:memory=60,corpus=false",
         "tasc-spec:adapt=false,match=false",
+        "tasc-spec:logits=false",
     ],
     "tasc-spec-paper": ["tasc-spec-paper:p_min=1", "tasc-spec-paper:mark=true,width=3,budget=20"],
     "prompt": ["prompt:min_probability=0,budget=20"],
     "prompt-lookup": ["prompt-lookup", "prompt-lookup:n_max=1,chain=0,budget=5"],
     "ngram-trie": ["ngram-trie:budget=30", "ngram-trie:n=3,prefix=1,num_draft=2"],
     "suffix": ["suffix", "suffix:longest=3,min_probability=0.3,budget=40"],
+    "recycling": ["recycling", "recycling:rows=40,renewal=1,budget=30"],
     "ngrammys": ["ngrammys", "ngrammys:k=3,width=4,context=false,budget=9"],
     "eagle": ["eagle", "eagle:depth=3,width=4,budget=9", "eagle:depth=1,budget=5"],
     "fr-spec": ["fr-spec:size=100", "fr-spec:size=7,width=9,depth=9,budget=33"],
@@ -52,6 +54,7 @@ VARIANTS = {name: MORE.get(name, [name]) for name in DRAFTERS}
 FEW = [
     "ar",
     "tasc-spec:width=2,budget=33,lambda=0.5,min_probability=0",
+    "recycling:budget=20",
     "prompt:min_probability=0,budget=20",
     "eagle:depth=3,width=4,budget=9",
     "tli:confidence=0",
@@ -177,14 +180,19 @@ def decode(target, size, drafter, prompts, verifiers, budget):
     return generate_all(target, asked, **limits, batch_size=size)
 
 
-@pytest.mark.parametrize("size", [1, 4])
+SAMPLED = Sampling(0.7, top_k=3, seed=3)
+
+
+@pytest.mark.parametrize("size", [1, 8])
 @pytest.mark.parametrize(
-    ("text", "sampling"), [*((t, None) for t in FEW), (FEW[1], Sampling(0.7, top_k=3, seed=3))]
+    ("text", "sampling"), [*((t, None) for t in FEW), *((t, SAMPLED) for t in FEW[1:3])]
 )
 def test_every_architecture_keeps_its_output_alone_and_in_batches(
     any_case, text, sampling, size, tokenizer
 ):
     target, prompts, outputs, heads = any_case
+    times = 1 if size == 1 else 2  # there are four
+    prompts, outputs = prompts * times, outputs * times
 
     def verifiers():  # each serves one sequence
         return [verifier("sampled", sampling) if sampling else greedy for _ in prompts]

@@ -6,19 +6,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tests.oracles
-from tasc._native import NgramDrafter, NgramTable, SourceWeights
+from tasc._native import NgramDrafter, NgramTable, RecycledLogits, SourceWeights
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.simulate import References, simulate
 from tests.decoding import sources
 from tests.decoding.test_ngram_draft import END, build, twin
+from tests.decoding.test_recycling import enter, falling
 
 token = st.integers(0, 3)
 text = st.lists(token, min_size=1, max_size=12)
 texts = st.lists(text, min_size=1, max_size=5)
 
 
-def drafter(known, outputs, prompt, *, local=True, learns=True):
-    """One with a corpus and a memory, and the weights that it learns."""
+def drafter(known, outputs, prompt, *, local=True, learns=True, logits=None):
+    """One with a corpus and a memory, what was said, and the weights that it learns."""
     memory = NgramTable(4)
     for output in outputs:
         memory.add_output(np.array(output, np.int32))
@@ -26,18 +27,26 @@ def drafter(known, outputs, prompt, *, local=True, learns=True):
     learnt = weights if learns else None
     index = build(known)
     made = NgramDrafter([index], memory, learnt, local, 4, 0.6, 0.5, 0.7, 0, 0.0, True, True, END)
+    if logits is not None:
+        made.recycle(logits)
     made.start(np.array(prompt, np.int32), True)
     return made, weights
 
 
-@given(texts, texts, text, text)
-@example([[0]], [[1]], [0, 1, 2, 3, 0, 1, 2, 0], [0, 1, 2, 0, 0, 1])
+said = st.lists(st.tuples(text, st.lists(token, min_size=1, max_size=4, unique=True)), max_size=6)
+
+
+@given(texts, texts, text, text, said)
+@example([[0]], [[1]], [0, 1, 2, 3, 0, 1, 2, 0], [0, 1, 2, 0, 0, 1], [])
 @settings(max_examples=200, deadline=None)
-def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prompt, output):
+def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prompt, output, heard):
     original, tests.oracles.CUT = tests.oracles.CUT, 1 / 16  # what is cut decides what is learnt
     try:
-        made, weights = drafter(known, outputs, prompt)
-        slow = sources.Slow(twin(known), outputs, prompt, END)
+        logits, slow = RecycledLogits(1 << 10, 0.5), sources.Slow(twin(known), outputs, prompt, END)
+        for context, row in heard:
+            enter(logits, context, [], [], [falling(row)])
+            slow.said.add(context, falling(row))
+        made, weights = drafter(known, outputs, prompt, logits=logits)
         for t in output:
             found, expected = dict(made.distribution()), slow.distribution()
             for each in set(found) | set(expected):
@@ -46,7 +55,7 @@ def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prom
             slow.append(t)
     finally:
         tests.oracles.CUT = original
-    first = {"corpus": 0, "memory": 8, "local": 9}
+    first = {"corpus": 0, "memory": 8, "local": 9, "said 1": 20, "said 2": 21, "said 3": 22}
     for (name, match, bucket), log in slow.logs.items():
         native = weights.weight(first[name] + 10 * match, bucket)
         assert np.log(native) == pytest.approx(log, abs=0.1)

@@ -7,6 +7,7 @@
 
 #include "tasc/ngram_index.h"
 #include "tasc/ngram_table.h"
+#include "tasc/recycling.h"
 #include "tasc/source_weights.h"
 
 namespace tasc {
@@ -45,6 +46,8 @@ class NgramDrafter {
   NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, SourceWeights* weights, bool prompt,
                int n_max, const DraftOptions& options);
 
+  // What the target said is a source from now on; it is read, never written.
+  void recycle(const RecycledLogits* logits) { logits_ = logits; }
   void start(std::span<const int32_t> prompt, bool mark);
   void append(int32_t token);
   DraftTree draft(int budget);           // best-first: no tree of this size has a larger mass
@@ -60,6 +63,12 @@ class NgramDrafter {
     IndexState corpus[8];
     uint32_t memory, local;
     Match in_memory, in_local;
+    RecentTokens recent;
+  };
+  struct Active {
+    size_t source, bucket;
+    double weight;
+    const RecycledLogits::Row* said = nullptr;  // of logits
   };
   struct Bound {
     double floor;  // tokens that are less likely are not needed
@@ -77,6 +86,7 @@ class NgramDrafter {
   void step_memory(const State& state, int32_t token, State& next) const;
   NamedTokens& collect(const State& state, Bound bound);
   void collect_table(const NgramTable& table, uint32_t context, double weight, double least, NamedTokens& named) const;
+  static void collect_said(const RecycledLogits::Row& said, double weight, NamedTokens& named);
   void collect_corpus(size_t source, const IndexState& state, double weight, const Bound& bound,
                       NamedTokens& named) const;
   void name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth,
@@ -84,7 +94,7 @@ class NgramDrafter {
   void weigh(const State& state);
   Match match(size_t source, const State& state) const;
   int32_t predicted(size_t source, const State& state) const;
-  double probability(size_t source, const State& state, int32_t token) const;
+  double probability(const Active& active, const State& state, int32_t token) const;
   double probability(const NgramTable& table, uint32_t context, int32_t token) const;
   double probability(const NgramIndex& index, const IndexState& state, int32_t token) const;
   void learn(int32_t token);
@@ -95,16 +105,13 @@ class NgramDrafter {
 
   std::vector<const NgramIndex*> corpora_;
   const NgramTable* memory_;
+  const RecycledLogits* logits_ = nullptr;
   bool prompt_;
   DraftOptions options_;
   NgramTable local_;
   State now_;
   std::vector<int32_t> output_;         // not taken yet
   uint64_t generation_ = 0;             // of the memory, when its state was taken
-  struct Active {
-    size_t source, bucket;
-    double weight;
-  };
   std::vector<Active> active_;          // what weighs something, the matches first
   SourceWeights fixed_;
   SourceWeights* learnt_;               // null: the fixed ones stay

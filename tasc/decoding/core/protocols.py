@@ -49,10 +49,23 @@ class UsesHiddenStates(Protocol):
         """
 
 
-def reader(drafter: Drafter) -> UsesHiddenStates | None:
-    """Return what of ``drafter``, or of the drafter that it holds, reads the target's states."""
-    inner = getattr(drafter, "drafter", drafter)
-    return inner if isinstance(inner, UsesHiddenStates) else None
+@runtime_checkable
+class UsesLogits(Protocol):
+    """What a drafter is besides, if it learns from logits, also of nodes that are not accepted."""
+
+    def read_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
+        """Take the logits (n + 1, V) of a step, before it is observed.
+
+        Row 0 is after the last token, row i + 1 after node i of ``draft``, which is what was scored
+        and may be a part of what was drafted. The first time, after ``start``, it is empty, and the
+        row is after the prompt.
+        """
+
+
+def inner(drafter: Drafter) -> Drafter:
+    """Return the drafter that ``drafter`` holds to a policy, or itself."""
+    held: Drafter = getattr(drafter, "drafter", drafter)
+    return held
 
 
 class Verifier(Protocol):

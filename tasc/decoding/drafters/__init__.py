@@ -97,7 +97,7 @@ def check(methods: Sequence[Method], *, head: bool) -> None:
 def describe() -> str:
     """Return what ``--method`` takes, in a sentence."""
     groups = {
-        "": [name for name, entry in DRAFTERS.items() if entry.simulates],
+        "": [name for name, entry in DRAFTERS.items() if entry.needs not in ("draft", "head")],
         "with --draft ": needing("draft"),
         "with --draft-head ": needing("head"),
     }

@@ -13,6 +13,7 @@ DEFAULT_BUDGET = 12
 # what a method may need besides the tokens of prompt, output and corpus -> how it is given
 NEEDS = {
     "model": "the target's own predictions",
+    "logits": "what the target says while it decodes",
     "draft": "`--draft`, a small model; else n-grams",
     "head": "a trained draft head: `--draft-head`",
 }
@@ -87,6 +88,7 @@ DRAFTERS: dict[str, Entry] = {
     "prompt-lookup": Entry("ngram.prompt_lookup", "Saxena, Prompt Lookup Decoding", budget=10),
     "ngram-trie": Entry("ngram.ngram_trie", _TRIE),
     "suffix": Entry("ngram.suffix", "Oliaro et al., SuffixDecoding"),
+    "recycling": Entry("ngram.recycling", "Luo et al., Token Recycling", "logits"),
     "ngrammys": Entry("ngram.ngrammys", "Stewart et al., The n-grammys", "model"),
     "slem": Entry("hetero.source:slem", f"{_TIMOR}, algorithm 2", "draft"),
     "slrs": Entry("hetero.source:slrs", f"{_TIMOR}, algorithm 3", "draft"),

@@ -7,7 +7,7 @@ waits for the device, the first entry is negative then and ``committed`` raises.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from tasc.backend.tree import refusals
 from tasc.decoding.verify.reference import Verified
 from tasc.errors import InputError
 
+_Result = TypeVar("_Result")
 _FAILURES = {
     -1: "draft tree: node {} has a parent that is not an earlier node",
     -2: "row {} of the logits has no finite maximum: the model or a logits processor leaves no "
@@ -31,7 +32,7 @@ def available(logits: torch.Tensor) -> bool:
     return logits.device.type == "cpu" or (logits.is_cuda and cuda.library() is not None)
 
 
-def native(kernel: Callable[..., np.ndarray], logits: torch.Tensor, *arguments: Any) -> np.ndarray:  # noqa: ANN401
+def native(kernel: Callable[..., _Result], logits: torch.Tensor, *arguments: Any) -> _Result:  # noqa: ANN401
     """Call a routine of ``tasc._native`` on logits (n + 1, V) of any float dtype on the CPU."""
     logits = logits.detach().contiguous()
     half = logits.dtype == torch.float16

@@ -10,24 +10,30 @@ in corpus and sequence, so that the beginning of an answer is predicted from the
 corpus; finished outputs are a source of their own; of each text, the match that goes on is a
 source, however long it is (as in SuffixDecoding, arXiv:2411.04975); sources weigh by the length of
 what they match, e^gain a token to begin with, and learn from each token what they are worth
-(AdaGrad on the log-probability, Duchi et al., 2011); and drafts are best-first trees by path
+(AdaGrad on the log-probability, Duchi et al., 2011); what the target said after contexts that it
+has scored is a source where it runs (``recycling.py``); and drafts are best-first trees by path
 probability, of which the paper's chain is width 1. Without a corpus the other sources are left.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasc._native import NgramDrafter, NgramIndex, NgramTable, SourceWeights
+from tasc._native import NgramDrafter, NgramIndex, NgramTable, RecycledLogits, SourceWeights
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters.ngram.index import build_index, check_counts
 from tasc.decoding.drafters.ngram.options import Counts
+from tasc.decoding.drafters.ngram.recycling import LogitsReader, RecyclingOptions
 from tasc.errors import InputError
 from tasc.options.bounds import MOST, within
+
+if TYPE_CHECKING:
+    import torch
 
 CONTEXT = 4  # tokens of past outputs' contexts: matches know the longer ones
 
@@ -38,7 +44,8 @@ class TascSpecOptions(Counts):
 
     ``corpus`` and ``prompt`` switch the two sides on, ``match`` matches of any length. A node is
     left out when its path is less likely than ``min_probability``. ``adapt`` learns while decoding:
-    the weights, and finished outputs, the last ``memory`` tokens of them at most.
+    the weights, and finished outputs, the last ``memory`` tokens of them at most; and, with
+    ``logits``, what the target said.
     """
 
     lambda_: float = within(0.6, 0, 1)
@@ -50,6 +57,7 @@ class TascSpecOptions(Counts):
     prompt: bool = True
     match: bool = True
     adapt: bool = True
+    logits: bool = True
     memory: int = within(100_000, 1, MOST)
 
     def __post_init__(self) -> None:
@@ -71,18 +79,21 @@ def prepare(resources: Resources, options: TascSpecOptions) -> Factory:
     known = any(len(output) for output in resources.outputs)
     if options.corpus and not indexes and (known or not options.prompt):
         indexes = [build_index(resources.outputs, resources.end, options)]
-    learnt = Learnt(len(indexes), options) if options.adapt else None
+    listens = options.logits and resources.target is not None
+    learnt = Learnt(len(indexes), options, logits=listens) if options.adapt else None
     return lambda: TascSpec(indexes, resources.end, options, learnt)
 
 
 class Learnt:
     """What a running job has learnt: its last outputs, and what each source is worth."""
 
-    def __init__(self, corpora: int, options: TascSpecOptions) -> None:
-        """Begin with nothing but ``options``."""
+    def __init__(self, corpora: int, options: TascSpecOptions, *, logits: bool) -> None:
+        """Begin with nothing but ``options``; ``logits``: there is a target to learn from."""
         o = options
         self.memory = Memory(min(o.n_max, CONTEXT), o.memory)
         self.weights = SourceWeights(corpora, True, o.prompt, o.lambda_, o.gain, o.match)
+        kept = RecyclingOptions()
+        self.logits = RecycledLogits(kept.rows, kept.renewal) if logits else None
 
 
 class Memory:
@@ -138,18 +149,31 @@ class TascSpec:
             True,
             end,
         )
+        logits = learnt.logits if learnt else None
+        self.reader = None if logits is None else LogitsReader(logits)
+        if self.reader is not None:
+            self.native.recycle(self.reader.logits)
 
     def start(self, prompt: np.ndarray) -> None:
         """Read the prompt into the local n-gram table."""
         self.native.start(prompt, self.mark)
+        if self.reader is not None:
+            self.reader.start(prompt)
 
     def draft(self, budget: int) -> Draft:
         """Return the tree of at most ``budget`` nodes with the most probable paths."""
         tokens, parents, probabilities = self.native.draft(budget)
         return Draft(tokens, parents, probabilities=probabilities)
 
+    def read_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
+        """See UsesLogits."""
+        if self.reader is not None:
+            self.reader.read(draft, logits)
+
     def observe(self, tokens: np.ndarray) -> None:
         """Extend the local table by what the step committed; remember a finished output."""
         self.native.observe(tokens)
+        if self.reader is not None:
+            self.reader.observe(tokens)
         if self.learnt is not None and len(tokens) and tokens[-1] == self.end:
             self.learnt.memory.add(self.native.take_output())

@@ -1,0 +1,148 @@
+"""Drafting without training or corpus: the target's own logits as a source, beside other methods.
+
+Each prompt is decoded with every method in turn, so that drift of the machine hits all alike; each
+output is compared with autoregressive decoding's. ``times`` is the median over prompts of the time
+against autoregressive decoding: noisy, where tokens a step are not. Nothing is known but what a run
+has seen: methods begin anew at each kind of prompts. Usage:
+python -m benchmarks.logits --model DIR --data-dir DATA [--stories FILE] [--task DIR] [--json F]
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.figures import publish, script
+from benchmarks.heads.tasks import test_rows
+from tasc.benchmark.matrix import Loaded
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.decode import Generation, generate
+from tasc.decoding.drafters import Factory, Resources, parse
+from tasc.decoding.steps import StepStats
+from tasc.decoding.verify import verifier
+from tasc.models.load import load_model
+from tasc.models.target import Target
+from tasc.tokenizer.loaded import load_tokenizer
+
+BUDGETS = (12, 60)
+WITHOUT = "tasc-spec:logits=false"
+METHODS = ("ar", "prompt-lookup:chain=0", "suffix", "ngram-trie", WITHOUT, "recycling", "tasc-spec")
+OWN = ("ar", WITHOUT, "recycling", "tasc-spec")  # all others are who it is compared with
+LEAST = 60  # characters of a line of stories that begins one
+OPENING = 40  # characters of it that are the prompt
+NOTHING = np.empty(0, np.int32)
+
+
+def main() -> None:
+    """Measure and print the figures as JSON."""
+    parser = script(__doc__, data=True, threads=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--stories", type=Path, help="a text whose paragraphs begin as prompts")
+    parser.add_argument("--task", type=Path, help="a data set to decode instead of Spec-Bench")
+    parser.add_argument("--prompts", type=int, default=4, help="of each kind")
+    parser.add_argument("--prompt-tokens", type=int, default=300, help="of a prompt, its last ones")
+    parser.add_argument("--new-tokens", type=int, default=96)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    tokenizer, model = load_tokenizer(given.model), load_model(given.model, dtype="float32")
+    ours = Loaded("model", Target(model), tokenizer, (tokenizer.eos_id,))
+    figures: dict[str, Any] = {
+        "parameters": model.num_parameters(),
+        "vocabulary": int(model.config.vocab_size),
+        "temperature": given.temperature,
+        "new_tokens": given.new_tokens,
+        "cells": [],
+    }
+    for kind, texts in kinds(given):
+        prompts = [p[-given.prompt_tokens :] for p in ours.encode(texts[: given.prompts])]
+        for budget in given.budgets:
+            figures["cells"].append(
+                {"kind": kind, "nodes": budget} | cell(ours, prompts, budget, given)
+            )
+        publish(figures, given.json, quiet=True)  # whole after each kind
+    publish(figures | {"summary": summary(figures["cells"])}, given.json)
+
+
+def kinds(given: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
+    """Yield kinds of prompts with their texts."""
+    if given.stories:
+        lines = given.stories.read_text(encoding="utf-8").splitlines()
+        yield "Stories", [line[:OPENING] for line in lines if len(line) >= LEAST]
+    if given.task:
+        yield given.task.name, load(Source(str(given.task)), "test").prompts
+        return
+    texts: dict[str, list[str]] = {}
+    for name in ("spec-bench", "human-eval"):
+        for row in test_rows(given.data_dir, name):
+            texts.setdefault(row["category"], []).append(row["input"])
+    yield from texts.items()
+
+
+def cell(
+    ours: Loaded, prompts: Sequence[np.ndarray], budget: int, given: argparse.Namespace
+) -> dict[str, Any]:
+    """Decode ``prompts`` with every method in turn."""
+    done: dict[str, list[Generation]] = {method: [] for method in METHODS}
+    factories = {method: prepared(method, ours) for method in METHODS}
+    generate(ours.target, factories["ar"](), prompts[0], max_new_tokens=8)  # warms up
+    for seed, prompt in enumerate(prompts):
+        for method, factory in factories.items():
+            rules: dict[str, Any] = {"max_new_tokens": given.new_tokens, "end_ids": ours.end_ids}
+            if given.temperature:
+                sampling = Sampling(given.temperature, seed=seed)
+                rules["verify"] = verifier("sampled", sampling)
+            done[method].append(generate(ours.target, factory(), prompt, budget=budget, **rules))
+    plain = done["ar"]
+    methods = {method: described(some, plain) for method, some in done.items()}
+    rates = {method: found["tokens_per_step"] for method, found in methods.items()}
+    best = max((method for method in METHODS if method not in OWN), key=rates.__getitem__)
+    return {
+        "best_other": best,
+        "best_other_tokens_per_step": rates[best],
+        "times_best_other": rates["tasc-spec"] / rates[best],
+        "times_without": rates["tasc-spec"] / rates[WITHOUT],
+        "methods": methods,
+    }
+
+
+def prepared(method: str, ours: Loaded) -> Factory:
+    """Prepare ``method`` without a corpus; suffixes are then those of the sequence alone."""
+    known = [NOTHING] if method == "suffix" else []
+    return parse(method).prepare(Resources(known, ours.end_ids[0], target=ours.target))
+
+
+def described(done: Sequence[Generation], plain: Sequence[Generation]) -> dict[str, Any]:
+    """Return the figures of a method, beside autoregressive generations of the same prompts."""
+    pairs = list(zip(done, plain, strict=True))
+    drafting = [step[0] for one in done for step in one.timeline.steps]
+    return {
+        "tokens_per_step": StepStats.of(done).tokens_per_step,
+        "times": statistics.median(b.timeline.total / a.timeline.total for a, b in pairs),
+        "draft_us": 1e6 * statistics.median(drafting) if drafting else 0.0,
+        "equal_to_ar": sum(a.tokens.tolist() == b.tokens.tolist() for a, b in pairs),
+        "outputs": len(done),
+    }
+
+
+def summary(cells: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the least and the mean of the factors over all cells."""
+    return {
+        f"{of}_{name}": value
+        for name in ("times_best_other", "times_without")
+        for of, value in (
+            ("least", min(one[name] for one in cells)),
+            ("mean", statistics.fmean(one[name] for one in cells)),
+        )
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Recycling: what the target said after tokens that it has scored, accepted or not.
+
+Luo et al., "Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token
+Recycling" (2024), arXiv:2408.08696: the k likeliest successors of each token are kept in a matrix,
+renewed by every forward, and a tree is grown along them. No corpus and no training.
+
+Departs: successors are kept by the last one, two and three tokens, with their probabilities, as a
+running mean; what each of the three is worth is learnt while decoding, and the tree is the best one
+under their mixture instead of a fixed one. A context belongs to the rows of a bounded table, so
+large vocabularies cost no more than small ones.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasc._native import NgramDrafter, RecycledLogits, SourceWeights
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.resources import Resources
+from tasc.options.bounds import Bounded, within
+
+if TYPE_CHECKING:
+    import torch
+
+CONTEXT = 3  # tokens of the longest context
+MOST_ROWS = 1 << 24  # of 76 bytes each
+
+
+@dataclass(frozen=True)
+class RecyclingOptions(Bounded):
+    """``rows`` contexts are kept at most; what is new weighs ``renewal`` in the mean of a row."""
+
+    rows: int = within(1 << 16, 4, MOST_ROWS)
+    renewal: float = within(0.5, 0, 1)
+
+
+def prepare(resources: Resources, options: RecyclingOptions) -> Factory:
+    """See Method.prepare: sequences share what was said, and the weights."""
+    logits = RecycledLogits(options.rows, options.renewal)
+    weights = SourceWeights(0, False, False, 1.0, 0.0, False)
+    return lambda: Recycling(logits, weights, resources.end)
+
+
+class Recycling:
+    """One sequence's drafter; what was said is shared."""
+
+    def __init__(self, logits: RecycledLogits, weights: SourceWeights, end: int) -> None:
+        """Draft from ``logits``; nothing follows ``end``."""
+        self.reader = LogitsReader(logits)
+        self.native = NgramDrafter(
+            [], None, weights, False, 1, 1.0, 0.0, 0.0, 0, 0.0, False, False, end
+        )
+        self.native.recycle(logits)
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Take ``prompt`` (L,) int32."""
+        self.native.start(prompt, False)
+        self.reader.start(prompt)
+
+    def draft(self, budget: int) -> Draft:
+        """Return the most probable paths along what was said, ``budget`` nodes at most."""
+        tokens, parents, probabilities = self.native.draft(budget)
+        return Draft(tokens, parents, probabilities=probabilities)
+
+    def read_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
+        """See UsesLogits."""
+        self.reader.read(draft, logits)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Go on with what the step committed; then enter what was said."""
+        self.native.observe(tokens)
+        self.reader.observe(tokens)
+
+
+class LogitsReader:
+    """Enters the logits of a sequence's steps into a table that sequences share.
+
+    A step is entered once its tokens are learnt from: the row that a token was chosen by would
+    foretell it.
+    """
+
+    def __init__(self, logits: RecycledLogits) -> None:
+        """Write into ``logits``."""
+        self.logits = logits
+        self.start(np.empty(0, np.int32))
+
+    def start(self, prompt: np.ndarray) -> None:
+        """See Drafter.start."""
+        self.recent = prompt[-CONTEXT:]
+        self.said: Callable[[], None] | None = None
+
+    def read(self, draft: Draft, logits: "torch.Tensor") -> None:
+        """See UsesLogits.read_logits."""
+        from tasc.decoding.drafters.ngram.top_softmax import top_softmax  # torch
+
+        tree = draft.tokens, draft.parents
+        self.said = lambda: self.logits.add_tree(self.recent, *tree, *top_softmax(logits))
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Enter what was read, if anything was, and go on."""
+        if self.said is not None:
+            self.said()
+            self.said = None
+        self.recent = np.concatenate((self.recent, tokens))[-CONTEXT:]

@@ -1,0 +1,30 @@
+"""The likeliest tokens after each node of a tree, brought to the host."""
+
+import numpy as np
+import torch
+
+from tasc import _native
+from tasc.decoding.verify.ops import native
+
+SUCCESSORS = 8  # as in Token Recycling
+
+
+def top_softmax(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Return the likeliest tokens of each row of ``logits`` (r, V), and their probabilities.
+
+    (r · SUCCESSORS,) int32, by falling probability, -1 where there are fewer; and float32, within
+    1 %. Off the CPU one copy brings both to the host.
+    """
+    if logits.device.type == "cpu":
+        return native(_native.top_softmax, logits, SUCCESSORS, 1.0)
+    return by_torch(logits)
+
+
+def by_torch(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Do the same with torch's own operations, for rows on any device."""
+    rows = logits.float()
+    top = rows.topk(min(SUCCESSORS, rows.shape[1]))
+    probabilities = (top.values - rows.logsumexp(-1, keepdim=True)).exp()
+    tokens = top.indices.masked_fill(top.values == -torch.inf, -1).int()
+    packed = torch.stack((tokens, probabilities.view(torch.int32))).cpu().numpy()
+    return packed[0].ravel(), packed[1].ravel().view(np.float32)

@@ -166,7 +166,7 @@ def test_what_a_token_was_chosen_by_does_not_count_for_it():
     """Else the source would always have been right, and weigh more than it is worth."""
     drafter, learnt = made("tasc-spec", target=Target(build_model("llama")))
     drafter.start(ints([7, 5]))
-    drafter.observe(ints([7]))  # the prompt foretells 5
+    drafter.observe(ints([7]))  # the prompt predicts 5
     before = [learnt.weights.weight(20, longest) for longest in (1, 3)]
     logits = torch.zeros(1, 320)
     logits[0, 7] = 20.0

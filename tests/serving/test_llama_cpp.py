@@ -210,9 +210,7 @@ def test_trained_models_generate_what_transformers_does(tmp_path, name):
     """The models that ``make test-serving`` trains, on what they were trained for."""
     trained, task = (os.environ.get(key) for key in ("TASC_SERVING", "TASC_TASK"))
     if not trained or not task:
-        pytest.skip(
-            "no trained models: make test-serving trains them"
-        )
+        pytest.skip("no trained models: make test-serving trains them")
     model = Path(trained) / name / "model"
     out, _ = exported(model, task, tmp_path / "out")
     rows = load(Source(task), "test", limit=100)

@@ -79,7 +79,7 @@ class LogitsReader:
     """Enters the logits of a sequence's steps into a table that sequences share.
 
     A step is entered once its tokens are learnt from: the row that a token was chosen by would
-    foretell it.
+    predict it.
     """
 
     def __init__(self, logits: RecycledLogits) -> None:

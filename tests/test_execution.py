@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasc.benchmark.forecast.tune import Simulations, search
 from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.search import Setting
-from tasc.benchmark.tune import Simulations, search
 from tasc.decoding.simulate import References
 from tasc.execution import EXECUTORS, Entry, Workers, executor_help, in_order
 from tasc.execution.local import Local

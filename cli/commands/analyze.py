@@ -98,7 +98,7 @@ def _show_tokens(tokens: "TokenReport") -> None:
 
 
 def _show_drafting(drafting: "Drafting") -> None:
-    from tasc.benchmark.verdict import FEWEST
+    from tasc.benchmark.forecast.verdict import FEWEST
 
     cost = drafting.cost
     if cost:

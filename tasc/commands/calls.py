@@ -223,7 +223,7 @@ def tune(options: TuneOptions, context: StepContext | None = None) -> "Tuning":
         >>> found = tasc.tune(tasc.TuneOptions(source="builtin:stdlib-tokens", tokenizer="base"))
         >>> found.best.method  # as tasc bench --method takes it
     """
-    from tasc.benchmark.tune import tune
+    from tasc.benchmark.forecast.tune import tune
 
     tokenizer = resolve_model(options.tokenizer)[1]
     with at_work(options, context) as context:

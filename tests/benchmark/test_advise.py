@@ -9,7 +9,7 @@ import pytest
 
 from tasc.analysis.report import analyze
 from tasc.analysis.sample import ROWS
-from tasc.benchmark.advise import advise, simulate_drafts
+from tasc.benchmark.forecast.advise import advise, simulate_drafts
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
@@ -154,7 +154,7 @@ def test_a_corpus_beyond_measure_is_drafted_from_in_part(tmp_path, tokenizer, mo
     task = write(tmp_path / "task", train=intents(20) * 30)
     analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
     text = sum(len(row["output"]) for row in intents(20)) * 30
-    monkeypatch.setattr("tasc.benchmark.advise.SAMPLE", text // 4)
+    monkeypatch.setattr("tasc.benchmark.forecast.advise.SAMPLE", text // 4)
     found = simulate_drafts(analysis, None, tokenizer, {})
     assert found
     assert found.best.samples == 60

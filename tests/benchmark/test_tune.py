@@ -6,9 +6,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from tasc.benchmark.forecast.tune import GRID, Simulations, coordinate_search, search
 from tasc.benchmark.results.prediction import StepFigures
 from tasc.benchmark.results.search import Setting
-from tasc.benchmark.tune import GRID, Simulations, coordinate_search, search
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse

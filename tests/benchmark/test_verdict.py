@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasc.benchmark.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
+from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
 
 
 def drafts(low: float, high: float | None = None, **changed: Any) -> Drafts:

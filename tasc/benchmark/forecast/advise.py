@@ -12,10 +12,10 @@ from tasc.analysis.outputs import Outputs
 from tasc.analysis.report import Analysis, TaskReport
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
+from tasc.benchmark.forecast.tune import Grid, Simulations, search
+from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
 from tasc.benchmark.results.analysis import Verdict
 from tasc.benchmark.results.search import Search, Setting
-from tasc.benchmark.tune import Grid, Simulations, search
-from tasc.benchmark.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
 from tasc.progress import Progress, silent

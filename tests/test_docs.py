@@ -175,10 +175,10 @@ def test_a_description_of_a_field_wins_over_the_help_of_its_flag():
     from pydantic import Field, create_model
     from site_tables import commands
 
-    kind = create_model("K", jobs=(int, Field(1, ge=1, le=8, description="How many at once.")))
-    flag = next(p for p in COMMANDS["analyze"].params if p.name == "jobs")
-    line = commands._line("jobs", kind.model_fields["jobs"], flag)
-    assert line == ["`--jobs`", "integer, ≥ 1, ≤ 8", "`1`", "How many at once."]
+    kind = create_model("K", workers=(int, Field(2, ge=1, le=8, description="How many at once.")))
+    flag = next(p for p in COMMANDS["analyze"].params if p.name == "workers")
+    line = commands._line("workers", kind.model_fields["workers"], flag)
+    assert line == ["`--workers`", "integer, ≥ 1, ≤ 8", "`2`", "How many at once."]
 
 
 HELD = {

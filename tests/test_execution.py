@@ -1,5 +1,8 @@
 """Executors: the same results in the same order wherever the work runs, and a table to add to."""
 
+import sys
+from importlib.util import find_spec
+
 import hooks
 import numpy as np
 import pytest
@@ -10,20 +13,22 @@ from tasc.benchmark.forecast.tune import Simulations, search
 from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.search import Setting
 from tasc.decoding.simulate import References
+from tasc.errors import TascError
 from tasc.execution import EXECUTORS, Entry, Workers, executor_help, in_order
+from tasc.execution.kept import keep
 from tasc.execution.local import Local
+from tests.cli import tasc
+from tests.pico import make_tokenizer
+from tests.work import add, die_once, write_down
 
-EVERY = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow if name == "ray" else ()) for name in EXECUTORS],
-)
+NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc[ray]")
+QUIET = pytest.mark.filterwarnings("ignore::")  # of Ray's own making
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow, NO_RAY, QUIET] if name == "ray" else ())
+    for name in EXECUTORS
+]
+EVERY = pytest.mark.parametrize("name", NAMES)
 CORPUS = [np.array([1, 2, 3, 4, i % 3 + 5], np.int32) for i in range(12)]
-
-
-def add(shared: int, task: int) -> int:
-    if task < 0:
-        raise ValueError(f"no room for {task}")
-    return shared + task
 
 
 @given(st.integers(), st.lists(st.integers(0)))
@@ -57,3 +62,50 @@ def test_a_new_executor_is_in_help_docs_and_the_options_of_commands(monkeypatch)
     assert "| `moon` | on the moon | rocket |" in hooks.TABLES["executors"]("")
     described = TuneOptions.model_fields["executor"].description or ""
     assert all(f"{name}: " in described for name in EXECUTORS if name != "moon")
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_a_killed_worker_costs_its_own_piece_only(name, tmp_path):
+    (tmp_path / "deaths").write_text("2")
+    with EXECUTORS[name].start(tmp_path, Workers(2)) as executor:
+        assert [*in_order(executor.run(die_once, range(8)))] == [2 * i for i in range(8)]
+    assert len(list(tmp_path.glob("death-*"))) == 2
+    assert sorted(path.name.split("-")[1] for path in tmp_path.glob("done-*")) == [*"01234567"]
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_a_piece_that_kills_every_worker_is_given_up(name, tmp_path):
+    (tmp_path / "deaths").write_text("99")
+    with (
+        EXECUTORS[name].start(tmp_path, Workers(2)) as executor,
+        pytest.raises(
+            TascError, match=r"3 workers died on the same piece of work.*fewer --workers"
+        ),
+    ):
+        [*executor.run(die_once, range(8))]
+
+
+def test_pieces_that_are_done_are_kept_and_not_made_again(tmp_path):
+    def kept(tasks, **resume):
+        made = keep(Local(calls), write_down, tasks, tmp_path / "kept", **resume)
+        return {number: (folder / "value").read_bytes() for number, folder in made}
+
+    calls = []
+    with pytest.raises(ValueError, match="no more"):
+        kept([7, 8, -1], resume=False)
+    (tmp_path / "kept" / "2.99.tmp").mkdir()  # of a run that was killed as it wrote
+    calls.clear()
+    assert kept([7, 8, 9], resume=True) == {0: b"7", 1: b"8", 2: b"9"}
+    assert calls == [9]
+    assert kept([7, 8], resume=False) == {0: b"7", 1: b"8"}
+    assert calls == [9, 7, 8]
+
+
+def test_an_executor_that_is_not_installed_names_the_extra(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    make_tokenizer(tmp_path / "tokenizer")
+    (tmp_path / "train.jsonl").write_text('{"input": "a", "output": "b"}\n')
+    line = ("analyze", tmp_path, "--tokenizer", tmp_path / "tokenizer", "--executor", "ray")
+    code, _, err = tasc(capsys, *line, "--output", tmp_path / "out")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "pip install 'tasc[ray]'" in err

@@ -1,0 +1,53 @@
+"""Benches on several workers: the same results but times, and what cannot be cut is refused."""
+
+import json
+import re
+from importlib.util import find_spec
+
+import pytest
+
+from tasc.errors import InputError
+from tests.cli import done
+from tests.options import BenchOptions
+from tests.pico import make_base
+
+TIMES = re.compile(r"ms|ms_.*|.*_ms|seconds|.*speed.*|tokens_per_second|started|command_line")
+NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc[ray]")
+QUIET = pytest.mark.filterwarnings("ignore::")  # of Ray's own making
+
+
+def without_times(value):
+    if isinstance(value, dict):
+        return {k: without_times(v) for k, v in value.items() if not TIMES.fullmatch(k)}
+    return [without_times(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["processes", pytest.param("ray", marks=[NO_RAY, QUIET])])
+def test_results_do_not_depend_on_where_slices_are_decoded(capsys, tmp_path, executor):
+    rows = [{"input": f"say {i}", "output": f"value {i % 3} and {i % 3}"} for i in range(11)]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.jsonl").write_text(text)
+    line = ("bench", tmp_path, "--model", f"a={make_base(tmp_path / 'a')}", "--slice", 4)
+    line += ("--model", f"b={make_base(tmp_path / 'b')}", "--max-new-tokens", 12, "--threads", 1)
+    line += ("--repeats", 2, "--method", "ar", "--method", "tasc-spec", "--method", "suffix")
+    here = done(capsys, *line, "--output", tmp_path / "here")
+    there = done(capsys, *line, "--executor", executor, "--output", tmp_path / "there")
+    assert without_times(here) == without_times(there)
+    assert here["settings"]["slice"] == 4
+    assert [len(cell["outputs"]) for cell in there["cells"]] == [11] * 6
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"executor": "ray"}, "give a slice, too"),
+        ({"executor": "ray", "slice": 4, "methods": ("tasc-spec",)}, "add method ar"),
+        ({"slice": 12, "batch_size": 2}, "no multiple of the 16 samples"),
+        ({"slice": 4, "methods": ("ar", "tasc-spec:budget=auto")}, "learns from all samples"),
+    ],
+)
+def test_what_cannot_be_cut_into_slices_is_refused(options, words):
+    with pytest.raises(InputError, match=words):
+        BenchOptions(**options)

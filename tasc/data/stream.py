@@ -12,7 +12,8 @@ from tasc.data.local import Span
 from tasc.data.source import Source
 from tasc.errors import InputError
 
-PIECE = 16 << 20  # bytes, or characters, that a worker reads at a time
+PIECE = 16 << 20  # bytes, or characters, that a worker reads at a time, at most
+_FEWEST, _SMALLEST = 32, 1 << 18  # so many pieces of lines, unless they had fewer bytes than this
 _BLOCK = 1 << 20
 
 
@@ -151,8 +152,9 @@ def pieces(stream: Stream) -> Iterator[Stream]:
     """Yield the split piece by piece, as workers count it; how it is cut depends on it alone."""
     if isinstance(stream, FileStream) and _has_lines(stream):
         total = sum(span.path.stat().st_size for span in stream.spans)
-        for begin in range(0, total, PIECE):
-            yield _between(stream, begin, min(begin + PIECE, total))
+        size = min(max(total // _FEWEST, _SMALLEST), PIECE)
+        for begin in range(0, total, size):
+            yield _between(stream, begin, min(begin + size, total))
         return
     held: list[Rows] = []
     size = 0

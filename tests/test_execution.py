@@ -109,3 +109,13 @@ def test_an_executor_that_is_not_installed_names_the_extra(capsys, tmp_path, mon
     code, _, err = tasc(capsys, *line, "--output", tmp_path / "out")
     assert (code, err.count("\n")) == (2, 1)
     assert "pip install 'tasc[ray]'" in err
+
+
+@pytest.mark.slow
+@NO_RAY
+@QUIET
+def test_a_ray_of_this_machine_is_for_this_machine_alone():
+    with EXECUTORS["ray"].start(10, Workers(1)):
+        import ray
+
+        assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]

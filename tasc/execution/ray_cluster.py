@@ -73,7 +73,7 @@ def start(shared: object, workers: Workers) -> Iterator[Executor]:
     Raises:
         UnavailableError: Ray is not installed, or no cluster is at the address.
     """
-    ray = _package()
+    ray = _package(alone=workers.address is None)
     with _cluster(ray, workers):
         devices = int(workers.devices and bool(ray.cluster_resources().get("GPU")))
         kind = ray.remote(num_cpus=1, num_gpus=devices, max_restarts=0)(_Worker)
@@ -87,8 +87,10 @@ def start(shared: object, workers: Workers) -> Iterator[Executor]:
                 ray.kill(worker)
 
 
-def _package() -> Any:  # noqa: ANN401
+def _package(*, alone: bool) -> Any:  # noqa: ANN401
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    if alone:  # so that Ray keeps to the loopback interface: whoever reaches it can run code here
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
     except ImportError:

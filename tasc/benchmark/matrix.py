@@ -1,5 +1,6 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
+import itertools
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +16,9 @@ from tasc.decoding.budget import Budgeted
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
-from tasc.decoding.drafters import Factory, Method, Resources, parse
+from tasc.decoding.drafters import Factory, Method, Resources, needing, parse
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen
-from tasc.decoding.replay import replay
 from tasc.models.cost import cost_curve
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
@@ -60,11 +60,12 @@ class Cell:
     @property
     def learns(self) -> bool:
         """Whether its drafters know what they decoded before."""
-        return self.resources is not None and getattr(self.method.options, "adapt", False)
+        adapts = getattr(self.method.options, "adapt", False)
+        return self.resources is not None and (adapts or self.method.name in needing("logits"))
 
     def forget(self) -> None:
         """Let drafters that learn from outputs begin again: they have seen what comes next."""
-        if self.resources is not None and self.learns:
+        if self.resources and self.learns:
             self.factory = self.method.prepare(self.resources)
 
 
@@ -146,17 +147,13 @@ def decode_slice(
     ``prompts`` are those of each model by its label, (L_i,) int32: of all samples.
     """
     turns = _turns(part, options.batch_size)
-    keys = (
-        (n, turn.start, i)
-        for n in range(options.repeats)
-        for turn in turns
-        for i in range(len(cells))
+    every = itertools.product(range(options.repeats), turns, range(len(cells)))
+    unfinished = {(n, i) for n, turn, i in every if (n, turn.start, i) not in measured}
+    warm = slice(
+        part.start, min(part.start + options.warmup, part.stop) if unfinished else part.start
     )
-    if not all(key in measured for key in keys):
-        warm = slice(part.start, min(part.start + options.warmup, part.stop))
-        for turn in _turns(warm, options.batch_size):
-            for cell in cells:
-                decode(cell, prompts[cell.model.label], turn, options)
+    for turn, cell in itertools.product(_turns(warm, options.batch_size), cells):
+        decode(cell, prompts[cell.model.label], turn, options)
     order = np.random.default_rng(options.seed)
     samples = part.stop - part.start
     for repeat in range(options.repeats):
@@ -170,28 +167,13 @@ def decode_slice(
             for i in order.permutation(len(cells)).tolist():
                 cell, key = cells[i], (repeat, turn.start, i)
                 mine = prompts[cell.model.label]
-                if key in measured:
-                    _remember(cell, mine[turn], measured[key], options)
-                else:
+                if key not in measured:
                     measured[key] = decode(cell, mine, turn, options)
+                elif cell.learns and (repeat, i) in unfinished:
+                    decode(cell, mine, turn, options)  # what it learnt, it learns again
                 cell.runs[repeat] += measured[key]
             done = repeat * samples + turn.stop - part.start
             progress("decode", done, options.repeats * samples)
-
-
-def _remember(
-    cell: Cell, prompts: Sequence[np.ndarray], made: Sequence[Generation], options: BenchOptions
-) -> None:
-    """Let drafters that learn from outputs read those of a turn that ran before."""
-    if cell.learns:
-        replay(
-            prompts,
-            made,
-            cell.factory,
-            max_new_tokens=options.max_new_tokens,
-            end_ids=cell.model.end_ids,
-            batch_size=options.batch_size,
-        )
 
 
 def _turns(part: slice, batch_size: int) -> list[slice]:

@@ -14,7 +14,9 @@ DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'));
 SERVING_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['serving'], sep='\n')"
 DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
-  print(*p['dependency-groups']['docs'], sep='\n')"
+  print(*p['project']['optional-dependencies']['docs'], sep='\n')"
+DIST_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
+  print(*p['dependency-groups']['dist'], sep='\n')"
 
 .PHONY: install demo test test-all test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis bench-serving \
   bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-hetero bench-heads gpu-bench round-trips \
@@ -231,9 +233,28 @@ $(HEADS)/head: $(HEADS)/target
 $(HEADS)/medusa: $(HEADS)/target
 	$(LEARN_HEAD) --head medusa --output $@
 
-dist: install
-	$(BIN)/pip install --quiet build
-	$(BIN)/python -m build
+# What is tried outside of the checkout: the wheel with its recipes, templates and kernels, by the smallest chain.
+DIST_VENV := build/dist-venv
+TRIAL := $(DIST_VENV)/trial
+SMALL := --quantize none --limit 64 --epochs 1 --threads 1
+dist: $(VENV)/.dependencies  ## sdist and manylinux wheel in dist/, tried in an environment of its own
+	@$(BIN)/python -c $(DIST_GROUP) > $(VENV)/dist.txt
+	$(PIP) install -r $(VENV)/dist.txt
+	rm -rf dist build/dist $(DIST_VENV)
+	$(BIN)/python -m build --outdir build/dist
+	mkdir -p dist && cp build/dist/*.tar.gz dist/
+	if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --wheel-dir dist build/dist/*.whl; \
+	  else cp build/dist/*.whl dist/; fi
+	$(PYTHON) -m venv $(DIST_VENV)
+	$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	mkdir $(TRIAL) && cd $(TRIAL) && PATH="$(abspath $(DIST_VENV))/bin:$$PATH" && unset PYTHONPATH && set -e && set -x && \
+	  tasc --version && tasc doctor && tasc run quickstart --dry-run --output planned && \
+	  tasc base builtin:stdlib-tokens --preset pico --epochs 1 --limit 200 --threads 1 --output base && \
+	  tasc analyze builtin:stdlib-tokens --tokenizer base --limit 200 && \
+	  tasc augment builtin:stdlib-tokens --tokenizer base --limit 200 --budget 10 --output tokens && \
+	  tasc finetune builtin:stdlib-tokens --model base --augmented tokens $(SMALL) --merge --output tasc-ft && \
+	  tasc bench builtin:stdlib-tokens --model base --model tasc-ft --limit 5 --max-new-tokens 16 --threads 1 && \
+	  test -s tasc-out/bench/report.html
 
 clean:
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache

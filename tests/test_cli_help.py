@@ -1,5 +1,9 @@
 """Help says all that was written for it."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from click import unstyle
 from tasc_cli.main import app
@@ -22,3 +26,17 @@ def test_help_shows_every_word_and_what_stands_for_an_option_left_out(capsys, mo
         for text in (parameter.help, getattr(parameter, "show_default", None)):
             if isinstance(text, str):
                 assert words(text) in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "at", "offered"), [("tasc be", 1, "bench"), ("tasc bench --meth", 2, "--method")]
+)
+def test_a_shell_completes_commands_and_options(typed, at, offered):
+    asked = {"_TASC_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(at)}
+    found = subprocess.run(
+        [sys.executable, "-c", "from tasc_cli.main import main; main()"],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.split() == [offered]

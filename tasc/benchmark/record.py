@@ -1,6 +1,6 @@
 """From generations to figures: one record a cell."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -11,10 +11,12 @@ from tasc.benchmark.matrix import Cell, firsts
 from tasc.benchmark.metrics import score
 from tasc.benchmark.reference import Reference
 from tasc.benchmark.results import cells as results
+from tasc.benchmark.results.samples import SHOWN
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation
 from tasc.decoding.steps import StepStats
 
+Span = tuple[int, int]
 PARTS = tuple(results.Seconds.model_fields)
 
 
@@ -110,15 +112,36 @@ def _sizing(policy: Adaptive) -> results.Sizing:
 def _outputs(cell: Cell) -> tuple[results.Output, ...]:
     """Describe each sample; text, tokens and steps are those of the first repeat."""
     decode = cell.model.tokenizer.decode
+    every = zip(*cell.runs, strict=True)
     return tuple(
         results.Output(
             text=decode(runs[0].tokens.tolist()),
             tokens=len(runs[0].tokens),
             steps=runs[0].decoding_steps,
             ms=tuple(round(1000 * g.timeline.total, 4) for g in runs),
+            accepted=tuple(accepted_spans(runs[0], decode)) if i < SHOWN else (),
         )
-        for runs in zip(*cell.runs, strict=True)
+        for i, runs in enumerate(every)
     )
+
+
+def accepted_spans(made: Generation, decode: Callable[[list[int]], str]) -> Iterator[Span]:
+    """Yield where in the decoded text accepted draft tokens stand, a span a step.
+
+    A token that is a part of a character counts with the character that it ends.
+    """
+    tokens = made.tokens.tolist()
+    text, at = decode(tokens), 1  # the first token is the prompt's forward's
+    for count in made.accepted:
+        begin, end = (_shared(text, decode(tokens[:k])) for k in (at, at + count))
+        if end > begin:
+            yield begin, end
+        at += count + 1
+
+
+def _shared(text: str, part: str) -> int:
+    """Return how many characters of ``part`` begin ``text``."""
+    return next((i for i, (a, b) in enumerate(zip(text, part, strict=False)) if a != b), len(part))
 
 
 def _canonical(cell: Cell, outputs: Sequence[results.Output]) -> float:

@@ -20,6 +20,9 @@ class Output(Record):
     """Forwards that it took, the prompt's included."""
     ms: tuple[NonNegativeFloat, ...]
     """Milliseconds of each repeat from prompt to last token; in a batch its share."""
+    accepted: tuple[tuple[int, int], ...] = ()
+    """Where in the text accepted draft tokens stand, (begin, end) characters; of the first samples
+    alone."""
 
 
 class Difference(Record):

@@ -22,6 +22,8 @@ class Decoded:
         steps: forwards that it took.
         ms: median over the repeats.
         slow: whether nine tenths of the cell's samples took less.
+        pieces: the text cut where drafts begin and end, and whether each was accepted of a draft;
+            none where nothing was.
     """
 
     method: str
@@ -29,6 +31,7 @@ class Decoded:
     steps: int
     ms: float
     slow: bool
+    pieces: tuple[tuple[str, bool], ...]
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,17 @@ def _written(results: BenchResults, model: str, number: int, reference: str) -> 
 def _decoded(cell: Cell, number: int) -> Decoded:
     output, ms = cell.outputs[number], float(cell.sample_ms[number])
     slow = len(cell.outputs) > 1 and ms > cell.ms_per_sample_spread.p90
-    return Decoded(cell.method, output.tokens, output.steps, ms, slow)
+    return Decoded(cell.method, output.tokens, output.steps, ms, slow, tuple(_pieces(output)))
+
+
+def _pieces(output: Output) -> Iterator[tuple[str, bool]]:
+    known = 0
+    for begin, end in output.accepted:
+        yield output.text[known:begin], False
+        yield output.text[begin:end], True
+        known = end
+    if known:
+        yield output.text[known:], False
 
 
 def _right(text: str, reference: str) -> bool:

@@ -88,7 +88,7 @@ class SomeRows:
 
 
 class RowSample:
-    """Keeps the ROWS rows whose places have the smallest hashes; only they need their prompts."""
+    """Keeps the ROWS rows whose offsets have the smallest hashes; only they need their prompts."""
 
     def __init__(self) -> None:
         """Hold nothing yet."""
@@ -97,7 +97,7 @@ class RowSample:
 
     def add(self, rows: Rows) -> None:
         """Take the next rows of the split."""
-        hashes = _mix(np.array(rows.places, np.uint64))
+        hashes = _mix(np.array(rows.offsets, np.uint64))
         few = np.flatnonzero(hashes <= self.below).tolist()
         self.take([(int(hashes[i]), rows.prompt(i), rows.outputs[i]) for i in few])
 

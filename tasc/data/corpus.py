@@ -39,7 +39,7 @@ class Rows:
         inputs: as text.
         outputs: as text.
         prompt: writes the prompt of row i; few are asked for.
-        places: of each row a number of its own below 2^63 that rises through the split and does
+        offsets: of each row a number of its own below 2^63 that rises through the split and does
             not depend on how much of it is read.
         input_words: words of the inputs when that column holds lists, else None.
         output_words: likewise for the outputs.
@@ -50,7 +50,7 @@ class Rows:
     inputs: Sequence[str]
     outputs: Sequence[str]
     prompt: Callable[[int], str]
-    places: Sequence[int]
+    offsets: Sequence[int]
     input_words: Sequence[Words] | None = None
     output_words: Sequence[Words] | None = None
     dropped: int = 0
@@ -69,7 +69,7 @@ class Rows:
             self.inputs[rows],
             self.outputs[rows],
             lambda i: self.prompt(first + i),
-            self.places[rows],
+            self.offsets[rows],
             words[0],
             words[1],
             dropped,
@@ -94,8 +94,8 @@ class Rows:
         found = [turn for _, turn in kept]
         texts_of = [turn.input for turn in found], [turn.output for turn in found]
         unwritten = () if source.names("template") else found
-        places = _places(table, [row for row, _ in kept])
-        return cls(*texts_of, prompt, places, dropped=dropped, turns=unwritten)
+        offsets = _offsets(table, [row for row, _ in kept])
+        return cls(*texts_of, prompt, offsets, dropped=dropped, turns=unwritten)
 
     @classmethod
     def _texts(cls, source: Source, table: Table) -> "Rows":
@@ -109,18 +109,18 @@ class Rows:
 
         inputs, outputs = ([texts(name)[i] for i in kept] for name in names)
         listed = [_at(table.words(name), kept) for name in names]
-        places = _places(table, kept)
+        offsets = _offsets(table, kept)
         left_out = table.length - len(kept)
-        return cls(inputs, outputs, prompt, places, listed[0], listed[1], left_out)
+        return cls(inputs, outputs, prompt, offsets, listed[0], listed[1], left_out)
 
 
-def _places(table: Table, kept: Sequence[int]) -> Sequence[int]:
-    """Return a place for each of the rows ``kept``; several in sequence may be of one row."""
-    places, first = list[int](), 0
+def _offsets(table: Table, kept: Sequence[int]) -> Sequence[int]:
+    """Return an offset for each of the rows ``kept``; several in sequence may be of one row."""
+    offsets, first = list[int](), 0
     for i, row in enumerate(kept):
         first = i if i == 0 or row != kept[i - 1] else first
-        places.append((table.places[row] if table.places else row) + i - first)
-    return places
+        offsets.append((table.offsets[row] if table.offsets else row) + i - first)
+    return offsets
 
 
 def _at(lists: Sequence[Words] | None, kept: Sequence[int]) -> tuple[Words, ...] | None:

@@ -20,21 +20,21 @@ def bytes_lines(path: Path) -> Iterator[bytes]:
     Raises:
         InputError: it cannot be read, a line is too long, or it unpacks to far more than text does.
     """
-    return (line for _, line in _placed(path, 0, None))
+    return (line for _, line in _offset_lines(path, 0, None))
 
 
 def text_lines(path: Path) -> Iterator[str]:
     """Yield the lines as text, without a byte order mark; InputError names a line of no UTF-8."""
-    return (line for _, line in placed_lines(path))
+    return (line for _, line in offset_lines(path))
 
 
-def placed_lines(path: Path, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, str]]:
+def offset_lines(path: Path, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, str]]:
     """Yield the lines that begin at a byte from ``begin`` on and before ``end``, each with that.
 
     So every line belongs to one of several ranges that meet, wherever they do. Raises as
     ``text_lines`` does; files that are packed are read from their first byte on.
     """
-    for at, line in _placed(path, begin, end):
+    for at, line in _offset_lines(path, begin, end):
         try:
             yield at, line.decode("utf-8" if at else "utf-8-sig")
         except UnicodeDecodeError as error:
@@ -46,11 +46,11 @@ def placed_lines(path: Path, begin: int = 0, end: int | None = None) -> Iterator
 
 def line_name(path: Path, at: int) -> str:
     """Name the line that begins at a byte: FILE:NUMBER. The lines before it are counted."""
-    number = sum(1 for _ in takewhile(lambda line: line[0] <= at, _placed(path, 0, None)))
+    number = sum(1 for _ in takewhile(lambda line: line[0] <= at, _offset_lines(path, 0, None)))
     return f"{path}:{number}"
 
 
-def _placed(path: Path, begin: int, end: int | None) -> Iterator[tuple[int, bytes]]:
+def _offset_lines(path: Path, begin: int, end: int | None) -> Iterator[tuple[int, bytes]]:
     packed = path.suffix == ".gz"
     left = max(_HARMLESS, _RATIO * path.stat().st_size)
     try:

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tasc.data.lines import line_name, placed_lines, text_lines
+from tasc.data.lines import line_name, offset_lines, text_lines
 from tasc.data.source import Source
 from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
 from tasc.data.tabular import csv_columns, csv_names, parquet_columns, parquet_names
@@ -27,7 +27,7 @@ _SPLIT_FILE = re.compile(
 )
 
 
-_FILE = 48  # bits of a place in its file: bytes, or rows with room for 65,536 answers of a chat
+_FILE = 48  # bits of an offset in its file: bytes, or rows with room for 65,536 answers of a chat
 
 Entry = tuple[dict[str, Any], int]  # a row, and the byte that its line begins at, or its number
 Batch = tuple[dict[str, list[Any]], list[int]]  # the wanted columns, and the same of each row
@@ -88,8 +88,8 @@ def read(source: Source, split: str) -> Table:
     names, split = source.columns(), split_files(source.path, split)[1]
     columns = {name: [v for part in parts for v in part.columns[name]] for name in names}
     rows = [(part, i) for part in parts for i in range(part.length)]
-    places = [place for part in parts for place in part.places]
-    return Table(split, columns, lambda i: rows[i][0].where(rows[i][1]), places)
+    offsets = [one for part in parts for one in part.offsets]
+    return Table(split, columns, lambda i: rows[i][0].where(rows[i][1]), offsets)
 
 
 def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
@@ -103,8 +103,8 @@ def span_tables(source: Source, split: str, spans: Iterable[Span], rows: int) ->
     for span in spans:
         room = 0 if _by_line(span.path) else 16
         for columns, at in _batches(span, source.columns(), rows):
-            places = [span.number << _FILE | one << room for one in at]
-            yield Table(split, columns, partial(_where, span.path, at), places)
+            offsets = [span.number << _FILE | one << room for one in at]
+            yield Table(split, columns, partial(_where, span.path, at), offsets)
 
 
 def has_lines(path: Path) -> bool:
@@ -173,7 +173,7 @@ def _where(path: Path, at: Sequence[int], position: int) -> str:
 
 
 def _by_line(path: Path) -> bool:
-    """Whether a file has a row a line, which its place in the file tells from others."""
+    """Whether a file has a row a line, which its offset in the file tells from others."""
     form = _format(path)
     return form == "lines" or (form == "json" and not _starts_with_list(path))
 
@@ -189,7 +189,7 @@ def _checked(span: Span, entry: Entry, columns: Sequence[str]) -> Entry:
 
 
 def _lines(span: Span) -> Iterator[Entry]:
-    for at, line in placed_lines(span.path, span.begin, span.end):
+    for at, line in offset_lines(span.path, span.begin, span.end):
         if line.isspace():
             continue
         try:

@@ -18,7 +18,7 @@ class Table:
         split: the split's name.
         columns: values by column, all of one length.
         where: says where a row stands, for errors ("FILE:LINE", "FILE: row 3").
-        places: of each row a number below 2^63 that rises through the split and does not depend on
+        offsets: of each row a number below 2^63 that rises through the split and does not depend on
             how much of it is read, with room for the answers of a chat; none where a split is only
             read whole.
     """
@@ -26,7 +26,7 @@ class Table:
     split: str
     columns: Mapping[str, Sequence[object]]
     where: Callable[[int], str]
-    places: Sequence[int] = ()
+    offsets: Sequence[int] = ()
 
     @property
     def length(self) -> int:

@@ -115,9 +115,9 @@ def test_every_line_is_in_one_shard_wherever_it_is_cut(tmp_path, texts, of, ende
     stream = open_stream(Source(str(tmp_path)), "train")
     found = [rows for i in range(of) for rows in shard(stream, i + 1, of).rows()]
     assert [text for rows in found for text in rows.inputs] == texts
-    places = [place for rows in found for place in rows.places]
-    assert places == [place for rows in stream.rows() for place in rows.places]
-    assert len(set(places)) == len(texts)
+    offsets = [offset for rows in found for offset in rows.offsets]
+    assert offsets == [offset for rows in stream.rows() for offset in rows.offsets]
+    assert len(set(offsets)) == len(texts)
 
 
 def test_what_is_wrong_in_a_shard_is_named_by_its_line(tmp_path):

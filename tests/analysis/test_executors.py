@@ -12,6 +12,7 @@ import pytest
 
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.shards import spread
+from tasc.analysis.shards.files import load_counted
 from tasc.commands.steps import run_step
 from tasc.data import stream
 from tests.pico import make_tokenizer
@@ -96,7 +97,7 @@ def test_a_command_that_is_killed_goes_on_from_the_pieces_that_are_done(
     work = tmp_path / ".out.work" / "counted"
     kept = {path.name: path.stat().st_ino for path in work.iterdir() if path.suffix != ".tmp"}
     assert len(kept) >= 2
-    loaded, load = {}, spread.load_counted
+    loaded, load = {}, load_counted
 
     def look(folder):
         loaded[folder.name] = folder.stat().st_ino

@@ -29,7 +29,14 @@ def test_results_do_not_depend_on_where_slices_are_decoded(capsys, tmp_path, exe
     text = "".join(json.dumps(row) + "\n" for row in rows)
     for split in ("train", "test"):
         (tmp_path / f"{split}.jsonl").write_text(text)
-    line = ("bench", tmp_path, "--model", f"a={make_base(tmp_path / 'a')}", "--slice", 4)
+    line: tuple[object, ...] = (
+        "bench",
+        tmp_path,
+        "--model",
+        f"a={make_base(tmp_path / 'a')}",
+        "--slice",
+        4,
+    )
     line += ("--model", f"b={make_base(tmp_path / 'b')}", "--max-new-tokens", 12, "--threads", 1)
     line += ("--repeats", 2, "--method", "ar", "--method", "tasc-spec", "--method", "suffix")
     here = done(capsys, *line, "--output", tmp_path / "here")

@@ -1,10 +1,10 @@
-"""Drafting without training or corpus: the target's own logits as a source, beside other methods.
+"""The target's own logits as a source of drafts, beside methods that need no training either.
 
 Each prompt is decoded with every method in turn, so that drift of the machine hits all alike; each
 output is compared with autoregressive decoding's. ``times`` is the median over prompts of the time
-against autoregressive decoding: noisy, where tokens a step are not. Nothing is known but what a run
-has seen: methods begin anew at each kind of prompts. Usage:
-python -m benchmarks.logits --model DIR --data-dir DATA [--stories FILE] [--task DIR] [--json F]
+against autoregressive decoding: noisy, where tokens a step are not. Without ``--corpus`` nothing is
+known but what a run has seen: methods begin anew at each kind of prompts. Usage:
+python -m benchmarks.logits --model DIR --data-dir DATA [--stories FILE] [--task DIR [--corpus]]
 """
 
 import argparse
@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--stories", type=Path, help="a text whose paragraphs begin as prompts")
     parser.add_argument("--task", type=Path, help="a data set to decode instead of Spec-Bench")
+    parser.add_argument("--corpus", action="store_true", help="know the task's training outputs")
     parser.add_argument("--prompts", type=int, default=4, help="of each kind")
     parser.add_argument("--prompt-tokens", type=int, default=300, help="of a prompt, its last ones")
     parser.add_argument("--new-tokens", type=int, default=96)
@@ -54,7 +55,10 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     tokenizer, model = load_tokenizer(given.model), load_model(given.model, dtype="float32")
     ours = Loaded("model", Target(model), tokenizer, (tokenizer.eos_id,))
+    known = load(Source(str(given.task)), "train").outputs if given.corpus else []
+    outputs = ours.encode(known) if known else []
     figures: dict[str, Any] = {
+        "known_outputs": len(outputs),
         "parameters": model.num_parameters(),
         "vocabulary": int(model.config.vocab_size),
         "temperature": given.temperature,
@@ -65,7 +69,7 @@ def main() -> None:
         prompts = [p[-given.prompt_tokens :] for p in ours.encode(texts[: given.prompts])]
         for budget in given.budgets:
             figures["cells"].append(
-                {"kind": kind, "nodes": budget} | cell(ours, prompts, budget, given)
+                {"kind": kind, "nodes": budget} | cell(ours, prompts, outputs, budget, given)
             )
         publish(figures, given.json, quiet=True)  # whole after each kind
     publish(figures | {"summary": summary(figures["cells"])}, given.json)
@@ -87,11 +91,15 @@ def kinds(given: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
 
 
 def cell(
-    ours: Loaded, prompts: Sequence[np.ndarray], budget: int, given: argparse.Namespace
+    ours: Loaded,
+    prompts: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    budget: int,
+    given: argparse.Namespace,
 ) -> dict[str, Any]:
     """Decode ``prompts`` with every method in turn."""
     done: dict[str, list[Generation]] = {method: [] for method in METHODS}
-    factories = {method: prepared(method, ours) for method in METHODS}
+    factories = {method: prepared(method, ours, outputs) for method in METHODS}
     generate(ours.target, factories["ar"](), prompts[0], max_new_tokens=8)  # warms up
     for seed, prompt in enumerate(prompts):
         for method, factory in factories.items():
@@ -113,9 +121,9 @@ def cell(
     }
 
 
-def prepared(method: str, ours: Loaded) -> Factory:
-    """Prepare ``method`` without a corpus; suffixes are then those of the sequence alone."""
-    known = [NOTHING] if method == "suffix" else []
+def prepared(method: str, ours: Loaded, outputs: Sequence[np.ndarray]) -> Factory:
+    """Prepare ``method``; without ``outputs`` suffixes are those of the sequence alone."""
+    known = outputs or ([NOTHING] if method == "suffix" else [])
     return parse(method).prepare(Resources(known, ours.end_ids[0], target=ours.target))
 
 

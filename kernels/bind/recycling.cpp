@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "rows.h"
+#include "tasc/argmax.h"
 #include "tasc/top_softmax.h"
 
 namespace {

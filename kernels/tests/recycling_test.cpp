@@ -2,6 +2,7 @@
 
 #undef NDEBUG
 #include <cassert>
+#include <cmath>
 #include <vector>
 
 #include "tasc/top_softmax.h"

@@ -13,7 +13,7 @@ DEFAULT_BUDGET = 12
 # what a method may need besides the tokens of prompt, output and corpus -> how it is given
 NEEDS = {
     "model": "the target's own predictions",
-    "logits": "what the target says while it decodes",
+    "logits": "the logits of the target while it decodes",
     "draft": "`--draft`, a small model; else n-grams",
     "head": "a trained draft head: `--draft-head`",
 }

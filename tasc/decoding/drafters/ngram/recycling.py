@@ -1,4 +1,4 @@
-"""Recycling: what the target said after tokens that it has scored, accepted or not.
+"""Recycling: the logits of tokens that the target has scored, accepted or not.
 
 Luo et al., "Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token
 Recycling" (2024), arXiv:2408.08696: the k likeliest successors of each token are kept in a matrix,
@@ -31,21 +31,21 @@ MOST_ROWS = 1 << 24  # of 76 bytes each
 
 @dataclass(frozen=True)
 class RecyclingOptions(Bounded):
-    """``rows`` contexts are kept at most; what is new weighs ``renewal`` in the mean of a row."""
+    """``rows`` contexts are kept at most; what is new weighs ``renewal`` in the mean of each."""
 
     rows: int = within(1 << 16, 4, MOST_ROWS)
     renewal: float = within(0.5, 0, 1)
 
 
 def prepare(resources: Resources, options: RecyclingOptions) -> Factory:
-    """See Method.prepare: sequences share what was said, and the weights."""
+    """See Method.prepare: sequences share the logits, and the weights."""
     logits = RecycledLogits(options.rows, options.renewal)
     weights = SourceWeights(0, False, False, 1.0, 0.0, False)
     return lambda: Recycling(logits, weights, resources.end)
 
 
 class Recycling:
-    """One sequence's drafter; what was said is shared."""
+    """One sequence's drafter; the logits are shared."""
 
     def __init__(self, logits: RecycledLogits, weights: SourceWeights, end: int) -> None:
         """Draft from ``logits``; nothing follows ``end``."""
@@ -61,7 +61,7 @@ class Recycling:
         self.reader.start(prompt)
 
     def draft(self, budget: int) -> Draft:
-        """Return the most probable paths along what was said, ``budget`` nodes at most."""
+        """Return the most probable paths along the kept logits, ``budget`` nodes at most."""
         tokens, parents, probabilities = self.native.draft(budget)
         return Draft(tokens, parents, probabilities=probabilities)
 
@@ -70,7 +70,7 @@ class Recycling:
         self.reader.read(draft, logits)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Go on with what the step committed; then enter what was said."""
+        """Go on with what the step committed; then enter its logits."""
         self.native.observe(tokens)
         self.reader.observe(tokens)
 

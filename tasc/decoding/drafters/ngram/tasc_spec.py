@@ -10,8 +10,8 @@ in corpus and sequence, so that the beginning of an answer is predicted from the
 corpus; finished outputs are a source of their own; of each text, the match that goes on is a
 source, however long it is (as in SuffixDecoding, arXiv:2411.04975); sources weigh by the length of
 what they match, e^gain a token to begin with, and learn from each token what they are worth
-(AdaGrad on the log-probability, Duchi et al., 2011); what the target said after contexts that it
-has scored is a source where it runs (``recycling.py``); and drafts are best-first trees by path
+(AdaGrad on the log-probability, Duchi et al., 2011); the likeliest tokens after contexts that
+the target has scored are a source (``recycling.py``); and drafts are best-first trees by path
 probability, of which the paper's chain is width 1. Without a corpus the other sources are left.
 """
 
@@ -45,7 +45,7 @@ class TascSpecOptions(Counts):
     ``corpus`` and ``prompt`` switch the two sides on, ``match`` matches of any length. A node is
     left out when its path is less likely than ``min_probability``. ``adapt`` learns while decoding:
     the weights, and finished outputs, the last ``memory`` tokens of them at most; and, with
-    ``logits``, what the target said.
+    ``logits``, the likeliest tokens of each node that was scored.
     """
 
     lambda_: float = within(0.6, 0, 1)

@@ -189,8 +189,10 @@ bench-peers: install  ## our drafters beside transformers' and Arctic's; DATA as
 	  print(*tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['bench'], sep='\n')" \
 	  > $(VENV)/bench.txt
 	$(PIP) install --no-deps -r $(VENV)/bench.txt
-	$(BIN)/python -m benchmarks.peers --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
+	$(BIN)/python -m benchmarks.drafting.peers --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
 	  --json benchmarks/results/peers.json
+	$(BIN)/python -m benchmarks.drafting.chains --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
+	  --json benchmarks/results/chains.json
 
 bench-lossless: install  ## outputs of every method on four architectures; DATA as above; ARGS="--prompts 60"
 	$(BIN)/python -m benchmarks.lossless --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)

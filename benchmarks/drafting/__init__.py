@@ -1,0 +1,1 @@
+"""Drafters without engines: beside peers, beside their own parts, as chains, with logits."""

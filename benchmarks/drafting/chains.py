@@ -1,6 +1,6 @@
 """Chains of K tokens, which most engines take: ours beside Arctic's and vLLM's, without a model.
 
-Reference outputs are simulated as in ``benchmarks.drafting.peers``, with the training outputs as corpus. A
+Reference outputs are simulated as in ``peers``, with the training outputs as corpus. A
 peer stands with each of several settings, ours with its default alone; what is compared is the
 expected number of tokens a step, so nobody is asked to leave unlikely tokens out.
 Usage: python -m benchmarks.drafting.chains --data-dir DIR [--rows 400] [--json F]

@@ -4,7 +4,9 @@ Each prompt is decoded with every method in turn, so that drift of the machine h
 output is compared with autoregressive decoding's. ``times`` is the median over prompts of the time
 against autoregressive decoding: noisy, where tokens a step are not. Without ``--corpus`` nothing is
 known but what a run has seen: methods begin anew at each kind of prompts. Usage:
-python -m benchmarks.drafting.logits --model DIR --data-dir DATA [--stories FILE] [--task DIR [--corpus]]
+
+    python -m benchmarks.drafting.logits --model DIR --data-dir DATA [--stories FILE]
+        [--task DIR [--corpus]]
 """
 
 import argparse

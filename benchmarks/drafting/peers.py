@@ -2,7 +2,8 @@
 
 Reference outputs of the test split are simulated, teacher-forced: the prompt's forward commits
 the first token, a step the drafted tokens that agree with the output and one more, the end too.
-Same tokenizer, split and rows for all. Usage: python -m benchmarks.drafting.peers --data-dir DIR [--json F]
+Same tokenizer, split and rows for all.
+Usage: python -m benchmarks.drafting.peers --data-dir DIR [--json F]
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """tasc-spec beside its own parts: copying, few outputs, outputs of another task, and none at all.
 
-Reference outputs are simulated, teacher-forced, as in ``benchmarks.drafting.peers``. A drafter is made anew
+Reference outputs are simulated, teacher-forced, as in ``peers``. A drafter is made anew
 for each line, so what it learnt in one is not known in another. Those it is compared with run as
 before sources were weighed while decoding: their settings say so.
 Usage: python -m benchmarks.drafting.sources --data-dir DIR [--split validation] [--json F]

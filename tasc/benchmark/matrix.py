@@ -16,8 +16,9 @@ from tasc.decoding.budget import Budgeted
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
-from tasc.decoding.drafters import Factory, Method, Resources, needing, parse
+from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
+from tasc.decoding.drafters.table import needing
 from tasc.decoding.library import chosen
 from tasc.models.cost import cost_curve
 from tasc.models.folder.disk_cache import cache_folder

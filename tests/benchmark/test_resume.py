@@ -115,7 +115,7 @@ def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, mon
     assert (tmp_path / ".out.work" / "generations.jsonl").read_bytes() == held
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert tasc(capsys, *command, *out, "--resume")[0] == 0
-    # Ten turns in all, of which four were kept; what tasc-spec learns from its two, it learns again.
+    # Ten turns in all, four of which were kept; tasc-spec learns from its two again.
     assert len(ran) == 5 + 6 + 2
     assert tasc(capsys, *command, "--output", tmp_path / "whole")[0] == 0
     resumed, whole = (

@@ -188,6 +188,13 @@ void write_counts(std::span<const int32_t> tokens, std::span<const int64_t> offs
   write_records(run, path);
 }
 
+void check_run(const std::string& path, size_t ids) {
+  const auto fits = [&](uint64_t lanes) { return lanes >> 32 <= ids && (lanes & 0xFFFFFFFFu) <= ids; };
+  for (RunReader reader(path); !reader.done(); reader.next())
+    if (!fits(reader.record().head) || !fits(reader.record().tail))
+      throw std::runtime_error(path + ": cannot be read, or is not what was written");
+}
+
 std::vector<std::string> renumber_run(const std::string& path, std::span<const int32_t> ids,
                                       const std::string& prefix) {
   constexpr size_t most = size_t{1} << 20;  // records sorted at a time: 24 MB

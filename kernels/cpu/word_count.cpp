@@ -200,8 +200,12 @@ void WordCounter::take(std::string_view letters, std::span<const int64_t> ends, 
   append(last, pending_);
   bool same = true;
   for (size_t id = 0; id < ids.size(); ++id) same &= ids[id] == static_cast<int32_t>(id);
-  if (same) paths_.insert(paths_.end(), runs.begin(), runs.end());
-  for (const std::string& run : same ? std::vector<std::string>{} : runs) {
+  for (const std::string& run : runs) {
+    if (same) {
+      check_run(run, ids.size());
+      paths_.push_back(run);
+      continue;
+    }
     const auto written = renumber_run(run, ids, next_path());
     paths_.pop_back();
     paths_.insert(paths_.end(), written.begin(), written.end());

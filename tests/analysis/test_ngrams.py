@@ -11,7 +11,9 @@ from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
 
-SAMPLES = st.lists(st.lists(st.sampled_from(["a", "b", "A", "é"]), max_size=8), max_size=6)
+SAMPLES = st.lists(
+    st.lists(st.sampled_from(["a", "b", "A", "é"]), max_size=8), min_size=1, max_size=6
+)
 
 
 def word_stats(samples, n_max):

@@ -68,9 +68,14 @@ def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_pa
         "seed": 5,
         "verify": "sampled",
     }
-    for name in ("tokens", "accepted", "quality"):
-        cells = [[c[name] for c in r["cells"]] for r in (first, again, other)]
-        assert cells[0] == cells[1] == cells[2], name
+    for name, runs in (
+        ("tokens", [again, other]),
+        ("quality", [again, other]),
+        ("accepted", [again]),
+    ):
+        # Those of a batch learn from one another at other times, so other drafts are accepted.
+        cells = [[c[name] for c in r["cells"]] for r in (first, *runs)]
+        assert all(cell == cells[0] for cell in cells), name
     for cell in first["cells"]:
         assert cell["lossless"]["identical"] == cell["lossless"]["of"] == 6
     assert first["cells"][1]["accepted"] > 0

@@ -17,15 +17,20 @@ steps:
 """
 
 
+def steps(err):
+    """Yield what each step told, but for what only a busy machine makes it say."""
+    for line in err.splitlines():
+        if not line.startswith("predicted speed-ups say little"):
+            yield line.partition(" (")[0]
+
+
 def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, data_dir):
     recipe = tmp_path / "small.yaml"
     recipe.write_text(RECIPE)
     command = ("run", recipe, "--data-dir", data_dir, "--output", tmp_path / "out")
     code, out, err = tasc(capsys, *command)
     assert code == 0, err
-    assert [line.partition(" (")[0] for line in err.splitlines()] == [
-        f"{step}: done" for step in ("base", "tokens", "tasc-ft", "bench")
-    ]
+    assert [*steps(err)] == [f"{step}: done" for step in ("base", "tokens", "tasc-ft", "bench")]
     assert any(line.split()[:2] == ["tasc-ft", "tasc-spec"] for line in out.splitlines())
     assert out.count("as transformers' own generate: ") == 2
     code, _, err = tasc(capsys, *command)
@@ -33,7 +38,7 @@ def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, d
     recipe.write_text(RECIPE.replace("budget: 20", "budget: 25"))
     code, _, err = tasc(capsys, *command)
     assert code == 0
-    assert [line.partition(" (")[0] for line in err.splitlines()] == [
+    assert [*steps(err)] == [
         "base: up to date",
         "tokens: done",
         "tasc-ft: done",

@@ -55,6 +55,9 @@ Counted merge_runs(const std::vector<std::string>& paths, size_t top);
 // Merges runs into one, so that no merge has too many files open.
 void join_runs(const std::vector<std::string>& paths, const std::string& path);
 
+// Throws std::runtime_error where a run has an id of ``ids`` or above.
+void check_run(const std::string& path, size_t ids);
+
 // Writes a run again with ids[id] (I) for each id, which changes the order: as sorted runs of
 // bounded length, prefix-0, prefix-1, …, whose paths it returns.
 // Throws std::runtime_error when a file cannot be read or written, is no run, or has an id from I on.

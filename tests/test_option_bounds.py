@@ -72,10 +72,12 @@ def test_a_number_of_a_method_out_of_bounds_is_refused_by_its_name(method, optio
         assert f"method '{method}:" in str(caught.value)
 
 
+EVERY = get_command(app).commands  # type: ignore[attr-defined]
+NUMERIC = [name for name in EVERY if name not in {"doctor", "report"}]  # which have no numbers
+
+
 @pytest.mark.parametrize("value", ["9" * 40, "-" + "9" * 40, "nan"])
-@pytest.mark.parametrize(
-    "command", [c for c in get_command(app).commands if c not in {"doctor", "report"}]
-)  # type: ignore[attr-defined]
+@pytest.mark.parametrize("command", NUMERIC)
 def test_no_numeric_option_of_a_command_takes_everything(capsys, tmp_path, command, value):
     parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]
     needed = ["quickstart" if command == "run" else "x"] * sum(

@@ -50,14 +50,6 @@ def test_a_killed_finetune_resumes_to_the_same_adapter(capsys, tmp_path, data_di
     assert json.loads((tmp_path / "killed" / "training.json").read_text())["steps"] == 88
 
 
-@pytest.fixture
-def heard():
-    """SIGINT interrupts, also where the tests were started in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, monkeypatch, number):

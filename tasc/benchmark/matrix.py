@@ -18,7 +18,6 @@ from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
-from tasc.decoding.drafters.table import needing
 from tasc.decoding.library import chosen
 from tasc.models.cost import cost_curve
 from tasc.models.folder.disk_cache import cache_folder
@@ -61,8 +60,7 @@ class Cell:
     @property
     def learns(self) -> bool:
         """Whether its drafters know what they decoded before."""
-        adapts = getattr(self.method.options, "adapt", False)
-        return self.resources is not None and (adapts or self.method.name in needing("logits"))
+        return self.resources is not None and self.method.learns
 
     def forget(self) -> None:
         """Let drafters that learn from outputs begin again: they have seen what comes next."""
@@ -150,9 +148,8 @@ def decode_slice(
     turns = _turns(part, options.batch_size)
     every = itertools.product(range(options.repeats), turns, range(len(cells)))
     unfinished = {(n, i) for n, turn, i in every if (n, turn.start, i) not in measured}
-    warm = slice(
-        part.start, min(part.start + options.warmup, part.stop) if unfinished else part.start
-    )
+    warmup = options.warmup if unfinished else 0
+    warm = slice(part.start, min(part.start + warmup, part.stop))
     for turn, cell in itertools.product(_turns(warm, options.batch_size), cells):
         decode(cell, prompts[cell.model.label], turn, options)
     order = np.random.default_rng(options.seed)

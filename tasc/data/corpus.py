@@ -141,6 +141,7 @@ class Corpus:
         listed_outputs: likewise for the outputs.
         recognised: in a few words how columns were read that nobody named; empty elsewhere.
         end: the token that ends an output, where a chat template writes one.
+        offsets: of the rows, see ``Rows``; by default their numbers.
     """
 
     source: Source
@@ -152,16 +153,18 @@ class Corpus:
     listed_outputs: tuple[Words, ...] | None = None
     recognised: str = ""
     end: str | None = None
+    offsets: Sequence[int] = ()
 
     def rows(self) -> Iterator["Rows"]:
         """Yield the rows, some at a time."""
+        offsets = self.offsets or range(len(self.examples))
         for start in range(0, len(self.examples), ROWS):
             part = slice(start, start + ROWS)
             yield Rows(
                 [example.input for example in self.examples[part]],
                 [example.output for example in self.examples[part]],
                 [example.prompt for example in self.examples[part]].__getitem__,
-                range(*part.indices(len(self.examples))),
+                offsets[part],
                 None if self.listed_inputs is None else self.listed_inputs[part],
                 None if self.listed_outputs is None else self.listed_outputs[part],
                 0 if start else self.dropped,
@@ -240,6 +243,7 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
         listed_inputs=listed[0],
         listed_outputs=listed[1],
         recognised=how,
+        offsets=tuple(rows.offsets[i] for i in kept),
     )
 
 

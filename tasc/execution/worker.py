@@ -25,7 +25,7 @@ class Queue:
     """Pieces that wait for a worker: those that lost theirs first."""
 
     def __init__(self, tasks: Iterable[Any]) -> None:
-        """Tasks are taken as they are asked for."""
+        """Tasks are taken one by one, as workers are free."""
         self._tasks: Iterator[tuple[int, Any]] = enumerate(tasks)
         self._lost: deque[Piece] = deque()
 

@@ -37,6 +37,7 @@ def same(one, other):
     assert one.sample.texts == other.sample.texts
     assert np.array_equal(one.sample.weights, other.sample.weights)
     assert one.distinct_outputs == other.distinct_outputs
+    assert one.rows == other.rows
 
 
 def test_the_pass_counts_every_token_of_every_row(task, tokenizer):

@@ -80,13 +80,6 @@ def test_a_line_that_was_cut_off_is_measured_again_and_a_damaged_one_refused(tmp
     assert not Measured(tmp_path, resume=False)
 
 
-@pytest.fixture
-def heard():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("heard")
 def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, monkeypatch):
     rows = [{"input": text[:9], "output": text} for text in TEXTS]

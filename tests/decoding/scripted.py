@@ -19,7 +19,7 @@ def floats(*values: float) -> np.ndarray:
 
 
 class Scripted:
-    """Proposes the same draft at every step, cut to what is asked for."""
+    """Proposes the same draft at every step, cut to the budget."""
 
     def __init__(self, draft: Draft) -> None:
         self.proposal, self.asked = draft, []
@@ -41,7 +41,7 @@ class Scripted:
 
 
 class Whole(Scripted):
-    """Proposes the same draft, whatever is asked for."""
+    """Proposes the same draft, whatever the budget."""
 
     def draft(self, budget):
         return self.proposal

@@ -1,6 +1,6 @@
 """Join benches: their cells in one table, and tests across them where the samples are the same."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def _across(named: Named) -> tuple[list[ModelPair], list[str]]:
 def _between(
     old: tuple[str, BenchResults], new: tuple[str, BenchResults], *, speeds: bool
 ) -> Iterator[ModelPair]:
-    """Compare each model of one run with each of another; their speeds where asked for."""
+    """Compare each model of one run with each of another; their speeds with ``speeds``."""
     shared = [m for m in new[1].settings.metrics if m in old[1].settings.metrics]
     settings = new[1].settings.model_copy(update={"metrics": tuple(shared)})
     cells = [
@@ -96,12 +96,7 @@ def _between(
         for run, bench in (old, new)
         for cell in bench.cells
     ]
-    owner = _owners(cells_of=(old, new))
+    owner = {f"{run} · {cell.model}": run for run, bench in (old, new) for cell in bench.cells}
     for pair in pairs(cells, [s.reference for s in new[1].samples], settings):
         if owner[pair.model] != owner[pair.against]:
             yield pair if speeds else pair.model_copy(update={"speed": {}})
-
-
-def _owners(cells_of: Sequence[tuple[str, BenchResults]]) -> dict[str, str]:
-    """Return the run of each model."""
-    return {f"{run} · {c.model}": run for run, bench in cells_of for c in bench.cells}

@@ -39,6 +39,11 @@ class Method:
     budget: int
     adaptive: bool = False
 
+    @property
+    def learns(self) -> bool:
+        """Whether drafters know what those before them decoded."""
+        return getattr(self.options, "adapt", self.name in needing("logits"))
+
     def prepare(self, resources: Resources) -> Factory:
         """Build what sequences share; the result makes one drafter a sequence."""
         if resources.target is not None:  # else that is what is said to be lacking

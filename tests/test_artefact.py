@@ -14,6 +14,7 @@ import pytest
 
 from tasc import environment
 from tasc.errors import InputError, IntegrityError
+from tasc.files import artefact
 from tasc.files.artefact import (
     MANIFEST,
     Step,
@@ -24,6 +25,7 @@ from tasc.files.artefact import (
     up_to_date,
     write_json,
 )
+from tasc.files.resume import resumable
 
 STEP = Step("demo", {"size": 1, "model": "somewhere"}, {"model": "abc"})
 
@@ -190,6 +192,22 @@ def test_a_run_that_waits_at_the_door_does_not_work_in_a_folder_that_is_gone(tmp
     monkeypatch.setattr(fcntl, "flock", slow)
     with create(tmp_path / "out", STEP, force=False) as workspace:
         assert workspace.work.is_dir()
+
+
+def test_what_a_run_made_that_ended_at_the_door_is_refused_before_any_work(tmp_path, monkeypatch):
+    own = resumable
+
+    def late(output, key, **options):
+        monkeypatch.setattr(artefact, "resumable", own)
+        make(output, "first")
+        return own(output, key, **options)
+
+    monkeypatch.setattr(artefact, "resumable", late)
+    refused = pytest.raises(InputError, match="pass --force to replace it")
+    with refused, create(tmp_path / "out", STEP, force=False):
+        pytest.fail("it works")
+    assert (tmp_path / "out" / "data.txt").read_text() == "first"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_file_system_without_locks_is_written_nevertheless(tmp_path, monkeypatch):

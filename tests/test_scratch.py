@@ -52,6 +52,27 @@ def test_what_a_killed_run_left_is_swept_and_a_living_one_is_left_alone(base):
     assert list(base.iterdir()) == []
 
 
+@pytest.mark.parametrize("deleted", range(5))
+def test_what_a_run_left_that_was_killed_as_it_deleted_is_swept(base, monkeypatch, deleted):
+    unlink, left = os.unlink, deleted
+
+    def ended(*arguments, **options):
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        unlink(*arguments, **options)
+
+    with suppress(KeyboardInterrupt), scratch() as folder:
+        for name in "abc":
+            (folder / name).touch()
+        monkeypatch.setattr(os, "unlink", ended)
+    monkeypatch.setattr(os, "unlink", unlink)
+    with scratch():
+        pass
+    assert list(base.iterdir()) == []
+
+
 def test_folders_and_links_of_others_are_not_swept(base, monkeypatch):
     (base / "home").mkdir()
     (base / "home" / ".tasc-scratch").touch()

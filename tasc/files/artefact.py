@@ -151,6 +151,7 @@ def create(
     with writing(output):
         _make_parents(output)
         with resumable(output, step.key, insist=insist) as work:
+            _check_replaced(output, output, force=force)  # by a run that ended just now
             folders.sweep(output)
             folder = folders.fresh(output, "new")
             folder.mkdir()

@@ -81,9 +81,12 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def empty(handle: int) -> None:
-    """Delete all that is in an open folder, whatever has its name by now."""
-    for entry in list(os.scandir(handle)):
+def empty(handle: int, mark: str) -> None:
+    """Delete all that is in an open folder, whatever has its name by now.
+
+    The file ``mark`` says that the folder is ours: it goes last, in case this is ended halfway.
+    """
+    for entry in sorted(os.scandir(handle), key=lambda entry: entry.name == mark):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.name, dir_fd=handle)
         else:

@@ -45,7 +45,7 @@ def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]
             )
         try:
             if held != key:
-                empty(handle)
+                empty(handle, _KEY)
                 _write_key(handle, key)
             yield work
         except BaseException:
@@ -119,5 +119,5 @@ def _has_checkpoints(work: Path) -> bool:
 
 def _delete(handle: int, work: Path) -> None:
     with suppress(OSError):
-        empty(handle)
+        empty(handle, _KEY)
         work.rmdir()

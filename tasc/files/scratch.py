@@ -28,8 +28,10 @@ def scratch() -> Iterator[Path]:
         with writing(folder, instead=_INSTEAD):
             yield folder
     finally:
-        _delete(folder, handle)
-        os.close(handle)
+        try:
+            _delete(folder, handle)
+        finally:
+            os.close(handle)
 
 
 _INSTEAD = "name another position for temporary files with TMPDIR"
@@ -64,5 +66,5 @@ def _sweep(base: Path) -> None:
 
 def _delete(folder: Path, handle: int) -> None:
     with suppress(OSError):
-        empty(handle)
+        empty(handle, _MARK)
         folder.rmdir()

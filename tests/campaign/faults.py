@@ -16,7 +16,7 @@ from tests.campaign.commands import COMMANDS
 from tests.campaign.process import Ended, Faults, prepare, run, start, wait
 from tests.campaign.seeds import Seeds
 
-RESUMED = ("base", "finetune", "draft head")
+RESUMED = ("base", "finetune", "draft head", "bench", "bench models", "bench head")
 _TIMED = {".csv", ".json", ".html"}  # files that hold times beside results
 _REFUSALS = (errno.ENOSPC, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 

@@ -10,13 +10,12 @@ give them an --output of their own.
 """
 
 import argparse
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import tasc
 from benchmarks.figures import publish, script
+from benchmarks.training.runs import TRAINING, benched, made
 
 ARMS = ("baseline", "equal steps", "equal compute")
 
@@ -33,21 +32,8 @@ def main() -> None:
 
 def train(arm: str, rows: str, seed: int, options: argparse.Namespace) -> None:
     """Train one model into its folder, unless it is there."""
-    output = folder(arm, rows, seed, options)
-    if output.exists():
-        return
-    call = ["finetune", options.data, "--model", options.base, "--merge", "--resume"]
-    call += [
-        "--output",
-        str(output),
-        "--train-rows",
-        rows,
-        "--seed",
-        str(seed),
-        "--quantize",
-        "none",
-    ]
-    call += ["--learning-rate", str(options.rate), "--batch-size", "32", "--effective-batch", "32"]
+    call = ["finetune", options.data, "--model", options.base, *TRAINING]
+    call += ["--train-rows", rows, "--seed", str(seed), "--learning-rate", str(options.rate)]
     call += ["--threads", str(options.threads), "--template", options.template]
     if options.train_limit:
         call += ["--limit", str(options.train_limit)]
@@ -57,8 +43,7 @@ def train(arm: str, rows: str, seed: int, options: argparse.Namespace) -> None:
         call += ["--tokens-of", str(folder("baseline", rows, seed, options))]
     else:
         call += ["--epochs", str(options.epochs)]
-    command = Path(sys.executable).with_name("tasc")
-    subprocess.run([str(command), *call], check=True)
+    made(folder(arm, rows, seed, options), *call)
 
 
 def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -66,7 +51,7 @@ def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
     models = tuple(
         f"{arm}#{seed}={folder(arm, rows, seed, options)}" for arm in ARMS for seed in options.seeds
     )
-    found = tasc.bench(
+    found = benched(
         tasc.BenchOptions(
             source={"path": options.data, "template": options.template},
             models=models,
@@ -77,14 +62,13 @@ def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
             limit=options.limit,
             warmup=2,
             threads=options.threads,
-        )
+        ),
+        "cells",
+        "seeds",
+        "seeds_pairs",
+        "pairs",
     )
-    results = found.to_dict()
-    kept = ("cells", "seeds", "seeds_pairs", "pairs")
-    report = {name: results[name] for name in kept}
-    for cell in report["cells"]:
-        del cell["outputs"]  # thousands of texts
-    return {"rows": rows, **report}
+    return {"rows": rows, **found}
 
 
 def folder(arm: str, rows: str, seed: int, options: argparse.Namespace) -> Path:

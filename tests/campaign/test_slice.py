@@ -15,6 +15,15 @@ def test_a_slice_of_the_campaign_breaks_nothing(tmp_path):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
+@pytest.mark.slow
+def test_a_recipe_that_is_killed_ends_with_the_same_artefacts(tmp_path):
+    command = [sys.executable, "-m", "tests.campaign.recipes", "--recipes", "quickstart"]
+    command += ["--kills", "2", "--limit", "12", "--data-dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "'kills': 2" in done.stdout
+
+
 def test_a_campaign_notices_what_is_wrong(tmp_path):
     from tests.campaign.process import Ended
     from tests.campaign.verdict import problems, state

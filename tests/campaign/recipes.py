@@ -1,0 +1,144 @@
+"""Kill every recipe that comes along at random moments: it ends as one that was left alone.
+
+    python -m tests.campaign.recipes --data-dir DATA [--kills 10] [--json FILE]
+
+Recipes run in small: their own steps and references, with models of 0.13 M parameters, few samples,
+checkpoints every few steps, and epochs in place of minutes, as two runs by the clock differ anyway.
+What comes from the Hub is replaced by a local model and local data.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasc.environment import environment
+from tests.benchmark.test_spread import without_times
+from tests.campaign.faults import contents
+from tests.campaign.process import Ended, Faults, preload, prepare, start, wait
+from tests.campaign.verdict import half_written
+from tests.pico import make_base
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+LIMIT_S = 900.0
+SMALL: dict[str, dict[str, Any]] = {
+    "base": {"preset": "pico", "epochs": 1, "batch_blocks": 2, "checkpoint_steps": 2},
+    "finetune": {"epochs": 1, "batch_size": 4, "effective_batch": 4, "checkpoint_steps": 2},
+    "bench": {"max_new_tokens": 8, "repeats": 1, "warmup": 0, "limit": 8},
+    "analyze": {"budgets": [0, 5]},
+    "augment": {"budget": 5},
+}
+
+
+def main() -> int:
+    """Run all recipes; 1 if one ended otherwise than undisturbed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--limit", type=int, default=24)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--recipes", nargs="*", default=sorted(p.stem for p in RECIPES.glob("*")))
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    preload()
+    found = {}
+    home = Path(tempfile.mkdtemp(prefix="recipes-"))  # forks would end a TemporaryDirectory's
+    try:
+        base = make_base(home / "model")
+        for name in given.recipes:
+            recipe = home / f"{name}.yaml"
+            text = yaml.safe_dump(small(name, base, given.data_dir), sort_keys=False)
+            recipe.write_text(text, encoding="utf-8")
+            found[name] = endure(recipe, home, given)
+            sys.stdout.write(f"{name}: {found[name]}\n")
+            sys.stdout.flush()
+    finally:
+        shutil.rmtree(home)
+    if given.json:
+        report = {"environment": environment(), "recipes": found}
+        given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return int(any(one["problems"] for one in found.values()))
+
+
+def small(name: str, base: Path, data: Path) -> dict[str, Any]:
+    """Return a recipe that comes along, with less of everything."""
+    recipe: dict[str, Any] = yaml.safe_load((RECIPES / f"{name}.yaml").read_text(encoding="utf-8"))
+    if "/" in recipe["data"]["path"]:
+        recipe["data"] = {"path": str(data / recipe["data"]["path"].rpartition("/")[2])}
+    for step in recipe["steps"].values():
+        for key in ("model", "tokenizer"):
+            if "/" in step.get(key, ""):
+                step[key] = str(base)
+        step.pop("minutes", None)
+        less = SMALL.get(step["command"], {})
+        step.update({k: v for k, v in less.items() if not (k == "epochs" and "tokens_of" in step)})
+    return recipe
+
+
+def endure(recipe: Path, home: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Run a recipe undisturbed, then killed again and again, and compare what they leave."""
+    rng = random.Random(f"{given.seed} {recipe.stem}")
+    whole, expected = _run(recipe, home / f"{recipe.stem}-whole", given, Faults())
+    if whole.code != 0:
+        return {"kills": 0, "problems": [f"undisturbed: {whole.err.strip()[-400:]}"]}
+    kills, problems, rounds = 0, [], 0
+    while kills < given.kills and not problems:
+        rounds += 1
+        sandbox = home / f"{recipe.stem}-{rounds}"
+        for faults in _kills(rng, whole.seconds, given.kills - kills):
+            ended, made = _run(recipe, sandbox, given, faults)
+            kills += ended.code is None
+            if ended.code == 0 and made != expected:
+                problems.append(f"another result: {_differing(made, expected)}")
+            if ended.code not in (None, 0):
+                problems.append(f"exit {ended.code}: {ended.err.strip()[-400:]}")
+            if ended.code == 0:
+                break
+    return {"kills": kills, "rounds": rounds, "seconds": whole.seconds, "problems": problems}
+
+
+def _kills(rng: random.Random, seconds: float, count: int) -> Iterator[Faults]:
+    """Yield runs killed within a share of what a whole one takes, and one left alone."""
+    for _ in range(count):
+        yield Faults(kill_after_s=rng.uniform(0.05, 0.4) * seconds)
+    yield Faults()
+
+
+def _run(
+    recipe: Path, sandbox: Path, given: argparse.Namespace, faults: Faults
+) -> tuple[Ended, dict[str, str]]:
+    """Run a recipe in a sandbox; return how it ended, and what it made if it did."""
+    if not sandbox.exists():
+        prepare(sandbox)
+    output = sandbox / "made" / "out"
+    line = ["run", str(recipe), "--data-dir", str(given.data_dir), "--limit", str(given.limit)]
+    ended = wait(start([*line, "--output", str(output)], sandbox, faults), LIMIT_S)
+    broken = half_written(output)
+    assert not broken, f"{recipe.stem}: {broken}"
+    return ended, _made(output) if ended.code == 0 else {}
+
+
+def _made(output: Path) -> dict[str, str]:
+    """Return hashes of all files, and what stands in the results of benches but times."""
+    benches = output.rglob("results.json")
+    told = {str(p): without_times(json.loads(p.read_text())["cells"]) for p in benches}
+    return contents(output) | {
+        str(Path(path).relative_to(output)): json.dumps(cells) for path, cells in told.items()
+    }
+
+
+def _differing(made: dict[str, str], expected: dict[str, str]) -> list[str]:
+    return sorted(
+        name for name in made.keys() | expected.keys() if made.get(name) != expected.get(name)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,9 +8,8 @@ from typing import Any
 import tasc
 
 # small adapters on a small model: 2e-4 hardly moves them; 4 bits only slow a CPU down
-TRAINING = (
-    "--resume --merge --quantize none --learning-rate 3e-3 --batch-size 32 --effective-batch 32"
-)
+TRAINING = ("--resume", "--merge", "--quantize", "none", "--learning-rate", "3e-3")
+TRAINING += ("--batch-size", "32", "--effective-batch", "32")
 
 
 def made(output: Path, *call: str) -> Path:

@@ -35,6 +35,7 @@ def train(arm: str, rows: str, seed: int, options: argparse.Namespace) -> None:
     call = ["finetune", options.data, "--model", options.base, *TRAINING]
     call += ["--train-rows", rows, "--seed", str(seed), "--learning-rate", str(options.rate)]
     call += ["--threads", str(options.threads), "--template", options.template]
+    call += ["--output-column", options.output_column]
     if options.train_limit:
         call += ["--limit", str(options.train_limit)]
     if arm != "baseline":
@@ -53,7 +54,11 @@ def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
     )
     found = benched(
         tasc.BenchOptions(
-            source={"path": options.data, "template": options.template},
+            source={
+                "path": options.data,
+                "template": options.template,
+                "output_column": options.output_column,
+            },
             models=models,
             methods=("ar",),
             metrics=tuple(options.metrics),
@@ -88,6 +93,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--template", default="{input}\n")
+    parser.add_argument("--output-column", default="output")
     parser.add_argument("--train-limit", type=int)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--metrics", nargs="+", default=["exact_match"])

@@ -58,10 +58,30 @@ def register(app: typer.Typer, name: str, help: str, kind: Kind, run: Run) -> No
     app.command(name, help=help, cls=Derived)(lambda: None)
 
 
-def class_at(path: str) -> Kind:
-    """Return what imports the class at ``path``, ``MODULE:CLASS``."""
-    module, _, name = path.partition(":")
-    return lambda: getattr(import_module(module), name)
+@dataclass(frozen=True)
+class Alone:
+    """A command that leaves nothing for others: it shows, checks, compares, or runs them.
+
+    Attributes:
+        name: how it is called.
+        options: ``MODULE:CLASS``, imported when the command is used.
+        help: what it does.
+        run: takes the options, checked, and the flags.
+    """
+
+    name: str
+    options: str
+    help: str
+    run: Run
+
+    def register(self, app: typer.Typer) -> None:
+        """Make it a command of ``app``."""
+        register(app, self.name, self.help, self._kind, self.run)
+
+    def _kind(self) -> "type[CommandOptions]":
+        module, _, name = self.options.partition(":")
+        found: type[CommandOptions] = getattr(import_module(module), name)
+        return found
 
 
 class _Derived(TyperCommand):

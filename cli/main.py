@@ -21,14 +21,9 @@ app = typer.Typer(
     help="Make a small language model fast on a narrow task: analyze the task, augment the "
     "tokenizer, finetune, and bench lossless speculative decoding.",
 )
-init.register(app)
-data.register(app)
-for command in COMMANDS:
+_ALONE = (run.COMMAND, compare.COMMAND, report.COMMAND, serve.COMMAND)
+for command in (init.COMMAND, data.COMMAND, *COMMANDS, *_ALONE):
     command.register(app)
-run.register(app)
-compare.register(app)
-report.register(app)
-serve.register(app)
 app.command("doctor")(doctor.doctor)
 
 

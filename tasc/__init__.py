@@ -7,108 +7,68 @@ and returns its result in memory.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasc.analysis.options import AnalyzeOptions
-    from tasc.benchmark.joined.join import join_results
-    from tasc.benchmark.joined.options import ReportOptions
-    from tasc.benchmark.judge.options import JudgeOptions
-    from tasc.benchmark.load.options import LoadOptions
-    from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
-    from tasc.benchmark.paired.compare import compare_results
-    from tasc.benchmark.paired.options import CompareOptions
-    from tasc.commands.calls import (
-        analyze,
-        augment,
-        base,
-        bench,
-        compare_vocabularies,
-        count_shard,
-        export,
-        finetune,
-        index,
-        judge,
-        load_test,
-        tune,
-    )
-    from tasc.commands.data.options import DataOptions
-    from tasc.commands.data.report import inspect_data
-    from tasc.commands.starter.options import InitOptions
-    from tasc.commands.starter.write import start_recipe
-    from tasc.decoding.core.sampling import Sampling
-    from tasc.decoding.custom_generate import custom_generate
-    from tasc.decoding.drafters.ngram.options import IndexOptions
-    from tasc.decoding.library import Completion, generate
-    from tasc.options.command import Data
-    from tasc.serving.options import ExportOptions
-    from tasc.training.options import BaseOptions, FinetuneOptions
-    from tasc.vocab.search.options import AugmentOptions
+    from tasc.analysis.options import AnalyzeOptions as AnalyzeOptions
+    from tasc.benchmark.joined.join import ReportOptions as ReportOptions
+    from tasc.benchmark.joined.join import join_results as join_results
+    from tasc.benchmark.judge.options import JudgeOptions as JudgeOptions
+    from tasc.benchmark.load.options import LoadOptions as LoadOptions
+    from tasc.benchmark.options import BenchOptions as BenchOptions
+    from tasc.benchmark.options import TuneOptions as TuneOptions
+    from tasc.benchmark.options import VocabularyOptions as VocabularyOptions
+    from tasc.benchmark.paired.compare import CompareOptions as CompareOptions
+    from tasc.benchmark.paired.compare import compare_results as compare_results
+    from tasc.commands.calls import analyze as analyze
+    from tasc.commands.calls import augment as augment
+    from tasc.commands.calls import base as base
+    from tasc.commands.calls import bench as bench
+    from tasc.commands.calls import compare_vocabularies as compare_vocabularies
+    from tasc.commands.calls import count_shard as count_shard
+    from tasc.commands.calls import export as export
+    from tasc.commands.calls import finetune as finetune
+    from tasc.commands.calls import index as index
+    from tasc.commands.calls import judge as judge
+    from tasc.commands.calls import load_test as load_test
+    from tasc.commands.calls import tune as tune
+    from tasc.commands.data.report import DataOptions as DataOptions
+    from tasc.commands.data.report import inspect_data as inspect_data
+    from tasc.commands.starter.write import InitOptions as InitOptions
+    from tasc.commands.starter.write import start_recipe as start_recipe
+    from tasc.decoding.core.sampling import Sampling as Sampling
+    from tasc.decoding.custom_generate import custom_generate as custom_generate
+    from tasc.decoding.drafters.ngram.options import IndexOptions as IndexOptions
+    from tasc.decoding.library import Completion as Completion
+    from tasc.decoding.library import generate as generate
+    from tasc.options.command import Data as Data
+    from tasc.serving.options import ExportOptions as ExportOptions
+    from tasc.training.options import BaseOptions as BaseOptions
+    from tasc.training.options import FinetuneOptions as FinetuneOptions
+    from tasc.vocab.search.options import AugmentOptions as AugmentOptions
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "AnalyzeOptions",
-    "AugmentOptions",
-    "BaseOptions",
-    "BenchOptions",
-    "CompareOptions",
-    "Completion",
-    "Data",
-    "DataOptions",
-    "ExportOptions",
-    "FinetuneOptions",
-    "IndexOptions",
-    "InitOptions",
-    "JudgeOptions",
-    "LoadOptions",
-    "ReportOptions",
-    "Sampling",
-    "TuneOptions",
-    "VocabularyOptions",
-    "analyze",
-    "augment",
-    "base",
-    "bench",
-    "compare_results",
-    "compare_vocabularies",
-    "count_shard",
-    "custom_generate",
-    "export",
-    "finetune",
-    "generate",
-    "index",
-    "inspect_data",
-    "join_results",
-    "judge",
-    "load_test",
-    "start_recipe",
-    "tune",
-]
 
 # module -> names in it; torch and transformers are imported when one of them is first asked for.
 # A call is not named as a room is: importing tasc.benchmark would put the room in its position.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
-    "tasc.benchmark.joined.join": "join_results",
-    "tasc.benchmark.joined.options": "ReportOptions",
+    "tasc.benchmark.joined.join": "ReportOptions join_results",
     "tasc.benchmark.judge.options": "JudgeOptions",
     "tasc.benchmark.load.options": "LoadOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",
-    "tasc.benchmark.paired.options": "CompareOptions",
-    "tasc.benchmark.paired.compare": "compare_results",
-    "tasc.training.options": "BaseOptions FinetuneOptions",
-    "tasc.options.command": "Data",
+    "tasc.benchmark.paired.compare": "CompareOptions compare_results",
     "tasc.commands.calls": "analyze augment base bench compare_vocabularies count_shard export "
     "finetune index judge load_test tune",
-    "tasc.commands.data.options": "DataOptions",
-    "tasc.commands.data.report": "inspect_data",
-    "tasc.commands.starter.options": "InitOptions",
-    "tasc.commands.starter.write": "start_recipe",
-    "tasc.serving.options": "ExportOptions",
-    "tasc.decoding.custom_generate": "custom_generate",
-    "tasc.decoding.library": "Completion generate",
-    "tasc.decoding.drafters.ngram.options": "IndexOptions",
+    "tasc.commands.data.report": "DataOptions inspect_data",
+    "tasc.commands.starter.write": "InitOptions start_recipe",
     "tasc.decoding.core.sampling": "Sampling",
+    "tasc.decoding.custom_generate": "custom_generate",
+    "tasc.decoding.drafters.ngram.options": "IndexOptions",
+    "tasc.decoding.library": "Completion generate",
+    "tasc.options.command": "Data",
+    "tasc.serving.options": "ExportOptions",
+    "tasc.training.options": "BaseOptions FinetuneOptions",
     "tasc.vocab.search.options": "AugmentOptions",
 }
+__all__ = [name for names in _PUBLIC.values() for name in names.split()]
 
 
 def __dir__() -> list[str]:

@@ -13,12 +13,12 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 import tasc
-from tasc.benchmark.joined.options import ReportOptions
-from tasc.benchmark.paired.options import CompareOptions
-from tasc.commands.data.options import DataOptions
+from tasc.benchmark.joined.join import ReportOptions
+from tasc.benchmark.paired.compare import CompareOptions
+from tasc.commands.data.report import DataOptions
 from tasc.commands.plan import RunOptions
 from tasc.commands.registry import COMMANDS
-from tasc.commands.starter.options import InitOptions
+from tasc.commands.starter.write import InitOptions
 from tasc.options.command import CommandOptions, StepOptions
 from tasc.serving.options import ServeOptions
 from tests.cli import tasc as run

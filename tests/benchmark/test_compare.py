@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tasc.benchmark.paired.compare import compare_results
-from tasc.benchmark.paired.options import CompareOptions
+from tasc.benchmark.paired.compare import CompareOptions, compare_results
 from tasc.errors import InputError
 from tests.benches import make_results, said
 from tests.cli import tasc

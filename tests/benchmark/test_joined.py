@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from tasc.benchmark.joined.join import join_results
-from tasc.benchmark.joined.options import ReportOptions
+from tasc.benchmark.joined.join import ReportOptions, join_results
 from tasc.benchmark.joined.page import as_csv
 from tasc.benchmark.joined.results import JoinedResults
 from tasc.benchmark.paired.pairs import pairs

@@ -5,19 +5,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..._console import interval_text, note, print_json, say, table
-from ..._derive import RunFlags, class_at
-from ..._derive import register as register_derived
+from ..._derive import Alone, RunFlags
 
 if TYPE_CHECKING:
-    from tasc.benchmark.paired.options import CompareOptions
+    from tasc.benchmark.paired.compare import CompareOptions
     from tasc.benchmark.results.changes import Change, ResultsComparison
-
-
-def register(app: typer.Typer) -> None:
-    """Make it a command of ``app``."""
-    told = "Compare two benches of the same samples; exit code 1 where one is worse beyond noise."
-    kind = class_at("tasc.benchmark.paired.options:CompareOptions")
-    register_derived(app, "compare", told, kind, _run)
 
 
 def _run(options: "CompareOptions", flags: RunFlags) -> None:
@@ -63,3 +55,11 @@ def _show(found: "ResultsComparison") -> None:
 
 def _form(change: "Change") -> str:
     return ".3f" if change.what in ("speed", "steps") else "+z.3f"
+
+
+COMMAND = Alone(
+    "compare",
+    "tasc.benchmark.paired.compare:CompareOptions",
+    "Compare two benches of the same samples; exit code 1 where one is worse beyond noise.",
+    _run,
+)

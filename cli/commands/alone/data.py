@@ -3,26 +3,15 @@
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import typer
-
 from ..._console import print_json, say, table
-from ..._derive import RunFlags, class_at
-from ..._derive import register as register_derived
+from ..._derive import Alone, RunFlags
 from ..._tokens import say_tokens
 
 if TYPE_CHECKING:
-    from tasc.commands.data.options import DataOptions
-    from tasc.commands.data.report import DataReport, Sample, Token
+    from tasc.commands.data.report import DataOptions, DataReport, Sample, Token
 
 _SHOWN = 300  # tokens in sequence that are shown whole; of more both ends
 _TOLD = {"cut": "never seen", "read": "the loss leaves them out", "learnt": "the loss is on these"}
-
-
-def register(app: typer.Typer) -> None:
-    """Make it a command of ``app``."""
-    told = "Show examples as the model sees them: tokens, what is learnt, lengths, what is cut."
-    kind = class_at("tasc.commands.data.options:DataOptions")
-    register_derived(app, "data", told, kind, _run)
 
 
 def _run(options: "DataOptions", flags: RunFlags) -> None:
@@ -103,3 +92,11 @@ def _cuts(found: "DataReport") -> list[str]:
             f"{found.outputs[-1] + 1} is enough"
         )
     return lines
+
+
+COMMAND = Alone(
+    "data",
+    "tasc.commands.data.report:DataOptions",
+    "Show examples as the model sees them: tokens, what is learnt, lengths, what is cut.",
+    _run,
+)

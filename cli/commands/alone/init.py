@@ -2,21 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from ..._console import print_json, say
-from ..._derive import RunFlags, class_at
-from ..._derive import register as register_derived
+from ..._derive import Alone, RunFlags
 
 if TYPE_CHECKING:
-    from tasc.commands.starter.options import InitOptions
-
-
-def register(app: typer.Typer) -> None:
-    """Make it a command of ``app``."""
-    told = "Write a recipe for your own data, with comments; splits, too, where there is only one."
-    kind = class_at("tasc.commands.starter.options:InitOptions")
-    register_derived(app, "init", told, kind, _run)
+    from tasc.commands.starter.write import InitOptions
 
 
 def _run(options: "InitOptions", flags: RunFlags) -> None:
@@ -33,3 +23,11 @@ def _run(options: "InitOptions", flags: RunFlags) -> None:
         say(f"splits: {made.folder} ({counts})")
     say(f"recipe: {made.recipe}")
     say(f"Next: tasc run {made.recipe} --dry-run")
+
+
+COMMAND = Alone(
+    "init",
+    "tasc.commands.starter.write:InitOptions",
+    "Write a recipe for your own data, with comments; splits, too, where there is only one.",
+    _run,
+)

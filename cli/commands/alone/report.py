@@ -2,22 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from ..._console import print_json, say, speedup_text, table
-from ..._derive import RunFlags, class_at
-from ..._derive import register as register_derived
+from ..._derive import Alone, RunFlags
 
 if TYPE_CHECKING:
-    from tasc.benchmark.joined.options import ReportOptions
+    from tasc.benchmark.joined.join import ReportOptions
     from tasc.benchmark.joined.results import JoinedResults
-
-
-def register(app: typer.Typer) -> None:
-    """Make it a command of ``app``."""
-    told = "Join benches into one page, with tests across them; of one, make its page anew."
-    kind = class_at("tasc.benchmark.joined.options:ReportOptions")
-    register_derived(app, "report", told, kind, _run)
 
 
 def _run(options: "ReportOptions", flags: RunFlags) -> None:
@@ -63,3 +53,11 @@ def _show(found: "JoinedResults") -> None:
 
 def _labels(found: "JoinedResults") -> list[str]:
     return [metric.label for metric in found.metrics.values()]
+
+
+COMMAND = Alone(
+    "report",
+    "tasc.benchmark.joined.join:ReportOptions",
+    "Join benches into one page, with tests across them; of one, make its page anew.",
+    _run,
+)

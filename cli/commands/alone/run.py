@@ -3,24 +3,15 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ..._command import output_path
 from ..._commands import COMMANDS
 from ..._console import note, print_json, say, table
-from ..._derive import RunFlags, class_at
-from ..._derive import register as register_derived
+from ..._derive import Alone, RunFlags
 from ..._progress import show_progress
 
 if TYPE_CHECKING:
     from tasc.commands.plan import RunOptions
     from tasc.commands.preview import PlannedStep
-
-
-def register(app: typer.Typer) -> None:
-    """Make it a command of ``app``."""
-    told = "Run a recipe: analyze, augment, finetune, bench; finished steps are not run again."
-    register_derived(app, "run", told, class_at("tasc.commands.plan:RunOptions"), _run)
 
 
 def _run(options: "RunOptions", flags: RunFlags) -> None:
@@ -79,3 +70,11 @@ def _options(step: "PlannedStep") -> str:
 
 def _short(value: Any) -> str:  # noqa: ANN401 - any JSON value
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+COMMAND = Alone(
+    "run",
+    "tasc.commands.plan:RunOptions",
+    "Run a recipe: analyze, augment, finetune, bench; finished steps are not run again.",
+    _run,
+)

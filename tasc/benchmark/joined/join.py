@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
+from typing import Annotated, ClassVar
 
-from tasc.benchmark.joined.options import ReportOptions
+from pydantic import Field
+
 from tasc.benchmark.joined.results import JoinedResults, Run, RunCell
 from tasc.benchmark.paired.compare import differences, read_results
 from tasc.benchmark.paired.pairs import pairs
@@ -12,9 +14,23 @@ from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.comparisons import ModelPair
 from tasc.errors import InputError
 from tasc.files.artefact import Step, create, fingerprint
+from tasc.options.command import CommandOptions, Shell
 from tasc.options.references import parse_label
 
 Named = dict[str, BenchResults]
+
+
+class ReportOptions(CommandOptions):
+    """Options of ``tasc report``."""
+
+    command = "report"
+    flags: ClassVar = ("output", "force", "json")
+
+    runs: Annotated[tuple[str, ...], Shell(argument=True)] = Field(
+        min_length=1,
+        description="Folders of tasc bench, or their results.json, as DIR or LABEL=DIR; of one its "
+        "own page is made anew.",
+    )
 
 
 def join_results(options: ReportOptions) -> JoinedResults | BenchResults:

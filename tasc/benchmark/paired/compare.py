@@ -6,14 +6,13 @@ program differ in speed by more than their samples say: a speed must be worse by
 
 import json
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from tasc.benchmark.metrics import check_metrics, find
 from tasc.benchmark.metrics.metric import Counts
-from tasc.benchmark.paired.options import CompareOptions
 from tasc.benchmark.paired.pairs import Speeds, counted, quality_difference
 from tasc.benchmark.paired.statistics import CONFIDENCE, Bootstrap
 from tasc.benchmark.results.bench import BenchResults
@@ -21,6 +20,7 @@ from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.changes import Change, ResultsComparison
 from tasc.benchmark.results.record import Interval
 from tasc.errors import InputError
+from tasc.options.command import CommandOptions, Shell
 from tasc.options.references import results_file
 
 _RESAMPLES = 10_000  # the tails of an interval are small where there are many
@@ -30,6 +30,26 @@ _SETTINGS = (
     "compiled",
 )
 _MACHINE = ("processor", "cores")
+
+
+class CompareOptions(CommandOptions):
+    """Options of ``tasc compare``."""
+
+    command = "compare"
+    flags: ClassVar = ("json",)
+
+    old: Annotated[str, Shell(argument=True)] = Field(
+        description="Folder of tasc bench, or its results.json, from before a change."
+    )
+    new: Annotated[str, Shell(argument=True)] = Field(
+        description="The same from after it, on the same samples."
+    )
+    tolerance: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="Share of its speed that a method may lose: runs of one program differ, too.",
+    )
 
 
 def compare_results(options: CompareOptions) -> ResultsComparison:

@@ -1,20 +1,45 @@
 """A task's examples as training reads them: tokens, what is learnt, lengths, and what is cut."""
 
 import random
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from tasc.benchmark.results.record import Record, ResultRecord
 from tasc.commands.chat import with_prompts
-from tasc.commands.data.options import DataOptions
 from tasc.data.corpus import Corpus
+from tasc.options.command import LONGEST, TOKENIZER, StepOptions
 from tasc.options.texts import read_texts
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
 
 State = Literal["cut", "read", "learnt"]
+
+
+class DataOptions(StepOptions):
+    """Options of ``tasc data``, which reads as a step does and leaves nothing."""
+
+    command = "data"
+    flags: ClassVar = ("json",)
+    references: ClassVar = {"tokenizer": "tokenizer"}
+    chat_template_of = "tokenizer"
+
+    tokenizer: str = TOKENIZER
+    samples: int = Field(3, ge=0, le=1000, description="Examples to show, drawn by the seed.")
+    max_length: int = Field(
+        512,
+        ge=8,
+        le=LONGEST,
+        description="Show what tasc finetune cuts with the same --max-length.",
+    )
+    max_new_tokens: int = Field(
+        256,
+        ge=1,
+        le=LONGEST,
+        description="Count what tasc bench cannot finish with the same --max-new-tokens.",
+    )
 
 
 class Token(Record):

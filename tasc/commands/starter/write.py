@@ -3,23 +3,62 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import Field, field_validator
 
 from tasc.commands.starter.holdout import hold_out, write_splits
-from tasc.commands.starter.options import InitOptions
 from tasc.data.corpus import as_recognised, splits
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
 from tasc.files.disk import writing
+from tasc.options.command import LARGEST_SEED, CommandOptions, Data, as_value_error
+from tasc.options.references import expand_user
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.visible import STEERING, visible_line
 
 _WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
+
+
+class InitOptions(CommandOptions):
+    """Options of ``tasc init``."""
+
+    command = "init"
+    flags: ClassVar = ("json",)
+
+    source: Data
+    model: str | None = Field(
+        None,
+        description="Model folder or Hub id to fine-tune; without it the recipe trains a small one "
+        "from scratch.",
+    )
+    recipe: str = Field(
+        "recipe.yaml", description="File to write; one that exists is never replaced."
+    )
+    seed: int = Field(
+        0, ge=0, le=LARGEST_SEED, description="Of the recipe, and of which examples are held out."
+    )
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _path_alone(cls, value: object) -> object:
+        return {"path": value} if isinstance(value, str) else value
+
+    @field_validator("model", "recipe")
+    @classmethod
+    def _at_home(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not value.strip():
+            raise ValueError(
+                "a name is empty: give --recipe a file, and --model a folder or Hub id"
+            )
+        with as_value_error():
+            return expand_user(value)
 
 
 @dataclass(frozen=True)

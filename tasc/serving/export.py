@@ -11,9 +11,9 @@ from tasc.decoding.drafters.ngram.options import Counts
 from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import CONFIG, read_json
 from tasc.options.references import resolve_model
+from tasc.report.markdown import block
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
 from tasc.serving.parts import Format, Parts, Start
-from tasc.serving.readme import readme
 from tasc.serving.table import EXPORTS
 from tasc.tokenizer.loaded import load_tokenizer
 
@@ -36,7 +36,7 @@ class Exported:
     def save(self, folder: Path) -> None:
         """Write the folder of the engine, with README.md."""
         self.format.save(folder)
-        text = readme(self.parts.options.to, self.start, self.format)
+        text = _readme(self.parts.options.to, self.start, self.format)
         (folder / "README.md").write_text(text, encoding="utf-8")
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,3 +100,38 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     folder = model_folder(name)
     parts = Parts(options, label, folder, tokenizer, index, head, corpus)
     return Exported(parts, EXPORTS[options.to].format()(parts))
+
+
+def _readme(engine: str, start: Start, format: Format) -> str:
+    """Return the Markdown. Commands stand in blocks of their own and run inside the folder."""
+    entry = EXPORTS[engine]
+    command = format.command(start)
+    parts = [f"# {start.name}, for {entry.label}"]
+    if start.drafts:
+        parts.append("Output is what the model writes without drafts, token for token.")
+    parts += ["## Install", _install(entry.install)]
+    if command:
+        parts += ["## Start", "In this folder, or with `tasc serve .`:"]
+        parts += [block("sh", _wrapped(command))]
+        parts += ["It listens on this machine alone; `--host 0.0.0.0` lets others in."]
+    notes = [entry.limits, *format.notes()]
+    if "--dtype" in command:
+        notes.append("it computes in float32, as the model was saved; without `--dtype` it rounds")
+    parts += ["## Use", format.example(start), "## Limits"]
+    parts += ["\n".join(f"- {note.removesuffix('.')}." for note in notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _install(told: str) -> str:
+    """Return a command as a block, and what no command does as a sentence."""
+    return block("sh", told) if told.startswith("pip ") else f"{told[0].upper()}{told[1:]}."
+
+
+def _wrapped(words: list[str]) -> str:
+    """Return a command for a shell, an option a line."""
+    lines = [""]
+    for word in map(shlex.quote, words):
+        if word.startswith("--") and lines[-1]:
+            lines.append("   ")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n".join(lines)

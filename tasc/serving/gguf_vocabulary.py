@@ -31,19 +31,12 @@ PRE_TOKENIZERS = {
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokenizer in llama.cpp's terms.
+    """The tokenizer in llama.cpp's terms."""
 
-    Attributes:
-        tokens: text of each id; of plain entries as byte-level BPE writes it.
-        types: of each id.
-        merges: of the BPE, "left right" each.
-        pre: name of the pre-tokenizer.
-    """
-
-    tokens: list[str]
-    types: list[int]
-    merges: list[str]
-    pre: str
+    tokens: list[str]  # text of each id; of plain entries as byte-level BPE writes it
+    types: list[int]  # of each id
+    merges: list[str]  # of the BPE, "left right" each
+    pre: str  # name of the pre-tokenizer
 
     def encode(self, text: str) -> list[int]:
         """Return the ids that llama.cpp makes of a text, without special tokens around it."""

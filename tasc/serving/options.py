@@ -50,11 +50,6 @@ class ExportOptions(StepOptions):
     )
 
     @property
-    def data(self) -> Data | None:
-        """See StepOptions.data."""
-        return self.source
-
-    @property
     def makes(self) -> frozenset[Kind]:
         """See StepOptions.makes: a GGUF is no model that a later step reads."""
         return frozenset() if self.to == "llama-cpp" else frozenset({"model", "tokenizer"})

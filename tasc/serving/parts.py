@@ -1,9 +1,11 @@
 """What every export is made from, and what a format of an engine has to do with it."""
 
+import json
 import shutil
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
@@ -19,25 +21,15 @@ _GENERATION = "generation_config.json"
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What is exported.
+    """What is exported."""
 
-    Attributes:
-        options: of the command.
-        name: that clients call the model by.
-        folder: of the model: config.json and safetensors.
-        tokenizer: the model's.
-        index: n-grams to draft from, or None.
-        head: folder of a draft head, or None.
-        corpus: examples of the task, where data was given.
-    """
-
-    options: ExportOptions
-    name: str
-    folder: Path
-    tokenizer: LoadedTokenizer
-    index: NgramIndex | None
-    head: Path | None
-    corpus: Corpus | None
+    options: ExportOptions  # of the command
+    name: str  # that clients call the model by
+    folder: Path  # of the model: config.json and safetensors
+    tokenizer: LoadedTokenizer  # the model's
+    index: NgramIndex | None  # n-grams to draft from, or None
+    head: Path | None  # folder of a draft head, or None
+    corpus: Corpus | None  # examples of the task, where data was given
 
     def save_model(self, folder: Path) -> None:
         """Copy configuration and weights, and write the tokenizer beside them."""
@@ -72,25 +64,40 @@ class Start:
     prompt: str = "your prompt"
 
 
-class Format(Protocol):
+class Format(ABC):
     """An engine's folder. A format is made for one export, and measures when it is made."""
 
     def __init__(self, parts: Parts) -> None:
-        """Raise InputError for what the engine cannot load."""
+        """Take what is exported. Raises InputError for what the engine cannot load."""
+        self.parts = parts
 
     def save(self, folder: Path) -> None:
         """Write model, tokenizer and what drafts into an existing folder."""
+        self.parts.save_model(folder)
+        self.parts.save_index(folder)
 
     def findings(self) -> dict[str, Any]:
         """Return what a person should know of this very export, as JSON values."""
+        return {}
 
     def notes(self) -> list[str]:
         """Return the same as sentences."""
+        return []
 
     @staticmethod
+    @abstractmethod
     def command(start: Start) -> list[str]:
         """Return the words that start the engine inside of the folder; none for a library."""
 
     @staticmethod
     def example(start: Start) -> str:
         """Return Markdown for the README: how the model is used."""
+        return completion(start)
+
+
+def completion(start: Start) -> str:
+    """Return a request to a server that speaks OpenAI's protocol."""
+    request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
+    url = f"http://{start.host}:{start.port}/v1/completions"
+    asked = json.dumps(request).replace("'", "'\\''")
+    return f"```sh\ncurl {url} -H 'Content-Type: application/json' -d '{asked}'\n```"

@@ -13,31 +13,19 @@ Drafts = frozenset[str]  # what an export can draft with: of "index" and "draft 
 
 @dataclass(frozen=True)
 class Entry:
-    """One engine.
+    """One engine."""
 
-    Attributes:
-        label: its name, for people.
-        install: what to type where it is missing; of what pip does not install, what to do.
-        limits: what it cannot do, in a line.
-        drafts: what it can draft with.
-        format: finds the class that writes a folder and says how to start the engine there.
-    """
-
-    label: str
-    install: str
-    limits: str
-    drafts: Drafts
+    label: str  # its name, for people
+    install: str  # what to type where it is missing; of what pip does not install, what to do
+    limits: str  # what it cannot do, in a line
+    drafts: Drafts  # what it can draft with
+    # Finds the class that writes a folder and says how to start the engine there.
     format: Callable[[], "type[Format]"]
 
 
 def _format(module: str) -> Callable[[], "type[Format]"]:
     """Find a format when asked: a module is imported only if its engine is exported to."""
-
-    def find() -> "type[Format]":
-        kind: type[Format] = import_module(f"tasc.serving.exports.{module}").FORMAT
-        return kind
-
-    return find
+    return lambda: import_module(f"tasc.serving.exports.{module}").FORMAT
 
 
 EXPORTS: dict[str, Entry] = {

@@ -22,17 +22,11 @@ TAIL = 64  # tokens at the end of a sequence that, with its length, tell it from
 
 @dataclass(frozen=True)
 class Sizes:
-    """What an engine allows.
+    """What an engine allows."""
 
-    Attributes:
-        tokens: of a draft, at most.
-        positions: of a sequence, at most; a draft and the token after it must fit.
-        sequences: drafters that are kept, at most; the one used longest ago goes first.
-    """
-
-    tokens: int
-    positions: int
-    sequences: int
+    tokens: int  # of a draft, at most
+    positions: int  # of a sequence, at most; a draft and the token after it must fit
+    sequences: int  # drafters that are kept, at most; the one used longest ago goes first
 
 
 @dataclass(eq=False, slots=True)

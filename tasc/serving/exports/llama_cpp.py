@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from tasc.decoding.drafters.ngram.index import indexed_outputs
-from tasc.serving.exports.vllm import completion
 from tasc.serving.gguf_file import Source, library, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
 from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
-from tasc.serving.parts import Parts, Start
+from tasc.serving.parts import Format, Parts, Start, completion
 from tasc.vocab.exports.export import save as save_tokenizer
 
 MODEL = "model.gguf"
@@ -37,13 +36,14 @@ params.speculative.ngram_cache.lookup_cache_dynamic = "ngrams-dynamic.bin"
 """
 
 
-class LlamaCppExport:
+class LlamaCppExport(Format):
     """A GGUF with every token, and what its encoding misses, measured on the task's texts."""
 
     def __init__(self, parts: Parts) -> None:
         """See Format. Raises UnavailableError where the package ``gguf`` is missing."""
         library()
-        self.parts, self.source = parts, Source.of(parts.folder)
+        super().__init__(parts)
+        self.source = Source.of(parts.folder)
         self.vocabulary, self.encoding = _best(parts, int(self.source.config["vocab_size"]))
 
     def save(self, folder: Path) -> None:

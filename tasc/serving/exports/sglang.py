@@ -5,24 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from tasc.decoding.drafters.ngram.index import indexed_outputs
-from tasc.serving.exports.vllm import completion
-from tasc.serving.parts import Parts, Start
+from tasc.serving.parts import Format, Start, completion
 
 CORPUS = "corpus.jsonl"
 _DEFAULT_CORPUS = 10_000_000  # tokens that SGLang takes without a word from us
 
 
-class SglangExport:
+class SglangExport(Format):
     """A model folder, an index for ``tasc.serving.sglang``, and a corpus for SGLang's own NGRAM."""
-
-    def __init__(self, parts: Parts) -> None:
-        """See Format."""
-        self.parts = parts
 
     def save(self, folder: Path) -> None:
         """See Format. Each line of the corpus is one JSON string, an output."""
-        self.parts.save_model(folder)
-        self.parts.save_index(folder)
+        super().save(folder)
         if self.parts.index is not None:
             ids = [output.tolist() for output in indexed_outputs(self.parts.index)]
             outputs = self.parts.tokenizer.decode_batch(ids)

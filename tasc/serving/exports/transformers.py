@@ -3,10 +3,9 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from tasc.serving import custom_generate
-from tasc.serving.parts import HEAD_FOLDER, Parts, Start
+from tasc.serving.parts import HEAD_FOLDER, Format, Start
 
 _PYTHON = """\
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -18,18 +17,13 @@ output = model.generate(**inputs, max_new_tokens=64, do_sample=False)
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
 
 
-class TransformersExport:
+class TransformersExport(Format):
     """A model folder with ``custom_generate/generate.py``, an index or a head."""
-
-    def __init__(self, parts: Parts) -> None:
-        """See Format."""
-        self.parts = parts
 
     def save(self, folder: Path) -> None:
         """See Format."""
+        super().save(folder)
         parts = self.parts
-        parts.save_model(folder)
-        parts.save_index(folder)
         if parts.head is not None:
             (folder / HEAD_FOLDER).mkdir()
             for file in sorted(parts.head.iterdir()):
@@ -38,10 +32,6 @@ class TransformersExport:
         if parts.index is not None or parts.head is not None:
             (folder / "custom_generate").mkdir()
             shutil.copyfile(custom_generate.__file__, folder / "custom_generate" / "generate.py")
-
-    def findings(self) -> dict[str, Any]:
-        """See Format."""
-        return {}
 
     def notes(self) -> list[str]:
         """See Format."""

@@ -9,7 +9,6 @@ import numpy as np
 from tasc.benchmark.results.cells import Seconds
 from tasc.benchmark.results.record import Record
 from tasc.decoding.core.generation import Generation, Timeline
-from tasc.errors import InputError
 from tasc.files.journal import Journal
 
 _NAME = "generations.jsonl"
@@ -60,17 +59,12 @@ class Measured(UserDict[Turn, list[Generation]]):
     def __init__(self, work: Path, *, resume: bool) -> None:
         """Begin anew, or read what is there. Raises InputError where that is damaged."""
         super().__init__()
-        self._journal = Journal(work / _NAME, resume=resume)
-        try:
-            for line in self._journal.lines:
-                found = _Line.model_validate_json(line)
-                self.data[found.turn] = [kept.generation() for kept in found.generations]
-        except ValueError:
-            raise InputError(self._journal.damaged) from None
+        self._journal = Journal(work / _NAME, _Line, resume=resume)
+        for line in self._journal.lines:
+            self.data[line.turn] = [kept.generation() for kept in line.generations]
         self.resumed = len(self.data)
 
     def __setitem__(self, turn: Turn, made: Any) -> None:  # noqa: ANN401 - generations
         """Keep what a turn made."""
-        line = _Line(turn=turn, generations=tuple(map(Kept.of, made)))
-        self._journal.add(line.model_dump_json())
+        self._journal.add(_Line(turn=turn, generations=tuple(map(Kept.of, made))))
         super().__setitem__(turn, made)

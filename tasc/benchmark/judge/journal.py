@@ -1,22 +1,17 @@
 """What a judge has told so far, from which a killed run goes on: a line of JSON each."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from tasc.benchmark.judge.results import Judgement
 from tasc.benchmark.results.record import Record
 from tasc.errors import InputError
 from tasc.files.journal import Journal as Lines
 
-_NAME = "judgements.jsonl"
-
 Key = tuple[int, int]  # number of a sample; 0 or 1: which of its orders
 
 
 class _Line(Record):
+    model: str
     key: Key
     judgement: Judgement
 
@@ -27,31 +22,18 @@ class Journal:
     def __init__(self, work: Path, model: str, *, resume: bool) -> None:
         """Begin anew, or read what is there.
 
-        Raises InputError where that is another model's.
+        Raises InputError where that is damaged, or another model's.
         """
-        self._lines = Lines(work / _NAME, resume=resume)
-        self.known: dict[Key, Judgement] = dict(self._read(model))
-        if not self._lines.lines:
-            self._lines.add(json.dumps({"model": model}))
+        self._model, self._lines = model, Lines(work / "judgements.jsonl", _Line, resume=resume)
+        for line in self._lines.lines:
+            if line.model != model:
+                raise InputError(
+                    f"the run before asked {line.model}, and this one would ask {model}: name that "
+                    "with --model, or leave --resume out"
+                )
+        self.known = {line.key: line.judgement for line in self._lines.lines}
 
     def add(self, key: Key, judgement: Judgement) -> None:
         """Keep a judgement."""
         self.known[key] = judgement
-        self._lines.add(_Line(key=key, judgement=judgement).model_dump_json())
-
-    def _read(self, model: str) -> Iterator[tuple[Key, Judgement]]:
-        if not self._lines.lines:
-            return
-        first, *lines = self._lines.lines
-        try:
-            held = json.loads(first)["model"]
-            if held != model:
-                raise InputError(
-                    f"the run before asked {held}, and this one would ask {model}: name that with "
-                    "--model, or leave --resume out"
-                )
-            for line in lines:
-                found = _Line.model_validate_json(line)
-                yield found.key, found.judgement
-        except (ValueError, LookupError, TypeError, ValidationError):
-            raise InputError(self._lines.damaged) from None
+        self._lines.add(_Line(model=self._model, key=key, judgement=judgement))

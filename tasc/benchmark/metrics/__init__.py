@@ -1,12 +1,13 @@
 """The quality metrics by name: what heads a column, how samples are counted, what they need.
 
-A metric is one file here and one line of METRICS. Help, checks, reports and docs are read from it.
+A metric is a function in a file here and one line of METRICS. Help, checks, reports and docs are
+read from it.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
-from tasc.benchmark.metrics import bert, exact_match, items, rouge, slots, sql, token_accuracy
+from tasc.benchmark.metrics import bert, items, slots, sql, texts
 from tasc.benchmark.metrics.metric import Metric, f1, precision, recall, share
 from tasc.errors import InputError
 
@@ -19,14 +20,14 @@ METRICS: dict[str, Metric] = {
     "exact_match": Metric(
         "exact",
         "Share of outputs equal to the reference; joint accuracy for intent and slots.",
-        exact_match.count,
+        texts.count_equal,
         share,
         zero_one=True,
     ),
     "token_accuracy": Metric(
         "tok.acc",
         "Share of reference words that stand at the same position in the output.",
-        token_accuracy.count,
+        texts.count_words,
         share,
     ),
     "micro_f1": Metric(
@@ -46,21 +47,21 @@ METRICS: dict[str, Metric] = {
         "macro-F1",
         "F1 of each label of the references, then the mean over labels.",
         items.count_by_label,
-        items.mean_f1,
+        partial(items.mean, f1),
         _LABELS,
     ),
     "macro_precision": Metric(
         "macro-P",
         "Precision of each label of the references, then the mean over labels.",
         items.count_by_label,
-        items.mean_precision,
+        partial(items.mean, precision),
         _LABELS,
     ),
     "macro_recall": Metric(
         "macro-R",
         "Recall of each label of the references, then the mean over labels.",
         items.count_by_label,
-        items.mean_recall,
+        partial(items.mean, recall),
         _LABELS,
     ),
     "intent_accuracy": Metric(
@@ -88,7 +89,7 @@ METRICS: dict[str, Metric] = {
     "rouge_l": Metric(
         "ROUGE-L",
         "F-measure of the longest common subsequence of words, the mean over outputs.",
-        rouge.count,
+        texts.count_rouge_l,
         share,
         package="rouge-score",
     ),

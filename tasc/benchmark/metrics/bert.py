@@ -28,15 +28,10 @@ _TOKENIZER = "tokenizer_config.json"
 
 @dataclass(frozen=True)
 class BertScore:
-    """BERTScore by the embeddings of one layer of a model.
+    """BERTScore by the embeddings of one layer of a model."""
 
-    Attributes:
-        model: folder with config.json, safetensors weights and a tokenizer.
-        layer: that the embeddings are taken from, counted from 1; 0 is the last one.
-    """
-
-    model: str
-    layer: int = 0
+    model: str  # folder with config.json, safetensors weights and a tokenizer
+    layer: int = 0  # that the embeddings are taken from, counted from 1; 0 is the last one
 
     @classmethod
     def parse(cls, options: str) -> "BertScore":

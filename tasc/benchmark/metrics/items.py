@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasc.benchmark.metrics.metric import Counts, Value, f1, precision, recall
+from tasc.benchmark.metrics.metric import Counts, Value
 
 
 def count(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> np.ndarray:
@@ -48,24 +48,9 @@ def _split(texts: Sequence[str], delimiter: str) -> list[Counter[str]]:
     ]
 
 
-def _mean(value: Value, sums: np.ndarray) -> np.ndarray:
-    """Average over the labels that the references of these sums have."""
+def mean(value: Value, sums: np.ndarray) -> np.ndarray:
+    """Average the ``value`` of (..., 3 L) sums over the labels that their references have."""
     by_label = sums.reshape(*sums.shape[:-1], -1, 3)
     there = by_label[..., 2] > 0
     found: np.ndarray = (value(by_label) * there).sum(-1) / np.maximum(there.sum(-1), 1)
     return found
-
-
-def mean_f1(sums: np.ndarray) -> np.ndarray:
-    """Return macro-F1 of (..., 3 L) sums."""
-    return _mean(f1, sums)
-
-
-def mean_precision(sums: np.ndarray) -> np.ndarray:
-    """Return macro-precision of (..., 3 L) sums."""
-    return _mean(precision, sums)
-
-
-def mean_recall(sums: np.ndarray) -> np.ndarray:
-    """Return macro-recall of (..., 3 L) sums."""
-    return _mean(recall, sums)

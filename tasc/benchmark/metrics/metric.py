@@ -23,30 +23,21 @@ Value = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Metric:
-    """A quality between 0 and 1.
+    """A quality between 0 and 1."""
 
-    Attributes:
-        label: heads its column.
-        summary: what it is, one sentence.
-        count: takes N outputs, their references and the delimiter, and returns (N, K) float64:
-            what each sample adds to K sums; sparse where K is large. K is the same for any outputs
-            of the same references.
-        value: takes sums (..., K) and returns the metric (...); of one row of counts it is the
-            sample's own value.
-        needs: what outputs must look like; any text where empty.
-        package: distribution to be installed, of the extra ``metrics``; none where empty.
-        zero_one: whether a sample is either right or wrong, as McNemar's test needs it.
-        ready: raises InputError where something else is lacking.
-    """
-
-    label: str
-    summary: str
+    label: str  # heads its column
+    summary: str  # what it is, one sentence
+    # Takes N outputs, their references and the delimiter, and returns (N, K) float64: what
+    # each sample adds to K sums; sparse where K is large. K is the same for any outputs of the
+    # same references.
     count: Count
+    # Takes sums (..., K) and returns the metric (...); of one row of counts it is the sample's
+    # own value.
     value: Value
-    needs: str = ""
-    package: str = ""
-    zero_one: bool = False
-    ready: Callable[[], None] = lambda: None
+    needs: str = ""  # what outputs must look like; any text where empty
+    package: str = ""  # distribution to be installed, of the extra ``metrics``; none where empty
+    zero_one: bool = False  # whether a sample is either right or wrong, as McNemar's test needs it
+    ready: Callable[[], None] = lambda: None  # raises InputError where something else is lacking
 
     def check(self, name: str) -> None:
         """Raise InputError where something is not there; ``name`` is the metric's own."""

@@ -1,0 +1,34 @@
+"""Outputs as whole texts, and word by word."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tasc.benchmark.metrics.metric import right
+
+
+def count_equal(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
+    """Compare texts but for white space around them."""
+    return right([a.strip() == b.strip() for a, b in zip(outputs, references, strict=True)])
+
+
+def count_words(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
+    """Count (N, 2) words at the position where the reference has them, and all of references."""
+    return np.array([_words(*pair) for pair in zip(outputs, references, strict=True)], float)
+
+
+def _words(output: str, reference: str) -> tuple[int, int]:
+    words = reference.split()
+    return sum(a == b for a, b in zip(output.split(), words, strict=False)), len(words)
+
+
+def count_rouge_l(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
+    """Return (N, 2): the F-measure of each output, and 1.
+
+    ROUGE-L of Lin (2004), as the package rouge-score computes it, without stemming.
+    """
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer(["rougeL"])
+    pairs = zip(references, outputs, strict=True)
+    return np.array([[scorer.score(b, a)["rougeL"].fmeasure, 1.0] for b, a in pairs])

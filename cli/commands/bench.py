@@ -8,9 +8,8 @@ from .._console import interval_text, say, table, warn_of_rough
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
     from tasc.benchmark.results.cells import Lossless, ReferenceMatch
-    from tasc.benchmark.results.comparisons import ModelPair
+    from tasc.benchmark.results.comparisons import ModelPair, Spread
     from tasc.benchmark.results.record import Interval
-    from tasc.benchmark.results.seeds import Spread
 
 
 def show(result: dict[str, Any]) -> None:

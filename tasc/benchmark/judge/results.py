@@ -1,6 +1,5 @@
 """What a judge leaves: ``judge.json``, typed."""
 
-from pathlib import Path
 from typing import Literal
 
 from tasc.benchmark.load.results import Endpoint
@@ -114,6 +113,3 @@ class JudgeResults(ResultRecord):
     started: str
     command_line: str
     environment: Environment
-
-    def save(self, folder: Path) -> None:
-        """Write nothing: all there is stands in ``to_dict``."""

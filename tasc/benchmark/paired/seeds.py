@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 
 from tasc.benchmark.results.cells import Cell
+from tasc.benchmark.results.comparisons import Seeds, SeedsDifference, SeedsPair, Spread
 from tasc.benchmark.results.record import Interval
-from tasc.benchmark.results.seeds import Seeds, SeedsDifference, SeedsPair, Spread
 
 
 def name_of(label: str) -> str:

@@ -10,11 +10,10 @@ from typing import Literal
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.cells import Cell, ReferenceMatch
-from tasc.benchmark.results.comparisons import CellComparison, ModelPair
+from tasc.benchmark.results.comparisons import CellComparison, ModelPair, Seeds, SeedsPair
 from tasc.benchmark.results.conditions import Environment, Example, Sample, Settings, Task
 from tasc.benchmark.results.prediction import Prediction
 from tasc.benchmark.results.record import ResultRecord
-from tasc.benchmark.results.seeds import Seeds, SeedsPair
 
 VERSION: Literal[1] = 1
 

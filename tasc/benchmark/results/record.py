@@ -1,5 +1,6 @@
 """What all parts of a result share."""
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -15,6 +16,9 @@ class Record(BaseModel):
 
 class ResultRecord(Record):
     """A whole result, as a command leaves it."""
+
+    def save(self, folder: Path) -> None:
+        """Write what stands beside that file into a folder: nothing, unless there is a page."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as the JSON values of its file."""

@@ -1,7 +1,6 @@
 """What a search over TASC-spec's settings found: ``tuning.json``, and the drafts of an analysis."""
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from tasc.benchmark.results.prediction import StepFigures
 from tasc.benchmark.results.record import Record, ResultRecord
@@ -96,6 +95,3 @@ class Tuning(Search, ResultRecord):
     """The search of ``tasc tune`` for the most tokens a step."""
 
     task: TunedTask
-
-    def save(self, folder: Path) -> None:
-        """Write nothing: all there is stands in ``to_dict``."""

@@ -18,20 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the library.
+    """A command of the library."""
 
-    Attributes:
-        name: by which its options are found.
-        help: what it does.
-        show: prints its result for a person.
-        leaves: what to name of the artefact, where it is there: (label, path) each.
-        next: of options, folder and result, the one command line to go on with; empty for none.
-    """
-
-    name: str
-    help: str
-    show: Callable[[dict[str, Any]], None]
+    name: str  # by which its options are found
+    help: str  # what it does
+    show: Callable[[dict[str, Any]], None]  # prints its result for a person
+    # What to name of the artefact, where it is there: (label, path) each.
     leaves: tuple[tuple[str, str], ...]
+    # Of options, folder and result, the one command line to go on with; empty for none.
     next: "Callable[[Any, Path, dict[str, Any]], str] | None" = None
 
     def register(self, app: typer.Typer) -> None:

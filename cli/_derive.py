@@ -60,19 +60,12 @@ def register(app: typer.Typer, name: str, help: str, kind: Kind, run: Run) -> No
 
 @dataclass(frozen=True)
 class Alone:
-    """A command that leaves nothing for others: it shows, checks, compares, or runs them.
+    """A command that leaves nothing for others: it shows, checks, compares, or runs them."""
 
-    Attributes:
-        name: how it is called.
-        options: ``MODULE:CLASS``, imported when the command is used.
-        help: what it does.
-        run: takes the options, checked, and the flags.
-    """
-
-    name: str
-    options: str
-    help: str
-    run: Run
+    name: str  # how it is called
+    options: str  # ``MODULE:CLASS``, imported when the command is used
+    help: str  # what it does
+    run: Run  # takes the options, checked, and the flags
 
     def register(self, app: typer.Typer) -> None:
         """Make it a command of ``app``."""

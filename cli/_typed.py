@@ -14,27 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Typed:
-    """A field of options as it is typed.
+    """A field of options as it is typed."""
 
-    Attributes:
-        field: its name.
-        option: what is typed for it, without dashes in front.
-        annotation: its type.
-        default: ``...`` where it must be given.
-        help: what a person is told of it.
-        shell: what else is to be known.
-        group: 0 for arguments, 1 for a command's own, 2 for what all have.
-        of_data: whether it is a field of the source.
-    """
-
-    field: str
-    option: str
-    annotation: Any
-    default: Any
-    help: str
-    shell: "Shell"
-    group: int
-    of_data: bool = False
+    field: str  # its name
+    option: str  # what is typed for it, without dashes in front
+    annotation: Any  # its type
+    default: Any  # ``...`` where it must be given
+    help: str  # what a person is told of it
+    shell: "Shell"  # what else is to be known
+    group: int  # 0 for arguments, 1 for a command's own, 2 for what all have
+    of_data: bool = False  # whether it is a field of the source
 
     @property
     def name(self) -> str:

@@ -16,17 +16,26 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu import decode, gather, kernels, overhead, verify
+from benchmarks import gather
+from benchmarks.gpu import decode, kernels, overhead, verify
 from benchmarks.gpu.setup import Setup, clocks
 from tasc.backend import cuda
 from tasc.environment import environment
 from tasc.errors import TascError
 from tasc.training.base import PRESETS
 
+
+def gather_rows(setup: Setup) -> dict[str, Any]:
+    """Measure MicroSpec's gather for the LM head of an 8B model with Qwen2's vocabulary."""
+    tiny = ("--vocabulary=3000", "--width=64", "--window=128", "--step-rows=8", "--repeats=2")
+    shape = tiny if setup.quick else ()
+    return gather.measure(gather.parse_options(["--device", setup.device.type, *shape]))
+
+
 PARTS: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "kernels": kernels.run,
     "verify": verify.run,
-    "gather": gather.run,
+    "gather": gather_rows,
     "overhead": overhead.run,
     "decode": decode.run,
     "4bit": decode.run_4bit,

@@ -17,19 +17,12 @@ _OPEN_FILES = 256  # runs merged at a time; two merges stay below the usual limi
 
 @dataclass(frozen=True)
 class CountHistogram:
-    """The distribution of n-grams of one length: how many of them occur how often.
+    """The distribution of n-grams of one length: how many of them occur how often."""
 
-    Attributes:
-        counts: (M,) different counts, descending.
-        times: (M,) how many n-grams have that count.
-        top_ids: (K, n) the most frequent n-grams; ties by ascending ids.
-        top_counts: (K,) and their counts.
-    """
-
-    counts: Int64
-    times: Int64
-    top_ids: Int32
-    top_counts: Int64
+    counts: Int64  # (M,) different counts, descending
+    times: Int64  # (M,) how many n-grams have that count
+    top_ids: Int32  # (K, n) the most frequent n-grams; ties by ascending ids
+    top_counts: Int64  # (K,) and their counts
 
     @property
     def total(self) -> int:
@@ -104,21 +97,14 @@ def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
 
 @dataclass(frozen=True)
 class CountedWords:
-    """The words of one part of a text, counted by themselves.
+    """The words of one part of a text, counted by themselves."""
 
-    Attributes:
-        letters: (B,) UTF-8 of all different words, end to end, by appearance: ids are their order.
-        ends: (W,) where each ends there.
-        first: ids of the first 3 words, or of all there are.
-        last: likewise of the last ones; the n-grams that begin there need what follows.
-        runs: files of all other n-grams; none where there are 3 words or fewer.
-    """
-
+    # (B,) UTF-8 of all different words, end to end, by appearance: ids are their order.
     letters: UInt8
-    ends: Int64
-    first: Int32
-    last: Int32
-    runs: list[Path]
+    ends: Int64  # (W,) where each ends there
+    first: Int32  # ids of the first 3 words, or of all there are
+    last: Int32  # likewise of the last ones; the n-grams that begin there need what follows
+    runs: list[Path]  # files of all other n-grams; none where there are 3 words or fewer
 
 
 class WordCounter:

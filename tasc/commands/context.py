@@ -25,19 +25,12 @@ class Result(Protocol):
 
 @dataclass(frozen=True)
 class StepContext:
-    """A command in flight.
+    """A command in flight."""
 
-    Attributes:
-        texts: the splits that its options name.
-        work: folder for checkpoints.
-        resume: whether to go on from those there.
-        progress: told how far it is.
-    """
-
-    texts: Texts
-    work: Path
-    resume: bool = False
-    progress: Progress = silent
+    texts: Texts  # the splits that its options name
+    work: Path  # folder for checkpoints
+    resume: bool = False  # whether to go on from those there
+    progress: Progress = silent  # told how far it is
 
     @property
     def kept(self) -> dict[str, Any]:

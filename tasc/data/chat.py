@@ -21,16 +21,11 @@ _ADVICE = 'write a list of {"role": "user", "content": "..."}'
 
 @dataclass(frozen=True)
 class Turn:
-    """A message of the assistant, and all that comes before it.
+    """A message of the assistant, and all that comes before it."""
 
-    Attributes:
-        before: the messages so far, at least one.
-        answer: the assistant's.
-        tools: JSON schemas of the functions that it may call; None where the data name none.
-    """
-
-    before: tuple[Message, ...]
-    answer: Message
+    before: tuple[Message, ...]  # the messages so far, at least one
+    answer: Message  # the assistant's
+    # JSON schemas of the functions that it may call; None where the data name none.
     tools: list[Any] | None = None
 
     @property

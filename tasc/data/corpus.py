@@ -33,28 +33,19 @@ class Example:
 
 @dataclass(frozen=True)
 class Rows:
-    """Consecutive rows of a split, those with an empty output left out.
+    """Consecutive rows of a split, those with an empty output left out."""
 
-    Attributes:
-        inputs: as text.
-        outputs: as text.
-        prompt: writes the prompt of row i; few are asked for.
-        offsets: of each row a number of its own below 2^63 that rises through the split and does
-            not depend on how much of it is read.
-        input_words: words of the inputs when that column holds lists, else None.
-        output_words: likewise for the outputs.
-        dropped: rows left out.
-        turns: those of a chat that a chat template is to write, else none.
-    """
-
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    prompt: Callable[[int], str]
+    inputs: Sequence[str]  # as text
+    outputs: Sequence[str]  # as text
+    prompt: Callable[[int], str]  # writes the prompt of row i; few are asked for
+    # Of each row a number of its own below 2^63 that rises through the split and does not
+    # depend on how much of it is read.
     offsets: Sequence[int]
+    # Words of the inputs when that column holds lists, else None.
     input_words: Sequence[Words] | None = None
-    output_words: Sequence[Words] | None = None
-    dropped: int = 0
-    turns: Sequence[Turn] = ()
+    output_words: Sequence[Words] | None = None  # likewise for the outputs
+    dropped: int = 0  # rows left out
+    turns: Sequence[Turn] = ()  # those of a chat that a chat template is to write, else none
 
     @classmethod
     def of(cls, source: Source, table: Table) -> "Rows":
@@ -129,31 +120,19 @@ def _at(lists: Sequence[Words] | None, kept: Sequence[int]) -> tuple[Words, ...]
 
 @dataclass(frozen=True)
 class Corpus:
-    """The rows of one split.
+    """The rows of one split."""
 
-    Attributes:
-        source: where they came from.
-        split: the split's name.
-        examples: the rows, in the order of the source, none with an empty output.
-        fingerprint: sha256 of their contents (hexadecimal).
-        dropped: rows left out because their output is empty.
-        listed_inputs: words of the inputs when that column holds lists, else None.
-        listed_outputs: likewise for the outputs.
-        recognised: in a few words how columns were read that nobody named; empty elsewhere.
-        end: the token that ends an output, where a chat template writes one.
-        offsets: of the rows, see ``Rows``; by default their numbers.
-    """
-
-    source: Source
-    split: str
-    examples: tuple[Example, ...]
-    fingerprint: str
-    dropped: int = 0
+    source: Source  # where they came from
+    split: str  # the split's name
+    examples: tuple[Example, ...]  # the rows, in the order of the source, none with an empty output
+    fingerprint: str  # sha256 of their contents (hexadecimal)
+    dropped: int = 0  # rows left out because their output is empty
+    # Words of the inputs when that column holds lists, else None.
     listed_inputs: tuple[Words, ...] | None = None
-    listed_outputs: tuple[Words, ...] | None = None
-    recognised: str = ""
-    end: str | None = None
-    offsets: Sequence[int] = ()
+    listed_outputs: tuple[Words, ...] | None = None  # likewise for the outputs
+    recognised: str = ""  # in a few words how columns were read that nobody named; empty elsewhere
+    end: str | None = None  # the token that ends an output, where a chat template writes one
+    offsets: Sequence[int] = ()  # of the rows, see ``Rows``; by default their numbers
 
     def rows(self) -> Iterator["Rows"]:
         """Yield the rows, some at a time."""

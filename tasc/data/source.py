@@ -16,31 +16,25 @@ INPUT_FIELD = "input"  # in a template: the input column, whatever it is called
 class Source:
     """A task's data.
 
-    Attributes:
-        path: ``builtin:NAME``, a file (JSONL, JSON, CSV or Parquet, also .gz), a folder with one
-            file for each split, or a Hub id.
-        input_column: column of the inputs; a list-valued one is taken as words.
-        output_column: column of the expected outputs; likewise.
-        template: the prompt; ``{input}`` is the input, any other ``{name}`` that column of the
-            row, ``{name:.200}`` its first 200 characters, and ``{{`` and ``}}`` are braces.
-        config: configuration of a Hub data set, where it has several.
-        named: those of the fields above that the user named, be it as the defaults are; data of
-            other shapes are recognised by their columns where none of these are named.
-        chat: whether the columns hold messages, of which an example is made for each answer.
-        tools_column: of chats, the column of what functions the assistant may call.
-
     Raises:
         InputError: the template is malformed or shows the output.
     """
 
+    # ``builtin:NAME``, a file (JSONL, JSON, CSV or Parquet, also .gz), a folder with one file
+    # for each split, or a Hub id.
     path: str
-    input_column: str = "input"
-    output_column: str = "output"
+    input_column: str = "input"  # column of the inputs; a list-valued one is taken as words
+    output_column: str = "output"  # column of the expected outputs; likewise
+    # The prompt; ``{input}`` is the input, any other ``{name}`` that column of the row,
+    # ``{name:.200}`` its first 200 characters, and ``{{`` and ``}}`` are braces.
     template: str = "{input}\n"
-    config: str | None = None
+    config: str | None = None  # configuration of a Hub data set, where it has several
+    # Those of the fields above that the user named, be it as the defaults are; data of other
+    # shapes are recognised by their columns where none of these are named.
     named: frozenset[str] = frozenset()
+    # Whether the columns hold messages, of which an example is made for each answer.
     chat: bool = False
-    tools_column: str | None = None
+    tools_column: str | None = None  # of chats, the column of what functions the assistant may call
 
     def __post_init__(self) -> None:
         """Check the template before any data is read."""

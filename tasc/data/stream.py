@@ -69,29 +69,13 @@ class FileStream:
 class RowRange:
     """The rows of shard ``number`` of ``of``: those before are read and passed over."""
 
+    source: Source
+    split: str
+    fingerprint: str
+    recognised: str
     whole: Stream
     number: int
     of: int
-
-    @property
-    def source(self) -> Source:
-        """See Stream."""
-        return self.whole.source
-
-    @property
-    def split(self) -> str:
-        """See Stream."""
-        return self.whole.split
-
-    @property
-    def recognised(self) -> str:
-        """See Stream."""
-        return self.whole.recognised
-
-    @property
-    def fingerprint(self) -> str:
-        """See Stream."""
-        return f"{self.whole.fingerprint} {self.number}/{self.of}"
 
     def rows(self) -> Iterator[Rows]:
         """See Stream.rows. What was left out of the whole split is counted by its first shard."""
@@ -145,7 +129,8 @@ def shard(stream: Stream, number: int, of: int) -> Stream:
         total = sum(span.path.stat().st_size for span in stream.spans)
         begin, end = (total * i // of for i in (number - 1, number))
         return _between(stream, begin, end)
-    return RowRange(stream, number, of)
+    told = f"{stream.fingerprint} {number}/{of}"
+    return RowRange(stream.source, stream.split, told, stream.recognised, stream, number, of)
 
 
 def pieces(stream: Stream) -> Iterator[Stream]:

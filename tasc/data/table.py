@@ -12,20 +12,14 @@ VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 
 @dataclass(frozen=True)
 class Table:
-    """Some columns of a split.
+    """Some columns of a split."""
 
-    Attributes:
-        split: the split's name.
-        columns: values by column, all of one length.
-        where: says where a row stands, for errors ("FILE:LINE", "FILE: row 3").
-        offsets: of each row a number below 2^63 that rises through the split and does not depend on
-            how much of it is read, with room for the answers of a chat; none where a split is only
-            read whole.
-    """
-
-    split: str
-    columns: Mapping[str, Sequence[object]]
-    where: Callable[[int], str]
+    split: str  # the split's name
+    columns: Mapping[str, Sequence[object]]  # values by column, all of one length
+    where: Callable[[int], str]  # says where a row stands, for errors ("FILE:LINE", "FILE: row 3")
+    # Of each row a number below 2^63 that rises through the split and does not depend on how
+    # much of it is read, with room for the answers of a chat; none where a split is only read
+    # whole.
     offsets: Sequence[int] = ()
 
     @property

@@ -32,17 +32,11 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Workers:
-    """What is started.
+    """What is started."""
 
-    Attributes:
-        count: pieces of work at a time.
-        address: of a running cluster, for executors that know some.
-        devices: whether each worker wants a device of its own, where machines have some.
-    """
-
-    count: int
-    address: str | None = None
-    devices: bool = False
+    count: int  # pieces of work at a time
+    address: str | None = None  # of a running cluster, for executors that know some
+    devices: bool = False  # whether each worker wants a device of its own, where machines have some
 
 
 Start = Callable[[Any, Workers], AbstractContextManager[Executor]]
@@ -50,30 +44,18 @@ Start = Callable[[Any, Workers], AbstractContextManager[Executor]]
 
 @dataclass(frozen=True)
 class Entry:
-    """One executor.
+    """One executor."""
 
-    Attributes:
-        label: where it runs, as help and docs show it.
-        needs: the extra of this package that it needs, "" for none.
-        start: takes the shared value, which each worker gets once, and the workers; what it returns
-            ends them when it is left.
-    """
-
-    label: str
-    needs: str
+    label: str  # where it runs, as help and docs show it
+    needs: str  # the extra of this package that it needs, "" for none
+    # Takes the shared value, which each worker gets once, and the workers; what it returns
+    # ends them when it is left.
     start: Start
 
 
 def _of(module: str) -> Start:
     """Return the ``start`` of a module here, which is imported when it is called."""
-
-    def start(shared: object, workers: Workers) -> AbstractContextManager[Executor]:
-        made: AbstractContextManager[Executor] = import_module(f"{__name__}.{module}").start(
-            shared, workers
-        )
-        return made
-
-    return start
+    return lambda shared, workers: import_module(f"{__name__}.{module}").start(shared, workers)
 
 
 EXECUTORS: dict[str, Entry] = {

@@ -24,17 +24,11 @@ class _Worker:
 
 @dataclass(frozen=True)
 class Ray:
-    """See Executor.
+    """See Executor."""
 
-    Attributes:
-        ray: the package.
-        make: starts a worker.
-        workers: handles of those that run.
-    """
-
-    ray: Any
-    make: Callable[[], Any]
-    workers: list[Any]
+    ray: Any  # the package
+    make: Callable[[], Any]  # starts a worker
+    workers: list[Any]  # handles of those that run
 
     def run(
         self, work: Callable[[Any, Task], Result], tasks: Iterable[Task]

@@ -56,18 +56,12 @@ class OptionsError(InputError):
 
 @dataclass(frozen=True)
 class Shell:
-    """How a field is typed on the command line, where its own name and default do not say so.
+    """How a field is typed on the command line, where its own name and default do not say so."""
 
-    Attributes:
-        name: the option's, without dashes.
-        argument: whether it stands without a name, by its position.
-        default: what is shown for an option left out.
-        escapes: whether ``\\\\n`` stands for a newline, which a shell makes hard to type.
-    """
-
-    name: str = ""
-    argument: bool = False
-    default: str = ""
+    name: str = ""  # the option's, without dashes
+    argument: bool = False  # whether it stands without a name, by its position
+    default: str = ""  # what is shown for an option left out
+    # Whether ``\\\\n`` stands for a newline, which a shell makes hard to type.
     escapes: bool = False
 
 

@@ -37,15 +37,10 @@ _LONGEST = 4 << 20  # bytes of one text
 
 @dataclass(frozen=True)
 class Encoded:
-    """Texts as token ids, one after the other.
+    """Texts as token ids, one after the other."""
 
-    Attributes:
-        tokens: (T,) int32, the ids of all texts.
-        offsets: (S+1,) int64, text i is ``tokens[offsets[i]:offsets[i + 1]]``.
-    """
-
-    tokens: np.ndarray
-    offsets: np.ndarray
+    tokens: np.ndarray  # (T,) int32, the ids of all texts
+    offsets: np.ndarray  # (S+1,) int64, text i is ``tokens[offsets[i]:offsets[i + 1]]``
 
     def split(self) -> list[np.ndarray]:
         """Return the ids (T_i,) int32 of each text."""
@@ -54,17 +49,12 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class LoadedTokenizer:
-    """A tokenizer and the files that lie beside it.
+    """A tokenizer and the files that lie beside it."""
 
-    Attributes:
-        tokenizer: without truncation or padding.
-        path: what the user gave: a file, a folder or a Hub id.
-        files: contents of the companion files by name (tokenizer_config.json and the like); made
-            up where the source has none, so that an export of this tokenizer is complete.
-    """
-
-    tokenizer: Tokenizer
-    path: str
+    tokenizer: Tokenizer  # without truncation or padding
+    path: str  # what the user gave: a file, a folder or a Hub id
+    # Contents of the companion files by name (tokenizer_config.json and the like); made up
+    # where the source has none, so that an export of this tokenizer is complete.
     files: dict[str, bytes] = field(default_factory=dict)
 
     def vocabulary(self) -> list[bytes]:

@@ -21,23 +21,15 @@ _LONGEST = 1024  # bytes of a token; real ones have 128 at most
 
 @dataclass(frozen=True)
 class Encoding:
-    """What a tiktoken file leaves out: the pattern of pre-tokens and the special tokens.
+    """What a tiktoken file leaves out: the pattern of pre-tokens and the special tokens."""
 
-    Attributes:
-        name: what the encoding is called.
-        pattern: regular expression of one pre-token.
-        special: special tokens and their ids; unused ids between them become reserved tokens.
-        end: the token that ends a sequence.
-        normalize: whether text is brought to Unicode NFC first.
-        whole: whether a pre-token that is itself a token is taken without merging.
-    """
-
-    name: str
-    pattern: str
+    name: str  # what the encoding is called
+    pattern: str  # regular expression of one pre-token
+    # Special tokens and their ids; unused ids between them become reserved tokens.
     special: dict[str, int]
-    end: str
-    normalize: bool = False
-    whole: bool = True
+    end: str  # the token that ends a sequence
+    normalize: bool = False  # whether text is brought to Unicode NFC first
+    whole: bool = True  # whether a pre-token that is itself a token is taken without merging
 
 
 _LLAMA3 = {

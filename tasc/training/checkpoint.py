@@ -20,19 +20,12 @@ _TENSORS, _STATE = "state.safetensors", "state.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on as if it had never stopped.
+    """Everything a run needs to go on as if it had never stopped."""
 
-    Attributes:
-        step: optimiser steps done.
-        parameters: trained tensors by name.
-        optimizer: its tensors, as ``"<parameter number>.<key>"``.
-        journal: JSON values the caller wants back (losses so far, seconds).
-    """
-
-    step: int
-    parameters: Mapping[str, torch.Tensor]
-    optimizer: Mapping[str, torch.Tensor]
-    journal: Mapping[str, Any]
+    step: int  # optimiser steps done
+    parameters: Mapping[str, torch.Tensor]  # trained tensors by name
+    optimizer: Mapping[str, torch.Tensor]  # its tensors, as ``"<parameter number>.<key>"``
+    journal: Mapping[str, Any]  # JSON values the caller wants back (losses so far, seconds)
 
 
 def save(work: Path, identity: str, state: Checkpoint) -> None:

@@ -73,14 +73,9 @@ class FinetuneResult:
     def merged(self, dtype: Dtype = "auto") -> PreTrainedModel:
         """Return the plain model of ``save_merged``."""
         plain = load_model(self.base, dtype=dtype)
-        extend_embeddings(plain, self.added, vocabulary_size(self.tokenizer))
+        extend_embeddings(plain, self.added, len(self.tokenizer.vocabulary()))
         if isinstance(self.model, PeftModel):
             lora.merge_into(self.model, plain)
         else:
             full.copy_into(self.model, plain)
         return plain
-
-
-def vocabulary_size(tokenizer: LoadedTokenizer) -> int:
-    """Return how many tokens a tokenizer has, added ones too."""
-    return len(tokenizer.vocabulary())

@@ -23,7 +23,7 @@ from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import Sequences, example_sequences
 from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
 from tasc.training.core.schedule import Schedule
-from tasc.training.finetuned import FinetuneResult, vocabulary_size
+from tasc.training.finetuned import FinetuneResult
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions
@@ -31,17 +31,12 @@ from tasc.training.options import FinetuneOptions
 
 @dataclass(frozen=True)
 class Start:
-    """What a training starts from.
+    """What a training starts from."""
 
-    Attributes:
-        model: the base model's folder or Hub id.
-        tokenizer: its tokenizer, or the augmented one.
-        added: the tokens that the augmented one has beyond the model's own; their embeddings start
-            as the mean of those of their base tokens.
-    """
-
-    model: str
-    tokenizer: str
+    model: str  # the base model's folder or Hub id
+    tokenizer: str  # its tokenizer, or the augmented one
+    # The tokens that the augmented one has beyond the model's own; their embeddings start as
+    # the mean of those of their base tokens.
     added: Sequence[NewEmbedding] = ()
 
 
@@ -91,7 +86,7 @@ def _finetune(
     progress("loading the model", 0, 0)
     model = load_model(start.model, options.dtype, options.device, options.quantization)
     _check_vocabulary(model, tokenizer, start.added)
-    extend_embeddings(model, start.added, vocabulary_size(tokenizer))
+    extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
     length = _longest(model, options.max_length)
     rows = _sequences(tokenizer, train, length)
     held_out = None if validation is None else _sequences(tokenizer, validation, length)
@@ -165,7 +160,7 @@ def _schedule(options: FinetuneOptions, device: torch.device, tokens: int) -> Sc
     Tokens read, prompts included, are the compute of a training: a forward and a backward cost
     the same for each, whatever the vocabulary.
     """
-    bfloat16 = multiplies_in_bfloat16(options, device)
+    bfloat16 = multiplies_in_bfloat16(device, options.dtype, bf16=options.bf16)
     wanted = options.tokens
     if options.tokens_of is not None:
         wanted = _tokens_of(Path(options.tokens_of))
@@ -217,7 +212,7 @@ def _check_vocabulary(
 ) -> None:
     """Refuse a tokenizer with ids that the model does not have and that are not being added."""
     known = model.get_input_embeddings().weight.shape[0]
-    size = vocabulary_size(tokenizer)
+    size = len(tokenizer.vocabulary())
     new = {row.new_id for row in added}
     unknown = [i for i in range(known, size) if i not in new]
     if unknown:

@@ -26,49 +26,30 @@ LOWER_SHARE = 0.10
 
 @dataclass(frozen=True)
 class Drafts:
-    """TASC-spec simulated on held-out outputs.
+    """TASC-spec simulated on held-out outputs."""
 
-    Attributes:
-        method: its setting, as ``--method`` takes it.
-        samples: held-out outputs.
-        tokens_per_step: as in ``StepStats``.
-        interval: 95 % confidence interval of that.
-        speedup: predicted; None where the model's times are not known.
-    """
-
-    method: str
-    samples: int
-    tokens_per_step: float
-    interval: tuple[float, float]
-    speedup: float | None = None
+    method: str  # its setting, as ``--method`` takes it
+    samples: int  # held-out outputs
+    tokens_per_step: float  # as in ``StepStats``
+    interval: tuple[float, float]  # 95 % confidence interval of that
+    speedup: float | None = None  # predicted; None where the model's times are not known
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Measured numbers of one task; None where nothing was measured.
+    """Measured numbers of one task; None where nothing was measured."""
 
-    Attributes:
-        outputs: how many were analysed.
-        words_per_output: mean.
-        output_n80: most frequent output bigrams (words) that make 80 % of all.
-        entropy_change: (output - input) / input entropy of word bigrams.
-        steps_per_output: tokens of an output and its end, mean.
-        step_ratio: steps without added tokens by steps with ``budget`` added ones, the end token
-            counted in both.
-        budget: added tokens that ratio is for.
-        recommended: whether that is the recommended size.
-        drafts: TASC-spec on held-out outputs.
-    """
-
-    outputs: int
-    words_per_output: float
-    output_n80: int
-    entropy_change: float
-    steps_per_output: float | None = None
+    outputs: int  # how many were analysed
+    words_per_output: float  # mean
+    output_n80: int  # most frequent output bigrams (words) that make 80 % of all
+    entropy_change: float  # (output - input) / input entropy of word bigrams
+    steps_per_output: float | None = None  # tokens of an output and its end, mean
+    # Steps without added tokens by steps with ``budget`` added ones, the end token counted in
+    # both.
     step_ratio: float | None = None
-    budget: int | None = None
-    drafts: Drafts | None = None
-    recommended: bool = False
+    budget: int | None = None  # added tokens that ratio is for
+    drafts: Drafts | None = None  # TASC-spec on held-out outputs
+    recommended: bool = False  # whether that is the recommended size
 
 
 def decide(seen: Evidence) -> Verdict:

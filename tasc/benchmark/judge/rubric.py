@@ -23,19 +23,12 @@ instruction was unanswerable, the model correctly acknowledged this."""
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be judged, but for the answers.
+    """What is to be judged, but for the answers."""
 
-    Attributes:
-        prompt: that the models were given.
-        instruction: what the task asks of them.
-        domain: of the task, as "clinical"; any where empty.
-        reference: the expected output, if the judge is to know it.
-    """
-
-    prompt: str
-    instruction: str
-    domain: str = ""
-    reference: str | None = None
+    prompt: str  # that the models were given
+    instruction: str  # what the task asks of them
+    domain: str = ""  # of the task, as "clinical"; any where empty
+    reference: str | None = None  # the expected output, if the judge is to know it
 
     def text(self, answers: Sequence[str]) -> str:
         """Return what the judge is asked about ``answers``, in their order."""

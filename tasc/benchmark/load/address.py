@@ -16,17 +16,11 @@ _URL = re.compile(
 
 @dataclass(frozen=True)
 class Address:
-    """A server's API.
+    """A server's API."""
 
-    Attributes:
-        label: its name in reports; host and port where none was given.
-        url: that of the API, without a last slash.
-        local: whether it is on this machine, whatever resolves names.
-    """
-
-    label: str
-    url: str
-    local: bool
+    label: str  # its name in reports; host and port where none was given
+    url: str  # that of the API, without a last slash
+    local: bool  # whether it is on this machine, whatever resolves names
 
     @classmethod
     def parse(cls, text: str) -> "Address":

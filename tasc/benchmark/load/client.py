@@ -13,21 +13,14 @@ _LONGEST_TOKEN = 1000  # characters; what exceeds it says that a server does not
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a request, in milliseconds from sending it.
+    """What came of a request, in milliseconds from sending it."""
 
-    Attributes:
-        text: empty where it failed.
-        tokens: of the text, as the server counts them.
-        ms: to the last token (E2EL).
-        times: of each piece of text; the first is the time to the first token (TTFT).
-        error: why it failed; empty where it did not.
-    """
-
-    text: str = ""
-    tokens: int = 0
-    ms: float = 0.0
+    text: str = ""  # empty where it failed
+    tokens: int = 0  # of the text, as the server counts them
+    ms: float = 0.0  # to the last token (E2EL)
+    # Of each piece of text; the first is the time to the first token (TTFT).
     times: tuple[float, ...] = field(default=(), repr=False)
-    error: str = ""
+    error: str = ""  # why it failed; empty where it did not
 
 
 class Server(Connection):

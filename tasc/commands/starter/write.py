@@ -1,7 +1,6 @@
 """Writing a recipe for a user's own data: what its data are, as they were found."""
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,6 +8,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import Field, field_validator
 
+from tasc.benchmark.results.record import ResultRecord
 from tasc.commands.starter.holdout import hold_out, write_splits
 from tasc.data.corpus import as_recognised, splits
 from tasc.data.local import is_local
@@ -61,31 +61,17 @@ class InitOptions(CommandOptions):
             return expand_user(value)
 
 
-@dataclass(frozen=True)
-class Started:
-    """What ``tasc init`` wrote.
-
-    Attributes:
-        recipe: the file.
-        read_as: how columns were read that nobody named; empty elsewhere.
-        held_out: rows of the splits that were written, by name; none where the data have them.
-        folder: where those were written.
-    """
+class Started(ResultRecord):
+    """What ``tasc init`` wrote."""
 
     recipe: Path
+    """The file."""
     read_as: str
+    """How columns were read that nobody named; empty elsewhere."""
     held_out: dict[str, int]
+    """Rows of the splits that were written, by name; none where the data have them."""
     folder: Path | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        folder = None if self.folder is None else str(self.folder)
-        return {
-            "recipe": str(self.recipe),
-            "read_as": self.read_as,
-            "held_out": self.held_out,
-            "folder": folder,
-        }
+    """Where those were written."""
 
 
 def start_recipe(options: InitOptions) -> Started:
@@ -125,7 +111,7 @@ def start_recipe(options: InitOptions) -> Started:
         if folder is not None:
             write_splits(folder, held)
         recipe.write_text(text, encoding="utf-8")
-    return Started(recipe, how, held_out, folder)
+    return Started(recipe=recipe, read_as=how, held_out=held_out, folder=folder)
 
 
 def _check_free(path: Path, advice: str) -> None:

@@ -18,21 +18,15 @@ _MULTIPLE = 8  # lengths are padded to a multiple: few shapes, each of which cos
 
 @dataclass(frozen=True)
 class Sequences:
-    """Token sequences as parallel arrays; row i is ``offsets[i]:offsets[i + 1]``.
+    """Token sequences as parallel arrays; row i is ``offsets[i]:offsets[i + 1]``."""
 
-    Attributes:
-        tokens: (T,) int32.
-        targets: (T,) bool, True where the token is to be learnt. The first of a row never is.
-        positions: (T,) int32, from 0 at each document; a row of several documents is packed.
-        offsets: (S+1,) int64.
-        cut: how many examples were longer than allowed and lost text.
-    """
-
-    tokens: np.ndarray
+    tokens: np.ndarray  # (T,) int32
+    # (T,) bool, True where the token is to be learnt. The first of a row never is.
     targets: np.ndarray
+    # (T,) int32, from 0 at each document; a row of several documents is packed.
     positions: np.ndarray
-    offsets: np.ndarray
-    cut: int = 0
+    offsets: np.ndarray  # (S+1,) int64
+    cut: int = 0  # how many examples were longer than allowed and lost text
 
     def __post_init__(self) -> None:
         """Check the invariant."""
@@ -74,18 +68,13 @@ class Batch:
 
     No attention mask: under a causal mask no token sees the padding after it, and padding has no
     targets. That keeps attention on its fastest path.
-
-    Attributes:
-        input_ids: (B, L) int64.
-        labels: (B, L) int64, the token itself where it is a target, else ``IGNORED``.
-        position_ids: (B, L) int64 for packed rows, whose documents then do not see each other.
-        keep: how many last positions logits are needed for.
     """
 
-    input_ids: torch.Tensor
-    labels: torch.Tensor
+    input_ids: torch.Tensor  # (B, L) int64
+    labels: torch.Tensor  # (B, L) int64, the token itself where it is a target, else ``IGNORED``
+    # (B, L) int64 for packed rows, whose documents then do not see each other.
     position_ids: torch.Tensor | None
-    keep: int
+    keep: int  # how many last positions logits are needed for
 
     def to(self, device: torch.device) -> "Batch":
         """Return the same batch on a device."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import torch
 
@@ -10,19 +9,7 @@ from tasc.errors import UnavailableError
 from tasc.models.load import device_has_bfloat16
 
 
-class PrecisionOptions(Protocol):
-    """What the options of a command say of arithmetic."""
-
-    @property
-    def dtype(self) -> str:
-        """Of the model's numbers."""
-
-    @property
-    def bf16(self) -> bool:
-        """Whether products are in bfloat16 wherever that runs at all."""
-
-
-def multiplies_in_bfloat16(options: PrecisionOptions, device: torch.device) -> bool:
+def multiplies_in_bfloat16(device: torch.device, dtype: str, *, bf16: bool) -> bool:
     """Say whether matrix products are in bfloat16: where ``bf16``, or the device is made for it.
 
     A CPU without such instructions computes the same, slowly; a CUDA device must have them.
@@ -31,9 +18,9 @@ def multiplies_in_bfloat16(options: PrecisionOptions, device: torch.device) -> b
         UnavailableError: bf16 is set, and this CUDA device has none.
     """
     has = device_has_bfloat16(device)
-    if options.bf16 and not has and device.type == "cuda":
+    if bf16 and not has and device.type == "cuda":
         raise UnavailableError(f"bf16: {device} has no bfloat16: leave out --bf16")
-    return options.bf16 or (options.dtype != "float32" and has)
+    return bf16 or (dtype != "float32" and has)
 
 
 @contextmanager

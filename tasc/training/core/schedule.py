@@ -9,32 +9,23 @@ from tasc.errors import InputError
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast to train.
+    """How long and how fast to train."""
 
-    Attributes:
-        epochs: passes over the data; a fraction stops within one.
-        micro_batch: rows per forward.
-        effective_batch: rows per optimiser step, a multiple of ``micro_batch``.
-        minutes: stop by then, and let the learning rate end there. The number of steps then
-            depends on the machine, so such a run does not repeat exactly.
-        shape: of the learning rate after ``warmup_steps``, down to ``floor`` of its peak.
-        clip: highest gradient norm.
-        bfloat16: run matrix products in bfloat16 (torch autocast); parameters stay as they are.
-        checkpoint_steps: steps between checkpoints, 0 for none.
-        seed: of the order of rows and of dropout.
-    """
-
-    epochs: float
-    micro_batch: int
-    effective_batch: int
+    epochs: float  # passes over the data; a fraction stops within one
+    micro_batch: int  # rows per forward
+    effective_batch: int  # rows per optimiser step, a multiple of ``micro_batch``
+    # Stop by then, and let the learning rate end there. The number of steps then depends on
+    # the machine, so such a run does not repeat exactly.
     minutes: float | None = None
+    # Of the learning rate after ``warmup_steps``, down to ``floor`` of its peak.
     shape: Literal["linear", "cosine"] = "linear"
     warmup_steps: int = 0
     floor: float = 0.0
-    clip: float = 1.0
+    clip: float = 1.0  # highest gradient norm
+    # Run matrix products in bfloat16 (torch autocast); parameters stay as they are.
     bfloat16: bool = True
-    checkpoint_steps: int = 100
-    seed: int = 0
+    checkpoint_steps: int = 100  # steps between checkpoints, 0 for none
+    seed: int = 0  # of the order of rows and of dropout
 
     def __post_init__(self) -> None:
         """Check the values."""

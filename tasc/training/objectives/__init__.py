@@ -18,31 +18,21 @@ DOCUMENTS = "prompts and outputs of the task"
 
 @dataclass(frozen=True)
 class Objective:
-    """One objective.
+    """One objective."""
 
-    Attributes:
-        label: what it is, as help and docs show it.
-        needs: the texts that it learns from; ``ANSWERS`` for a draft head, ``DOCUMENTS`` for a base
-            model, ``OUTPUTS`` for adapters.
-        paper: where it is described.
-        learner: makes the module to train, its loss and its evaluation, from a model and the
-            options of the command.
-    """
-
-    label: str
+    label: str  # what it is, as help and docs show it
+    # The texts that it learns from; ``ANSWERS`` for a draft head, ``DOCUMENTS`` for a base
+    # model, ``OUTPUTS`` for adapters.
     needs: str
-    paper: str
+    paper: str  # where it is described
+    # Makes the module to train, its loss and its evaluation, from a model and the options of
+    # the command.
     learner: "Callable[[Any, Any], Learner]"
 
 
 def _of(module: str) -> "Callable[[Any, Any], Learner]":
     """Return the ``learner`` of a module here, which is imported when it is called."""
-
-    def learner(model: Any, options: Any) -> "Learner":  # noqa: ANN401
-        made: Learner = import_module(f"{__name__}.{module}").learner(model, options)
-        return made
-
-    return learner
+    return lambda model, options: import_module(f"{__name__}.{module}").learner(model, options)
 
 
 OBJECTIVES: dict[str, Objective] = {

@@ -49,12 +49,22 @@ def interval_text(interval: tuple[float, float] | None, form: str) -> str:
     return "" if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
 
 
+def noted(figure: str, *why: str) -> str:
+    """Write what is to be known of a figure behind it, in brackets."""
+    inside = "; ".join(filter(None, why))
+    return f"{figure} ({inside})" if inside else figure
+
+
+def bounds_text(interval: tuple[float, float] | None, form: str) -> str:
+    """Write an interval of 95 %; nothing where there is none."""
+    return f"95 % {interval_text(interval, form)}" if interval else ""
+
+
 def speedup_text(figures: "StepFigures") -> str:
     """Write a predicted speed-up with its interval; a dash where none is."""
     if figures.speedup is None:
         return "-"
-    bounds = interval_text(figures.speedup_interval, ".2f")
-    return f"{figures.speedup:.2f}×" + (f" ({bounds})" if bounds else "")
+    return noted(f"{figures.speedup:.2f}×", interval_text(figures.speedup_interval, ".2f"))
 
 
 def warn_of_rough(figures: "Iterable[StepFigures]") -> None:

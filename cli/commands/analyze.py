@@ -37,15 +37,7 @@ def show(result: dict[str, Any]) -> None:
             ]
             for name, side in sides
         ]
-        + [
-            [
-                "change",
-                f"{found.entropy_change:+z.1%}",
-                "",
-                f"{found.coverage_ratio:.1f}",
-                "",
-            ]
-        ],
+        + [["change", f"{found.entropy_change:+z.1%}", "", f"{found.coverage_ratio:.1f}", ""]],
     )
     if found.tokens:
         _show_tokens(found.tokens)

@@ -83,14 +83,7 @@ def _around(curve: dict[str, Any]) -> set[int]:
     """No tokens, the recommended size, and its halves and doubles, as far as the curve has them."""
     budgets = [p["budget"] for p in curve["points"]]
     recommended = curve["recommended_size"]["budget"]
-    wanted = (
-        0,
-        recommended / 4,
-        recommended / 2,
-        recommended,
-        recommended * 2,
-        recommended * 4,
-    )
+    wanted = (0, recommended / 4, recommended / 2, recommended, recommended * 2, recommended * 4)
     return {min(budgets, key=lambda budget: abs(budget - want)) for want in wanted}
 
 

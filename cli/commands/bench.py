@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from .._command import Command
-from .._console import interval_text, say, table, warn_of_rough
+from .._console import bounds_text, noted, say, table, warn_of_rough
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
     from tasc.benchmark.results.cells import Lossless, ReferenceMatch
     from tasc.benchmark.results.comparisons import ModelPair, Spread
-    from tasc.benchmark.results.record import Interval
 
 
 def show(result: dict[str, Any]) -> None:
@@ -86,9 +85,9 @@ def _seeds(found: "BenchResults") -> None:
     )
     for pair in found.seeds_pairs:
         parts = [
-            _told(
+            noted(
                 f"{found.metrics[name].label} {seen.difference:+z.3f}",
-                _bounds(seen.interval, "+z.3f"),
+                bounds_text(seen.interval, "+z.3f"),
             )
             for name, seen in pair.quality.items()
         ]
@@ -99,11 +98,6 @@ def _around(spread: "Spread", form: str) -> str:
     return f"{spread.mean:{form}}±{spread.sd:{form}}"  # one word, which no table breaks
 
 
-def _told(figure: str, *why: str) -> str:
-    inside = "; ".join(filter(None, why))
-    return f"{figure} ({inside})" if inside else figure
-
-
 def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
     """Say how two models differ: each metric with what chance explains, and their speed."""
     parts = []
@@ -111,16 +105,12 @@ def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
         test, counts = seen.mcnemar, ""
         if test:
             counts = f"{test.only_model} against {test.only_against}, p = {test.p_value:.2g}"
-        bounds = _bounds(seen.interval, "+z.3f")
+        bounds = bounds_text(seen.interval, "+z.3f")
         figure = f"{found.metrics[name].label} {seen.difference:+z.3f}"
-        parts.append(_told(figure, bounds, counts))
+        parts.append(noted(figure, bounds, counts))
     for method, speed in pair.speed.items():
-        parts.append(_told(f"{method} {speed.ratio:.2f}×", _bounds(speed.interval, ".2f")))
+        parts.append(noted(f"{method} {speed.ratio:.2f}×", bounds_text(speed.interval, ".2f")))
     return f"{pair.model} against {pair.against}: {', '.join(parts)}"
-
-
-def _bounds(interval: "Interval", form: str) -> str:
-    return f"95 % {interval_text(interval, form)}" if interval else ""
 
 
 def reference_line(found: "ReferenceMatch", dtype: str) -> str:

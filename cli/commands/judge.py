@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from .._command import Command
-from .._console import interval_text, say, table
+from .._console import bounds_text, noted, say, table
 
 if TYPE_CHECKING:
     from tasc.benchmark.judge.results import JudgePair, ModelScores
@@ -50,10 +50,9 @@ def _figure(value: float | None, form: str) -> str:
 
 def _pair_line(pair: "JudgePair", samples: int) -> str:
     """Say how much higher a model's scores are than another's, and how sure that is."""
-    bounds = interval_text(pair.interval, "+z.2f")
-    inside = f" (95 % {bounds})" if bounds else ""
+    figure = noted(f"{pair.difference:+z.2f}", bounds_text(pair.interval, "+z.2f"))
     return (
-        f"{pair.model} against {pair.against}: {pair.difference:+z.2f}{inside}; better in "
+        f"{pair.model} against {pair.against}: {figure}; better in "
         f"{pair.better}, worse in {pair.worse}, equal in {pair.equal} of {samples} samples; both "
         f"orders agree in {pair.same_in_both_orders:.0%}"
     )

@@ -29,9 +29,10 @@ def _run(options: "ReportOptions", flags: RunFlags) -> None:
 
 
 def _show(found: "JoinedResults") -> None:
+    columns = ["run", "model", "method", "ms", "speed", "predicted", "tokens/step"]
     table(
         f"{len(found.runs)} benches",
-        ["run", "model", "method", "ms", "speed", "predicted", "tokens/step", *_labels(found)],
+        [*columns, *(metric.label for metric in found.metrics.values())],
         [
             [
                 cell.run,
@@ -49,10 +50,6 @@ def _show(found: "JoinedResults") -> None:
     )
     for told in found.notes:
         say(told)
-
-
-def _labels(found: "JoinedResults") -> list[str]:
-    return [metric.label for metric in found.metrics.values()]
 
 
 COMMAND = Alone(

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from ..._command import Command
-from ..._console import interval_text, say, table
+from ..._console import bounds_text, noted, say, table
 
 if TYPE_CHECKING:
-    from tasc.benchmark.load.results import Latency, LoadCell, LoadComparison, LoadResults
+    from tasc.benchmark.load.results import Latency, LoadComparison, LoadResults
 
 
 def show(result: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ def _cells(found: "LoadResults") -> None:
                 *_latency(cell.ttft_ms),
                 *_latency(cell.tpot_ms),
                 *_latency(cell.e2el_ms),
-                _equal(cell),
+                f"{cell.equal.identical}/{cell.equal.of}",
                 *(f"{cell.quality[name]:.3f}" for name in found.metrics),
             ]
             for cell in found.cells
@@ -54,23 +54,17 @@ def _latency(seen: "Latency | None") -> tuple[str, str]:
     return ("–", "–") if seen is None else (f"{seen.median:.1f}", f"{seen.p99:.1f}")
 
 
-def _equal(cell: "LoadCell") -> str:
-    return f"{cell.equal.identical}/{cell.equal.of}"
-
-
 def _pair_line(pair: "LoadComparison", found: "LoadResults") -> str:
     """Say how many times as fast a server is as the first one, and how its outputs differ."""
     parts = []
     if pair.speed:
-        bounds = interval_text(pair.speed.interval, ".2f")
-        inside = f" (95 % {bounds})" if bounds else ""
-        parts.append(f"{pair.speed.ratio:.2f}× as fast{inside}")
+        bounds = bounds_text(pair.speed.interval, ".2f")
+        parts.append(noted(f"{pair.speed.ratio:.2f}× as fast", bounds))
     if repeats := [ratio for ratio in pair.throughput_by_repeat if ratio is not None]:
         parts.append(f"{min(repeats):.2f}× to {max(repeats):.2f}× the requests/s of a repeat")
     for name, seen in pair.quality.items():
-        bounds = interval_text(seen.interval, "+z.3f")
-        inside = f" (95 % {bounds})" if bounds and seen.difference else ""
-        parts.append(f"{found.metrics[name].label} {seen.difference:+z.3f}{inside}")
+        bounds = bounds_text(seen.interval, "+z.3f") if seen.difference else ""
+        parts.append(noted(f"{found.metrics[name].label} {seen.difference:+z.3f}", bounds))
     return f"{pair.endpoint} against {pair.against}, {pair.concurrency} at a time: " + ", ".join(
         parts
     )

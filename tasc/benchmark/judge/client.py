@@ -1,7 +1,6 @@
 """A judge behind an endpoint: a question, and the scores that it gives."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tasc.benchmark.judge.results import Judgement
@@ -13,14 +12,6 @@ _TIMES = 2  # that a judge is asked
 _LONGEST = 10_000  # characters of a reply that are kept
 
 Message = dict[str, str]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a judge wrote; or why the request failed, and an empty text."""
-
-    text: str = ""
-    error: str = ""
 
 
 class Judge(Connection):
@@ -41,16 +32,15 @@ class Judge(Connection):
         first = _message("user", question.text([text for _, text in answers]))
         messages, replies, scores, error = [first], list[str](), None, ""
         for _ in range(_TIMES):
-            reply = await self._reply(messages)
-            error = reply.error
+            reply, error = await self._reply(messages)
             if error:
                 continue
-            replies.append(reply.text)
-            scores = parse(reply.text, len(answers))
+            replies.append(reply)
+            scores = parse(reply, len(answers))
             if scores:
                 break
             again = _message("user", reminder(len(answers)))
-            messages = [first, _message("assistant", reply.text), again]
+            messages = [first, _message("assistant", reply), again]
         return Judgement(
             models=tuple(model for model, _ in answers),
             replies=tuple(replies),
@@ -58,7 +48,8 @@ class Judge(Connection):
             scores=scores,
         )
 
-    async def _reply(self, messages: Sequence[Message]) -> Reply:
+    async def _reply(self, messages: Sequence[Message]) -> tuple[str, str]:
+        """Return what the judge wrote; or an empty text, and why the request failed."""
         asked = {"model": self.model, "messages": messages, **self._asked}
         try:
             found = await self.within(
@@ -68,8 +59,8 @@ class Judge(Connection):
             if not isinstance(text, str):
                 raise ValueError("the reply has no text: a larger --max-new-tokens may help")
         except self.errors as error:
-            return Reply(error=self.reason(error))
-        return Reply(sound(text[:_LONGEST]))
+            return "", self.reason(error)
+        return sound(text[:_LONGEST]), ""
 
 
 def _message(role: str, text: str) -> Message:

@@ -8,8 +8,9 @@ import numpy as np
 
 from tasc.benchmark.judge.results import JudgedSample, JudgePair, ModelScores
 from tasc.benchmark.judge.rubric import SCORES
+from tasc.benchmark.metrics.metric import share
 from tasc.benchmark.paired.seeds import name_of
-from tasc.benchmark.paired.statistics import Bootstrap, share
+from tasc.benchmark.paired.statistics import Bootstrap
 from tasc.benchmark.results.cells import Cell
 
 

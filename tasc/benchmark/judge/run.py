@@ -12,7 +12,6 @@ import numpy as np
 from tasc.benchmark.judge import record
 from tasc.benchmark.judge.bench import find_prompts, judged_cells
 from tasc.benchmark.judge.client import Judge
-from tasc.benchmark.judge.journal import Journal, Key
 from tasc.benchmark.judge.options import JudgeOptions
 from tasc.benchmark.judge.results import JudgedSample, Judgement, JudgeResults, JudgeSettings
 from tasc.benchmark.judge.rubric import Question
@@ -20,12 +19,46 @@ from tasc.benchmark.load.results import Endpoint
 from tasc.benchmark.paired.compare import read_results
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.conditions import Environment, Sample
+from tasc.benchmark.results.record import Record
 from tasc.data.corpus import Corpus
 from tasc.environment import environment, shell_line
-from tasc.errors import UnavailableError
+from tasc.errors import InputError, UnavailableError
+from tasc.files import journal
 from tasc.progress import Progress, silent
 
 _PATIENCE = 10  # failures in a row, after which nobody answers any more
+
+Key = tuple[int, int]  # number of a sample; 0 or 1: which of its orders
+
+
+class _Line(Record):
+    model: str
+    key: Key
+    judgement: Judgement
+
+
+class Judgements:
+    """A file of judgements of one model, in a folder of checkpoints."""
+
+    def __init__(self, work: Path, model: str, *, resume: bool) -> None:
+        """Begin anew, or read what is there.
+
+        Raises InputError where that is damaged, or another model's.
+        """
+        self._model = model
+        self._lines = journal.Journal(work / "judgements.jsonl", _Line, resume=resume)
+        for line in self._lines.lines:
+            if line.model != model:
+                raise InputError(
+                    f"the run before asked {line.model}, and this one would ask {model}: name that "
+                    "with --model, or leave --resume out"
+                )
+        self.known = {line.key: line.judgement for line in self._lines.lines}
+
+    def add(self, key: Key, judgement: Judgement) -> None:
+        """Keep a judgement."""
+        self.known[key] = judgement
+        self._lines.add(_Line(model=self._model, key=key, judgement=judgement))
 
 
 @dataclass(frozen=True)
@@ -101,11 +134,7 @@ def _requests(
 
 
 async def _ask_all(
-    requests: Sequence[Request],
-    options: JudgeOptions,
-    work: Path,
-    resume: bool,
-    progress: Progress,
+    requests: Sequence[Request], options: JudgeOptions, work: Path, resume: bool, progress: Progress
 ) -> tuple[Endpoint, Mapping[Key, Judgement]]:
     """Ask for what is not known yet; what failed is not kept for a later run."""
     server = Judge(
@@ -115,9 +144,9 @@ async def _ask_all(
         max_new_tokens=options.max_new_tokens,
     )
     async with server:
-        journal = Journal(work, server.model, resume=resume)
+        kept = Judgements(work, server.model, resume=resume)
         failed: dict[Key, Judgement] = {}
-        waiting = iter([request for request in requests if request.key not in journal.known])
+        waiting = iter([request for request in requests if request.key not in kept.known])
         in_a_row = 0
 
         async def user() -> None:
@@ -128,16 +157,16 @@ async def _ask_all(
                 if made.error:
                     failed[request.key] = made
                 else:
-                    journal.add(request.key, made)
+                    kept.add(request.key, made)
                 if in_a_row >= _PATIENCE + options.concurrency:
                     return
-                progress("judge", len(journal.known) + len(failed), len(requests))
+                progress("judge", len(kept.known) + len(failed), len(requests))
 
         async with asyncio.TaskGroup() as users:
             for _ in range(options.concurrency):
                 users.create_task(user())
-        if in_a_row >= _PATIENCE + options.concurrency or not journal.known:
+        if in_a_row >= _PATIENCE + options.concurrency or not kept.known:
             told = f"{server.silent([*failed.values()][-1].error)}"
-            kept = f"; --resume goes on from {len(journal.known)} judgements"
-            raise UnavailableError(told + kept if journal.known else told)
-        return server.endpoint, journal.known | failed
+            there = f"; --resume goes on from {len(kept.known)} judgements"
+            raise UnavailableError(told + there if kept.known else told)
+        return server.endpoint, kept.known | failed

@@ -149,11 +149,17 @@ def theirs(
     calls = []
     counter = model.register_forward_hook(lambda *_: calls.append(1))
     extra: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if sampling is not None:
         torch.manual_seed(i)
-        extra = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
+        settings = {
+            "do_sample": True,
+            "temperature": sampling.temperature,
+            "top_k": 0,
+            "top_p": 1.0,
+        }
     if assistant:  # a fresh one each time: when sampling, transformers prunes its LM head for good
-        extra |= {
+        extra = {
             "assistant_model": load_model(options.draft, "float32"),
             "tokenizer": wrapped(options.target),
             "assistant_tokenizer": wrapped(options.draft),
@@ -161,7 +167,9 @@ def theirs(
     limits = {"new_tokens": options.new_tokens, "end": int(model.config.eos_token_id)}
     try:
         seconds, found = timed(
-            lambda: by_transformers(model, prompts[i : i + 1], 1, **limits, **extra)
+            lambda: by_transformers(
+                model, prompts[i : i + 1], 1, **limits, settings=settings, **extra
+            )
         )
     finally:
         counter.remove()

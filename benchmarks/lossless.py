@@ -64,11 +64,7 @@ def main() -> int:
 
 
 def measure(
-    name: str,
-    train: Corpus,
-    test: Corpus,
-    tokenizer: LoadedTokenizer,
-    options: argparse.Namespace,
+    name: str, train: Corpus, test: Corpus, tokenizer: LoadedTokenizer, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Return the figures of one architecture, both dtypes."""
     model = trained(name, train, tokenizer, options.steps)

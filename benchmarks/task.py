@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 
 from tasc.data.corpus import load
 from tasc.data.source import Source
@@ -19,6 +18,7 @@ from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.models.load import load_model
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.generate_targets import answer
 
 Outputs = list[list[int]]
 Ways = dict[str, Callable[[], Outputs]]
@@ -74,7 +74,7 @@ class Task:
                     by_us, target, factory, self.prompts, size, **limits
                 )
         if "prompt-lookup" in methods:
-            lookup = partial(by_transformers, prompt_lookup_num_tokens=LOOKUP)
+            lookup = partial(by_transformers, settings={"prompt_lookup_num_tokens": LOOKUP})
             found[f"{THEIR_LOOKUP}, batch 1"] = partial(lookup, theirs, self.prompts, 1, **limits)
         return found
 
@@ -102,24 +102,18 @@ def by_transformers(
     *,
     new_tokens: int,
     end: int | None,
-    **more: Any,  # noqa: ANN401 - further options of generate
+    settings: Mapping[str, Any] | None = None,
+    **more: Any,  # noqa: ANN401 - further arguments of generate
 ) -> Outputs:
-    """Decode with generate, padded on the left; tokens after an end token are cut off."""
-    outputs: Outputs = []
-    model.generation_config.eos_token_id = end
-    for at in range(0, len(prompts), size):
-        some = prompts[at : at + size]
-        longest = max(map(len, some))
-        ids = torch.zeros((len(some), longest), dtype=torch.int64, device=model.device)
-        mask = torch.zeros_like(ids)
-        for i, prompt in enumerate(some):
-            ids[i, longest - len(prompt) :] = torch.from_numpy(prompt.astype(np.int64)).to(ids)
-            mask[i, longest - len(prompt) :] = 1
-        options = {"max_new_tokens": new_tokens, "do_sample": False, "pad_token_id": 0} | more
-        out = model.generate(ids, attention_mask=mask, **options)
-        for row in out[:, longest:].tolist():
-            outputs.append(row[: row.index(end) + 1] if end in row else row)
-    return outputs
+    """Decode with generate, greedily unless ``settings`` of its configuration say otherwise."""
+    model.generation_config.eos_token_id = end  # what None is filled in from
+    told = {"max_new_tokens": new_tokens, "do_sample": False, "pad_token_id": 0}
+    config = GenerationConfig(**told | {"eos_token_id": end} | dict(settings or {}))
+    return [
+        output.tolist()
+        for at in range(0, len(prompts), size)
+        for output in answer(model, prompts[at : at + size], config, **more)
+    ]
 
 
 def compare(ways: Ways, repeats: int) -> list[dict[str, Any]]:

@@ -14,14 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.drafting.peers import TASKS, UNCUT, Arctic, arctic_cache, ours
-from benchmarks.figures import publish, script
-from tasc.data.corpus import load
-from tasc.data.source import Source
+from benchmarks.drafting.peers import Arctic, arctic_cache, ours, read, replay_script
+from benchmarks.figures import publish
 from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.drafters import Factory
-from tasc.decoding.simulate import References, simulate
-from tasc.tokenizer.loaded import load_tokenizer
+from tasc.decoding.simulate import simulate
 
 LENGTHS = (4, 8, 16)
 OURS = ("tasc-spec:width=1", "suffix:width=1")
@@ -62,11 +59,7 @@ class VllmLookup:
 
 def main() -> None:
     """Measure all tasks and print the figures as JSON."""
-    parser = script(__doc__, data=True)
-    parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
-    parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--rows", type=int, default=400)
-    given = parser.parse_args()
+    given = replay_script(__doc__).parse_args()
     lines = [line for task in given.task for line in measure(task, given)]
     figures = {
         "arctic-inference": metadata.version("arctic-inference"),
@@ -80,12 +73,8 @@ def main() -> None:
 
 def measure(task: str, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Simulate every drafter and length on the first rows of a task's test split."""
-    tokenizer = load_tokenizer(str(given.data_dir / "tokenizers" / given.tokenizer))
-    source = Source(str(given.data_dir / task), input_column=TASKS[task])
-    known = tokenizer.encode(load(source, "train").outputs).split()
-    test, end = load(source, "test"), tokenizer.eos_id
-    sides = [tokenizer.encode(s[: given.rows]).split() for s in (test.prompts, test.outputs)]
-    references = References(sides[0], sides[1], end, max_new_tokens=UNCUT)
+    known, references = read(task, given)
+    end = references.end
     cache = arctic_cache(known, end)
     fresh: dict[str, Callable[[], Factory]] = {text: ours(text, known, end)[0] for text in OURS}
     for factor in FACTORS:

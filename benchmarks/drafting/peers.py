@@ -131,10 +131,7 @@ def arctic_cache(outputs: Sequence[np.ndarray], end: int) -> Any:  # noqa: ANN40
 
 def main() -> None:
     """Measure all tasks and print the figures as JSON."""
-    parser = script(__doc__, data=True)
-    parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
-    parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--rows", type=int, default=400)
+    parser = replay_script(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     figures = {
@@ -160,17 +157,28 @@ def ours(text: str, known: Sequence[np.ndarray], end: int) -> tuple[Callable[[],
     return (lambda: method.prepare(Resources((), end, indexes=[index]))), seconds
 
 
+def replay_script(about: str | None) -> Any:  # noqa: ANN401
+    """Return a parser of what simulates drafters on the tasks."""
+    parser = script(about, data=True)
+    parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
+    parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--rows", type=int, default=400)
+    return parser
+
+
+def read(task: str, given: argparse.Namespace) -> tuple[list[np.ndarray], References]:
+    """Return a task's training outputs, and the first rows of its test split to decode."""
+    tokenizer = load_tokenizer(str(given.data_dir / "tokenizers" / given.tokenizer))
+    source = Source(str(given.data_dir / task), input_column=TASKS[task])
+    known, test = tokenizer.encode(load(source, "train").outputs).split(), load(source, "test")
+    sides = [tokenizer.encode(s[: given.rows]).split() for s in (test.prompts, test.outputs)]
+    return known, References(sides[0], sides[1], tokenizer.eos_id, max_new_tokens=UNCUT)
+
+
 def measure(task: str, options: argparse.Namespace) -> list[dict[str, object]]:
     """Simulate every drafter and budget on the first rows of a task's test split."""
-    tokenizer = load_tokenizer(str(options.data_dir / "tokenizers" / options.tokenizer))
-    source = Source(str(options.data_dir / task), input_column=TASKS[task])
-    train, test = load(source, "train"), load(source, "test")
-    end = tokenizer.eos_id
-
-    known = tokenizer.encode(train.outputs).split()
-    sides = [side[: options.rows] for side in (test.prompts, test.outputs)]
-    prompts, outputs = (tokenizer.encode(side).split() for side in sides)
-    references = References(prompts, outputs, end, max_new_tokens=UNCUT)
+    known, references = read(task, options)
+    end = references.end
     prepared: dict[str, tuple[Callable[[], Factory], float]] = {}
     for text in OURS:
         prepared[text] = ours(text, known, end)

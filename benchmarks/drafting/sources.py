@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.drafting.peers import BUDGETS, UNCUT
 from benchmarks.figures import publish, script
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
@@ -25,8 +26,6 @@ from tasc.decoding.simulate import References, simulate
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
-BUDGETS = (8, 12, 32, 60)
-UNCUT = 1 << 20  # more tokens than any output has
 BEFORE = "adapt=false,match=false,min_probability=0.05"
 PARTS = (
     f"tasc-spec:{BEFORE}",

@@ -5,8 +5,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from benchmarks.gpu.model import trained
-from benchmarks.gpu.setup import Setup
+from benchmarks.gpu.setup import Setup, trained
 from benchmarks.task import Task, compare
 from tasc.models.static import target_for
 from tasc.models.target import Target

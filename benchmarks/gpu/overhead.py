@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.gpu.model import trained
-from benchmarks.gpu.setup import Setup, spread
+from benchmarks.gpu.setup import Setup, spread, trained
 from benchmarks.task import Task
 from tasc.decoding.decode import Generation, generate
 from tasc.decoding.drafters import DEFAULT_BUDGET

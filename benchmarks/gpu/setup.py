@@ -1,4 +1,4 @@
-"""What all parts share: the options, and a clock that knows about devices."""
+"""What all parts share: the options, a clock that knows about devices, and a trained target."""
 
 import statistics
 import subprocess
@@ -11,6 +11,9 @@ import numpy as np
 import torch
 
 from benchmarks.gather import seconds
+from benchmarks.task import Task
+from tasc.commands.steps import run_step
+from tasc.training.options import BaseOptions
 
 
 @dataclass(frozen=True)
@@ -64,3 +67,25 @@ def spread(values: list[float]) -> dict[str, float]:
     """Return median, 10th and 90th percentile of ``values``."""
     low, high = np.percentile(values, [10, 90]).tolist()
     return {"median": statistics.median(values), "p10": low, "p90": high}
+
+
+def trained(setup: Setup, **options: Any) -> Task:  # noqa: ANN401
+    """Return a target that has learnt real data, so that acceptance is real.
+
+    It is trained at its first use; ``options`` are those of load_model.
+    """
+    shape = BaseOptions(
+        source=str(setup.data),
+        limit=400 if setup.quick else None,
+        preset=setup.shape,
+        minutes=setup.minutes,
+        epochs=12,
+        validation=None,
+        checkpoint_steps=0,
+        device=setup.device.type,
+        seed=setup.seed,
+    )
+    folder = setup.work / f"{setup.shape}-{setup.minutes:g}"
+    run_step(shape, folder, reuse=True)
+    options = {"dtype": "bfloat16", "device": setup.device.type} | options
+    return Task.load(str(folder), setup.data, 2 if setup.quick else 32, **options)

@@ -50,7 +50,7 @@ def generate_targets(
             answers = []
             for first in range(0, len(some), _AT_ONCE):
                 batch = some[first : first + _AT_ONCE]
-                answers += _answer(model, batch, config)
+                answers += answer(model, batch, config)
                 progress("answering prompts", begin + first + len(batch), len(ids))
             _write(file, answers)
         rows += zip(some, answers, strict=True)
@@ -58,27 +58,29 @@ def generate_targets(
 
 
 @torch.inference_mode()
-def _answer(
-    model: PreTrainedModel, prompts: Sequence[np.ndarray], config: GenerationConfig
+def answer(
+    model: PreTrainedModel,
+    prompts: Sequence[np.ndarray],
+    config: GenerationConfig,
+    **more: Any,  # noqa: ANN401 - further options of generate
 ) -> list[np.ndarray]:
-    """Return answers (T_i,) int32, each with its end token where it ended."""
-    end = config.eos_token_id
-    longest = max(len(p) for p in prompts)
-    ids = np.full((len(prompts), longest), end, np.int64)
-    mask = np.zeros((len(prompts), longest), np.int64)
+    """Return what ``generate`` adds to prompts (L_i,), a batch padded on the left: (T_i,) int32.
+
+    Nothing stands behind an end token.
+    """
+    longest = max(map(len, prompts))
+    ids = torch.zeros((len(prompts), longest), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
     for row, prompt in enumerate(prompts):
-        ids[row, longest - len(prompt) :] = prompt
+        ids[row, longest - len(prompt) :] = torch.from_numpy(prompt)
         mask[row, longest - len(prompt) :] = 1
     generate: Any = model.generate
-    out = generate(
-        torch.from_numpy(ids).to(model.device),
-        attention_mask=torch.from_numpy(mask).to(model.device),
-        generation_config=config,
-    )
+    ids, mask = ids.to(model.device), mask.to(model.device)
+    out = generate(ids, attention_mask=mask, generation_config=config, **more)
     answers = []
-    for answer in out[:, longest:].to(torch.int32).cpu().numpy():
-        ends = np.flatnonzero(answer == end)
-        answers.append(answer[: ends[0] + 1] if len(ends) else answer)
+    for added in out[:, longest:].to(torch.int32).cpu().numpy():
+        ends = np.flatnonzero(added == config.eos_token_id)
+        answers.append(added[: ends[0] + 1] if len(ends) else added)
     return answers
 
 

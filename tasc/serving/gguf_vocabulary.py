@@ -16,17 +16,12 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.patterns import CL100K, GPT2, QWEN2
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
 
 # By the split pattern that each stands for; the pretoken export only puts n-grams before it.
-_TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
-PRE_TOKENIZERS = {
-    "qwen2": rf"{_WORDS}|\p{{N}}{_TAIL}",
-    "llama-bpe": rf"{_WORDS}|\p{{N}}{{1,3}}{_TAIL}",
-    "gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-}
+PRE_TOKENIZERS = {"qwen2": QWEN2, "llama-bpe": CL100K, "gpt-2": GPT2}
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from tasc.data.foreign import told
 from tasc.errors import InputError
+from tasc.tokenizer.token_bytes import MARK
 
 BPE, UNIGRAM = 2, 1
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
-_MARK = "▁"
 _FIRST = b"\x0a"  # field 1, the first piece
 _LONGEST = 4096  # bytes of a piece; real ones have 64 at most
 _VARINT = 10  # bytes of an integer
@@ -112,9 +112,9 @@ def _surround(made: Tokenizer, model: Pieces, *, fallback: bool) -> None:
     steps += [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
     if model.squeeze:
         steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
-    steps += [normalizers.Prepend(_MARK)] if model.prefix else []
-    made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", _MARK)])
-    parts: list[decoders.Decoder] = [decoders.Replace(_MARK, " ")]
+    steps += [normalizers.Prepend(MARK)] if model.prefix else []
+    made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", MARK)])
+    parts: list[decoders.Decoder] = [decoders.Replace(MARK, " ")]
     parts += [decoders.ByteFallback()] if fallback else []
     parts.append(decoders.Fuse())
     parts += [decoders.Strip(" ", 1, 0)] if model.prefix else []

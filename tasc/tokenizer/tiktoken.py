@@ -54,10 +54,7 @@ _ENCODINGS = {
     128000: Encoding("llama3", CL100K, _LLAMA3, "<|end_of_text|>"),
     151643: Encoding("qwen2", QWEN2, _CHATML, "<|endoftext|>", normalize=True, whole=False),
     199998: Encoding(
-        "o200k_base",
-        O200K,
-        {"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
-        "<|endoftext|>",
+        "o200k_base", O200K, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}, "<|endoftext|>"
     ),
 }
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_METASPACE = "▁"
+BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+MARK = "▁"  # of a space
 
 
 @cache
@@ -47,7 +47,7 @@ def token_strings(tokenizer: Tokenizer) -> list[bytes]:
     for text, token in vocabulary.items():
         strings[token] = spell(text)
     for token, added in tokenizer.get_added_tokens_decoder().items():
-        content = added.content.replace(_METASPACE, " ") if marks else added.content
+        content = added.content.replace(MARK, " ") if marks else added.content
         strings[token] = b"" if added.special else content.encode()
     for token in special_tokens(tokenizer):
         strings[token] = b""
@@ -93,12 +93,12 @@ def _from_wordpiece(text: str, mark: str) -> bytes:
 
 
 def _from_pieces(text: str, suffix: str, fallback: bool) -> bytes:
-    found = _BYTE_PIECE.fullmatch(text) if fallback else None
+    found = BYTE_PIECE.fullmatch(text) if fallback else None
     if found:
         return bytes([int(found[1], 16)])
     if suffix and text.endswith(suffix):
         text = text[: -len(suffix)] + " "
-    return text.replace(_METASPACE, " ").encode()
+    return text.replace(MARK, " ").encode()
 
 
 def _kinds(part: Any) -> set[str]:  # noqa: ANN401 - the library has no common type

@@ -7,15 +7,13 @@ there changes none. The finest of a few patterns that cuts no token of the vocab
 """
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
-MARK = "▁"
+from tasc.tokenizer.token_bytes import BYTE_PIECE, MARK
 
-_BYTE_PIECE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _WORD = r"[\p{L}\p{M}]+"
 _OTHER = rf"[^{MARK}\n\p{{L}}\p{{M}}\p{{Nd}}]+"
 # What may follow a mark in one pre-token, the finest cut first: digits one by one, then together,
@@ -82,7 +80,7 @@ def _finest(state: dict[str, Any], *, runs: bool) -> str | None:
     model = state["model"]
     added = {entry["content"] for entry in state["added_tokens"]}
     entries = model["vocab"] if model["type"] == "BPE" else (text for text, _ in model["vocab"])
-    texts = [text for text in entries if text not in added and not _BYTE_PIECE.fullmatch(text)]
+    texts = [text for text in entries if text not in added and not BYTE_PIECE.fullmatch(text)]
     many, run = (f"{MARK}*", f"{MARK}+") if runs else (f"{MARK}?", MARK)
     for cuts in _CUTS:
         pattern = "|".join([*(many + cut for cut in cuts), r"\n+", run])

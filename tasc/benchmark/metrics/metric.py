@@ -54,7 +54,7 @@ class Metric:
 
 
 def share(sums: np.ndarray) -> np.ndarray:
-    """Divide (..., 2) sums: how many are right, of how many."""
+    """Divide (..., 2) sums: how many are right, of how many; what samples cost, by their work."""
     found: np.ndarray = sums[..., 0] / np.maximum(sums[..., 1], 1)
     return found
 

@@ -69,11 +69,7 @@ def qualities(bootstrap: Bootstrap, own: ByMetric, other: ByMetric) -> dict[str,
 
 
 def quality_difference(
-    bootstrap: Bootstrap,
-    metric: Metric,
-    own: Counts,
-    other: Counts,
-    confidence: float = CONFIDENCE,
+    bootstrap: Bootstrap, metric: Metric, own: Counts, other: Counts, confidence: float = CONFIDENCE
 ) -> QualityDifference:
     """Compare what two systems reach of a metric, by their counts (N, K)."""
     difference, interval = bootstrap.difference(metric.value, own, other, confidence)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tasc.benchmark.metrics.metric import Counts
+from tasc.benchmark.metrics.metric import Counts, share
 from tasc.benchmark.results.record import Interval
 
 CONFIDENCE = 0.95
@@ -87,9 +87,3 @@ class Bootstrap:
         seen = float(share(other.sum(0)) / share(cost.sum(0)))
         drawn = self.values(share, other) / self.values(share, cost)
         return seen, self.interval(drawn, confidence)
-
-
-def share(sums: np.ndarray) -> np.ndarray:
-    """Divide the first of (..., 2) by the second."""
-    found: np.ndarray = sums[..., 0] / sums[..., 1]
-    return found

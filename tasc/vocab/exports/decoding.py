@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tasc.errors import InputError
-from tasc.tokenizer.word_boundaries import MARK, members
+from tasc.tokenizer.token_bytes import MARK
+from tasc.tokenizer.word_boundaries import members
 from tasc.vocab.exports.pattern import trie
 
 _SPACE_OFF = {"type": "Strip", "content": " ", "start": 1, "stop": 0}

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from tasc.data.whole_files import json_object
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.tokenizer.word_boundaries import MARK
+from tasc.tokenizer.token_bytes import MARK
 from tasc.vocab.exports.decoding import found_in_normalized, keep_spaces, prepend_but_to
 from tasc.vocab.exports.entries import extend_model
 from tasc.vocab.exports.splits import splits_of

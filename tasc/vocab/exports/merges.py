@@ -4,9 +4,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from tasc.errors import InputError, IntegrityError
+from tasc.options.explain import explain
 
 MERGES_FILE = "merges.json"
 
@@ -24,6 +26,9 @@ class NewToken:
     base_ids: tuple[int, ...]  # the same text in base tokens: the mean of their rows starts its row
 
 
+_TOKENS = TypeAdapter(list[NewToken])
+
+
 def write_merges(folder: Path, tokens: Iterable[NewToken]) -> None:
     """Write ``merges.json`` into the folder."""
     text = json.dumps({"merges": [asdict(token) for token in tokens]}, ensure_ascii=False)
@@ -39,21 +44,9 @@ def read_merges(folder: Path) -> list[NewToken]:
     if not path.is_file():
         raise InputError(f"{folder}: no {MERGES_FILE} here; give a folder that `augment` wrote")
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["merges"]
-        return [_token(entry) for entry in entries]
-    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-        raise IntegrityError(
-            f"{path} is not a list of merges ({error}): run `augment` again"
-        ) from None
-
-
-def _token(entry: dict[str, Any]) -> NewToken:
-    return NewToken(
-        ids=tuple(map(int, entry["ids"])),
-        new_id=int(entry["new_id"]),
-        string=str(entry["string"]),
-        frequency=int(entry["frequency"]),
-        reward=int(entry["reward"]),
-        pcs=float(entry["pcs"]),
-        base_ids=tuple(map(int, entry["base_ids"])),
-    )
+        return _TOKENS.validate_python(json.loads(path.read_text(encoding="utf-8"))["merges"])
+    except ValidationError as error:
+        why = explain(error.errors())[0]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        why = str(error)
+    raise IntegrityError(f"{path} is not a list of merges ({why}): run `augment` again")

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from tokenizers import Regex, pre_tokenizers
 
-from tasc.tokenizer.word_boundaries import MARK
+from tasc.tokenizer.token_bytes import MARK
 
 # Classes of a following character, each with texts that begin with one. Contractions ('s, 'll) and
 # letter case matter to some base patterns, so they are among the texts.

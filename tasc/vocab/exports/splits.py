@@ -6,8 +6,8 @@ from typing import Any
 
 from tasc.errors import InputError
 from tasc.tokenizer.patterns import GPT2
-from tasc.tokenizer.token_bytes import spell_bytes
-from tasc.tokenizer.word_boundaries import MARK, splitting
+from tasc.tokenizer.token_bytes import MARK, spell_bytes
+from tasc.tokenizer.word_boundaries import splitting
 from tasc.vocab.exports.pattern import BasePattern
 
 _SPLITS = {("isolated", False), ("removed", True)}  # ways to keep every character

@@ -78,8 +78,7 @@ def _counted(
         return read_runs(options, stream, tokenizer)
     if options.executor == "local":
         return []
-    kept: dict[str, Any] = {"resume": context.resume, "progress": context.progress}
-    return count_pieces(stream, tokenizer, options, context.work, **kept)
+    return count_pieces(stream, tokenizer, options, **context.kept)
 
 
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
@@ -101,7 +100,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     best = drafts = None
     served: ServedDrafts | None = None
     if tokenizer:
-        others, grid = context.texts.optional("held_out"), GRID if options.searches else {}
+        others, grid = context.texts.corpora.get("held_out"), GRID if options.searches else {}
         best = recommended_size(found, tokenizer, options.export, others)
         drafts = simulate_drafts(
             found, others, tokenizer, grid, cost=cost, progress=context.progress

@@ -16,6 +16,7 @@ from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.commands.context import Result, StepContext, at_work
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.options.references import resolve_model
+from tasc.options.texts import MAIN
 from tasc.serving.options import ExportOptions
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.options import BaseOptions, FinetuneOptions
@@ -83,7 +84,7 @@ def augment(options: AugmentOptions, context: StepContext | None = None) -> "Aug
     from tasc.vocab.search.embedding_cost import embedding_cost
 
     with at_work(options, context) as context:
-        held_out = context.texts.optional("held_out")
+        held_out = context.texts.corpora.get("held_out")
         return augment(
             context.texts.corpus,
             load_tokenizer(options.tokenizer),
@@ -104,7 +105,7 @@ def base(options: BaseOptions, context: StepContext | None = None) -> "BaseResul
     from tasc.training.base import train_base
 
     with at_work(options, context) as context:
-        validation = context.texts.optional("validation")
+        validation = context.texts.corpora.get("validation")
         return train_base(context.texts.corpus, validation, options, **context.kept)
 
 
@@ -125,7 +126,7 @@ def finetune(
 
     _, model = resolve_model(options.model)
     with at_work(options, context) as context:
-        train, validation = context.texts.corpus, context.texts.optional("validation")
+        train, validation = context.texts.corpus, context.texts.corpora.get("validation")
         if options.draft_head:
             from tasc.training.draft_head import train_head
 
@@ -179,13 +180,7 @@ def judge(options: JudgeOptions, context: StepContext | None = None) -> "JudgeRe
     from tasc.benchmark.judge.run import judge
 
     with at_work(options, context) as context:
-        return judge(
-            context.texts.corpus,
-            options,
-            context.work,
-            resume=context.resume,
-            progress=context.progress,
-        )
+        return judge(context.texts.corpus, options, **context.kept)
 
 
 def load_test(options: LoadOptions, context: StepContext | None = None) -> "LoadResults":
@@ -213,7 +208,7 @@ def export(options: ExportOptions, context: StepContext | None = None) -> "Expor
     from tasc.serving.export import export
 
     with at_work(options, context) as context:
-        return export(context.texts.main, options)
+        return export(context.texts.corpora.get(MAIN), options)
 
 
 def tune(options: TuneOptions, context: StepContext | None = None) -> "Tuning":

@@ -1,8 +1,7 @@
 """Every command as a step: what it reads, and how that becomes an artefact."""
 
 import json
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,8 +9,7 @@ from typing import Any, Literal
 from tasc.commands.calls import RUNNERS
 from tasc.commands.chat import with_prompts
 from tasc.commands.context import StepContext
-from tasc.errors import InputError
-from tasc.files.artefact import Step, create, fingerprint, up_to_date, write_json
+from tasc.files.artefact import Step, check_kept, create, fingerprint, up_to_date, write_json
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label
 from tasc.options.texts import Texts, read_texts
@@ -44,7 +42,7 @@ def run_step(
     where the checkpoints are another step's. ``tell`` is given a line on how the data are read
     where nobody named their columns.
     """
-    _keep_inputs(options, output)
+    check_kept(output, _read(options))
     texts = read_texts(options)
     asked = options.model_dump(mode="json", exclude=options.incidental)
     step = Step(options.command, asked, _inputs(options, texts))
@@ -64,17 +62,12 @@ def run_step(
     return Outcome(output, result, reused=False)
 
 
-def _keep_inputs(options: StepOptions, output: Path) -> None:
-    """Refuse an output that would replace something the step reads."""
-    references = [
-        parse_label(text)[1] for name in options.references for text in options.named(name)
-    ]
-    read = [options.data.path] if options.data else []
-    for folder in map(Path, (*read, *references)):
-        if folder.exists() and folder.resolve().is_relative_to(os.path.realpath(output)):
-            raise InputError(
-                f"output {output} would replace {folder}, which is read: name another folder"
-            )
+def _read(options: StepOptions) -> Iterator[Path]:
+    """Yield what a step reads: its data, and all that its options refer to."""
+    if options.data:
+        yield Path(options.data.path)
+    for name in options.references:
+        yield from (Path(parse_label(text)[1]) for text in options.named(name))
 
 
 def _inputs(options: StepOptions, texts: Texts) -> dict[str, str]:

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -116,6 +116,15 @@ def check_output(output: Path, *, force: bool) -> None:
             f"output {output} cannot be written: {error.strerror}: make room, or name "
             "another folder"
         ) from error
+
+
+def check_kept(output: Path, read: Iterable[Path]) -> None:
+    """Refuse an output that would replace something that is read."""
+    for path in read:
+        if path.exists() and path.resolve().is_relative_to(os.path.realpath(output)):
+            raise InputError(
+                f"output {output} would replace {path}, which is read: name another folder"
+            )
 
 
 def _check_replaced(output: Path, path: Path, *, force: bool) -> None:

@@ -14,7 +14,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Texts:
-    """Splits in memory, by the field that names them, and the main one in passing."""
+    """Splits that exist, in memory, by the field that names them; and the main one in passing."""
 
     corpora: dict[str, Corpus]
     stream: Stream | None = None  # the main split, where it is read in passing
@@ -25,18 +25,9 @@ class Texts:
         return self.corpora[MAIN]
 
     @property
-    def main(self) -> Corpus | None:
-        """The same, for a command that can do without."""
-        return self.corpora.get(MAIN)
-
-    def optional(self, name: str) -> Corpus | None:
-        """Another split, if the command was given one and the source has it."""
-        return self.corpora.get(name)
-
-    @property
     def recognised(self) -> str:
         """How the columns are read that nobody named, in a line; empty where they were named."""
-        read = self.stream or self.main
+        read = self.stream or self.corpora.get(MAIN)
         if read is None or not read.recognised:
             return ""
         columns = " and ".join(dict.fromkeys((read.source.input_column, read.source.output_column)))

@@ -13,7 +13,7 @@ from tasc.benchmark.paired.pairs import pairs
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.comparisons import ModelPair
 from tasc.errors import InputError
-from tasc.files.artefact import Step, create, fingerprint
+from tasc.files.artefact import Step, check_kept, create, fingerprint
 from tasc.options.command import CommandOptions, Shell
 from tasc.options.references import parse_label
 
@@ -76,11 +76,7 @@ def write_report(
     """Write the page of ``join_results`` into ``output``, a folder."""
     found = join_results(options)
     read = [Path(parse_label(text)[1]) for text in options.runs]
-    for folder in read:
-        if folder.resolve().is_relative_to(output.resolve()):
-            raise InputError(
-                f"output {output} would replace {folder}, which is read: name another folder"
-            )
+    check_kept(output, read)
     inputs = {"runs": " ".join(map(fingerprint, read))}
     step = Step(options.command, options.model_dump(mode="json"), inputs)
     with create(output, step, force=force) as workspace:

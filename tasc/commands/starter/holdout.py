@@ -51,7 +51,9 @@ def write_splits(folder: Path, held: Mapping[str, list[str]]) -> None:
 
 def _divided(lines: list[str], seed: int) -> dict[str, list[str]]:
     """Hold out one in ``_SHARE`` of the different lines for each of ``_HELD_OUT``."""
-    different = sorted(set(lines), key=lambda line: _rank(line, seed))
+    different = sorted(
+        set(lines), key=lambda line: hashlib.sha256(f"{seed}\0{line}".encode()).digest()
+    )
     each = max(1, len(different) // _SHARE)
     of = {
         line: name
@@ -62,7 +64,3 @@ def _divided(lines: list[str], seed: int) -> dict[str, list[str]]:
     for line in lines:
         splits[of.get(line, "train")].append(line)
     return splits
-
-
-def _rank(line: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}\0{line}".encode()).digest()

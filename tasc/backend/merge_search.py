@@ -5,15 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tasc import _native
-from tasc.backend.base import (
-    Alias,
-    Int64,
-    Merge,
-    MergeRequest,
-    MergeResult,
-    UInt8,
-    check_request,
-)
+from tasc.backend.base import Alias, Int64, Merge, MergeRequest, MergeResult, UInt8, check_request
 from tasc.progress import Progress, silent
 
 

@@ -1,6 +1,5 @@
 """The options of ``tasc bench``, ``tasc tune`` and ``tasc vocab``."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -29,21 +28,11 @@ if TYPE_CHECKING:
     from tasc.decoding.core.sampling import Sampling
 
 
-def _problem(check: Callable[[str], object], text: str) -> str | None:
-    """Return what ``check`` refuses in ``text``."""
-    try:
-        check(text)
-    except InputError as error:
-        return str(error)
-    return None
-
-
 class QualityOptions(StepOptions):
     """What every command takes that compares outputs with their references."""
 
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
-        ("exact_match", "token_accuracy"),
-        description=f"{described()}; repeatable.",
+        ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
     )
     delimiter: str = Field(
         ";", min_length=1, description="What separates items for metrics of items."
@@ -82,8 +71,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         "LABEL#2=PATH, … are seeds of one.",
     )
     methods: Annotated[tuple[str, ...], Shell("method")] = Field(
-        ("ar", "tasc-spec"),
-        description=describe(),
+        ("ar", "tasc-spec"), description=describe()
     )
     corpus_split: CorpusSplit = "train"
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
@@ -146,7 +134,12 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     @field_validator("methods")
     @classmethod
     def _methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        problems = [problem for text in value if (problem := _problem(parse, text))]
+        problems = []
+        for text in value:
+            try:
+                parse(text)
+            except InputError as error:
+                problems.append(str(error))
         if problems:
             raise ValueError("; ".join(problems))
         return value

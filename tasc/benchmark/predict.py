@@ -55,16 +55,10 @@ def predict(
 ) -> Prediction:
     """Predict a bench from its references alone and say how far off that was.
 
-    Args:
-        cells: what ran; the first one is what speed-ups are against.
-        corpus: the outputs that drafters know.
-        test: prompts and references.
-        options: of the run. In batches nothing is predicted: T(k) is of one sequence.
-        measured: the records of the cells.
-
-    Returns:
-        the cells that draft from tokens alone, with the errors (predicted - measured) / measured;
-        and ``entropy_and_runtime``.
+    Speed-ups are against the first of ``cells``, whose records are ``measured``; drafters know the
+    outputs of ``corpus``. Returns the cells that draft from tokens alone, with the errors
+    (predicted - measured) / measured, and ``entropy_and_runtime``. In batches nothing is
+    predicted: T(k) is of one sequence.
     """
     predicted: dict[str, Figures] = {}
     if options.batch_size == 1 and _simulates(cells[0]):

@@ -154,7 +154,7 @@ def _snippet(node: ast.stmt, lines: list[str]) -> Iterator[str]:
     is_function = isinstance(node, ast.FunctionDef)
     if last - first >= (_SNIPPET_LINES if is_function else 1) or _is_string(node):
         return
-    code = _source(lines, first, last)
+    code = textwrap.dedent("\n".join(lines[first - 1 : last]))
     if first == last:
         code = lines[first - 1].encode()[node.col_offset : node.end_col_offset].decode()
     if _SNIPPET_CHARS[0] <= len(code) <= _SNIPPET_CHARS[1] and not code[0].isspace():
@@ -189,7 +189,3 @@ def _is_string(node: ast.stmt) -> bool:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     )
-
-
-def _source(lines: list[str], first: int, last: int) -> str:
-    return textwrap.dedent("\n".join(lines[first - 1 : last]))

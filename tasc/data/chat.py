@@ -45,13 +45,9 @@ def recognised(
 ) -> tuple[Source, str]:
     """Return ``source`` with the columns that are there instead of the default ones.
 
-    Args:
-        source: what the user named, columns not among it.
-        names: the columns that exist.
-        first: returns a column's value in the first row.
-
-    Returns:
-        the source, and in a few words how it is read; empty where nothing was recognised.
+    The user named no columns of ``source``; ``names`` are those that exist, and ``first`` returns
+    the value of one in the first row. The second result is in a few words how the source is read;
+    empty where nothing was recognised.
     """
     has = set(names).issuperset
     if has(["instruction", "output"]) and not source.names("template"):

@@ -47,10 +47,7 @@ def held_stderr() -> Iterator[Held]:
 
 @contextmanager
 def hushed(
-    loggers: Sequence[str],
-    shown: bool,
-    disable: Callable[[], object],
-    enable: Callable[[], object],
+    loggers: Sequence[str], shown: bool, disable: Callable[[], object], enable: Callable[[], object]
 ) -> Iterator[None]:
     """Silence loggers and progress bars in the block; bars come back if they were ``shown``."""
     before = {log: log.level for log in map(logging.getLogger, loggers)}

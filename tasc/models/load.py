@@ -139,12 +139,7 @@ def _build(
     model_config.check_built(folder, skeleton, shapes, packed=packed)
     model: PreTrainedModel
     model, info = AutoModelForCausalLM.from_pretrained(
-        folder,
-        config=config,
-        use_safetensors=True,
-        output_loading_info=True,
-        **common,
-        **options,
+        folder, config=config, use_safetensors=True, output_loading_info=True, **common, **options
     )
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])

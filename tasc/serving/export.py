@@ -109,7 +109,9 @@ def _readme(engine: str, start: Start, format: Format) -> str:
     parts = [f"# {start.name}, for {entry.label}"]
     if start.drafts:
         parts.append("Output is what the model writes without drafts, token for token.")
-    parts += ["## Install", _install(entry.install)]
+    told = entry.install
+    by_pip = told.startswith("pip ")
+    parts += ["## Install", block("sh", told) if by_pip else f"{told[0].upper()}{told[1:]}."]
     if command:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
         parts += [block("sh", _wrapped(command))]
@@ -120,11 +122,6 @@ def _readme(engine: str, start: Start, format: Format) -> str:
     parts += ["## Use", format.example(start), "## Limits"]
     parts += ["\n".join(f"- {note.removesuffix('.')}." for note in notes)]
     return "\n\n".join(parts) + "\n"
-
-
-def _install(told: str) -> str:
-    """Return a command as a block, and what no command does as a sentence."""
-    return block("sh", told) if told.startswith("pip ") else f"{told[0].upper()}{told[1:]}."
 
 
 def _wrapped(words: list[str]) -> str:

@@ -77,13 +77,8 @@ def train_base(
 ) -> BaseResult:
     """Train a tokenizer and a model on the documents prompt + output + end token of a corpus.
 
-    Args:
-        corpus: the documents.
-        validation: documents for the loss after each epoch.
-        options: size and length of the training.
-        work: folder for checkpoints.
-        resume: go on from the newest checkpoint there.
-        progress: called after each step.
+    ``validation`` are documents for the loss after each epoch. Checkpoints lie in ``work``;
+    ``resume`` goes on from the newest one there. ``progress`` is called after each step.
     """
     processes.check_alone()
     preset = PRESETS[options.preset]

@@ -54,17 +54,10 @@ def train_head(
 ) -> HeadResult:
     """Let a model answer a corpus's prompts, and train a head to draft these answers.
 
-    The target is frozen. Its answers are greedy, and kept in ``work`` like the checkpoints, so a
-    killed run resumes within either part.
-
-    Args:
-        model_path: the target's folder or Hub id.
-        train: prompts to answer; its own outputs are not looked at.
-        validation: prompts for the loss after each epoch; the first 128 are answered.
-        options: of the training.
-        work: folder for answers and checkpoints.
-        resume: go on from what is there.
-        progress: called after each batch of answers and each step.
+    The target, a folder or Hub id, is frozen; outputs of ``train`` are not looked at. Of
+    ``validation``, for the loss after each epoch, the first 128 prompts are answered. Answers are
+    greedy, and kept in ``work`` like the checkpoints, so a killed run resumes within either part.
+    ``progress`` is called after each batch of answers and each step.
     """
     processes.check_alone()
     progress("loading the model", 0, 0)

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from tasc.models.embeddings import NewEmbedding, extend_embeddings
 from tasc.models.load import Dtype, load_model
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.training.adapters import full, lora
+from tasc.training.adapters import lora
 from tasc.training.core.schedule import TrainReport
 from tasc.training.folder import save_model, save_tokenizer
 
@@ -77,5 +77,5 @@ class FinetuneResult:
         if isinstance(self.model, PeftModel):
             lora.merge_into(self.model, plain)
         else:
-            full.copy_into(self.model, plain)
+            plain.load_state_dict(self.model.state_dict())
         return plain

@@ -52,18 +52,10 @@ def finetune(
 ) -> FinetuneResult:
     """Train adapters and embeddings, or all weights, to produce outputs from prompts.
 
-    Args:
-        start: model, tokenizer and new tokens.
-        train: examples to learn from; the loss is on outputs and end tokens only.
-        validation: examples to evaluate after each epoch.
-        options: of the training.
-        work: folder for checkpoints.
-        resume: go on from the newest checkpoint there.
-        progress: called after each step.
-
-    Raises:
-        InputError: model, tokenizer and new tokens do not belong together, or checkpoints belong
-            to another run.
+    The loss is on outputs and end tokens only; that of ``validation`` is found after each epoch.
+    Checkpoints lie in ``work``; ``resume`` goes on from the newest one there. ``progress`` is
+    called after each step. Raises InputError where model, tokenizer and new tokens do not belong
+    together, or checkpoints belong to another run.
     """
     _check_share(options, options.processes)  # before so many are started
     given = (start, train, validation, options, work, resume)
@@ -92,7 +84,8 @@ def _finetune(
     held_out = None if validation is None else _sequences(tokenizer, validation, length)
     schedule = _schedule(options, model.device, len(rows.tokens))
     if options.gradient_checkpointing:
-        _recompute_activations(model)
+        with quiet():  # named otherwise from transformers 5.20 on
+            model.gradient_checkpointing_enable({"use_reentrant": False})
     trained, groups = _trained(model, options, start.added, rows.tokens)
     run = Run(
         OBJECTIVES["outputs"].learner(trained, options),
@@ -190,11 +183,6 @@ def _check_share(options: FinetuneOptions, processes: int) -> None:
             f"too few for {processes} processes: lower --batch-size to "
             f"{max(1, schedule.effective_batch // processes)}, or raise --effective-batch"
         )
-
-
-def _recompute_activations(model: PreTrainedModel) -> None:
-    with quiet():  # named otherwise from transformers 5.20 on
-        model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def _longest(model: PreTrainedModel, max_length: int) -> int:

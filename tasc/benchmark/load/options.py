@@ -7,14 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from tasc.benchmark.load.address import Address, check_reach
 from tasc.benchmark.options import QualityOptions
 from tasc.options.bounds import MOST
-from tasc.options.command import (
-    LONGEST,
-    Numbers,
-    Shell,
-    Split,
-    as_value_error,
-    parse_numbers,
-)
+from tasc.options.command import LONGEST, Numbers, Shell, Split, as_value_error, parse_numbers
 
 Timeout = Annotated[
     float, Field(ge=0.1, le=86400, description="Seconds after which a request has failed.")

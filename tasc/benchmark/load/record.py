@@ -7,13 +7,7 @@ import numpy as np
 
 from tasc.benchmark.load.client import Answer
 from tasc.benchmark.load.reference import Reference, answered_texts
-from tasc.benchmark.load.results import (
-    Latency,
-    LoadCell,
-    LoadComparison,
-    LoadSettings,
-    Output,
-)
+from tasc.benchmark.load.results import Latency, LoadCell, LoadComparison, LoadSettings, Output
 from tasc.benchmark.metrics import score
 from tasc.benchmark.paired.pairs import Speeds, counted, qualities
 from tasc.benchmark.paired.statistics import Bootstrap, turn_length

@@ -69,7 +69,9 @@ def check_numbers(folder: Path, config: dict[str, Any], shapes: Shapes) -> None:
     Each layer has a tensor, and a size is one of a tensor's. Raises InputError.
     """
     widest = max((n for shape in shapes.values() for n in shape), default=0)
-    for key, value in _integers(config):
+    for key, value in _leaves(config):
+        if type(value) is not int:
+            continue
         most = _MOST_INTEGER
         if _LAYERS.search(key):
             most = max(_FEW, len(shapes))
@@ -180,20 +182,13 @@ def _check_doors(what: str, config: dict[str, Any]) -> None:
             f"{what}: config.json names its weights (transformers_weights), which is not followed: "
             "remove the key"
         )
-    for key, value in _strings(config):
-        if key.endswith(("_implementation", "_implementation_internal")) and "/" in value:
+    for key, value in _leaves(config):
+        door = key.endswith(("_implementation", "_implementation_internal"))
+        if door and isinstance(value, str) and "/" in value:
             raise InputError(
                 f"{what}: config.json wants the code {_short(value)} for {key}, which is not run: "
                 "remove the key"
             )
-
-
-def _integers(value: object) -> Iterator[tuple[str, int]]:
-    return ((k, v) for k, v in _leaves(value) if type(v) is int)
-
-
-def _strings(value: object) -> Iterator[tuple[str, str]]:
-    return ((k, v) for k, v in _leaves(value) if isinstance(v, str))
 
 
 def _leaves(value: object) -> Iterator[tuple[str, object]]:

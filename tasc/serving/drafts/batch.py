@@ -10,13 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tasc._native import (
-    LookupDrafter,
-    NgramDrafter,
-    SuffixDrafter,
-    draft_chains,
-    observe_chains,
-)
+from tasc._native import LookupDrafter, NgramDrafter, SuffixDrafter, draft_chains, observe_chains
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter
 

@@ -50,11 +50,7 @@ class LlamaCppExport(Format):
         """See Format."""
         parts = self.parts
         write_gguf(
-            self.source,
-            parts.tokenizer,
-            self.vocabulary,
-            parts.options.weights,
-            folder / MODEL,
+            self.source, parts.tokenizer, self.vocabulary, parts.options.weights, folder / MODEL
         )
         save_tokenizer(parts.tokenizer.tokenizer, parts.tokenizer.files, folder)
         if parts.index is not None:

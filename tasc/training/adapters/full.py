@@ -1,6 +1,5 @@
 """Full fine-tuning: every weight trains, and what is left is a plain model."""
 
-import torch
 from transformers import PreTrainedModel
 
 
@@ -19,17 +18,6 @@ def parameter_groups(
     ends = (model.get_input_embeddings(), model.get_output_embeddings())
     matrices = {id(p) for module in ends if module is not None for p in module.parameters()}
     every = list(model.parameters())
-    return [
-        {"params": [p for p in every if id(p) not in matrices], "lr": rate, "weight_decay": 0.0},
-        {
-            "params": [p for p in every if id(p) in matrices],
-            "lr": embedding_rate,
-            "weight_decay": 0.0,
-        },
-    ]
-
-
-@torch.no_grad()
-def copy_into(model: PreTrainedModel, plain: PreTrainedModel) -> None:
-    """Write the weights of a trained model into ``plain``, the same model in a dtype of its own."""
-    plain.load_state_dict(model.state_dict())
+    others = [p for p in every if id(p) not in matrices]
+    pairs = (others, rate), ([p for p in every if id(p) in matrices], embedding_rate)
+    return [{"params": ps, "lr": lr, "weight_decay": 0.0} for ps, lr in pairs]

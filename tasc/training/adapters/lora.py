@@ -81,14 +81,11 @@ def parameter_groups(
     model: PeftModel, rate: float, embedding_rate: float
 ) -> list[dict[str, object]]:
     """Return AdamW groups without decay: adapters at ``rate``, rows at ``embedding_rate``."""
-    rows = [p for n, p in model.named_parameters() if p.requires_grad and "trainable_tokens" in n]
-    adapters = [
-        p for n, p in model.named_parameters() if p.requires_grad and "trainable_tokens" not in n
-    ]
-    groups: list[dict[str, object]] = [{"params": adapters, "lr": rate, "weight_decay": 0.0}]
-    if rows:
-        groups.append({"params": rows, "lr": embedding_rate, "weight_decay": 0.0})
-    return groups
+    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    rows = [p for n, p in trained if "trainable_tokens" in n]
+    adapters = [p for n, p in trained if "trainable_tokens" not in n]
+    pairs = [(adapters, rate), (rows, embedding_rate)]
+    return [{"params": ps, "lr": lr, "weight_decay": 0.0} for ps, lr in pairs if ps]
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
+UInt32 = npt.NDArray[np.uint32]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
@@ -90,6 +91,29 @@ class NgramIndex:
     def __init__(self, block: UInt64) -> None: ...
     def text(self) -> Int32: ...  # a copy: mark, output, end, one output after another
     def check_integrity(self) -> str | None: ...
+
+def pack_text(tokens: Int32, offsets: Int64, end: int, mark: bool) -> UInt8: ...  # 3 bytes a token
+def place_entries(entries: UInt64, starts: UInt32, before: UInt32) -> None: ...
+
+class NgramBuilder:
+    vocabulary: int  # V
+    position_bytes: int
+    def __init__(
+        self,
+        text: UInt8,
+        end: int,
+        n_max: int,
+        discount: float,
+        strength: float,
+        min_count: int,
+        mark: bool,
+    ) -> None: ...
+    def borders(self, positions: int) -> list[int]: ...
+    # entries (E,), contexts (C,), and (V + 1,) how many longer contexts end with each token
+    def root(self) -> tuple[UInt64, UInt64, UInt32]: ...
+    def piece(self, begin: int, end: int) -> tuple[UInt64, UInt64, UInt32]: ...
+    def starts(self, made: UInt32) -> UInt32: ...
+    def header(self, contexts: int, entries: int) -> UInt64: ...
 
 class NgramTable:
     def __init__(self, n_max: int) -> None: ...

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bind.h"
+#include "tasc/ngram_build.h"
 
 namespace {
 
@@ -64,6 +65,59 @@ void bind_index(nb::module_& m) {
                                                                       {self.block().size()}, nb::find(&self));
           })
       .def("check_integrity", &broken<tasc::NgramIndex>);
+}
+
+std::tuple<nb::object, nb::object, nb::object> arrays(tasc::NgramPiece piece) {
+  return {nb::cast(to_numpy(std::move(piece.entries))), nb::cast(to_numpy(std::move(piece.nodes))),
+          nb::cast(to_numpy(std::move(piece.made)))};
+}
+
+void bind_builder(nb::module_& m) {
+  m.def(
+      "pack_text",
+      [](const Input<int32_t>& tokens, const Input<int64_t>& offsets, int32_t end, bool mark) {
+        return to_numpy(tasc::pack_text(view(tokens), view(offsets), {.end = end, .mark = mark}));
+      },
+      nb::arg("tokens").noconvert(), nb::arg("offsets").noconvert(), nb::arg("end"), nb::arg("mark"));
+  nb::class_<tasc::NgramBuilder>(m, "NgramBuilder")
+      .def(
+          "__init__",
+          [](tasc::NgramBuilder* self, const Input<uint8_t>& text, int32_t end, int n_max, double discount,
+             double strength, int64_t min_count, bool mark) {
+            nb::gil_scoped_release nogil;
+            new (self) tasc::NgramBuilder(view(text), {n_max, discount, strength, min_count, end, mark});
+          },
+          nb::arg("text").noconvert(), nb::arg("end"), nb::arg("n_max"), nb::arg("discount"), nb::arg("strength"),
+          nb::arg("min_count"), nb::arg("mark"), nb::keep_alive<1, 2>())
+      .def_prop_ro("vocabulary", &tasc::NgramBuilder::vocabulary)
+      .def_prop_ro("position_bytes", &tasc::NgramBuilder::position_bytes)
+      .def("borders", &tasc::NgramBuilder::borders, nb::arg("positions"))
+      .def("root", [](const tasc::NgramBuilder& self) { return arrays(self.root()); })
+      .def(
+          "piece",
+          [](const tasc::NgramBuilder& self, int32_t begin, int32_t end) {
+            tasc::NgramPiece piece;
+            {
+              nb::gil_scoped_release nogil;
+              piece = self.piece(begin, end);
+            }
+            return arrays(std::move(piece));
+          },
+          nb::arg("begin"), nb::arg("end"))
+      .def("starts", [](const tasc::NgramBuilder& self,
+                        const Input<uint32_t>& made) { return to_numpy(self.starts(view(made))); },
+           nb::arg("made").noconvert())
+      .def("header", [](const tasc::NgramBuilder& self, uint64_t contexts,
+                        uint64_t entries) { return to_numpy(self.header(contexts, entries)); },
+           nb::arg("contexts"), nb::arg("entries"));
+  m.def(
+      "place_entries",
+      [](const nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& entries,
+         const Input<uint32_t>& starts, const Input<uint32_t>& before) {
+        nb::gil_scoped_release nogil;
+        tasc::place_entries({entries.data(), entries.size()}, view(starts), view(before));
+      },
+      nb::arg("entries").noconvert(), nb::arg("starts").noconvert(), nb::arg("before").noconvert());
 }
 
 void bind_table(nb::module_& m) {
@@ -136,6 +190,7 @@ void bind_drafter(nb::module_& m) {
 
 void bind_ngram_draft(nb::module_& m) {
   bind_index(m);
+  bind_builder(m);
   bind_table(m);
   bind_drafter(m);
 }

@@ -14,11 +14,11 @@ struct NgramHeader {
   uint64_t contexts, entries, text_tokens;
   int64_t min_count;
   double discount, strength;
-  int32_t n_max, end, mark, reserved;
+  int32_t n_max, end, mark, vocabulary;
 };
 static_assert(sizeof(NgramHeader) == 64);
 
-// Arrays in order: entries, nodes, text; each begins on a multiple of 8 bytes.
+// Arrays in order: text, entries, nodes; each begins on a multiple of 8 bytes.
 struct NgramLayout {
   explicit NgramLayout(const NgramHeader& h) {
     size_t at = sizeof(NgramHeader);
@@ -27,12 +27,12 @@ struct NgramLayout {
       at += (bytes + 7) / 8 * 8;
       return begin;
     };
+    text = position(3 * h.text_tokens + 1);  // one byte to spare: reads take four
     entries = position(8 * h.entries);
     nodes = position(8 * (h.contexts + 1));  // the last one ends the list before it
-    text = position(3 * (h.text_tokens + 1) + 1);  // one token and one byte to spare: reads take four
     bytes = at;
   }
-  size_t entries, nodes, text, bytes;
+  size_t text, entries, nodes, bytes;
 };
 
 // Throws std::invalid_argument for a value outside its range, asked for or read.

@@ -125,7 +125,8 @@ void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double
   double scale = weight;
   if (state.single > 0) {
     const double rest = index.single_back_off(state.single);
-    named.add(index.text(state.match.position), scale * (1 - rest));  // shorter contexts add to it
+    if (const int32_t token = index.predicted(state.match); token >= 0)
+      named.add(token, scale * (1 - rest));  // shorter contexts add to it
     scale *= rest;
   }
   const size_t before = named.size();
@@ -139,7 +140,7 @@ void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double
   for (uint32_t node = state.node; scale >= kCut * weight && scale + most > bound.floor; node = index.shorter(node)) {
     index.prefetch_list(node);
     levels[depth++] = {node, scale};
-    if (node == 0) break;
+    if (node == 0 || depth > state.depth) break;
     scale *= index.back_off(node);
   }
   const auto bit = static_cast<uint8_t>(1u << source);
@@ -150,7 +151,7 @@ void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double
     const auto order = static_cast<uint32_t>(state.depth - k);
     size_t i = 0;
     for (; i < list.size() && levels[k].scale * index.probability(list[i]) > floor(); ++i)
-      if (list[i].token() != NgramIndex::kMark)
+      if (list[i].token() < index.vocabulary())  // not a mark
         name(source, list[i], levels[k].scale * index.probability(list[i]), order, named);
     if (i == list.size()) continue;
     const double highest = levels[k].scale * index.probability(list[i]);

@@ -13,7 +13,6 @@ namespace {
 
 // More than the header can promise would overflow the sizes below.
 constexpr uint64_t kMost = uint64_t{1} << 31;
-constexpr uint64_t kContexts = uint64_t{1} << 26;
 
 NgramOptions options_of(const NgramHeader& h) {
   return {h.n_max, h.discount, h.strength, h.min_count, h.end, h.mark != 0};
@@ -23,9 +22,11 @@ NgramHeader read_header(std::span<const uint64_t> block) {
   NgramHeader h;
   if (block.size_bytes() < sizeof h) throw std::invalid_argument("the index is shorter than its header");
   std::memcpy(&h, block.data(), sizeof h);
-  if (h.contexts == 0 || h.contexts >= kContexts || h.entries >= 2 * kMost || h.text_tokens >= kMost)
+  if (h.contexts == 0 || h.contexts >= kMost || h.entries >= 2 * kMost || h.text_tokens >= kMost)
     throw std::invalid_argument("the index has an impossible header");
   check_options(options_of(h));
+  if (h.vocabulary <= h.end || h.vocabulary > NgramIndex::kMark)
+    throw std::invalid_argument("the index has an impossible vocabulary");
   const NgramLayout layout(h);
   if (layout.bytes != block.size_bytes())
     throw std::invalid_argument("the index should have " + std::to_string(layout.bytes) + " bytes, it has " +
@@ -51,7 +52,9 @@ void check_options(const NgramOptions& o) {
 
 NgramIndex::NgramIndex(std::span<const uint64_t> block) : block_(block) {
   attach();
-  if (const char* broken = check_integrity()) throw std::invalid_argument(std::string("the index is damaged: ") + broken);
+  // What a writer that was cut short has not written; more would read all of it.
+  if (nodes_.front().first != 0 || nodes_.back().first != entries_.size())
+    throw std::invalid_argument("the index is damaged: the lists fill the entries");
 }
 
 void NgramIndex::attach() {
@@ -59,6 +62,7 @@ void NgramIndex::attach() {
   const NgramLayout at(h);
   options_ = options_of(h);
   text_tokens_ = h.text_tokens;
+  vocabulary_ = h.vocabulary;
   const auto* bytes = reinterpret_cast<const uint8_t*>(block_.data());
   entries_ = {reinterpret_cast<const Entry*>(bytes + at.entries), h.entries};
   nodes_ = {reinterpret_cast<const Node*>(bytes + at.nodes), h.contexts + 1};
@@ -76,8 +80,8 @@ int32_t NgramIndex::text(uint32_t position) const {
 }
 
 const NgramIndex::Entry* NgramIndex::find(uint32_t node, int32_t token) const {
-  const Entry* at = entries_.data() + nodes_[node].first;
-  const Entry* stop = entries_.data() + nodes_[node + 1].first;
+  const auto all = list(node);
+  const Entry *at = all.data(), *stop = at + all.size();
   if (stop - at > kRanked) {  // a long list stands by token behind its best
     at += kRanked;
     for (std::ptrdiff_t length = stop - at; length > 8;) {
@@ -98,7 +102,7 @@ IndexState NgramIndex::step(IndexState state, int32_t token) const {
     if (const Entry* entry = find(node, token); entry && entry->child() != kNone)
       return step_along(state, token, entry->child(), depth);
     if (depth == 0) return step_along(state, token, kNone, 0);
-    node = nodes_[node].shorter();
+    node = shorter(node);
   }
 }
 
@@ -110,10 +114,11 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
   if (agrees) next.match = state.match.next();
   if (agrees && state.single > 0) longest = std::min(state.depth + state.single + 1u, n_max);
   uint32_t node = state.node;
-  for (uint32_t depth = state.depth; depth > at; --depth) node = nodes_[node].shorter();
+  for (uint32_t depth = state.depth; depth > at; --depth) node = shorter(node);
   while (child != kNone) {
     const uint32_t order = std::min(at + 1, n_max);
     if (!(child & kSingle)) {
+      if (!is_context(child)) break;
       next.node = child;
       next.depth = static_cast<uint8_t>(order);
       break;
@@ -124,7 +129,7 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
     }
     child = kNone;
     while (child == kNone && at > 0) {
-      node = nodes_[node].shorter();
+      node = shorter(node);
       --at;
       if (const Entry* entry = find(node, token)) child = entry->child();
     }
@@ -138,19 +143,8 @@ IndexState NgramIndex::step_along(IndexState state, int32_t token, uint32_t chil
 int NgramIndex::order(const IndexState& state) const {
   if (state.single > 0) return state.depth + state.single;
   int depth = state.depth;
-  for (uint32_t node = state.node; depth > 0 && nodes_[node].first == nodes_[node + 1].first;
-       node = nodes_[node].shorter())
-    --depth;
+  for (uint32_t node = state.node; depth > 0 && list(node).empty(); node = shorter(node)) --depth;
   return depth;
-}
-
-int32_t NgramIndex::vocabulary() const {
-  int32_t largest = options_.end;
-  for (const Entry& entry : entries_)
-    if (entry.token() != kMark) largest = std::max(largest, entry.token());
-  for (uint32_t i = 0; i < text_tokens_; ++i)
-    if (text(i) != kMark) largest = std::max(largest, text(i));
-  return largest + 1;
 }
 
 // What comes later reads by what was checked before.
@@ -173,7 +167,7 @@ const char* NgramIndex::check_text() const {
   bool ended = true;
   for (uint32_t i = 0; i < text_tokens_; ++i) {
     const int32_t token = text(i);
-    if (token > kMark) return "tokens have 20 bits";
+    if (token >= vocabulary_ && token != kMark) return "the text's tokens are of the vocabulary";
     if (token == kMark && !ended) return "a mark stands before a sample";
     ended = token == options_.end;
   }
@@ -183,8 +177,8 @@ const char* NgramIndex::check_text() const {
 const char* NgramIndex::check_contexts() const {
   std::vector<uint8_t> depth(nodes_.size());  // drafting follows shorter contexts as far as n_max
   for (uint32_t i = 0; i + 1 < nodes_.size(); ++i) {
-    if (i ? nodes_[i].shorter() >= i : nodes_[i].shorter() != 0) return "a shorter context precedes a longer one";
-    if (i) depth[i] = static_cast<uint8_t>(depth[nodes_[i].shorter()] + 1);
+    if (i ? nodes_[i].away() >= i : nodes_[i].away() != 0) return "a shorter context precedes a longer one";
+    if (i) depth[i] = static_cast<uint8_t>(depth[shorter(i)] + 1);
     if (depth[i] > options_.n_max) return "no context is longer than n_max";
     const auto best = ranked(i);
     for (size_t k = 1; k < best.size(); ++k)
@@ -197,6 +191,7 @@ const char* NgramIndex::check_contexts() const {
 
 const char* NgramIndex::check_entries() const {
   for (const Entry& entry : entries_) {
+    if (entry.token() >= vocabulary_ && entry.token() != kMark) return "continuations are of the vocabulary";
     const uint32_t child = entry.child();
     if (child == kNone) continue;
     const uint32_t position = child & ~kSingle;

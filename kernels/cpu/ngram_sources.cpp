@@ -71,7 +71,7 @@ double NgramDrafter::probability(const NgramIndex& index, const IndexState& stat
   double scale = 1, found = 0;
   if (state.single > 0) {
     const double rest = index.single_back_off(state.single);
-    if (index.text(state.match.position) == token) found = 1 - rest;
+    if (index.predicted(state.match) == token) found = 1 - rest;
     scale = rest;
   }
   for (uint32_t node = state.node; scale >= kCut; node = index.shorter(node)) {

@@ -66,21 +66,21 @@ void change_field(std::vector<uint64_t>& block, std::mt19937& random) {
   uint64_t contexts, entries;
   std::memcpy(&contexts, &block[0], 8);
   std::memcpy(&entries, &block[1], 8);
-  const size_t nodes = kHeader + entries;
-  const bool whole = entries < kMost && contexts < kMost && nodes + contexts < block.size();
+  const bool whole = entries < kMost && contexts < kMost && kHeader + entries + contexts < block.size();
+  const size_t nodes = block.size() - contexts - 1, first = nodes - entries;
   const unsigned kind = random() % 8;
   if (!whole || kind == 0) {
     uint64_t& word = block[random() % std::min(kHeader, block.size())];
     word = random() % 2 ? near(random, word) : uint64_t{1} << random() % 64;
   } else if (kind <= 2 && entries) {
     const uint64_t child = random() % 2 ? near(random, contexts) : near(random, 0x80000000u + block[2]);
-    uint64_t& entry = block[kHeader + random() % entries];
+    uint64_t& entry = block[first + random() % entries];
     entry = random() % 3 ? (child << 32 | (entry & 0xFFFFFFFF)) : entry ^ (uint64_t{1} << random() % 32);
   } else if (kind <= 5) {
     uint64_t& node = block[nodes + random() % (contexts + 1)];
-    const uint64_t first = random() % 2 ? near(random, node & 0xFFFFFFFF) : near(random, entries);
-    const uint64_t shorter = near(random, random() % (contexts + 1));
-    node = random() % 2 ? (node >> 32 << 32 | (first & 0xFFFFFFFF)) : ((node & 0xFFFFFFFF) | shorter << 32);
+    const uint64_t list = random() % 2 ? near(random, node & 0xFFFFFFFF) : near(random, entries);
+    const uint64_t away = near(random, random() % (contexts + 1));
+    node = random() % 2 ? (node >> 32 << 32 | (list & 0xFFFFFFFF)) : ((node & 0xFFFFFFFF) | away << 32);
   } else {
     block[random() % block.size()] ^= uint64_t{1} << random() % 64;
   }

@@ -104,22 +104,37 @@ int main() {
     }
   }
 
-  // A forged block: where two lists lie is asked before either is read.
-  const auto forged = [&](size_t word, uint64_t value) {
+  // A forged block: the header is asked when it is opened, all else where it is followed.
+  const auto with = [&](size_t word, uint64_t value) {
     std::vector<uint64_t> block(plain.block().begin(), plain.block().end());
     block[word] = value;
+    return block;
+  };
+  const auto forged = [&](size_t word, uint64_t value) {
+    const std::vector<uint64_t> block = with(word, value);
     return refusal([&] { NgramIndex index(block); });
   };
-  constexpr size_t kHeader = 8, kDiscount = 4, kStrength = 5, kLengthAndEnd = 6;
-  const size_t second = kHeader + plain.entries() + 1, text = second + plain.contexts();
-  assert(forged(second, 0xFFFFFFFF).find("follow each other") != std::string::npos);
-  assert(forged(second, 0x00FFFFFF).find("follow each other") != std::string::npos);
+  const auto broken = [&](size_t word, uint64_t value) {
+    const std::vector<uint64_t> block = with(word, value);
+    const NgramIndex index(block);
+    NgramDrafter reader({&index}, nullptr, nullptr, true, 3, options);
+    reader.start({}, true);
+    for (const int32_t token : reader.draft(9).tokens) reader.append(token);
+    return std::string(index.check_integrity());
+  };
+  constexpr size_t kDiscount = 4, kStrength = 5, kLengthAndEnd = 6, kMarkAndVocabulary = 7, kText = 8;
+  const size_t contexts = plain.block().size() - plain.contexts() - 1, entries = contexts - plain.entries();
+  assert(broken(contexts + 1, 0xFFFFFFFF).find("follow each other") != std::string::npos);
+  assert(broken(contexts + 2, 0x03FFFFFF00000000 | plain.entries()).find("follow each other") != std::string::npos);
+  assert(broken(entries, 0x7FFFFFFF00000001).find("leads to") != std::string::npos);
+  assert(broken(entries, 0xFFFFFFFF000FFFFE).find("vocabulary") != std::string::npos);
   for (const size_t weight : {kDiscount, kStrength})
     for (const double value : std::vector<double>{NAN, INFINITY, -1})
       assert(!forged(weight, std::bit_cast<uint64_t>(value)).empty());
   assert(forged(kLengthAndEnd, 0xFFFFFFFF00000003).starts_with("the end token"));
-  assert(forged(text, ~uint64_t{0}).find("20 bits") != std::string::npos);
-  assert(forged(text, 0xFFFFF0FFFFF).find("a mark stands") != std::string::npos);
+  assert(forged(kMarkAndVocabulary, uint64_t{kEnd} << 32 | 1).find("vocabulary") != std::string::npos);
+  assert(broken(kText, ~uint64_t{0}).find("vocabulary") != std::string::npos);
+  assert(broken(kText, 0xFFFFF0FFFFF).find("a mark stands") != std::string::npos);
   assert(plain.vocabulary() == kEnd + 1);
   const NgramTable deep(16);
   assert(refusal([&] { NgramDrafter({&plain}, &deep, nullptr, true, 3, options); }).starts_with("n_max"));

@@ -16,7 +16,7 @@ from tasc.options.command import (
     StepOptions,
     parse_numbers,
 )
-from tasc.options.executor import ExecutorOptions
+from tasc.options.executor import ShardOptions
 
 
 class MergeSearchOptions(StepOptions):
@@ -36,13 +36,12 @@ class MergeSearchOptions(StepOptions):
     )
 
 
-class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
+class AnalyzeOptions(MergeSearchOptions, ModelOptions, ShardOptions):
     """Options of ``tasc analyze``; ``model`` is timed, and its tokenizer taken if none is named."""
 
     command = "analyze"
     result_file = "analysis.json"
     references: ClassVar = {"tokenizer": "tokenizer", "model": "model", "merge": "run"}
-    by_hand: ClassVar = frozenset({"address", "shard", "merge"})
     flags: ClassVar = ("output", "force", "json", "resume")
     streamed = True
 
@@ -67,11 +66,6 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
         "4,8,16",
         description="Numbers of draft tokens to predict for --serve, with commas between.",
     )
-    shard: Annotated[str | None, Shell(default="the whole split")] = Field(
-        None,
-        pattern=r"^[0-9]{1,5}/[0-9]{1,5}$",
-        description="I/N: count the I-th of N parts of the split and leave a run for --merge.",
-    )
     merge: tuple[str, ...] = Field(
         (), description="Folder of a run, or of runs, to merge instead of counting; repeatable."
     )
@@ -80,14 +74,6 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
     def makes(self) -> frozenset[Kind]:
         """See StepOptions.makes: tokens are counted where there is a tokenizer."""
         return frozenset({"token counts"} if self.tokenizer or self.model else ())
-
-    @property
-    def part(self) -> tuple[int, int] | None:
-        """See StepOptions.part."""
-        if self.shard is None:
-            return None
-        number, of = map(int, self.shard.split("/"))
-        return number, of
 
     @property
     def result_name(self) -> str:
@@ -106,10 +92,6 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
 
     @model_validator(mode="after")
     def _shards(self) -> Self:
-        if self.part and not 1 <= self.part[0] <= self.part[1]:
-            raise ValueError(
-                f"shard: {self.shard} is none of 1/{self.part[1]}, 2/{self.part[1]}, …"
-            )
         if self.shard and self.merge:
             raise ValueError("shard counts and merge takes what was counted: give one of them")
         if self.shard and self.executor != "local":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tasc.benchmark.results.search import Tuning
     from tasc.benchmark.vocabularies import Comparison
     from tasc.commands.analysis import TaskAnalysis
-    from tasc.decoding.drafters.ngram.index import Indexed
+    from tasc.decoding.drafters.ngram.building import Indexed
     from tasc.serving.export import Exported
     from tasc.training.base import BaseResult
     from tasc.training.draft_head import HeadResult
@@ -147,11 +147,13 @@ def index(options: IndexOptions, context: StepContext | None = None) -> "Indexed
         >>> made = tasc.index(tasc.IndexOptions(source="builtin:stdlib-tokens", tokenizer="base"))
         >>> made.save(Path("ngrams"))  # as tasc bench --index takes it
     """
-    from tasc.decoding.drafters.ngram.index import make_index
+    from tasc.decoding.drafters.ngram.building import make_index
 
     with at_work(options, context) as context:
-        corpus = context.texts.corpus
-        return make_index(corpus, load_tokenizer(options.tokenizer).ending(corpus.end), options)
+        stream = context.texts.stream
+        assert stream is not None
+        tokenizer = load_tokenizer(options.tokenizer)
+        return make_index(stream, tokenizer, options, context.work, context.progress)
 
 
 def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchResults":

@@ -147,6 +147,7 @@ class Corpus:
                 None if self.listed_inputs is None else self.listed_inputs[part],
                 None if self.listed_outputs is None else self.listed_outputs[part],
                 0 if start else self.dropped,
+                [example.turn for example in self.examples[part] if example.turn],
             )
 
     @cached_property

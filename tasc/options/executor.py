@@ -1,9 +1,9 @@
 """The options of commands whose work falls into independent pieces."""
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tasc.execution import EXECUTORS, Executor, Workers, executor_help
 from tasc.options.command import Shell, StepOptions
@@ -33,3 +33,31 @@ class ExecutorOptions(StepOptions):
         """Start the executor; see ``tasc.execution``."""
         workers = Workers(self.workers, self.address, devices)
         return EXECUTORS[self.executor].start(shared, workers)
+
+
+class ShardOptions(ExecutorOptions):
+    """The same, of commands that a person may also run on a part of the split."""
+
+    by_hand: ClassVar = frozenset({"address", "shard", "merge"})
+
+    shard: Annotated[str | None, Shell(default="the whole split")] = Field(
+        None,
+        pattern=r"^[0-9]{1,5}/[0-9]{1,5}$",
+        description="I/N: count the I-th of N parts of the split, for --merge.",
+    )
+
+    @property
+    def part(self) -> tuple[int, int] | None:
+        """See StepOptions.part."""
+        if self.shard is None:
+            return None
+        number, of = map(int, self.shard.split("/"))
+        return number, of
+
+    @model_validator(mode="after")
+    def _is_part(self) -> Self:
+        if self.part and not 1 <= self.part[0] <= self.part[1]:
+            raise ValueError(
+                f"shard: {self.shard} is none of 1/{self.part[1]}, 2/{self.part[1]}, …"
+            )
+        return self

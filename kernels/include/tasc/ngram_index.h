@@ -1,6 +1,7 @@
 // The n-gram model of a corpus: a trie of contexts with suffix links in one block of memory, which
 // is also the file format, so a saved index is mapped and drafted from as it lies.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -50,7 +51,7 @@ class NgramIndex {
   struct Node {  // one context: where its continuations begin, and how to shorten it
     uint32_t first;
     uint32_t bits;
-    uint32_t shorter() const { return bits & 0x3FFFFFF; }
+    uint32_t away() const { return bits & 0x3FFFFFF; }  // from the context without its first token; 0: the empty one
     uint32_t quantum() const { return bits >> 26; }
   };
 
@@ -58,8 +59,9 @@ class NgramIndex {
   NgramIndex(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
              const NgramOptions& options);
   // A view of a block written by another index; the block must outlive it and stay as it is. Throws
-  // std::invalid_argument where sizes or references do not fit: whoever wrote the block, what reads
-  // it then stays inside it, and ends.
+  // std::invalid_argument where header and sizes do not fit, and reads no further, so a block of any size
+  // is opened at once. References are checked where they are followed: whoever wrote the block, what reads
+  // it stays inside it, ends, and names tokens of the vocabulary.
   explicit NgramIndex(std::span<const uint64_t> block);
 
   NgramIndex(const NgramIndex&) = delete;
@@ -70,29 +72,32 @@ class NgramIndex {
   IndexState step_along(IndexState state, int32_t token, uint32_t child, uint32_t at) const;
   // The continuations to propose, falling probability.
   std::span<const Entry> ranked(uint32_t node) const {
-    const uint32_t begin = nodes_[node].first, length = nodes_[node + 1].first - begin;
-    return {entries_.data() + begin, length < kRanked ? length : kRanked};
+    const auto all = list(node);
+    return all.first(std::min<size_t>(all.size(), kRanked));
   }
   // Memory is what drafting waits for: what is needed soon is asked for early.
   void prefetch_context(uint32_t child) const {
-    if (child & kSingle) return;
+    if (!is_context(child)) return;
     prefetch_list(child);
-    __builtin_prefetch(&nodes_[nodes_[child].shorter()]);
+    __builtin_prefetch(nodes_.data() + shorter(child));
   }
   void prefetch_node(uint32_t child) const {
-    if (!(child & kSingle)) __builtin_prefetch(&nodes_[child]);
+    if (is_context(child)) __builtin_prefetch(nodes_.data() + child);
   }
-  void prefetch_list(uint32_t node) const { __builtin_prefetch(&entries_[nodes_[node].first]); }
+  void prefetch_list(uint32_t node) const { __builtin_prefetch(entries_.data() + nodes_[node].first); }
   const Entry* find(uint32_t node, int32_t token) const;  // null if it was not seen
   int order(const IndexState& state) const;  // tokens of the longest context with a continuation
   double probability(const Entry& entry) const { return scale_[entry.quantum()]; }
   double back_off(uint32_t node) const { return rests_[nodes_[node].quantum()]; }
-  uint32_t shorter(uint32_t node) const { return nodes_[node].shorter(); }
+  uint32_t shorter(uint32_t node) const {
+    const uint32_t away = nodes_[node].away();
+    return away && away < node ? node - away : 0;
+  }
   int32_t text(uint32_t position) const;
   // What a match foretells; negative for nothing.
   int32_t predicted(const Match& match) const {
-    const int32_t token = match.is_there() ? text(match.position) : -1;
-    return token == kMark ? -1 : token;
+    const int32_t token = match.position < text_tokens_ ? text(match.position) : -1;
+    return token < vocabulary_ ? token : -1;
   }
   double single_back_off(int orders) const { return single_[static_cast<size_t>(orders)]; }
 
@@ -102,12 +107,17 @@ class NgramIndex {
   size_t contexts() const { return nodes_.size() - 1; }
   size_t entries() const { return entries_.size(); }
   std::span<const uint64_t> block() const { return block_; }
-  int32_t vocabulary() const;  // every token that can be proposed is below it: O(tokens)
-  const char* check_integrity() const;  // nullptr, or the condition that does not hold
+  int32_t vocabulary() const { return vocabulary_; }  // every token that is proposed is below it
+  const char* check_integrity() const;  // nullptr, or the condition that does not hold: reads all of it
 
  private:
-  friend class NgramBuilder;
   void attach();
+  bool is_context(uint32_t child) const { return child < contexts(); }
+  std::span<const Entry> list(uint32_t node) const {
+    const size_t end = std::min<size_t>(nodes_[node + 1].first, entries_.size());
+    const size_t begin = std::min<size_t>(nodes_[node].first, end);
+    return entries_.subspan(begin, end - begin);
+  }
   const char* check_lists() const;
   const char* check_text() const;
   const char* check_contexts() const;
@@ -117,7 +127,9 @@ class NgramIndex {
   std::span<const uint64_t> block_;
   NgramOptions options_;
   size_t text_tokens_ = 0;
-  std::span<const Node> nodes_;        // (contexts + 1,) by length; the last one only ends a list
+  int32_t vocabulary_ = 0;
+  // (contexts + 1,) by last token, then the one before it, …; the last one only ends a list.
+  std::span<const Node> nodes_;
   // By context, falling probability; a list longer than kRanked is its best and then all by token.
   std::span<const Entry> entries_;
   const uint8_t* text_ = nullptr;      // three bytes a token

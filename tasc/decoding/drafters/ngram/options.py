@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field, fields
 from typing import Annotated, ClassVar
 
+from pydantic import Field
+
 from tasc.options.bounds import MOST, Bounded, within
 from tasc.options.command import TOKENIZER, like
-from tasc.options.executor import ExecutorOptions
+from tasc.options.executor import ShardOptions
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,16 @@ class Counts(Bounded):
     mark: bool = field(default=True, metadata={"description": "Know where outputs begin."})
 
 
-class IndexOptions(ExecutorOptions):
+class IndexOptions(ShardOptions):
     """Options of ``tasc index``."""
 
     command = "index"
     result_file = "index.json"
     products: ClassVar = frozenset({"index"})
-    references: ClassVar = {"tokenizer": "tokenizer"}
+    references: ClassVar = {"tokenizer": "tokenizer", "merge": "index"}
     chat_template_of = "tokenizer"
+    streamed = True
+    incidental: ClassVar = ShardOptions.incidental | {"memory"}
 
     tokenizer: Annotated[str, TOKENIZER]
     n_max: int = like(Counts, "n_max")
@@ -38,6 +42,12 @@ class IndexOptions(ExecutorOptions):
     discount: float = like(Counts, "discount")
     strength: float = like(Counts, "strength")
     mark: bool = like(Counts, "mark")
+    merge: tuple[str, ...] = Field(
+        (), description="Saved index whose outputs come before the source's; repeatable."
+    )
+    memory: float = Field(
+        2.0, ge=0.001, le=MOST, description="GiB to sort in; a larger corpus is counted in parts."
+    )
 
     @property
     def counts(self) -> Counts:

@@ -1,0 +1,249 @@
+"""How the seconds, the memory and the disk of counting and of the index grow with the corpus.
+
+The corpus is MedQuAD's training split over and over, a tenth of it replaced: words for ``analyze``,
+which reads and tokenises a file (``benchmarks.analysis``), tokens for ``index``, which is given
+tokens. Each size runs in a process of its own, so that peak memory is its own. An index is then
+opened, with none of its file in memory and with all that the kernel kept, and drafts of 16 nodes
+are made while texts of the corpus are followed, one token in ten replaced.
+Usage: python -m benchmarks.growth --data-dir DIR [--analyze 1 10 100] [--index 1 4 10 100 200]
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.analysis import tokenizer_of, write_corpus
+from benchmarks.figures import peak_bytes, publish, run_alone, script
+from tasc.analysis.scan import scan
+from tasc.data.corpus import load
+from tasc.data.source import Source
+from tasc.data.stream import open_stream
+from tasc.decoding.drafters.ngram.building import IndexFile
+from tasc.decoding.drafters.ngram.index import FILE, load_index
+from tasc.decoding.drafters.ngram.options import Counts
+from tasc.decoding.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
+
+NOISE = 0.1
+GROWING = ("processor_seconds", "peak_bytes", "disk_bytes")
+TERABYTE, NODES = 1e12, (1, 10, 100)
+LARGEST = 2**31  # tokens of one index
+
+
+def main() -> None:
+    """Measure every size, and print the figures as JSON."""
+    parser = script(__doc__, data=True)
+    parser.add_argument("--tokenizer", help="default: tokenizers/qwen2 in the data folder")
+    parser.add_argument("--analyze", type=float, nargs="*", default=[1, 10, 100], help="millions")
+    parser.add_argument("--index", type=float, nargs="*", default=[1, 4, 10, 100, 200])
+    parser.add_argument("--memory", type=float, default=2.0, help="GiB, as of tasc index")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        kind, millions = options.only.split("=")
+        with tempfile.TemporaryDirectory() as folder:
+            made = {"analyze": measure_analyze, "index": measure_index}[kind]
+            print(json.dumps(made(options, float(millions), Path(folder))))  # noqa: T201 - a script
+        return
+    runs: dict[str, list[dict[str, Any]]] = {"index": [], "analyze": []}
+    for kind, made in runs.items():
+        for millions in getattr(options, kind):
+            made.append(run_alone("benchmarks.growth", "--only", f"{kind}={millions}"))
+            made.sort(key=lambda run: float(run["tokens"]))
+            publish(summary(runs), options.json, quiet=True)  # an hour's work is not lost
+    publish(summary(runs), options.json)
+
+
+def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return runs, how they grow, and what a terabyte takes."""
+    found = {kind: {"runs": made, "exponents": exponents(made)} for kind, made in runs.items()}
+    return found | {"computed": computed(found)}
+
+
+def measure_analyze(options: argparse.Namespace, millions: float, folder: Path) -> dict[str, Any]:
+    """Count a corpus of about so many tokens of outputs, as ``tasc analyze`` does."""
+    tokenizer, corpus = tokenizer_of(options), folder / "train.jsonl"
+    options.tokens = millions
+    write_corpus(options, corpus)
+    tokenizer.encode(["warm"])
+    tempfile.tempdir = str(folder / "scratch")
+    Path(tempfile.tempdir).mkdir()
+    with most_bytes(Path(tempfile.tempdir)) as disk:
+        begin, used = time.perf_counter(), time.process_time()
+        found = scan(open_stream(Source(str(corpus)), "train"), tokenizer)
+        clock = time.perf_counter() - begin, time.process_time() - used
+    return {
+        "tokens": sum(side.tokens.tokens for side in (found.input, found.output) if side.tokens),
+        "file_bytes": corpus.stat().st_size,
+        "seconds": clock[0],
+        "processor_seconds": clock[1],
+        "peak_bytes": peak_bytes(),
+        "disk_bytes": max(disk),
+    }
+
+
+def measure_index(options: argparse.Namespace, millions: float, folder: Path) -> dict[str, Any]:
+    """Build an index of so many tokens, open it, and draft."""
+    tokenizer = tokenizer_of(options)
+    known = tokenizer.encode(load(Source(str(options.data_dir / "medquad")), "train").outputs)
+    file = IndexFile(folder / FILE, tokenizer, Counts())
+    writing = [0.0, 0.0]
+    for texts in repeated(known, int(millions * 1e6)):
+        begin, used = time.perf_counter(), time.process_time()
+        file.add(texts)
+        writing[0] += time.perf_counter() - begin
+        writing[1] += time.process_time() - used
+    with most_bytes(folder) as disk:
+        begin, used = time.perf_counter(), time.process_time()
+        file.finish(int(options.memory * 2**30))
+        clock = time.perf_counter() - begin, time.process_time() - used
+    peak = peak_bytes()
+    index = load_index(folder, tokenizer)
+    return {
+        "tokens": file.tokens,
+        "seconds": writing[0] + clock[0],
+        "processor_seconds": writing[1] + clock[1],
+        "tokens_per_processor_second": file.tokens / (writing[1] + clock[1]),
+        "peak_bytes": peak,
+        "disk_bytes": max(disk),
+        "index_bytes": file.path.stat().st_size,
+        "contexts": index.contexts,
+        "first_draft_seconds": {
+            name: first_draft(folder, tokenizer, known, cold=name == "cold")
+            for name in ("cold", "warm")
+        },
+        "draft_microseconds": draft_times(folder, tokenizer, known),
+    }
+
+
+def repeated(known: Encoded, tokens: int) -> Iterator[Encoded]:
+    """Yield the texts over and over, a tenth of the tokens replaced, each time by others."""
+    rng, left = np.random.default_rng(0), tokens
+    while left > 0:
+        count = len(known.offsets) - 1
+        if left < len(known.tokens):
+            count = max(int(np.searchsorted(known.offsets, left)) - 1, 1)
+        offsets = known.offsets[: count + 1]
+        yield Encoded(noisy(known.tokens[: offsets[-1]], known.tokens, rng), offsets)
+        left -= int(offsets[-1])
+
+
+def noisy(tokens: np.ndarray, others: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Replace a tenth of ``tokens`` (T,) by tokens that are drawn from ``others``."""
+    made = tokens.copy()
+    places = rng.random(len(made)) < NOISE
+    made[places] = others[rng.integers(0, len(others), int(places.sum()))]
+    return made
+
+
+def first_draft(folder: Path, tokenizer: LoadedTokenizer, known: Encoded, *, cold: bool) -> float:
+    """Return the seconds from opening an index to the first draft."""
+    if cold:
+        with (folder / FILE).open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    tokenizer.vocabulary()  # is there in any case where a model is
+    begin = time.perf_counter()
+    drafter = TascSpec([load_index(folder, tokenizer)], tokenizer.eos_id, TascSpecOptions())
+    drafter.start(known.tokens[:8])
+    drafter.observe(known.tokens[8:16])
+    assert len(drafter.draft(16).tokens)
+    return time.perf_counter() - begin
+
+
+def draft_times(folder: Path, tokenizer: LoadedTokenizer, known: Encoded) -> dict[str, float]:
+    """Return medians of what a step takes: a token observed, a draft of 16 nodes made."""
+    drafter = TascSpec([load_index(folder, tokenizer)], tokenizer.eos_id, TascSpecOptions())
+    rng, rounds = np.random.default_rng(1), []
+    for _ in range(9):
+        used, steps = time.thread_time(), 0
+        for _ in range(200):
+            at = int(rng.integers(len(known.tokens) - 40))
+            text = noisy(known.tokens[at : at + 40], known.tokens, rng)
+            drafter.start(text[:8])
+            for i in range(8, len(text)):
+                drafter.observe(text[i : i + 1])
+                drafter.draft(16)
+                steps += 1
+        rounds.append(1e6 * (time.thread_time() - used) / steps)
+    return {"first": rounds[0], "median": statistics.median(rounds[1:]), "least": min(rounds)}
+
+
+@contextmanager
+def most_bytes(folder: Path) -> Iterator[list[int]]:
+    """Look ten times a second at the bytes below ``folder``, which are listed."""
+    done, most = threading.Event(), [0]
+
+    def look() -> None:
+        while not done.wait(0.1):
+            most.append(size_of(folder))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        thread.join()
+        most.append(size_of(folder))
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of the files below ``folder``."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # went meanwhile
+            total += path.stat().st_size
+    return total
+
+
+def exponents(runs: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the slope of each figure against tokens, in logarithms, from 10 M tokens on.
+
+    Below, what does not grow is most of it.
+    """
+    large = [run for run in runs if run["tokens"] > 9e6]
+    if len(large) < 2:
+        return {}
+    first, last = large[0], large[-1]
+    steps = math.log(last["tokens"] / first["tokens"])
+    return {key: math.log(last[key] / first[key]) / steps for key in GROWING}
+
+
+def computed(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Compute from the largest sizes what a terabyte of text takes on some nodes of one core.
+
+    Counting grows by its exponent. An index has 2^31 tokens at most, so there are several, each
+    with what its exponent gives; tokens of a byte of text are those of the corpus that was counted.
+    """
+    counting, indexing = found["analyze"], found["index"]
+    if not (counting["exponents"] and indexing["exponents"]):
+        return []
+    largest, index = counting["runs"][-1], indexing["runs"][-1]
+    tokens = TERABYTE * largest["tokens"] / largest["file_bytes"]
+    indexes = math.ceil(tokens / LARGEST)
+    rows = []
+    for nodes in NODES:
+        row: dict[str, Any] = {"nodes": nodes, "tokens": tokens, "indexes": indexes}
+        for key in GROWING:
+            share = tokens / nodes / largest["tokens"]
+            row[f"analyze_{key}"] = largest[key] * share ** counting["exponents"][key]
+            each = index[key] * (tokens / indexes / index["tokens"]) ** indexing["exponents"][key]
+            row[f"index_{key}"] = each * (1 if key == "peak_bytes" else indexes / nodes)
+        rows.append(row)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Building the corpus index on disk, of outputs that may be larger than memory.
+
+The text goes to the file first. The contexts that end with some tokens are a piece, which a scan of
+the text makes by itself, so a piece takes as much memory as it is given. Pieces follow one another
+in the file; only then is it known where each lies, and continuations are given their contexts.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tasc._native import NgramBuilder, NgramIndex, pack_text, place_entries
+from tasc.data.stream import Stream, refuse_empty
+from tasc.decoding.drafters.ngram.index import (
+    BLOCK_HEADER,
+    FILE,
+    HEADER,
+    check_ids,
+    file_header,
+    load_index,
+    save_index,
+)
+from tasc.decoding.drafters.ngram.options import Counts, IndexOptions
+from tasc.errors import InputError
+from tasc.execution import in_order
+from tasc.files.disk import writing
+from tasc.progress import Progress, silent
+from tasc.tokenizer.chat import ChatTemplate
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
+
+_TEXTS, _CHARACTERS = 1 << 16, 1 << 24  # that are encoded at a time, at most
+_CHUNK = 1 << 20  # words or tokens that are copied at a time
+
+
+class IndexFile:
+    """An index that is being written; texts are added, then all is counted."""
+
+    def __init__(self, path: Path, tokenizer: LoadedTokenizer, counts: Counts) -> None:
+        """Begin the file ``path`` of ``tokenizer``'s tokens."""
+        self.path, self.tokenizer, self.counts = path, tokenizer, counts
+        self.tokens = self.texts = 0  # added, without marks and ends
+        self._packed = 0  # bytes of the text
+        path.write_bytes(bytes(HEADER.size + BLOCK_HEADER))
+
+    def add(self, texts: Encoded) -> None:
+        """Add texts, the end token behind each. Raises InputError where an id is too large."""
+        check_ids(texts.tokens, self.tokenizer.eos_id)
+        tokens = texts.tokens.astype(np.int32, copy=False)
+        self._append(pack_text(tokens, texts.offsets, self.tokenizer.eos_id, self.counts.mark))
+        self.tokens, self.texts = self.tokens + len(tokens), self.texts + len(texts.offsets) - 1
+
+    def add_index(self, folder: Path) -> None:
+        """Add the texts of a saved index.
+
+        Raises:
+            InputError: it has other ends or marks than are counted here; see ``load_index``, too.
+        """
+        index = load_index(folder, self.tokenizer)
+        if (index.mark, index.end) != (self.counts.mark, self.tokenizer.eos_id):
+            raise InputError(
+                f"{folder} was counted with mark={index.mark} and end token {index.end}, here they "
+                f"are {self.counts.mark} and {self.tokenizer.eos_id}: make it again with tasc index"
+            )
+        with (folder / FILE).open("rb") as file:
+            file.seek(HEADER.size + BLOCK_HEADER)
+            for begin in range(0, index.tokens, _CHUNK):
+                packed = file.read(3 * min(_CHUNK, index.tokens - begin))
+                ends = _tokens(packed) == index.end
+                self.texts += int(ends.sum())
+                self._append(np.frombuffer(packed, np.uint8))
+        self.tokens = self._packed // 3 - self.texts * (1 + self.counts.mark)
+
+    def _append(self, packed: np.ndarray) -> None:
+        with self.path.open("ab") as file:
+            file.write(packed.data)
+        self._packed += len(packed)
+
+    def finish(self, memory: int, progress: Progress = silent) -> None:
+        """Count, sorting in about ``memory`` bytes; one token's positions are sorted at once.
+
+        Raises:
+            InputError: the corpus has more n-grams than an index holds.
+        """
+        try:
+            self._finish(memory, progress)
+        except ValueError as error:
+            raise InputError(f"{error}; or count parts of the corpus, each for itself") from None
+
+    def _finish(self, memory: int, progress: Progress) -> None:
+        text = np.asarray(np.memmap(self.path, np.uint8, "r", HEADER.size + BLOCK_HEADER))
+        o = self.counts
+        end = self.tokenizer.eos_id
+        builder = NgramBuilder(text, end, o.n_max, o.discount, o.strength, o.p_min, o.mark)
+        if builder.vocabulary > len(self.tokenizer.vocabulary()):
+            raise InputError(
+                f"the texts have tokens that {self.tokenizer.path} does not: "
+                "make the indexes to merge again with tasc index"
+            )
+        made: list[tuple[int, np.ndarray]] = []  # of each piece: entries, contexts by token
+        contexts = entries = 0
+        beside = self.path.with_suffix(".contexts")
+        with self.path.open("r+b") as file, beside.open("w+b") as nodes:
+            first = file.seek(-(self._packed + 1) % 8 + 1, os.SEEK_END)
+            for own, lists, counted in _pieces(builder, memory, progress):
+                file.write(own.data)
+                nodes.write((lists + np.uint64(entries)).data)
+                contexts, entries = contexts + len(lists), entries + len(own)
+                made.append((len(own), counted))
+            nodes.write(np.uint64(entries).tobytes())  # ends the last list
+            _place(file, first, builder, made)
+            nodes.seek(0)
+            file.seek(0, os.SEEK_END)
+            shutil.copyfileobj(nodes, file, 8 * _CHUNK)
+            words = file.tell() - HEADER.size
+            file.seek(0)
+            file.write(file_header(words // 8, self.tokenizer))
+            file.write(builder.header(contexts, entries).data)
+        beside.unlink()
+
+
+def _tokens(packed: bytes) -> np.ndarray:
+    three = np.frombuffer(packed, np.uint8).reshape(-1, 3).astype(np.int32)
+    tokens: np.ndarray = three @ np.array([1, 1 << 8, 1 << 16], np.int32)
+    return tokens
+
+
+def _pieces(
+    builder: NgramBuilder, memory: int, progress: Progress
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    yield builder.root()
+    borders = builder.borders(max(memory // builder.position_bytes, 1))
+    for number, (begin, end) in enumerate(pairwise(borders)):
+        progress("count", number, len(borders) - 1)
+        yield builder.piece(begin, end)
+
+
+def _place(
+    file: BinaryIO, first: int, builder: NgramBuilder, made: Sequence[tuple[int, np.ndarray]]
+) -> None:
+    """Give the continuations of all pieces, which lie in ``file`` from ``first``, contexts."""
+    starts = builder.starts(np.sum([counted for _, counted in made], axis=0, dtype=np.uint32))
+    before, at = starts.copy(), first
+    for entries, counted in made:
+        for begin in range(0, entries, _CHUNK):
+            size = 8 * min(_CHUNK, entries - begin)
+            file.seek(at)
+            block = np.frombuffer(bytearray(file.read(size)), np.uint64)
+            place_entries(block, starts, before)
+            file.seek(at)
+            at += file.write(block.data)
+        before += counted
+
+
+@dataclass(frozen=True, eq=False)
+class Indexed:
+    """A corpus counted, in a file that is mapped, and how fast that went."""
+
+    index: NgramIndex
+    path: Path
+    tokenizer: LoadedTokenizer
+    options: IndexOptions
+    split: str
+    outputs: int
+    tokens: int
+    seconds: float
+
+    def save(self, folder: Path) -> None:
+        """Leave the file that ``tasc bench --index`` maps in ``folder``."""
+        if not self.path.exists():  # it was in a temporary folder, and is there as long as mapped
+            save_index(self.index, self.tokenizer, folder)
+            return
+        with writing(folder / FILE):
+            shutil.move(self.path, folder / FILE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was counted, as JSON values."""
+        size = HEADER.size + self.index.block.nbytes
+        return {
+            "source": self.options.source.path,
+            "split": self.split,
+            "outputs": self.outputs,
+            "tokens": self.tokens,
+            "contexts": self.index.contexts,
+            "continuations": self.index.entries,
+            "bytes": size,
+            "bytes_per_token": size / max(self.tokens, 1),
+            "build_seconds": self.seconds,
+            "counts": asdict(self.options.counts),
+        }
+
+
+def make_index(
+    stream: Stream,
+    tokenizer: LoadedTokenizer,
+    options: IndexOptions,
+    work: Path,
+    progress: Progress = silent,
+) -> Indexed:
+    """Index the outputs of a split behind those of ``options.merge``, in a file below ``work``.
+
+    Raises:
+        InputError: there are no outputs, or an index to merge does not fit.
+        StorageError: there is no room in ``work``.
+    """
+    source = stream.source
+    template = None
+    if source.chat and not source.names("template"):
+        template = ChatTemplate.of(tokenizer)
+    if template:
+        tokenizer = tokenizer.ending(template.end)
+    folder = work / "index.tmp"  # nothing to go on from
+    folder.mkdir(exist_ok=True)
+    with writing(folder):
+        file = IndexFile(folder / FILE, tokenizer, options.counts)
+        for merged in options.merge:
+            file.add_index(Path(merged))
+        with options.start(tokenizer) as executor:
+            encoded = executor.run(LoadedTokenizer.encode, _batches(stream, template))
+            for texts in in_order(encoded):
+                file.add(texts)
+                progress("encode", file.texts, 0)
+        begin = time.perf_counter()
+        file.finish(int(options.memory * 2**30), progress)
+    seconds = time.perf_counter() - begin
+    index = load_index(folder, tokenizer)
+    return Indexed(
+        index, file.path, tokenizer, options, stream.split, file.texts, file.tokens, seconds
+    )
+
+
+def _batches(stream: Stream, template: ChatTemplate | None) -> Iterator[list[str]]:
+    """Yield the outputs of a split, as many as are encoded at a time."""
+    held: list[str] = []
+    size = samples = dropped = 0
+    for rows in stream.rows():
+        turns = rows.turns if template else ()
+        outputs = [template.write(turn)[1] for turn in turns] if template else rows.outputs
+        held += outputs
+        size += sum(map(len, outputs))
+        samples, dropped = samples + len(outputs), dropped + rows.dropped
+        if len(held) >= _TEXTS or size >= _CHARACTERS:
+            yield held
+            held, size = [], 0
+    refuse_empty(stream, samples, dropped)
+    if held:
+        yield held

@@ -2,10 +2,11 @@
 
 The corpus is MedQuAD's training split over and over, a tenth of it replaced: words for ``analyze``,
 which reads and tokenises a file (``benchmarks.analysis``), tokens for ``index``, which is given
-tokens. Each size runs in a process of its own, so that peak memory is its own. An index is then
-opened, with none of its file in memory and with all that the kernel kept, and drafts of 16 nodes
-are made while texts of the corpus are followed, one token in ten replaced.
+tokens. Each size runs in a process of its own, so that peak memory is its own. Drafts of 16
+nodes are made while texts of the corpus are followed, one token in ten replaced. ``--open`` times
+instead how long it is from opening an index to the first draft.
 Usage: python -m benchmarks.growth --data-dir DIR [--analyze 1 10 100] [--index 1 4 10 100 200]
+       python -m benchmarks.growth --data-dir DIR --open INDEX...
 """
 
 import argparse
@@ -37,8 +38,6 @@ from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 NOISE = 0.1
 GROWING = ("processor_seconds", "peak_bytes", "disk_bytes")
-TERABYTE, NODES = 1e12, (1, 10, 100)
-LARGEST = 2**31  # tokens of one index
 
 
 def main() -> None:
@@ -48,6 +47,7 @@ def main() -> None:
     parser.add_argument("--analyze", type=float, nargs="*", default=[1, 10, 100], help="millions")
     parser.add_argument("--index", type=float, nargs="*", default=[1, 4, 10, 100, 200])
     parser.add_argument("--memory", type=float, default=2.0, help="GiB, as of tasc index")
+    parser.add_argument("--open", type=Path, nargs="*", default=[], help="indexes that are there")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
@@ -55,6 +55,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             made = {"analyze": measure_analyze, "index": measure_index}[kind]
             print(json.dumps(made(options, float(millions), Path(folder))))  # noqa: T201 - a script
+        return
+    if options.open:
+        publish({"opened": [opened(options, folder) for folder in options.open]}, options.json)
         return
     runs: dict[str, list[dict[str, Any]]] = {"index": [], "analyze": []}
     for kind, made in runs.items():
@@ -66,9 +69,8 @@ def main() -> None:
 
 
 def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return runs, how they grow, and what a terabyte takes."""
-    found = {kind: {"runs": made, "exponents": exponents(made)} for kind, made in runs.items()}
-    return found | {"computed": computed(found)}
+    """Return the runs, and how they grow."""
+    return {kind: {"runs": made, "exponents": exponents(made)} for kind, made in runs.items()}
 
 
 def measure_analyze(options: argparse.Namespace, millions: float, folder: Path) -> dict[str, Any]:
@@ -119,10 +121,6 @@ def measure_index(options: argparse.Namespace, millions: float, folder: Path) ->
         "disk_bytes": max(disk),
         "index_bytes": file.path.stat().st_size,
         "contexts": index.contexts,
-        "first_draft_seconds": {
-            name: first_draft(folder, tokenizer, known, cold=name == "cold")
-            for name in ("cold", "warm")
-        },
         "draft_microseconds": draft_times(folder, tokenizer, known),
     }
 
@@ -147,19 +145,40 @@ def noisy(tokens: np.ndarray, others: np.ndarray, rng: np.random.Generator) -> n
     return made
 
 
-def first_draft(folder: Path, tokenizer: LoadedTokenizer, known: Encoded, *, cold: bool) -> float:
-    """Return the seconds from opening an index to the first draft."""
-    if cold:
-        with (folder / FILE).open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def opened(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Open the index in ``folder``, with none of its file in memory and with all of it; draft."""
+    tokenizer = tokenizer_of(options)
+    known = tokenizer.encode(load(Source(str(options.data_dir / "medquad")), "train").outputs)
+    given = folder, tokenizer, known
+    found = {name: first_drafts(*given, cold=name == "cold") for name in ("cold", "warm")}
+    facts = {"tokens": load_index(folder, tokenizer).tokens}
+    return facts | found | {"draft_microseconds": draft_times(*given)}
+
+
+def first_drafts(
+    folder: Path, tokenizer: LoadedTokenizer, known: Encoded, *, cold: bool
+) -> dict[str, float]:
+    """Return what it takes from opening an index to the first draft; seconds, of nine times."""
     tokenizer.vocabulary()  # is there in any case where a model is
-    begin = time.perf_counter()
-    drafter = TascSpec([load_index(folder, tokenizer)], tokenizer.eos_id, TascSpecOptions())
-    drafter.start(known.tokens[:8])
-    drafter.observe(known.tokens[8:16])
-    assert len(drafter.draft(16).tokens)
-    return time.perf_counter() - begin
+    clocks, used = [], []
+    for _ in range(9):
+        if cold:
+            with (folder / FILE).open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        begin = time.perf_counter(), time.thread_time()
+        drafter = TascSpec([load_index(folder, tokenizer)], tokenizer.eos_id, TascSpecOptions())
+        drafter.start(known.tokens[:8])
+        drafter.observe(known.tokens[8:16])
+        assert len(drafter.draft(16).tokens)
+        clocks.append(time.perf_counter() - begin[0])
+        used.append(time.thread_time() - begin[1])
+        del drafter  # and the mapping with it, whose pages could not be dropped
+    return {
+        "seconds": statistics.median(clocks),
+        "least_seconds": min(clocks),
+        "processor_seconds": statistics.median(used),
+    }
 
 
 def draft_times(folder: Path, tokenizer: LoadedTokenizer, known: Encoded) -> dict[str, float]:
@@ -219,30 +238,6 @@ def exponents(runs: list[dict[str, Any]]) -> dict[str, float]:
     first, last = large[0], large[-1]
     steps = math.log(last["tokens"] / first["tokens"])
     return {key: math.log(last[key] / first[key]) / steps for key in GROWING}
-
-
-def computed(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Compute from the largest sizes what a terabyte of text takes on some nodes of one core.
-
-    Counting grows by its exponent. An index has 2^31 tokens at most, so there are several, each
-    with what its exponent gives; tokens of a byte of text are those of the corpus that was counted.
-    """
-    counting, indexing = found["analyze"], found["index"]
-    if not (counting["exponents"] and indexing["exponents"]):
-        return []
-    largest, index = counting["runs"][-1], indexing["runs"][-1]
-    tokens = TERABYTE * largest["tokens"] / largest["file_bytes"]
-    indexes = math.ceil(tokens / LARGEST)
-    rows = []
-    for nodes in NODES:
-        row: dict[str, Any] = {"nodes": nodes, "tokens": tokens, "indexes": indexes}
-        for key in GROWING:
-            share = tokens / nodes / largest["tokens"]
-            row[f"analyze_{key}"] = largest[key] * share ** counting["exponents"][key]
-            each = index[key] * (tokens / indexes / index["tokens"]) ** indexing["exponents"][key]
-            row[f"index_{key}"] = each * (1 if key == "peak_bytes" else indexes / nodes)
-        rows.append(row)
-    return rows
 
 
 if __name__ == "__main__":

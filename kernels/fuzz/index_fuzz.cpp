@@ -1,7 +1,7 @@
 // A stranger's index: any block is refused, or drafting from it stays inside it and ends.
 //
 // Input: the block, and behind it kTail bytes, the tokens that are drafted after. What Python's
-// reader checks before (magic, size, checksum) is no help here: a forger computes it, too.
+// reader checks before (magic, size) is no help here: a forger computes it, too.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -7,7 +7,14 @@ import pytest
 
 from tasc._native import NgramIndex
 from tasc.decoding.drafters import Resources, parse
-from tasc.decoding.drafters.ngram.index import FILE, HEADER, build_index, load_index, save_index
+from tasc.decoding.drafters.ngram.index import (
+    FILE,
+    HEADER,
+    build_index,
+    indexed_outputs,
+    load_index,
+    save_index,
+)
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
 from tasc.errors import InputError, IntegrityError
@@ -136,7 +143,10 @@ def test_an_index_forged_to_read_elsewhere_is_refused_or_found_by_a_look_at_all_
     ):
         save_index(index, tokenizer, saved)
         forge(saved / FILE, word, value)
-        assert said in str(load_index(saved, tokenizer).check_integrity())
+        opened = load_index(saved, tokenizer)
+        assert said in str(opened.check_integrity())
+        with pytest.raises(IntegrityError, match="make it again with tasc index"):
+            indexed_outputs(opened)
 
 
 def test_whatever_a_forged_index_says_drafts_name_tokens_of_the_vocabulary(saved, tokenizer):

@@ -4,6 +4,7 @@ The file is a header of 128 bytes (magic, version, words of the block, SHA-256 o
 the block that the native index drafts from, little-endian.
 """
 
+import mmap
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,7 +48,15 @@ def check_ids(tokens: np.ndarray, end: int) -> None:
 
 
 def indexed_outputs(index: NgramIndex) -> list[np.ndarray]:
-    """Return the outputs (T_i,) int32 that ``index`` was counted from, without their end tokens."""
+    """Return the outputs (T_i,) int32 that ``index`` was counted from, without their end tokens.
+
+    Raises:
+        IntegrityError: it is damaged, and might hold anything.
+    """
+    if broken := index.check_integrity():
+        raise IntegrityError(
+            f"the index is damaged ({broken} does not hold): make it again with tasc index"
+        )
     text = index.text()
     parts = np.split(text, np.flatnonzero(text == index.end) + 1)[:-1]
     return [part[int(index.mark) : -1] for part in parts]
@@ -109,9 +118,12 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
             f"{path} was made with another tokenizer than {tokenizer.path}: "
             f"make one with tasc index --tokenizer {tokenizer.path}"
         )
-    block = np.memmap(path, np.uint64, "r", HEADER.size, (words,))
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped.madvise(mmap.MADV_RANDOM)  # what lies beside a context is of no use: read no further
+    block = np.frombuffer(mapped, np.uint64, words, HEADER.size)
     try:
-        index = NgramIndex(np.asarray(block))
+        index = NgramIndex(block)
         if index.vocabulary > len(tokenizer.vocabulary()):
             raise ValueError("the index names tokens that its tokenizer does not have")
     except ValueError as error:

@@ -45,8 +45,11 @@ class Command:
             _follow(options)
             return
         folder = output_path("output", flags.output) or Path("tasc-out") / self.name
+        if flags.push_to_hub is not None:
+            _check_push(options, flags.push_to_hub)
         check_output(folder, force=flags.force)
         done = _run_step(options, folder, flags)
+        pushed = _push(done.output / "model", flags.push_to_hub)
         if flags.json:
             print_json(done.result)
             return
@@ -54,6 +57,8 @@ class Command:
         for label, path in self.leaves:
             if (done.output / path).exists():
                 say(f"{label}: {done.output / path}")
+        if pushed:
+            say(f"on the Hub: {pushed}")
         following = self.next and self.next(options, done.output, done.result)
         if following:
             say(f"Next: {following}")
@@ -86,6 +91,24 @@ def _run_step(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome
         if work_of(folder).exists():
             note("a checkpoint was kept: the same command with --resume goes on")
         raise
+
+
+def _check_push(options: "StepOptions", repository: str) -> None:
+    from tasc.errors import InputError
+    from tasc.models.folder.push import check_repository
+
+    if "model" not in options.makes:
+        raise InputError("--push-to-hub takes a plain model: add --merge, or leave it out")
+    check_repository(repository)
+
+
+def _push(model: Path, repository: str | None) -> str:
+    """Push a model folder that is whole; return where it is then."""
+    if repository is None:
+        return ""
+    from tasc.models.folder.push import push
+
+    return push(model, repository)
 
 
 def output_path(option: str, text: str | None) -> Path | None:

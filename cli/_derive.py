@@ -1,7 +1,7 @@
 """Commands are read from the classes of their options, so that no option stands twice.
 
-What is no option of the library stands here: --output, --force, --json and --resume. A class is
-read when its command is used, so ``tasc --help`` loads none.
+What is no option of the library stands here: --output, --force, --json, --resume, --push-to-hub. A
+class is read when its command is used, so ``tasc --help`` loads none.
 """
 
 import inspect
@@ -24,11 +24,17 @@ _OUTPUT = typer.Option(help="Folder of the artefact.", show_default="tasc-out/CO
 _FORCE = typer.Option("--force", help="Replace an existing artefact.")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 _RESUME = typer.Option("--resume", help="Go on from a killed run's checkpoint.")
+_PUSH = typer.Option(
+    metavar="REPO",
+    help="Then push the plain model, nothing else, to this repository of the Hub: a private one, "
+    "unless it is there. The token is that of HF_TOKEN.",
+)
 _DOOR: dict[str, tuple[Any, Any]] = {
     "output": (Annotated[str | None, _OUTPUT], None),
     "force": (Annotated[bool, _FORCE], False),
     "json": (Json, False),
     "resume": (Annotated[bool, _RESUME], False),
+    "push_to_hub": (Annotated[str | None, _PUSH], None),
 }
 
 
@@ -40,6 +46,7 @@ class RunFlags:
     force: bool = False
     json: bool = False
     resume: bool = True  # commands without checkpoints have none to pass over
+    push_to_hub: str | None = None
 
 
 Kind = Callable[[], "type[CommandOptions]"]

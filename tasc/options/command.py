@@ -158,8 +158,9 @@ class CommandOptions(Options):
     """The options of a command; in Python and on the command line wrong ones are an InputError."""
 
     command: ClassVar[str]
-    # Of --output, --force, --json and --resume those that make sense: all but the last are about a
-    # folder that is left, the last about a checkpoint that a killed run leaves.
+    # Of --output, --force, --json, --resume and --push-to-hub those that make sense: three are
+    # about a folder that is left, --resume about a checkpoint that a killed run leaves, the last
+    # about a model. None is a recipe's to say, which may be a stranger's.
     flags: ClassVar[tuple[str, ...]] = ("output", "force", "json")
 
     if not TYPE_CHECKING:  # mypy reads the fields instead

@@ -28,7 +28,7 @@ class TrainingOptions(ModelOptions):
     """What both commands take."""
 
     result_file = "training.json"
-    flags: ClassVar = ("output", "force", "json", "resume")
+    flags: ClassVar[tuple[str, ...]] = ("output", "force", "json", "resume")
     other_splits: ClassVar = {"validation": _VALIDATION}
 
     epochs: float = Field(
@@ -128,6 +128,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     }
     chat_template_of = "model"
     incidental: ClassVar = {"processes"}
+    flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
     shared = True
 
     model: str = Field(description="Model folder or Hub id to start from.")

@@ -13,7 +13,7 @@ from tasc.files.disk import refusal
 
 from ._commands import COMMANDS
 from ._console import note, say
-from .commands.alone import compare, data, doctor, init, report, run
+from .commands.alone import chat, compare, data, doctor, init, report, run
 from .commands.serving import serve
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     help="Make a small language model fast on a narrow task: analyze the task, augment the "
     "tokenizer, finetune, and bench lossless speculative decoding.",
 )
-_ALONE = (run.COMMAND, compare.COMMAND, report.COMMAND, serve.COMMAND)
+_ALONE = (run.COMMAND, compare.COMMAND, report.COMMAND, serve.COMMAND, chat.COMMAND)
 for command in (init.COMMAND, data.COMMAND, *COMMANDS, *_ALONE):
     command.register(app)
 app.command("doctor")(doctor.doctor)
@@ -61,6 +61,10 @@ def main(arguments: list[str] | None = None) -> None:
         _refuse(str(error))
     except _UsageError as error:
         _refuse(_usage(error))
+    except ModuleNotFoundError as error:  # a package of ours that was taken away, or never came
+        if (error.name or "tasc").startswith("tasc"):
+            raise
+        _refuse(f"the package {error.name} is not installed: install tasc again, with pip")
     except Exception as error:
         refused = refusal(error)  # a folder that vanished, a full disk where a library writes
         if refused is None:

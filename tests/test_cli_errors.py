@@ -216,6 +216,22 @@ def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["task.jsonl"]
 
 
+@pytest.mark.parametrize("name", ["torch", "tasc.gone"])
+def test_a_package_that_is_not_there_is_named_unless_it_is_our_own(
+    capsys, task, tmp_path, monkeypatch, name
+):
+    def missing(options: object, job: object) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setitem(RUNNERS, "analyze", missing)
+    given = ("analyze", task, "--output", tmp_path / "out")
+    if name.startswith("tasc"):
+        with pytest.raises(ModuleNotFoundError):
+            tasc(capsys, *given)
+    else:
+        assert "the package torch is not installed: install tasc" in refused(capsys, *given)
+
+
 def test_bench_says_which_option_is_missing(capsys, task, tmp_path):
     out = ("--output", tmp_path / "out")
     assert "give --model" in refused(capsys, "bench", task, *out)

@@ -46,3 +46,12 @@ def test_colours_stand_out_from_what_is_behind_them(theme, background):
     assert len(lowest) == 11
     found = {name: contrast(colours[name], colours[background]) for name in lowest}
     assert not {name: ratio for name, ratio in found.items() if ratio < lowest[name]}
+
+
+@pytest.mark.parametrize("theme", themes())
+def test_text_on_the_colours_of_sources_is_read(theme):
+    colours = themes()[theme]
+    marks = [name for name in colours if re.fullmatch(r"m\d", name)]
+    assert len(marks) == 7
+    found = {name: contrast(colours["ink"], colours[name]) for name in marks}
+    assert not {name: ratio for name, ratio in found.items() if ratio < TEXT}

@@ -16,6 +16,7 @@ import tasc
 from tasc.benchmark.joined.join import ReportOptions
 from tasc.benchmark.paired.compare import CompareOptions
 from tasc.commands.data.report import DataOptions
+from tasc.commands.conversation.options import ChatOptions
 from tasc.commands.plan import RunOptions
 from tasc.commands.registry import COMMANDS
 from tasc.commands.starter.write import InitOptions
@@ -31,6 +32,7 @@ KINDS: dict[str, type[CommandOptions]] = COMMANDS | {
     "run": RunOptions,
     "compare": CompareOptions,
     "report": ReportOptions,
+    "chat": ChatOptions,
     "data": DataOptions,
     "init": InitOptions,
     "serve": ServeOptions,
@@ -128,7 +130,17 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
 
 def test_every_command_is_on_the_command_line_and_in_recipes_alike():
     shown = set(get_command(app).commands)  # type: ignore[attr-defined]
-    assert shown == {*COMMANDS, "run", "compare", "report", "data", "init", "serve", "doctor"}
+    assert shown == {
+        *COMMANDS,
+        "run",
+        "compare",
+        "report",
+        "data",
+        "init",
+        "chat",
+        "serve",
+        "doctor",
+    }
 
 
 def test_help_of_a_command_loads_no_torch(capsys):

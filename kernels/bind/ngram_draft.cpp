@@ -182,6 +182,7 @@ void bind_drafter(nb::module_& m) {
              for (const tasc::Proposal& p : self.distribution()) distribution.emplace_back(p.token, p.probability);
              return distribution;
            })
+      .def("sources", [](const tasc::NgramDrafter& self) { return to_numpy(std::vector<uint8_t>(self.sources())); })
       .def("take_output", [](tasc::NgramDrafter& self) { return to_numpy(self.take_output()); })
       .def("check_integrity", [](const tasc::NgramDrafter& self) { return broken(self.local()); });
 }

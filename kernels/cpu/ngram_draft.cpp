@@ -19,7 +19,8 @@ constexpr size_t kMemory = SourceWeights::kMemory, kLocal = SourceWeights::kLoca
 NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, SourceWeights* weights,
                            bool prompt, int n_max, const DraftOptions& options)
     : corpora_(std::move(corpora)), memory_(memory), prompt_(prompt), options_(options), local_(n_max), now_{},
-      fixed_(corpora_.size(), memory, prompt, options.lambda, options.gain, options.match), learnt_(weights) {
+      fixed_(corpora_.size(), memory, prompt, options.lambda, options.gain, options.match), learnt_(weights),
+      only_(memory || (prompt && !corpora_.empty()) ? Source::kOther : prompt ? Source::kPrompt : Source::kCorpus) {
   if (corpora_.size() > SourceWeights::kCorpora)
     throw std::invalid_argument("a drafter reads 8 corpora at most, got " + std::to_string(corpora_.size()));
   for (const int longest : {n_max, memory ? memory->n_max() : n_max})
@@ -34,6 +35,7 @@ void NgramDrafter::start(std::span<const int32_t> prompt, bool mark) {
   for (const int32_t token : prompt) append(token);
   prompting_ = false;
   output_.clear();
+  sources_.clear();
   if (!mark) return;
   local_.append(-2);
   now_.local = local_.state();
@@ -54,7 +56,7 @@ void NgramDrafter::refresh() {
 
 void NgramDrafter::append(int32_t token) {
   refresh();
-  if (learnt_ && !prompting_) learn(token);
+  if (!prompting_) sources_.push_back(static_cast<uint8_t>(learnt_ ? learn(token) : only_));
   output_.push_back(token);
   now_.recent.append(token);
   if (prompt_) local_.append(token);

@@ -1,4 +1,6 @@
 // How the sources of a draft are weighed against each other, and how that is learnt.
+#include <algorithm>
+#include <array>
 #include <span>
 
 #include "likelier.h"
@@ -8,6 +10,13 @@ namespace tasc {
 namespace {
 
 constexpr size_t kMemory = SourceWeights::kMemory, kLocal = SourceWeights::kLocal, kMatches = SourceWeights::kMatches;
+
+Source kind(size_t source) {
+  if (source >= SourceWeights::kLogits + RecentTokens::kLongest) return Source::kOther;
+  if (source >= SourceWeights::kLogits) return Source::kLogits;
+  if (source >= kMatches) source -= kMatches;
+  return source == kMemory ? Source::kMemory : source == kLocal ? Source::kPrompt : Source::kCorpus;
+}
 
 }  // namespace
 
@@ -91,15 +100,19 @@ double NgramDrafter::probability(const Active& active, const State& state, int32
   return probability(*corpora_[source], state.corpus[source], token);
 }
 
-void NgramDrafter::learn(int32_t token) {
+Source NgramDrafter::learn(int32_t token) {
   weigh(now_);
-  if (active_.size() < 2) return;
+  if (active_.empty()) return Source::kOther;
+  if (active_.size() == 1) return kind(active_.front().source);
   double given[SourceWeights::kSources], total = 0;
   for (size_t i = 0; i < active_.size(); ++i)
     total += given[i] = active_[i].weight * probability(active_[i], now_, token);
-  if (total <= 0) return;  // a token that no source knows tells them not apart
+  if (total <= 0) return Source::kOther;  // a token that no source knows tells them not apart
   for (size_t i = 0; i < active_.size(); ++i)
     learnt_->learn(active_[i].source, active_[i].bucket, given[i] / total - active_[i].weight);
+  std::array<double, 5> by_kind{};
+  for (size_t i = 0; i < active_.size(); ++i) by_kind[static_cast<size_t>(kind(active_[i].source))] += given[i];
+  return static_cast<Source>(std::max_element(by_kind.begin(), by_kind.end()) - by_kind.begin());
 }
 
 }  // namespace tasc

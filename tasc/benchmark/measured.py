@@ -24,6 +24,7 @@ class Kept(Record):
     accepted: tuple[int, ...]
     seconds: Seconds
     finish: str
+    sources: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, made: Generation) -> "Kept":
@@ -35,6 +36,7 @@ class Kept(Record):
             accepted=tuple(made.accepted),
             seconds=Seconds(**seconds),
             finish=made.finish,
+            sources=None if made.sources is None else tuple(made.sources.tolist()),
         )
 
     def generation(self) -> Generation:
@@ -45,6 +47,7 @@ class Kept(Record):
             list(self.accepted),
             Timeline(**dict(self.seconds)),
             self.finish,
+            None if self.sources is None else np.array(self.sources, np.uint8),
         )
 
 

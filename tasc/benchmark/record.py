@@ -1,6 +1,7 @@
 """From generations to figures: one record a cell."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from statistics import median
 from typing import Any
 
@@ -13,10 +14,11 @@ from tasc.benchmark.reference import Reference
 from tasc.benchmark.results import cells as results
 from tasc.benchmark.results.samples import SHOWN
 from tasc.decoding.adaptive import Adaptive
+from tasc.decoding.core.protocols import SOURCES
 from tasc.decoding.decode import Generation
 from tasc.decoding.steps import StepStats
 
-Span = tuple[int, int]
+Span = tuple[int, int, str]
 PARTS = tuple(results.Seconds.model_fields)
 
 
@@ -112,31 +114,41 @@ def _sizing(policy: Adaptive) -> results.Sizing:
 def _outputs(cell: Cell) -> tuple[results.Output, ...]:
     """Describe each sample; text, tokens and steps are those of the first repeat."""
     decode = cell.model.tokenizer.decode
-    every = zip(*cell.runs, strict=True)
-    return tuple(
-        results.Output(
-            text=decode(runs[0].tokens.tolist()),
-            tokens=len(runs[0].tokens),
-            steps=runs[0].decoding_steps,
-            ms=tuple(round(1000 * g.timeline.total, 4) for g in runs),
-            accepted=tuple(accepted_spans(runs[0], decode)) if i < SHOWN else (),
-        )
-        for i, runs in enumerate(every)
-    )
+    source = cell.method.source(cell.resources)
+    found = []
+    for i, runs in enumerate(zip(*cell.runs, strict=True)):
+        spans = list(accepted_spans(runs[0], decode, source)) if i < SHOWN else []
+        output = {
+            "text": decode(runs[0].tokens.tolist()),
+            "tokens": len(runs[0].tokens),
+            "steps": runs[0].decoding_steps,
+            "ms": tuple(round(1000 * g.timeline.total, 4) for g in runs),
+            "accepted": tuple((begin, end) for begin, end, _ in spans),
+            "sources": tuple(source for _, _, source in spans),
+        }
+        found.append(results.Output.model_validate(output))
+    return tuple(found)
 
 
-def accepted_spans(made: Generation, decode: Callable[[list[int]], str]) -> Iterator[Span]:
-    """Yield where in the decoded text accepted draft tokens stand, a span a step.
+def accepted_spans(
+    made: Generation, decode: Callable[[list[int]], str], source: str = "other"
+) -> Iterator[Span]:
+    """Yield where in the decoded text accepted draft tokens stand, and what they were drafted from.
 
-    A token that is a part of a character counts with the character that it ends.
+    A span is of one step and one source: ``source`` where the drafter told none. A token that is a
+    part of a character counts with the character that it ends.
     """
     tokens = made.tokens.tolist()
+    told = None if made.sources is None else [SOURCES[i] for i in made.sources]
     text, at = decode(tokens), 1  # the first token is the prompt's forward's
     for count in made.accepted:
-        begin, end = (_shared(text, decode(tokens[:k])) for k in (at, at + count))
-        if end > begin:
-            yield begin, end
-        at += count + 1
+        named = ["other"] * count if told is None else told[at : at + count]
+        for name, run in groupby(named):
+            begin, at = at, at + len(list(run))
+            spanned = [_shared(text, decode(tokens[:k])) for k in (begin, at)]
+            if spanned[1] > spanned[0]:
+                yield spanned[0], spanned[1], source if name == "other" else name
+        at += 1
 
 
 def _shared(text: str, part: str) -> int:

@@ -18,6 +18,7 @@ from tasc.decoding.core.processors import Processor, Processors
 from tasc.decoding.core.protocols import (
     Drafter,
     Factory,
+    TellsSources,
     UsesHiddenStates,
     UsesLogits,
     Verifier,
@@ -176,6 +177,8 @@ class _Sequence:
     def finish(self) -> None:
         self.result.tokens = np.array(self.tokens, np.int32)
         self.result.finish = self.finished or "length"
+        if isinstance(own := inner(self.drafter), TellsSources):
+            self.result.sources = own.sources()[: len(self.tokens)]
         del self.drafter, self.reads, self.learns, self.adjust
 
 

@@ -89,6 +89,10 @@ class ChatTemplate:
             )
         return prompt, answer[: len(answer) - len(self._tail)] + self._before_end
 
+    def prompt(self, messages: Sequence[Message]) -> str:
+        """Return what a model reads before it answers the last message."""
+        return self._write(messages, None, prompt=True)
+
     def _write(self, messages: Sequence[Message], tools: Any, *, prompt: bool = False) -> str:  # noqa: ANN401
         with self._told(), _short(), _small():
             text: str = self._writer.apply_chat_template(

@@ -125,6 +125,7 @@ class Slow:
     gain: float = 0.5
     discount: float = 0.7
     output: list[int] = field(default_factory=list)
+    told: list[dict[str, float]] = field(default_factory=list)  # of each token: shares of its mass
     said: Recycled = field(default_factory=Recycled)
 
     def __post_init__(self) -> None:
@@ -170,6 +171,7 @@ class Slow:
         """Learn from ``token``, and go on with it."""
         sources = list(self._sources())
         given = [weight * distribution.get(token, 0.0) for weight, distribution, _ in sources]
+        self.told.append(_shares(sources, given))
         if len(sources) > 1 and sum(given) > 0:
             for (weight, _, key), p in zip(sources, given, strict=True):
                 gradient = p / sum(given) - weight
@@ -214,3 +216,15 @@ class Slow:
         total = sum(weight for weight, _, _ in found)
         for weight, distribution, key in found:
             yield weight / total, distribution, key
+
+
+def _shares(sources, given) -> dict[str, float]:
+    """What each kind of source gave a token, of all that it was given; the sole one all of it."""
+    names = {"memory": "past outputs", "local": "prompt", "corpus": "corpus"}
+    kinds = [names.get(key[0], "logits") for _, _, key in sources]
+    if len(kinds) == 1:
+        return {kinds[0]: 1.0}
+    shares = dict.fromkeys(kinds, 0.0)
+    for kind, p in zip(kinds, given, strict=True):
+        shares[kind] += p / (sum(given) or 1.0)
+    return shares

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import tests.oracles
 from tasc._native import NgramDrafter, NgramTable, RecycledLogits, SourceWeights
+from tasc.decoding.core.protocols import SOURCES
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.simulate import References, simulate
 from tests.decoding import sources
@@ -16,6 +17,7 @@ from tests.decoding.test_recycling import enter, falling
 token = st.integers(0, 3)
 text = st.lists(token, min_size=1, max_size=12)
 texts = st.lists(text, min_size=1, max_size=5)
+REST = (0.6, 0.5, 0.7, 0, 0.0, True, True, END)
 
 
 def drafter(known, outputs, prompt, *, local=True, learns=True, logits=None):
@@ -31,6 +33,33 @@ def drafter(known, outputs, prompt, *, local=True, learns=True, logits=None):
         made.recycle(logits)
     made.start(np.array(prompt, np.int32), True)
     return made, weights
+
+
+def named(sources):
+    return [SOURCES[i] for i in sources]
+
+
+def test_a_drafter_tells_what_each_token_was_drafted_from():
+    made, _ = drafter([[5, 6, 7]], [[8, 9]], [])
+    kinds = {"corpus": [5, 6, 7], "past outputs": [8, 9], "prompt": [1, 2, 3]}
+    for source, output in kinds.items():
+        made.start(np.array([1, 2, 3, 4], np.int32), True)
+        made.observe(np.array(output, np.int32))
+        assert named(made.sources())[1:] == [source] * (len(output) - 1)
+
+
+def test_a_mixture_that_learns_nothing_tells_no_source_and_a_single_one_itself():
+    tokens = np.array([5, 6], np.int32)
+    for known, local, source in (([[5]], True, "other"), ([], True, "prompt")):
+        indexes = [build(known)] if known else []
+        made = NgramDrafter(indexes, None, None, local, 4, *REST)
+        made.start(tokens, True)
+        made.observe(tokens)
+        assert named(made.sources()) == [source] * 2
+    made = NgramDrafter([build([[5]])], None, None, False, 4, *REST)
+    made.start(tokens, True)
+    made.observe(tokens)
+    assert named(made.sources()) == ["corpus"] * 2
 
 
 said = st.lists(st.tuples(text, st.lists(token, min_size=1, max_size=4, unique=True)), max_size=6)
@@ -55,6 +84,12 @@ def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prom
             slow.append(t)
     finally:
         tests.oracles.CUT = original
+    assert len(made.sources()) == len(output)
+    for name, shares in zip(named(made.sources()), slow.told, strict=True):
+        if max(shares.values()) > 0:
+            assert shares[name] >= max(shares.values()) - 0.1
+        else:
+            assert name == "other"
     first = {"corpus": 0, "memory": 8, "local": 9, "said 1": 20, "said 2": 21, "said 3": 22}
     for (name, match, bucket), log in slow.logs.items():
         native = weights.weight(first[name] + 10 * match, bucket)

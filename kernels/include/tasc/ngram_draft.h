@@ -30,6 +30,9 @@ struct DraftTree {
   std::vector<float> probabilities;  // of the path to each node under the mixture
 };
 
+// What a token was drafted from; matches count with the text they are in. kOther: not told.
+enum class Source : uint8_t { kCorpus, kMemory, kPrompt, kLogits, kOther };
+
 struct Proposal {
   int32_t token;
   double probability;
@@ -56,6 +59,9 @@ class NgramDrafter {
   void chain(int budget, double least, std::vector<int32_t>& tokens);
   std::vector<Proposal> distribution();           // after the sequence, falling probability
   std::vector<int32_t> take_output() { return std::exchange(output_, {}); }  // appended since the start
+  // Of each token appended since the start, the source that most of its probability came from, as its
+  // weights are learnt; where they are not and there are several, none is told.
+  const std::vector<uint8_t>& sources() const { return sources_; }
   const NgramTable& local() const { return local_; }
 
  private:
@@ -97,7 +103,7 @@ class NgramDrafter {
   double probability(const Active& active, const State& state, int32_t token) const;
   double probability(const NgramTable& table, uint32_t context, int32_t token) const;
   double probability(const NgramIndex& index, const IndexState& state, int32_t token) const;
-  void learn(int32_t token);
+  Source learn(int32_t token);
   void refresh();
   float floor() const;
   void offer(const Candidate& candidate);
@@ -111,10 +117,12 @@ class NgramDrafter {
   NgramTable local_;
   State now_;
   std::vector<int32_t> output_;         // not taken yet
+  std::vector<uint8_t> sources_;        // of the output
   uint64_t generation_ = 0;             // of the memory, when its state was taken
   std::vector<Active> active_;          // what weighs something, the matches first
   SourceWeights fixed_;
   SourceWeights* learnt_;               // null: the fixed ones stay
+  Source only_;                         // where they stay
   bool prompting_ = true;               // what a prompt holds is not what drafts are for
   std::vector<Candidate> open_;         // from head_ on: falling probability, room_ at most
   size_t head_ = 0, room_ = 0;          // room_: nodes still wanted

@@ -2,11 +2,16 @@
 
 from functools import cached_property
 from statistics import median
+from typing import Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from tasc.benchmark.results.record import Record
+
+DraftSource = Literal[
+    "corpus", "past outputs", "prompt", "logits", "draft model", "draft head", "other"
+]
 
 
 class Output(Record):
@@ -23,6 +28,9 @@ class Output(Record):
     accepted: tuple[tuple[int, int], ...] = ()
     """Where in the text accepted draft tokens stand, (begin, end) characters; of the first samples
     alone."""
+    sources: tuple[DraftSource, ...] = ()
+    """What each of these was drafted from; of a mixture, what most of its probability came from.
+    "other" where a method does not tell."""
 
 
 class Difference(Record):

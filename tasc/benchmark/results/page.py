@@ -7,18 +7,20 @@ from typing import Any
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.comparisons import CellComparison
-from tasc.benchmark.results.samples import sample_views
+from tasc.benchmark.results.samples import sample_views, sources_shown
 from tasc.report.charts import COLOURS, Chart, chart
 from tasc.report.html import template
 
 
 def render(results: BenchResults) -> str:
     """Return the page."""
+    views = sample_views(results)
     return template("tasc.benchmark", "report.html").render(
         results=results,
         rows=results.cells,
         headlines=headlines(results),
-        views=sample_views(results),
+        views=views,
+        sources=sources_shown(views),
         metrics=results.metrics,
         latency=latency(results.cells),
         acceptance=acceptance(results.cells),

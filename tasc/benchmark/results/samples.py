@@ -1,10 +1,12 @@
 """A bench sample by sample: what each model wrote, whether it is right, and what it took."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import get_args
 
 from tasc.benchmark.results.bench import BenchResults
-from tasc.benchmark.results.cells import Cell, Output
+from tasc.benchmark.results.cells import Cell, DraftSource, Output
 from tasc.report.sheet import as_csv as sheet
 
 SHOWN = 100  # samples on a page; samples.csv has all
@@ -22,8 +24,8 @@ class Decoded:
         steps: forwards that it took.
         ms: median over the repeats.
         slow: whether nine tenths of the cell's samples took less.
-        pieces: the text cut where drafts begin and end, and whether each was accepted of a draft;
-            none where nothing was.
+        pieces: the text cut where drafts begin and end, and what each accepted one was drafted
+            from, "" for the model's own; none where nothing was accepted.
     """
 
     method: str
@@ -31,7 +33,7 @@ class Decoded:
     steps: int
     ms: float
     slow: bool
-    pieces: tuple[tuple[str, bool], ...]
+    pieces: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -107,14 +109,21 @@ def _decoded(cell: Cell, number: int) -> Decoded:
     return Decoded(cell.method, output.tokens, output.steps, ms, slow, tuple(_pieces(output)))
 
 
-def _pieces(output: Output) -> Iterator[tuple[str, bool]]:
-    known = 0
-    for begin, end in output.accepted:
-        yield output.text[known:begin], False
-        yield output.text[begin:end], True
+def _pieces(output: Output) -> Iterator[tuple[str, str]]:
+    known, sources = 0, chain(output.sources, repeat("other"))  # earlier files name none
+    for (begin, end), source in zip(output.accepted, sources, strict=False):
+        yield output.text[known:begin], ""
+        yield output.text[begin:end], source
         known = end
     if known:
-        yield output.text[known:], False
+        yield output.text[known:], ""
+
+
+def sources_shown(views: Sequence[SampleView]) -> list[str]:
+    """Return what accepted drafts of these samples came from, in the order of the legend."""
+    cells = (cell for view in views for one in view.models for cell in one.cells)
+    found = {source for cell in cells for _, source in cell.pieces}
+    return [source for source in get_args(DraftSource) if source in found]
 
 
 def _right(text: str, reference: str) -> bool:

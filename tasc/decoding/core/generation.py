@@ -41,7 +41,8 @@ class Generation:
     ``tokens`` (T,) int32 without the prompt, the end token included when it was produced.
     ``drafted[i]`` and ``accepted[i]`` count the nodes proposed and accepted at step i. The first
     token comes from the prefill, the others from steps. ``finish`` is "end" after an end token,
-    "stop" where a stop rule cut, "length" at the limit.
+    "stop" where a stop rule cut, "length" at the limit. ``sources`` (T,) uint8 are the tokens', as
+    in ``TellsSources``; None where the drafter does not tell them.
     """
 
     tokens: np.ndarray
@@ -49,6 +50,7 @@ class Generation:
     accepted: list[int] = field(default_factory=list)
     timeline: Timeline = field(default_factory=Timeline)
     finish: str = "length"
+    sources: np.ndarray | None = None
 
     @property
     def decoding_steps(self) -> int:

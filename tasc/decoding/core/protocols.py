@@ -62,6 +62,22 @@ class UsesLogits(Protocol):
         """
 
 
+# What drafts are made from; a drafter's own are the first ones, by their position.
+SOURCES = ("corpus", "past outputs", "prompt", "logits", "other")
+
+
+@runtime_checkable
+class TellsSources(Protocol):
+    """What a drafter is besides, if it knows what its drafts come from."""
+
+    def sources(self) -> np.ndarray:
+        """Return what most of the probability of each observed token came from, (T,) uint8.
+
+        Positions in ``SOURCES``: of a mixture, the source with the largest share of it. Of tokens
+        that were not drafted it says what would have proposed them.
+        """
+
+
 def inner(drafter: Drafter) -> Drafter:
     """Return the drafter that ``drafter`` holds to a policy, or itself."""
     held: Drafter = getattr(drafter, "drafter", drafter)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
-from tasc.decoding.drafters.table import DEFAULT_BUDGET, DRAFTERS, Entry, needing
+from tasc.decoding.drafters.table import DEFAULT_BUDGET, DRAFTERS, Entry, needing, source_of
 from tasc.errors import InputError
 from tasc.options.bounds import MOST_NODES, Bounds
 
@@ -43,6 +43,12 @@ class Method:
     def learns(self) -> bool:
         """Whether drafters know what those before them decoded."""
         return getattr(self.options, "adapt", self.name in needing("logits"))
+
+    def source(self, resources: Resources | None) -> str:
+        """Return what drafts come from where the drafter does not tell: one thing, or "other"."""
+        source = source_of(self.name)
+        neural = resources is None or (resources.draft and resources.draft.model)
+        return "corpus" if source == "draft model" and not neural else source
 
     def prepare(self, resources: Resources) -> Factory:
         """Build what sequences share; the result makes one drafter a sequence."""

@@ -105,3 +105,10 @@ DRAFTERS: dict[str, Entry] = {
 def needing(need: str) -> list[str]:
     """Return the names of the methods that need ``need``."""
     return [name for name, entry in DRAFTERS.items() if entry.needs == need]
+
+
+def source_of(name: str) -> str:
+    """Return what all drafts of a method come from; "other" where that is more than one thing."""
+    if name in ("prompt-lookup", "ngram-trie"):
+        return "prompt"
+    return {"draft": "draft model", "head": "draft head"}.get(DRAFTERS[name].needs, "other")

@@ -65,6 +65,10 @@ class Recycling:
         tokens, parents, probabilities = self.native.draft(budget)
         return Draft(tokens, parents, probabilities=probabilities)
 
+    def sources(self) -> np.ndarray:
+        """See TellsSources."""
+        return self.native.sources()
+
     def read_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
         """See UsesLogits."""
         self.reader.read(draft, logits)

@@ -1,0 +1,93 @@
+"""``tasc chat``: talk to a model in the terminal, and see which tokens drafts gave."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from tasc.visible import visible
+
+from ..._console import err, note, out
+from ..._derive import Alone, RunFlags
+from ..._progress import show_progress
+
+if TYPE_CHECKING:
+    from tasc.commands.conversation.options import ChatOptions
+    from tasc.commands.conversation.talk import Answer, Conversation
+
+_NEW = "/new"
+# Letters and background both, so that they are read on a light terminal and on a dark one.
+_SHADES = {
+    "corpus": "#1d2733 on #cfe3f5",
+    "past outputs": "#1d2733 on #d3ecd6",
+    "prompt": "#1d2733 on #fae1bd",
+    "logits": "#1d2733 on #e4daf4",
+    "draft model": "#1d2733 on #f8d3d6",
+    "draft head": "#1d2733 on #c8ece7",
+    "other": "#1d2733 on #dfe3e8",
+}
+
+
+def _run(options: "ChatOptions", _flags: RunFlags) -> None:
+    from tasc.commands.context import at_work
+    from tasc.commands.conversation.talk import Conversation
+
+    with at_work(options, None) as context:
+        with show_progress() as progress:
+            progress("loading the model", 0, 0)
+            talk = Conversation(options, context)
+        _talk(talk)
+
+
+def _talk(talk: "Conversation") -> None:
+    """Answer line by line; on a terminal, which shows a mark for each."""
+    from tasc.errors import InputError
+
+    asked = sys.stdin.isatty()
+    if asked:
+        chats = f", {_NEW} begins a new chat" if talk.template else ""
+        note(f"a line is a message{chats}, Ctrl-D ends")
+    while (line := _line(asked)) is not None:
+        if line == _NEW:
+            talk.forget()
+        elif line:
+            try:
+                _tell(talk.say(line, _show))
+            except InputError as error:
+                note(f"error: {error}; or type {_NEW}")
+
+
+def _line(asked: bool) -> str | None:
+    """Return the next line, without space around it; None at the end."""
+    try:
+        return (input("> ") if asked else next(sys.stdin)).strip()
+    except (EOFError, StopIteration, KeyboardInterrupt):
+        return None
+
+
+def _show(text: str, source: str) -> None:
+    style = _SHADES[source] if source and out.is_terminal and not out.no_color else ""
+    out.print(Text(visible(text), style), end="", soft_wrap=True)
+
+
+def _tell(answer: "Answer") -> None:
+    """End an answer by its status line, on stderr: stdout has the answers alone."""
+    out.print()
+    speed = answer.tokens / answer.seconds if answer.seconds else 0
+    status = Text(
+        f"{answer.tokens_per_step:.2f} tokens a step: {answer.tokens:,} tokens in "
+        f"{answer.steps:,} steps, {speed:,.0f} tokens a second"
+    )
+    for i, (source, tokens) in enumerate(answer.accepted.items()):
+        status.append("; drafted from " if i == 0 else ", ")
+        status.append(source, _SHADES[source] if not err.no_color else "")
+        status.append(f" {tokens:,}")
+    err.print(status, soft_wrap=True)
+
+
+COMMAND = Alone(
+    "chat",
+    "tasc.commands.conversation.options:ChatOptions",
+    "Talk to a model: answers as they come, accepted drafts coloured by what they come from.",
+    _run,
+)

@@ -1,0 +1,1 @@
+"""Talking to a model in the terminal: ``tasc chat``."""

@@ -1,0 +1,63 @@
+"""The options of ``tasc chat``."""
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from tasc.decoding.drafters import check, parse
+from tasc.options.bounds import COLDEST, HOTTEST
+from tasc.options.command import (
+    LONGEST,
+    Data,
+    Device,
+    Dtype,
+    ModelOptions,
+    Shell,
+    Split,
+    as_value_error,
+)
+
+
+class ChatOptions(ModelOptions):
+    """Options of ``tasc chat``, which leaves nothing."""
+
+    command = "chat"
+    flags: ClassVar = ()
+    references: ClassVar = {"model": "model", "index": "index", "draft_head": "draft head"}
+    chat_template_of = "model"
+
+    model: Annotated[str, Shell(argument=True)] = Field(
+        description="Model folder, folder of tasc finetune --merge, or Hub id."
+    )
+    # Overridden on purpose: drafts may come from the conversation alone.
+    source: Annotated[Data | None, Shell("data")] = None  # type: ignore[assignment]
+    split: Split = "train"
+    method: str = Field(
+        "tasc-spec", description="What drafts, with options as tasc bench --method takes it."
+    )
+    index: str | None = Field(
+        None, description="Folder of tasc index to draft from, instead of the outputs of --data."
+    )
+    draft_head: str | None = Field(
+        None, description="Folder of a draft head, for the methods that need one."
+    )
+    system: str | None = Field(
+        None, description="Message that a chat begins with, which tells the model how to answer."
+    )
+    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Longest answer, in tokens.")
+    temperature: Annotated[float | None, Shell(default="greedy")] = Field(
+        None, ge=COLDEST, le=HOTTEST, description="Sample answers, with --seed."
+    )
+    dtype: Dtype = "float32"
+    device: Device = "auto"
+
+    @property
+    def data(self) -> Data | None:
+        """See StepOptions.data."""
+        return self.source
+
+    @model_validator(mode="after")
+    def _drafts(self) -> Self:
+        with as_value_error():
+            check([parse(self.method)], head=bool(self.draft_head))
+        return self

@@ -1,0 +1,163 @@
+"""``tasc chat``: answers are the model's own, whole, in pieces by what they were drafted from."""
+
+import io
+import re
+import sys
+
+import numpy as np
+import pytest
+from rich.console import Console
+from tasc_cli.commands.alone import chat as command
+
+from tasc.commands.context import at_work
+from tasc.commands.conversation.options import ChatOptions
+from tasc.commands.conversation.talk import Conversation, _Pieces
+from tasc.errors import InputError
+from tests.cli import tasc
+from tests.data.files import jsonl, write
+from tests.decoding.scripted import Scripted
+from tests.pico import TEXTS, make_base
+
+FEW = ("--max-new-tokens", 24)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return make_base(tmp_path_factory.mktemp("talk") / "base")
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    def give(*lines: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+    return give
+
+
+def conversation(model, **options):
+    made = ChatOptions(model=str(model), max_new_tokens=24, **options)
+    with at_work(made, None) as context:
+        return Conversation(made, context)
+
+
+def test_lines_are_answered_as_plain_decoding_answers_them(capsys, base, typed):
+    said = []
+    for method in ("tasc-spec", "ar"):
+        typed("wake me at six", "", "play some jazz", "wake me at six")
+        code, out, err = tasc(capsys, "chat", base, "--method", method, *FEW)
+        assert code == 0, err
+        said.append(out)
+        lines = err.splitlines()
+        assert len(lines) == 3
+        for line in lines:
+            told = r"(\d+\.\d\d) tokens a step: (\d+) tokens in (\d+) steps, [\d,]+ tokens a second"
+            assert re.match(told, line), line
+    assert said[0] == said[1]
+    assert "1.00 tokens a step: 24 tokens in 24 steps" in err
+    assert "drafted from" not in err
+
+
+def test_what_was_accepted_is_told_by_its_source(capsys, tmp_path, base, typed):
+    talk = conversation(base)
+    first = talk.say("wake me at six", lambda *_: None)
+    pieces: list[tuple[str, str]] = []
+    again = talk.say("wake me at six", lambda *piece: pieces.append(piece))
+    assert again.text == first.text == "".join(text for text, _ in pieces)
+    assert again.steps < first.steps  # it remembers what it said
+    assert sum(again.accepted.values()) == again.tokens - again.steps
+    assert "past outputs" in again.accepted or "logits" in again.accepted
+    assert {source for _, source in pieces} - {""} <= set(again.accepted)
+    known = write(tmp_path / "known.jsonl", jsonl([{"input": "x", "output": first.text}] * 3))
+    told = conversation(base, source=str(known)).say("wake me at six", lambda *_: None)
+    assert told.text == first.text
+    assert told.accepted.get("corpus", 0) > 0
+
+
+def test_pieces_hold_whole_characters():
+    shown: list[tuple[str, str]] = []
+    text = "né 日x".encode()
+
+    def decode(tokens):
+        return bytes(tokens).decode(errors="replace")
+
+    class Tells(Scripted):
+        observed = 0
+
+        def sources(self):
+            return np.array([4, 0, 0, 2, 4, 0, 1, 4], np.uint8)[: self.observed]
+
+    drafter, at = Tells(None), 0
+    pieces = _Pieces(decode, drafter, "other", lambda *piece: shown.append(piece))
+    for k in (1, 3, 4):
+        drafter.observed += k
+        pieces.take(np.frombuffer(text, np.uint8)[at : at + k].astype(np.int32))
+        at += k
+    pieces.end()
+    assert shown == [("n", ""), ("é", "corpus"), (" ", ""), ("日", "past outputs"), ("x", "")]
+
+
+def test_accepted_text_has_the_colour_of_its_source_on_a_terminal(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(
+        command, "out", Console(file=screen, force_terminal=True, color_system="truecolor")
+    )
+    for text, source in (("own ", ""), ("\x1b[31mgiven\n", "corpus"), ("mine", "prompt")):
+        command._show(text, source)
+    shown = screen.getvalue()
+    assert shown.startswith("own ")
+    assert "\x1b[38;2;29;39;51;48;2;207;227;245m\\x1b[31mgiven" in shown
+    assert "48;2;250;225;189mmine" in shown
+
+
+def test_a_chat_is_written_whole_and_begins_anew(base, monkeypatch):
+    talk = conversation(base, system="be brief")
+    written = []
+
+    class Template:
+        def prompt(self, messages):
+            written.append([(m["role"], m["content"]) for m in messages])
+            return "\n".join(m["content"] for m in messages)
+
+    talk.template = Template()
+    answer = talk.say("one", lambda *_: None).text
+    talk.say("two", lambda *_: None)
+    talk.forget()
+    talk.say("three", lambda *_: None)
+    system = ("system", "be brief")
+    assert written[0] == [system, ("user", "one")]
+    assert written[1] == [system, ("user", "one"), ("assistant", answer), ("user", "two")]
+    assert written[2] == [system, ("user", "three")]
+
+
+def test_a_message_that_does_not_fit_is_refused_and_forgotten(base):
+    talk = conversation(base)
+    with pytest.raises(InputError):
+        talk.say(TEXTS[0] * 2000, lambda *_: None)
+    assert talk.messages == []
+    assert talk.say("play some jazz", lambda *_: None).tokens == 24
+
+
+def test_what_does_not_fit_ends_no_conversation(capsys, base, typed):
+    typed(TEXTS[0].replace("\n", " ") * 2000, "play some jazz")
+    code, _, err = tasc(capsys, "chat", base, *FEW)
+    assert code == 0
+    refused, answered = err.splitlines()
+    assert refused.startswith("error: ")
+    assert refused.endswith("or type /new")
+    assert "tokens a step" in answered
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--method", "magic"), "choose from"),
+        (("--method", "eagle"), "name its folder with --draft-head"),
+        (("--index", ""), "index is empty"),
+        (("--temperature", 0), "temperature"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_the_model_is_loaded(capsys, base, typed, given, said):
+    typed("hello")
+    code, out, err = tasc(capsys, "chat", base, *given)
+    assert (code, out) == (2, "")
+    assert said in err

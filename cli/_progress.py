@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: bars on a terminal, a line now and then anywhere else."""
+"""Progress of long work on stderr: one bar on a terminal, a line now and then anywhere else."""
 
 import threading
 import time
@@ -20,12 +20,13 @@ LINE_EVERY_S = 10.0  # a log that is silent for longer looks like one that hangs
 @contextmanager
 def show_progress() -> Iterator[Progress]:
     """Show what the work reports to the yielded function, until the work is done."""
-    with _bars() if err.is_terminal else _lines(LINE_EVERY_S) as report:
+    with _bar() if err.is_terminal else _lines(LINE_EVERY_S) as report:
         yield report
 
 
 @contextmanager
-def _bars() -> Iterator[Progress]:
+def _bar() -> Iterator[Progress]:
+    """Show one bar, of what is done just now."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -33,16 +34,18 @@ def _bars() -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     with Bars(*columns, console=err, transient=True) as display:
-        tasks: dict[str, Any] = {}
+        shown: dict[str, Any] = {}  # the bar by the work that it is of
 
         def report(description: str, done: int, total: int) -> None:
-            # A description may carry figures ("train, loss 1.23"); its first words name the bar.
+            # A description may carry figures ("train, loss 1.23"); its first words name the work.
             description = visible_line(description)
             kind = description.partition(",")[0]
-            if kind not in tasks:
-                tasks[kind] = display.add_task(description, total=total or None)
+            if kind not in shown:
+                if shown:
+                    display.remove_task(shown.popitem()[1])
+                shown[kind] = display.add_task(description, total=total or None)
             display.update(
-                tasks[kind], description=description, completed=done, total=total or None
+                shown[kind], description=description, completed=done, total=total or None
             )
 
         yield report

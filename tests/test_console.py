@@ -1,5 +1,6 @@
 """Tables show texts as they are and stay readable where there is little room."""
 
+import io
 import time
 
 import pytest
@@ -53,3 +54,24 @@ def test_where_there_is_no_terminal_lines_tell_the_progress(capsys, monkeypatch)
     assert "working, 0 s" in lines
     assert r"training, loss \x1b[2J1.5: 1,200 of 4,800, 0 s" in lines
     assert all(line.endswith(", 0 s") for line in lines)
+
+
+def test_on_a_terminal_one_bar_is_of_what_is_done_just_now(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(_progress, "err", Console(file=screen, force_terminal=True, width=80))
+    bars = []
+
+    class Watched(_progress.Bars):
+        def get_renderables(self):
+            bars.append([task.description for task in self.tasks])
+            return super().get_renderables()
+
+    monkeypatch.setattr(_progress, "Bars", Watched)
+    with _progress.show_progress() as report:
+        for description, total in (("read", 0), ("train, loss 2.0", 9), ("train, loss 1.5", 9)):
+            report(description, 1, total)
+            time.sleep(0.15)  # bars are drawn ten times a second
+        report("read", 3, 0)
+    assert ["train, loss 1.5"] in bars
+    assert max(map(len, bars)) == 1
+    assert "1/9" in screen.getvalue()

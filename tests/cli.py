@@ -8,7 +8,7 @@ from typing import Any
 from tasc_cli import _progress
 from tasc_cli.main import main
 
-from tests.campaign.verdict import says_what_to_do
+from tests.campaign.verdict import ends_in_an_order
 
 _progress.LINE_EVERY_S = 3600  # a busy machine's lines of progress are no part of what is compared
 
@@ -23,7 +23,7 @@ def tasc(capsys: Any, *arguments: object) -> tuple[int, str, str]:
         code = int(stop.code or 0)
     out, err = capsys.readouterr()
     if code == 2:  # whatever was refused, the person is told what to type
-        assert says_what_to_do(err), f"no action: {err}"
+        assert ends_in_an_order(err), f"no action: {err}"
     return code, out, err
 
 

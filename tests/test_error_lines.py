@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign.verdict import says_what_to_do
+from tests.campaign.verdict import ends_in_an_order
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = {"InputError", "IntegrityError", "RecipeError", "StorageError", "UnavailableError"}
@@ -23,7 +23,7 @@ def literal(node: ast.expr) -> str | None:
 def messages() -> list[tuple[str, str]]:
     """Return where each error is raised, and its text."""
     found = []
-    for path in sorted([*(ROOT / "tasc").rglob("*.py"), *(ROOT / "cli").glob("*.py")]):
+    for path in sorted([*(ROOT / "tasc").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 continue
@@ -39,4 +39,25 @@ def test_there_are_messages_to_read():
 
 @pytest.mark.parametrize(("where", "text"), messages(), ids=[where for where, _ in messages()])
 def test_an_error_ends_in_an_action(where, text):
-    assert text.endswith("X") or says_what_to_do(text), text
+    assert text.endswith("X") or ends_in_an_order(text), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "give a file: there is none",
+        "no split 'test': it has train, validation",
+        "the type is not known, name it has none",
+        "model x: set in config.json and read by no one: a number was expected",
+        "use --merge; it is not a folder that tasc wrote",
+        "X must be one of 'give', 'take'",
+        "",
+    ],
+)
+def test_a_message_that_ends_in_what_was_seen_is_found_out(text):
+    assert not ends_in_an_order(text)
+
+
+def test_an_order_may_hold_what_looks_like_its_end():
+    assert ends_in_an_order('no chat: write a list of {"role": "user", "content": "it: is"}')
+    assert ends_in_an_order("no such step; see 'a: b', or leave it out")

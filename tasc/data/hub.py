@@ -70,8 +70,8 @@ def _check_reachable(path: str) -> None:
         return
     except (RepositoryNotFoundError, HFValidationError):
         raise InputError(
-            f"{path}: no such file or folder here and no such data set on the Hub; for a recipe, "
-            "give the folder that holds it as --data-dir"
+            f"{path}: no such file or folder here and no such data set on the Hub; give "
+            "another path, or for a recipe the folder that holds it as --data-dir"
         ) from None
     except Exception:  # the client's errors come from the HTTP library it was built on
         raise UnavailableError(

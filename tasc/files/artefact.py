@@ -65,7 +65,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         raise InputError(
-            f"{folder} has no {MANIFEST}: it is not a folder that tasc wrote, name one"
+            f"{folder} has no {MANIFEST}: tasc did not write it; name a folder that it wrote"
         )
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

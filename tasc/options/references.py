@@ -57,7 +57,7 @@ def resolve_model(text: str) -> tuple[str, str]:
             f"{folder} holds an adapter but no plain model: run tasc finetune with --merge"
         )
     raise InputError(
-        f"{folder} holds no model: tasc {read_manifest(folder)['command']} wrote it, name a folder "
+        f"{folder} holds no model: tasc {read_manifest(folder)['command']} wrote it; name a folder "
         "of tasc base, of tasc finetune --merge, or of a model"
     )
 

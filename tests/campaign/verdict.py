@@ -15,6 +15,8 @@ _ACTIONS = re.compile(
     r"shorten|split|take|tell|train|try|type|unpack|unset|use|wait|write)\b"
 )
 _CLAUSE = re.compile(r"(?:[;:,(?]|\b(?:or|and|then|first)\b)\s*")
+_CHOICE = re.compile(r",? (?:or|and|then|first),? ")
+_QUOTED = re.compile(r"\{[^{}]*\}|(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`")
 _STEP = re.compile(r".+: (done|up to date) \(")  # what a recipe says before the step that fails
 _PROGRESS = re.compile(r"(?!error: ).*, \d+ s")  # a line now and then while it works
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -66,6 +68,15 @@ def _refusal(ended: Ended) -> list[str]:
 def says_what_to_do(line: str) -> bool:
     """Say whether one of the last clauses of an error's line is an order."""
     return any(_ACTIONS.match(clause) for clause in _CLAUSE.split(line)[-6:])
+
+
+def ends_in_an_order(line: str) -> bool:
+    """Say whether an error's line, after its last colon or semicolon, is an order.
+
+    What is quoted, in braces, or inside of a word ends no part of a line.
+    """
+    last = re.split(r"[;:] ", _QUOTED.sub("X", line.strip()))[-1]
+    return any(_ACTIONS.match(choice) for choice in _CHOICE.split(last))
 
 
 def leftovers(sandbox: Path, *, resumable: bool) -> list[str]:

@@ -48,7 +48,7 @@ class BertScore:
         """Raise InputError where the folder holds no such model, or none that is safe to read."""
         folder, what = Path(self.model), f"model {self.model}"
         if not folder.is_dir():
-            raise InputError(f"{what}: no such folder; bert_score downloads nothing, give a folder")
+            raise InputError(f"{what}: no such folder; bert_score downloads nothing: give one")
         config = read_json(folder / CONFIG, what)
         layers = config.get("num_hidden_layers")
         if not isinstance(layers, int) or not 0 <= self.layer <= layers:

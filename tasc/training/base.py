@@ -82,7 +82,7 @@ def train_base(
     """
     processes.check_alone()
     preset = PRESETS[options.preset]
-    progress("training the tokenizer", 0, 0)
+    progress("loading the tokenizer" if options.tokenizer else "training the tokenizer", 0, 0)
     tokenizer = _tokenizer(corpus, options)
     rows = max(len(tokenizer.vocabulary()), preset.rows)
     model = build(preset, rows, options.positions, options.seed, end=tokenizer.eos_id)

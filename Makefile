@@ -217,6 +217,8 @@ bench-heads: install $(HEADS)/head $(HEADS)/medusa  ## draft heads over all and 
 	$(BIN)/python -m benchmarks.heads --model $(HEADS)/target --draft-head $(HEADS)/head $(HEADS)/medusa \
 	  --corpus $(HEADS)/train --prompts 40 --json $(HEADS)/figures.json \
 	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
+	$(BIN)/python -m benchmarks.heads.mix --model $(HEADS)/target --draft-head $(HEADS)/head --corpus $(HEADS)/train \
+	  --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) --json $(HEADS)/mix.json
 
 $(HEADS)/train:
 	$(BIN)/python -m benchmarks.heads.tasks --output $(HEADS) \

@@ -157,6 +157,11 @@ void bind_drafter(nb::module_& m) {
           nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
       .def("recycle", &tasc::NgramDrafter::recycle, nb::arg("logits"), nb::keep_alive<1, 2>())
       .def(
+          "guess",
+          [](tasc::NgramDrafter& self, const Input<int32_t>& tokens, const Input<int32_t>& parents,
+             const Input<float>& probabilities) { self.guess(view(tokens), view(parents), view(probabilities)); },
+          nb::arg("tokens").noconvert(), nb::arg("parents").noconvert(), nb::arg("probabilities").noconvert())
+      .def(
           "start",
           [](tasc::NgramDrafter& self, const Input<int32_t>& prompt, bool mark) {
             self.start(view(prompt), mark);

@@ -29,6 +29,7 @@ NgramDrafter::NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTa
 
 void NgramDrafter::start(std::span<const int32_t> prompt, bool mark) {
   local_.clear();
+  guess_.clear();
   now_ = State{};
   refresh();
   prompting_ = true;
@@ -59,6 +60,7 @@ void NgramDrafter::append(int32_t token) {
   if (!prompting_) sources_.push_back(static_cast<uint8_t>(learnt_ ? learn(token) : only_));
   output_.push_back(token);
   now_.recent.append(token);
+  now_.guessed = guess_.step(now_.guessed, token);
   if (prompt_) local_.append(token);
   for (size_t c = 0; c < corpora_.size(); ++c) now_.corpus[c] = corpora_[c]->step(now_.corpus[c], token);
   step_memory(now_, token, now_);
@@ -80,6 +82,7 @@ NgramDrafter::State NgramDrafter::step(const State& state, const Candidate& node
                          : corpora_[c]->step(state.corpus[c], node.token);
   next.recent = state.recent;
   next.recent.append(node.token);
+  next.guessed = guess_.step(state.guessed, node.token);
   step_memory(state, node.token, next);
   if (!prompt_) return next;
   next.local = local_.step(state.local, node.token);
@@ -175,7 +178,9 @@ NamedTokens& NgramDrafter::collect(const State& state, Bound bound) {
   for (const Active& active : active_) {
     const size_t source = active.source;
     if (active.weight < std::max(bound.least, kCut / 2)) continue;
-    if (active.said) collect_said(*active.said, active.weight, named);
+    if (source == SourceWeights::kGuess)
+      guess_.each(state.guessed, [&](int32_t token, double p) { named.add(token, active.weight * p); });
+    else if (active.said) collect_said(*active.said, active.weight, named);
     else if (source >= kMatches) named.add(predicted(source - kMatches, state), active.weight);
     else if (source == kLocal) collect_table(local_, state.local, active.weight, bound.least, named);
     else if (source == kMemory) collect_table(*memory_, state.memory, active.weight, bound.least, named);

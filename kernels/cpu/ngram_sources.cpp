@@ -48,6 +48,7 @@ void NgramDrafter::weigh(const State& state) {
     each([&](size_t source) {
       if (predicted(source, state) >= 0) put(kMatches + source, SourceWeights::bucket(match(source, state).length));
     });
+  if (guess_.continues(state.guessed)) put(SourceWeights::kGuess, guess_.bucket(state.guessed));
   size_t longest = 0;  // context of recycled logits, in tokens
   for (int n = logits_ ? RecentTokens::kLongest : 0; n > 0; --n)
     if (const auto* row = logits_->find(state.recent, n)) {
@@ -94,6 +95,7 @@ double NgramDrafter::probability(const NgramIndex& index, const IndexState& stat
 double NgramDrafter::probability(const Active& active, const State& state, int32_t token) const {
   if (active.said) return active.said->probability(token);
   const size_t source = active.source;
+  if (source == SourceWeights::kGuess) return guess_.probability(state.guessed, token);
   if (source >= kMatches) return predicted(source - kMatches, state) == token;
   if (source == kLocal) return probability(local_, state.local, token);
   if (source == kMemory) return probability(*memory_, state.memory, token);

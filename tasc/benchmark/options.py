@@ -1,12 +1,13 @@
 """The options of ``tasc bench``, ``tasc tune`` and ``tasc vocab``."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tasc.benchmark.metrics import check_metrics, described
 from tasc.benchmark.paired.statistics import turn_length
-from tasc.decoding.drafters import check, describe, parse
+from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
 from tasc.options.command import (
@@ -70,8 +71,11 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         description="Model folder or Hub id, as PATH or LABEL=PATH; repeatable. LABEL#1=PATH, "
         "LABEL#2=PATH, … are seeds of one.",
     )
-    methods: Annotated[tuple[str, ...], Shell("method")] = Field(
-        ("ar", "tasc-spec"), description=describe()
+    methods: Annotated[
+        tuple[str, ...], Shell("method", default="ar and tasc-spec; with --draft-head ar and mix")
+    ] = Field(
+        ("ar", "tasc-spec"),
+        description=describe(),
     )
     corpus_split: CorpusSplit = "train"
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
@@ -79,7 +83,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     )
     draft_heads: Annotated[tuple[str, ...], Shell("draft-head")] = Field(
         (),
-        description="Folder of tasc finetune --draft-head, for eagle, fr-spec, microspec, or "
+        description="Folder of tasc finetune --draft-head, for mix, eagle, fr-spec, microspec, or "
         "medusa; repeatable: each method takes the first of its kind.",
     )
     token_counts: Annotated[str | None, Shell(default="by training outputs")] = Field(
@@ -87,7 +91,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         description="Folder of tasc analyze: ranks tokens for fr-spec and options size, frequent.",
     )
     draft_model: Annotated[str | None, Shell("draft", default="byte n-grams")] = Field(
-        None, description="Model with any tokenizer that slem, tli, slrs draft with."
+        None, description="Model with any tokenizer that slem, tli, slrs, mix draft with."
     )
     max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Longest output, in tokens.")
     dtype: Dtype = "float32"
@@ -131,6 +135,13 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         """Return the same without sampling."""
         return self.but(temperature=None, top_k=0, top_p=1.0, verify="sampled")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_head(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was given
+        if isinstance(given, dict) and given.get("draft_heads") and "methods" not in given:
+            return {**given, "methods": ("ar", default_method(head=True))}
+        return given
+
     @field_validator("methods")
     @classmethod
     def _methods(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,7 +158,8 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     @model_validator(mode="after")
     def _together(self) -> Self:
         with as_value_error():
-            check([parse(text) for text in self.methods], head=bool(self.draft_heads))
+            methods = [parse(text) for text in self.methods]
+            check(methods, head=bool(self.draft_heads), draft=self.draft_model is not None)
         return self
 
     @model_validator(mode="after")

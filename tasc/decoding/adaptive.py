@@ -13,6 +13,7 @@ import numpy as np
 
 from tasc._native import Acceptance
 from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.typical import Typical
 from tasc.decoding.live_cost import LiveCost
 from tasc.models.cost import CostCurve
 
@@ -66,7 +67,9 @@ class Adaptive:
         self._share(1)
         self._open()
         self.usual = 16.0  # nodes that recent steps found worthwhile, the larger ones
-        self.per_node, self.overhead = _Typical(), _Typical()  # of drafting; of drafting and this
+        self.per_node = Typical()  # of drafting
+        # of drafting and this: drafts of a kind that takes longer are told apart
+        self.overhead = Typical(), Typical()
         self.whole = True  # whether drafts are verified as they come, so that all is paid for
 
     def _open(self) -> None:
@@ -186,17 +189,3 @@ class Adaptive:
             if self.tried:
                 self.next_pause = min(2 * self.next_pause, LAST_PAUSE)
             self.tried = False
-
-
-class _Typical:
-    """A running median of times: what else runs on the machine must not be charged to drafting."""
-
-    def __init__(self) -> None:
-        self.value, self.known = 0.0, False
-
-    def add(self, seconds: float) -> None:
-        """Begin with the first; then step a fifth towards each."""
-        if not self.known:
-            self.value, self.known = seconds, True
-        else:
-            self.value *= 1.2 if seconds > self.value else 1 / 1.2

@@ -9,7 +9,7 @@ import numpy as np
 
 from tasc.decoding.adaptive import MOST_NODES, Adaptive
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.core.protocols import Drafter, Spends
 
 FIRST_DRAFT = 4
 NOTHING = Draft()
@@ -21,6 +21,7 @@ class Budgeted:
     def __init__(self, drafter: Drafter, policy: Adaptive) -> None:
         """Let ``policy``, which sequences may share, decide for ``drafter``."""
         self.drafter, self.policy = drafter, policy
+        self.spends = drafter if isinstance(drafter, Spends) else None
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
@@ -35,6 +36,8 @@ class Budgeted:
         self.policy.enter()
         self.others = self.nodes = self.policy.width
         self.asked = self._nodes(budget)
+        if self.spends is not None:
+            self.spends.spend = self.policy.balance
         self.begun = time.perf_counter()
         draft = self._choose(self.drafter.draft(self.asked)) if self.asked else NOTHING
         self.policy.ready = time.perf_counter()
@@ -61,7 +64,8 @@ class Budgeted:
     def _choose(self, draft: Draft) -> Draft:
         """Return the most probable nodes, as many as are worth their time."""
         policy = self.policy
-        policy.per_node.add((time.perf_counter() - self.begun) / self.asked)
+        if not self.long:  # the time of asking another drafter is none of a node's
+            policy.per_node.add((time.perf_counter() - self.begun) / self.asked)
         if len(draft):
             self.drafted = draft
             policy.whole = draft.q is not None
@@ -75,6 +79,11 @@ class Budgeted:
         self.busy = time.perf_counter() - self.begun
         return draft
 
+    @property
+    def long(self) -> bool:
+        """Whether the last draft was of a kind that takes longer."""
+        return self.spends is not None and self.spends.asked
+
     def observe(self, tokens: np.ndarray) -> None:
         """See Drafter.observe."""
         if self.in_step:
@@ -87,8 +96,8 @@ class Budgeted:
             self.busy += time.perf_counter() - begin
             spent = float(policy.adds[self.nodes] - policy.adds[self.others])
             if self.asked:
-                policy.overhead.add(self.busy)
-                spent += policy.overhead.value
+                policy.overhead[self.long].add(self.busy)
+                spent += policy.overhead[self.long].value
             policy.leave(len(tokens), self.held, spent)
         self.drafter.observe(tokens)
 

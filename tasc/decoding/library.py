@@ -18,7 +18,7 @@ from tasc.decoding.core.resources import end_ids
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Generation, Request, Timeline, TokenCallback, generate_all
-from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
+from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, default_method, parse
 from tasc.decoding.inputs import Prompt, draft_source, fast_tokenizer, ids_of, text_of
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
@@ -66,7 +66,7 @@ class GenerateOptions(TypedDict, total=False):
         draft_model: what slem, tli, slrs, union and standard draft with; without it, n-grams of the
             corpus' bytes, or of its tokens where there is a ``draft_tokenizer``.
         draft_tokenizer: the draft model's tokenizer, any one.
-        draft_head: folder of a trained head, for drafters such as "eagle".
+        draft_head: folder of a trained head, for "mix", "eagle" and the others that take one.
         token_counts: folder of ``tasc analyze``, whose counts fr-spec and microspec take.
     """
 
@@ -104,7 +104,7 @@ def generate(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[Prompt],
-    drafter: str = "tasc-spec",
+    drafter: str | None = None,
     corpus: Known = None,
     **options: Unpack[GenerateOptions],
 ) -> list[Completion]:
@@ -114,7 +114,8 @@ def generate(
         model: a causal language model of transformers, all of whose layers attend.
         tokenizer: its tokenizer.
         prompts: texts, which are encoded as the tokenizer does by default, or token ids.
-        drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``.
+        drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``;
+            None is ``tasc-spec``, with a ``draft_head`` ``mix``.
         corpus: outputs of the task that drafts are made from, texts or token ids, or an index of
             them (``tasc.decoding.drafters.ngram.index.load_index``), counted as the drafter's
             options say; without it, the drafter knows the prompt and the output so far.
@@ -132,7 +133,7 @@ def generate(
     rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
     listening = _listeners(asked["on_tokens"], len(prompts), batch_size)
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
-    method = parse(drafter)
+    method = parse(drafter or default_method(head=asked["draft_head"] is not None))
     with restore_model(asked["draft_model"]), target_from_model(model, asked["graphs"]) as target:
         head = asked["draft_head"]
         resources = Resources(
@@ -204,7 +205,8 @@ def prepare(
     outputs: Sequence[np.ndarray] = [np.empty(0, np.int32)]
     if corpus is not None and not isinstance(corpus, NgramIndex):
         outputs = [ids_of(c, tokenizer) for c in corpus]
-    needed = DRAFTERS[method.name].needs == "draft" or resources.token_counts is not None
+    drafts = DRAFTERS[method.name].needs in ("draft", "either")
+    needed = drafts or resources.token_counts is not None
     known = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
     indexes = (corpus,) if isinstance(corpus, NgramIndex) else ()
     make = method.prepare(replace(resources, outputs=outputs, indexes=indexes, tokenizer=known))

@@ -11,6 +11,7 @@ LENGTHS = 16
 IGNORED = 1 / 32  # a source that weighs less is not asked
 RESUMED = 4  # tokens of a match that outlives one which disagrees
 SAID = 1 / 4  # the share of what the target said, of each length of context
+GUESSED = 2.0  # what another drafter's tree weighs to begin with
 Match = tuple[int, int]  # the position in a text, and the tokens before it that agree; 0 if resumed
 
 
@@ -112,8 +113,8 @@ class RecentText(Text):
 class Slow:
     """A drafter's distribution and weights, by definition.
 
-    A corpus, the memory of outputs, the sequence itself, whose prompt is ``prompt``, and what the
-    target ``said``.
+    A corpus, the memory of outputs, the sequence itself, whose prompt is ``prompt``, what the
+    target ``said``, and what another drafter guessed.
     """
 
     corpus: Corpus
@@ -127,6 +128,8 @@ class Slow:
     output: list[int] = field(default_factory=list)
     told: list[dict[str, float]] = field(default_factory=list)  # of each token: shares of its mass
     said: Recycled = field(default_factory=Recycled)
+    guessed: dict[tuple[int, ...], Distribution] = field(default_factory=dict)
+    since: list[int] = field(default_factory=list)  # tokens since the guess
 
     def __post_init__(self) -> None:
         learnt = [[MARK, *output] for output in self.outputs]
@@ -150,12 +153,24 @@ class Slow:
         for n in range(1, 4):
             for longest in range(n, 4):
                 self.logs[f"said {n}", False, longest] = math.log(SAID) + self.gain * longest
+        for place in range(16):
+            self.logs["guess", False, place] = math.log(GUESSED)
         for token in (*self.prompt, MARK):
             self._read(token)
         for name in ("corpus", "memory"):  # what stands before the mark is no context of theirs
             positions = self.texts[name].positions([MARK])
             if len(positions) == 1 or (positions and name == "memory"):
                 self.texts[name].match = positions[-1], 1
+
+    def guess(self, tokens: Sequence[int], parents: Sequence[int], paths: Sequence[float]) -> None:
+        """Take another drafter's tree: what comes after each of its nodes that has children."""
+        self.guessed, self.since = {}, []
+        nodes: list[tuple[int, ...]] = []
+        for token, parent, path in zip(tokens, parents, paths, strict=True):
+            before = nodes[parent] if parent >= 0 else ()
+            above = paths[parent] if parent >= 0 else 1.0
+            nodes.append((*before, token))
+            self.guessed.setdefault(before, {})[token] = path / above
 
     def distribution(self) -> Distribution:
         """What comes next."""
@@ -181,6 +196,7 @@ class Slow:
             self.texts[name].follow([MARK, *self.output], token)
         self._read(token)
         self.output.append(token)
+        self.since.append(token)
 
     def _read(self, token: int) -> None:
         local = self.texts["local"]
@@ -201,6 +217,10 @@ class Slow:
             if text.predicted is not None and text.match is not None:
                 key = name, True, bucket(text.match[1])
                 found.append((math.exp(self.logs[key]), {text.predicted: 1.0}, key))
+        if row := self.guessed.get(tuple(self.since)):
+            sure = min(int(4 * max(row.values())), 3)
+            key = "guess", False, 4 * min(len(self.since), 3) + sure
+            found.append((math.exp(self.logs[key]), row, key))
         rows = self.said.known([*self.prompt, *self.output])
         for n, row in rows.items():
             key = f"said {n}", False, max(rows)

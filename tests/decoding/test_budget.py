@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from tasc.decoding import adaptive as module
 from tasc.decoding.adaptive import ALLOWANCE, CREDIT, Adaptive
 from tasc.decoding.budget import Budgeted
 from tasc.decoding.core.draft import Draft, ProposalProbs, chain
+from tasc.decoding.core.typical import Typical
 from tasc.decoding.decode import Request, generate, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
@@ -182,7 +182,7 @@ def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
 
 
 def test_what_else_runs_on_the_machine_moves_a_typical_time_by_a_fifth():
-    typical = module._Typical()
+    typical = Typical()
     for seconds, expected in ((0.01, 0.01), (9.0, 0.012), (0.0, 0.01)):
         typical.add(seconds)
         assert typical.value == pytest.approx(expected)

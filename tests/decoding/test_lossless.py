@@ -43,6 +43,7 @@ MORE = {  # settings that reach what the defaults do not; every other method run
         "microspec:extension=false,width=4",
     ],
     "medusa": ["medusa", "medusa:size=100,depth=1,width=40", "medusa:width=3,budget=5"],
+    "mix": ["mix", "mix:always=true,depth=3,width=4,budget=20", "mix:always=true,size=100"],
     "slem": ["slem", "slem:lookahead=3,confidence=0"],
     "slrs": ["slrs:confidence=0", "slrs:floor=0,nodes=3,budget=5,size=200"],
     "tli": ["tli:confidence=0", "tli:lookahead=2"],
@@ -58,11 +59,12 @@ FEW = [
     "prompt:min_probability=0,budget=20",
     "eagle:depth=3,width=4,budget=9",
     "tli:confidence=0",
+    "mix:always=true,depth=3,width=4,budget=9",
 ]
 NEW_TOKENS, FEW_TOKENS = 40, 20
 # What drafts well enough here that nothing accepted would be a sign of a wrong cache.
 HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs", "eagle",
-        "fr-spec", "microspec", "medusa"}  # fmt: skip
+        "fr-spec", "microspec", "medusa", "mix"}  # fmt: skip
 
 
 def by_transformers(model, new_tokens=NEW_TOKENS):
@@ -185,7 +187,7 @@ SAMPLED = Sampling(0.7, top_k=3, seed=3)
 
 @pytest.mark.parametrize("size", [1, 8])
 @pytest.mark.parametrize(
-    ("text", "sampling"), [*((t, None) for t in FEW), *((t, SAMPLED) for t in FEW[1:3])]
+    ("text", "sampling"), [*((t, None) for t in FEW), *((t, SAMPLED) for t in (*FEW[1:3], FEW[-1]))]
 )
 def test_every_architecture_keeps_its_output_alone_and_in_batches(
     any_case, text, sampling, size, tokenizer

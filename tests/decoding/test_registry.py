@@ -95,9 +95,23 @@ def test_every_entry_is_complete(name):
     assert parse(name).options == made
 
 
-@pytest.mark.parametrize("name", [name for name in DRAFTERS if DRAFTERS[name].needs == "head"])
+WITH_HEAD = [name for name, entry in DRAFTERS.items() if entry.needs in ("head", "either")]
+
+
+@pytest.mark.parametrize("name", WITH_HEAD)
 def test_a_method_with_a_head_says_how_to_make_one(name):
     from tasc.errors import InputError
 
     with pytest.raises(InputError, match=f"{name}.*tasc finetune --draft-head"):
-        drafters.check([parse(name)], head=False)
+        drafters.check([parse(name)], head=False, draft=DRAFTERS[name].needs == "head")
+
+
+def test_mix_takes_a_head_or_a_small_model_and_is_the_default_with_a_head():
+    from tasc.benchmark.options import BenchOptions
+
+    drafters.check([parse("mix")], head=True, draft=False)
+    drafters.check([parse("mix")], head=False, draft=True)
+    given = {"source": {"path": "builtin:stdlib-tokens"}, "models": ("m",)}
+    assert BenchOptions(**given).methods == ("ar", "tasc-spec")
+    assert BenchOptions(**given, draft_heads=("h",)).methods == ("ar", "mix")
+    assert BenchOptions(**given, draft_heads=("h",), methods=("eagle",)).methods == ("eagle",)

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "tasc/guess.h"
 #include "tasc/ngram_index.h"
 #include "tasc/ngram_table.h"
 #include "tasc/recycling.h"
@@ -51,6 +52,11 @@ class NgramDrafter {
 
   // What the target said is a source from now on; it is read, never written.
   void recycle(const RecycledLogits* logits) { logits_ = logits; }
+  // A draft of another kind is a source along its paths, from here until another one is taken.
+  void guess(std::span<const int32_t> tokens, std::span<const int32_t> parents, std::span<const float> probabilities) {
+    guess_.take(tokens, parents, probabilities);
+    now_.guessed = Guess::kBegin;
+  }
   void start(std::span<const int32_t> prompt, bool mark);
   void append(int32_t token);
   DraftTree draft(int budget);           // best-first: no tree of this size has a larger mass
@@ -70,6 +76,7 @@ class NgramDrafter {
     uint32_t memory, local;
     Match in_memory, in_local;
     RecentTokens recent;
+    int32_t guessed = Guess::kGone;
   };
   struct Active {
     size_t source, bucket;
@@ -112,6 +119,7 @@ class NgramDrafter {
   std::vector<const NgramIndex*> corpora_;
   const NgramTable* memory_;
   const RecycledLogits* logits_ = nullptr;
+  Guess guess_;
   bool prompt_;
   DraftOptions options_;
   NgramTable local_;

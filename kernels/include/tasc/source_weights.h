@@ -17,7 +17,8 @@ class SourceWeights {
   static constexpr size_t kCorpora = 8, kMemory = 8, kLocal = 9;  // those that count
   static constexpr size_t kMatches = 10;                          // and the match in the text of each
   static constexpr size_t kLogits = 20;                           // by the last token, by two, by three
-  static constexpr size_t kSources = 23;
+  static constexpr size_t kGuess = 23;                            // another drafter's tree
+  static constexpr size_t kSources = 24;
   static constexpr size_t kLengths = 16;
 
   SourceWeights(size_t corpora, bool memory, bool prompt, double lambda, double gain, bool match)
@@ -30,6 +31,7 @@ class SourceWeights {
     if (prompt) begin(kLocal, sides == 0 ? 1 : 1 - lambda, gain, match);
     for (size_t length = 0; kLogits + length < kSources; ++length)
       begin(kLogits + length, kLogitsShare, gain, false);
+    weights_[kGuess].fill(kGuessShare);
   }
 
   double weight(size_t source, size_t bucket) const { return weights_[source][bucket]; }
@@ -49,7 +51,7 @@ class SourceWeights {
   }
 
  private:
-  static constexpr double kMatchShare = 0.25, kLogitsShare = 0.25;
+  static constexpr double kMatchShare = 0.25, kLogitsShare = 0.25, kGuessShare = 2;
   static constexpr size_t kResumedAs = 2;  // what a match that was resumed weighs: as one of so many tokens
   static constexpr double kLeast = 1e-9;
   static constexpr std::array<uint32_t, 6> kUpTo{10, 12, 16, 24, 32, 64};

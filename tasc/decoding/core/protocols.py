@@ -78,6 +78,18 @@ class TellsSources(Protocol):
         """
 
 
+@runtime_checkable
+class Spends(Protocol):
+    """What a drafter is besides, if some of its drafts take much longer than others.
+
+    ``spend``: seconds that the next draft may take, no limit where nobody sets it. ``asked``:
+    whether the last draft was one of the long ones.
+    """
+
+    spend: float
+    asked: bool
+
+
 def inner(drafter: Drafter) -> Drafter:
     """Return the drafter that ``drafter`` holds to a policy, or itself."""
     held: Drafter = getattr(drafter, "drafter", drafter)

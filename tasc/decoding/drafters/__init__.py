@@ -18,6 +18,7 @@ __all__ = [
     "Method",
     "Resources",
     "check",
+    "default_method",
     "describe",
     "parse",
 ]
@@ -42,7 +43,8 @@ class Method:
     @property
     def learns(self) -> bool:
         """Whether drafters know what those before them decoded."""
-        return getattr(self.options, "adapt", self.name in needing("logits"))
+        always = (*needing("logits"), *needing("either"))
+        return getattr(self.options, "adapt", self.name in always)
 
     def source(self, resources: Resources | None) -> str:
         """Return what drafts come from where the drafter does not tell: one thing, or "other"."""
@@ -53,17 +55,20 @@ class Method:
     def prepare(self, resources: Resources) -> Factory:
         """Build what sequences share; the result makes one drafter a sequence."""
         if resources.target is not None:  # else that is what is said to be lacking
-            self.check(bool(resources.draft_heads))
+            self.check(bool(resources.draft_heads), draft=resources.draft is not None)
         return DRAFTERS[self.name].prepare(resources, self.options)
 
-    def check(self, head: bool) -> None:
-        """Raise InputError where a draft head is needed and there is none."""
-        if DRAFTERS[self.name].needs == "head" and not head:
-            *some, last = needing("head")
-            raise InputError(
-                f"method {self.label!r}: {', '.join(some)} and {last} draft with a trained head: "
-                "make one with tasc finetune --draft-head and name its folder with --draft-head"
-            )
+    def check(self, head: bool, *, draft: bool) -> None:
+        """Raise InputError where a draft head, or a draft model, is needed and there is none."""
+        needs = DRAFTERS[self.name].needs
+        if head or needs not in ("head", "either") or (needs == "either" and draft):
+            return
+        *some, last = (*needing("head"), *needing("either"))
+        raise InputError(
+            f"method {self.label!r}: {', '.join(some)} and {last} draft with a trained head: make "
+            "one with tasc finetune --draft-head and name its folder with --draft-head"
+            + ("; or name a small model with --draft" if needs == "either" else "")
+        )
 
 
 def parse(text: str) -> Method:
@@ -97,20 +102,26 @@ def parse(text: str) -> Method:
         raise InputError(f"method {text!r}: {error}") from None
 
 
-def check(methods: Sequence[Method], *, head: bool) -> None:
+def default_method(*, head: bool) -> str:
+    """Return the method that drafts where none is named, with a draft head and without."""
+    return "mix" if head else "tasc-spec"
+
+
+def check(methods: Sequence[Method], *, head: bool, draft: bool) -> None:
     """Refuse methods that cannot be measured side by side, or lack a draft head."""
     if len({method.label for method in methods}) < len(methods):
         raise InputError("a method is given twice: name each --method once")
     for method in methods:
-        method.check(head)
+        method.check(head, draft=draft)
 
 
 def describe() -> str:
     """Return what ``--method`` takes, in a sentence."""
     groups = {
-        "": [name for name, entry in DRAFTERS.items() if entry.needs not in ("draft", "head")],
+        "": [name for name, entry in DRAFTERS.items() if entry.needs in ("", "model", "logits")],
         "with --draft ": needing("draft"),
         "with --draft-head ": needing("head"),
+        "with either ": needing("either"),
     }
     return (
         "; ".join(given + ", ".join(names) for given, names in groups.items())

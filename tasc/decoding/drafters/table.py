@@ -16,6 +16,7 @@ NEEDS = {
     "logits": "the logits of the target while it decodes",
     "draft": "`--draft`, a small model; else n-grams",
     "head": "a trained draft head: `--draft-head`",
+    "either": "`--draft-head`, a trained draft head, or else `--draft`, a small model",
 }
 
 
@@ -78,6 +79,7 @@ _TIMOR = "Timor et al., Heterogeneous Vocabularies"
 _TRIE = "N-Gram Trie Speculative Decoding, section 3"
 _MEDUSA = "Cai et al., Medusa, section 2.1; pruned as in FR-Spec, table 5"
 _MICRO = "MicroSpec, arXiv:2605.26444, section 3"
+_MIX = "`tasc-spec`, and a head or model as one more source"
 
 DRAFTERS: dict[str, Entry] = {
     "ar": Entry("none", "plain autoregressive decoding", budget=None),
@@ -99,6 +101,7 @@ DRAFTERS: dict[str, Entry] = {
     "fr-spec": Entry("heads.methods:fr_spec", "Zhao et al., FR-Spec, section 3.2", "head", 60),
     "microspec": Entry("heads.methods:microspec", _MICRO, "head", 60),
     "medusa": Entry("heads.methods:medusa", _MEDUSA, "head", 60),
+    "mix": Entry("mix", _MIX, "either"),
 }
 
 

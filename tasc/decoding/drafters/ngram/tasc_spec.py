@@ -73,15 +73,21 @@ def prepare(resources: Resources, options: TascSpecOptions) -> Factory:
     Raises:
         InputError: neither prompt nor a corpus is there to draft from, or an index does not fit.
     """
+    indexes = indexes_of(resources, options)
+    listens = options.logits and resources.target is not None
+    learnt = Learnt(len(indexes), options, logits=listens) if options.adapt else None
+    return lambda: TascSpec(indexes, resources.end, options, learnt)
+
+
+def indexes_of(resources: Resources, options: TascSpecOptions) -> list[NgramIndex]:
+    """Return the saved indexes, or one of the outputs; none where the prompt is all there is."""
     indexes = list(resources.indexes) if options.corpus else []
     for index in indexes:
         check_counts(index, options)
     known = any(len(output) for output in resources.outputs)
     if options.corpus and not indexes and (known or not options.prompt):
         indexes = [build_index(resources.outputs, resources.end, options)]
-    listens = options.logits and resources.target is not None
-    learnt = Learnt(len(indexes), options, logits=listens) if options.adapt else None
-    return lambda: TascSpec(indexes, resources.end, options, learnt)
+    return indexes
 
 
 class Learnt:

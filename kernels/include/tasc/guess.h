@@ -1,0 +1,73 @@
+// What another drafter guessed of the tokens to come: a tree, and how likely its nodes are.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "tasc/tree.h"
+
+namespace tasc {
+
+// A place is a node that was reached, kBegin before the first one, kGone where the guess went wrong or
+// ended. Places are told apart by their depth and by how sure the guess is of what comes next.
+class Guess {
+ public:
+  static constexpr int32_t kBegin = -1, kGone = -2;
+  static constexpr size_t kDepths = 4, kSure = 4;  // that are told apart
+
+  void clear() { tokens_.clear(), first_.clear(); }
+  // Takes the path probabilities of a draft tree. Throws std::invalid_argument for one that is none.
+  void take(std::span<const int32_t> tokens, std::span<const int32_t> parents, std::span<const float> probabilities) {
+    const size_t n = tokens.size();
+    if (parents.size() != n || probabilities.size() != n || n > kMaxNodes ||
+        first_bad_parent(parents.data(), static_cast<int>(n)) >= 0)
+      throw std::invalid_argument("a guess is a tree: a node's parent must be -1 or an earlier node");
+    tokens_.assign(tokens.begin(), tokens.end());
+    next_.assign(n, kGone), first_.assign(n + 1, kGone), depth_.assign(n + 1, 0);
+    given_.resize(n);
+    for (size_t i = n; i-- > 0;) {  // so that siblings keep their order
+      const auto above = static_cast<size_t>(parents[i] + 1);
+      const double claim = probabilities[i] / std::max(above == 0 ? 1.0 : probabilities[above - 1], 1e-9);
+      given_[i] = claim > 0 ? std::min(claim, 1.0) : 0.0;  // what is not a number claims nothing
+      next_[i] = first_[above];
+      first_[above] = static_cast<int32_t>(i);
+    }
+    for (size_t i = 0; i < n; ++i) depth_[i + 1] = depth_[static_cast<size_t>(parents[i] + 1)] + 1;
+  }
+
+  bool continues(int32_t place) const { return place != kGone && !first_.empty() && first(place) != kGone; }
+  int32_t step(int32_t place, int32_t token) const {
+    if (!continues(place)) return kGone;
+    int32_t node = first(place);
+    while (node != kGone && tokens_[static_cast<size_t>(node)] != token) node = next_[static_cast<size_t>(node)];
+    return node;
+  }
+  template <class Visit>  // (token, its probability there)
+  void each(int32_t place, Visit&& visit) const {
+    for (int32_t node = first(place); node != kGone; node = next_[static_cast<size_t>(node)])
+      visit(tokens_[static_cast<size_t>(node)], given_[static_cast<size_t>(node)]);
+  }
+  double probability(int32_t place, int32_t token) const {
+    const int32_t node = step(place, token);
+    return node == kGone ? 0 : given_[static_cast<size_t>(node)];
+  }
+  size_t bucket(int32_t place) const {
+    double most = 0;
+    each(place, [&](int32_t, double probability) { most = std::max(most, probability); });
+    const auto sure = std::min(static_cast<size_t>(most * kSure), kSure - 1);
+    return kSure * std::min<size_t>(depth_[static_cast<size_t>(place + 1)], kDepths - 1) + sure;
+  }
+
+ private:
+  int32_t first(int32_t place) const { return first_[static_cast<size_t>(place + 1)]; }
+
+  std::vector<int32_t> tokens_, next_;  // (n,): of nodes, and their next siblings
+  std::vector<int32_t> first_;          // (n + 1,): first child of each place, of kBegin first
+  std::vector<uint32_t> depth_;         // (n + 1,)
+  std::vector<double> given_;           // (n,): probability given the parent
+};
+
+}  // namespace tasc

@@ -1,0 +1,242 @@
+"""One tree from n-grams and another drafter: what is mixed, what is learnt, when it is asked."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tests.oracles
+from tasc._native import RecycledLogits
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.resources import DraftSource
+from tasc.decoding.decode import generate
+from tasc.decoding.drafters import Resources, mix, parse
+from tasc.decoding.drafters.mix import ALLOWANCE, Asking
+from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
+from tasc.models.target import Target
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.decoding import sources
+from tests.decoding.test_ngram_draft import END, twin
+from tests.decoding.test_sources import drafter, text, texts, token
+from tests.pico import build_model, make_tokenizer
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+@st.composite
+def guesses(draw):
+    """A tree without equal siblings, and the probabilities of its paths."""
+    n = draw(st.integers(0, 8))
+    nodes: list[tuple[int, int, float]] = []
+    for i in range(n):
+        parent, said = draw(st.integers(-1, i - 1)), draw(token)
+        if (parent, said) not in [(p, t) for t, p, _ in nodes] and parent < len(nodes):
+            above = nodes[parent][2] if parent >= 0 else 1.0
+            nodes.append((said, parent, above * draw(st.sampled_from([0.05, 0.3, 0.6, 0.9]))))
+    return [list(column) for column in zip(*nodes, strict=True)] or [[], [], []]
+
+
+@given(texts, texts, text, st.lists(st.tuples(guesses(), text), min_size=1, max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_a_guess_is_mixed_and_weighed_as_the_slow_definition_says(known, outputs, prompt, steps):
+    original, tests.oracles.CUT = tests.oracles.CUT, 1 / 16  # what is cut decides what is learnt
+    try:
+        slow = sources.Slow(twin(known), outputs, prompt, END)
+        made, weights = drafter(known, outputs, prompt, logits=RecycledLogits(4, 0.5))
+        for (tokens, parents, paths), committed in steps:
+            made.guess(ints(*tokens), ints(*parents), floats(*paths))
+            slow.guess(tokens, parents, paths)
+            for t in committed:
+                found, expected = dict(made.distribution()), slow.distribution()
+                for each in set(found) | set(expected):
+                    assert found.get(each, 0) == pytest.approx(expected.get(each, 0), abs=0.03)
+                made.observe(ints(t))
+                slow.append(t)
+    finally:
+        tests.oracles.CUT = original
+    for (name, _, bucket), log in slow.logs.items():
+        if name == "guess":
+            assert np.log(weights.weight(23, bucket)) == pytest.approx(log, abs=0.1)
+
+
+def test_n_grams_go_on_where_a_guess_ends_and_equal_paths_are_one_node():
+    made, _ = drafter([[1, 2, 3]] * 3, [], [], learns=False)
+    made.observe(ints(7))  # n-grams know nothing of what follows it
+    made.guess(ints(1, 2, 5), ints(-1, 0, -1), floats(0.6, 0.5, 0.2))
+    tokens, parents, probabilities = made.draft(20)
+    paths: list[tuple[int, ...]] = []
+    for t, parent in zip(tokens.tolist(), parents.tolist(), strict=True):
+        paths.append((*paths[parent], t) if parent >= 0 else (t,))
+    assert len(set(paths)) == len(paths)
+    assert {(1,), (1, 2), (1, 2, 3), (5,)} <= set(paths)
+    assert all(probabilities[i] <= probabilities[p] for i, p in enumerate(parents) if p >= 0)
+
+
+def test_a_guess_that_is_no_tree_is_refused_and_a_new_sequence_begins_without_one():
+    made, _ = drafter([[1, 2]], [], [], local=False, learns=False)
+    for tokens, parents, paths in (
+        (ints(1), ints(0), floats(1)),
+        (ints(1), ints(-2), floats(1)),
+        (ints(1, 2), ints(-1), floats(1)),
+        (ints(1), ints(-1), floats()),
+    ):
+        with pytest.raises(ValueError, match="tree"):
+            made.guess(tokens, parents, paths)
+    made.guess(ints(3), ints(-1), floats(0.9))
+    assert 3 in dict(made.distribution())
+    made.start(ints(), True)
+    assert 3 not in dict(made.distribution())
+    made.guess(ints(3, 4), ints(-1, 0), floats(np.nan, np.inf))  # claims nothing sound
+    assert np.isfinite(made.draft(9)[2]).all()
+
+
+class Clock:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(mix, "time", made)
+    return made
+
+
+def stepped(clock: Clock, asking: Asking, seconds: float, tokens: int) -> None:
+    """Let a step pass, after one that began the clock."""
+    if asking.since is None:
+        asking.commit(1)
+    clock.now += seconds
+    asking.commit(tokens)
+
+
+def test_it_is_asked_where_the_tokens_it_adds_are_worth_its_time(clock):
+    asking = Asking()
+    assert asking.pays(0.1)  # nothing is known
+    asking.seconds.add(2.0)
+    stepped(clock, asking, 3.0, 2)  # a token takes 1.5 seconds
+    for _ in range(60):
+        asking.add(0.1, 1.6)  # 1.5 tokens more are worth 2.25 seconds
+        asking.add(3.0, 4.3)  # 1.3 are worth 1.95
+    assert asking.gain(0.2) == pytest.approx(1.5, abs=0.02)
+    assert asking.pays(0.2)
+    assert not asking.pays(3.2)
+    stepped(clock, asking, 30.0, 2)  # a slower target
+    assert asking.pays(3.2)
+
+
+def test_what_does_not_pay_is_tried_within_an_allowance(clock):
+    asking, tried = Asking(), 0
+    asking.seconds.add(20.0)
+    for _ in range(10_000):
+        stepped(clock, asking, 1.0, 1)
+        tried += asking.pays(1.0)
+    assert 20 * tried == pytest.approx(ALLOWANCE * 10_000, abs=20)
+    always = Asking(always=True)
+    always.seconds.add(100.0)
+    stepped(clock, always, 1.0, 1)
+    assert always.pays(1.0)
+
+
+def test_no_more_is_spent_than_may_be(clock):
+    asking = Asking()
+    assert not asking.pays(0.1, spend=9.0)  # who counts seconds does not begin blindly
+    stepped(clock, asking, 1.0, 2)  # as long as two tokens, it is thought to take
+    assert asking.pays(0.1, spend=1.1)
+    assert not asking.pays(0.1, spend=0.9)
+    asking.seconds.add(0.1)
+    assert asking.pays(0.1, spend=0.2)
+    assert not asking.pays(0.1, spend=0.05)
+
+
+def test_the_time_between_sequences_is_not_the_pace(clock):
+    asking = Asking()
+    stepped(clock, asking, 1.0, 2)
+    asking.since = None  # as a sequence begins
+    clock.now += 1000
+    stepped(clock, asking, 1.0, 2)
+    assert asking.time / asking.tokens == pytest.approx(0.5)
+
+
+class Oracle:
+    """Another drafter: it knows what comes, with ``certainty``, and takes ``seconds``."""
+
+    def __init__(self, clock: Clock, said: np.ndarray, seconds: float, certainty: float) -> None:
+        self.clock, self.said, self.seconds, self.certainty = clock, said, seconds, certainty
+        self.asked = 0
+
+    def start(self, prompt: np.ndarray) -> None:
+        self.at = 0
+
+    def draft(self, budget: int) -> Draft:
+        self.asked += 1
+        self.clock.now += self.seconds
+        some = self.said[self.at : self.at + min(budget, 4)]
+        paths = (self.certainty ** np.arange(1, len(some) + 1)).astype(np.float32)
+        return Draft(some, np.arange(-1, len(some) - 1, dtype=np.int32), probabilities=paths)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        self.at += len(tokens)
+
+
+def steps_of(clock, seconds: float, rounds: int = 4):
+    """Decode tokens that n-grams cannot know, the other drafter can; a forward takes a second."""
+    rng, asking, counts = np.random.default_rng(0), Asking(), []
+    make = parse("tasc-spec").prepare(Resources([], 0))
+    for _ in range(rounds):
+        said = rng.permutation(1000)[:100].astype(np.int32)
+        other = Oracle(clock, said, seconds, 0.9)
+        own = make()
+        assert isinstance(own, TascSpec)
+        made = mix.Mix(own, other, asking)
+        made.start(ints(2000))
+        made.observe(said[:1])
+        at = steps = 1
+        while at < len(said):
+            draft, accepted, node = made.draft(8), 0, -1
+            while found := [
+                c for c in draft.children(node) if draft.tokens[c] == said[at + accepted]
+            ]:
+                node, accepted = found[0], accepted + 1
+                if at + accepted == len(said):
+                    break
+            clock.now += 1.0
+            committed = said[at : at + accepted + 1]
+            made.observe(committed)
+            at, steps = at + len(committed), steps + 1
+        counts.append((steps, other.asked))
+    return counts
+
+
+def test_a_drafter_that_knows_is_asked_while_it_is_cheap_and_left_alone_while_it_is_not(clock):
+    cheap, dear = steps_of(clock, 0.2), steps_of(clock, 20.0)
+    assert cheap[-1][0] <= 100 / 5 + 2  # four tokens and one more a step
+    assert cheap[-1][1] >= cheap[-1][0] - 2
+    assert dear[-1][0] > 90
+    assert sum(asked for _, asked in dear) <= 12
+
+
+def test_a_small_model_is_asked_as_a_head_is(tmp_path):
+    target = Target(build_model("llama"))
+    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
+    draft = DraftSource(tokenizer, target.model)
+    resources = Resources([], 0, target=target, tokenizer=tokenizer, draft=draft)
+    prompt = ints(5, 6, 7)
+    plain = generate(target, parse("ar").prepare(resources)(), prompt, max_new_tokens=30)
+    made = parse("mix:always=true").prepare(resources)()
+    found = generate(target, made, prompt, max_new_tokens=30, budget=12)
+    assert found.tokens.tolist() == plain.tokens.tolist()
+    alone = parse("tasc-spec").prepare(resources)()
+    without = generate(target, alone, prompt, max_new_tokens=30, budget=12)
+    assert sum(found.accepted) > sum(without.accepted)  # the model drafts what it says itself

@@ -98,6 +98,8 @@ class Budgeted:
             if self.asked:
                 policy.overhead[self.long].add(self.busy)
                 spent += policy.overhead[self.long].value
+                if self.long:  # what one took beyond what it was thought to take is not owed
+                    spent = min(spent, max(policy.balance + self.held, policy.adds[self.nodes]))
             policy.leave(len(tokens), self.held, spent)
         self.drafter.observe(tokens)
 

@@ -78,6 +78,7 @@ class Asking:
         self.acceptance = Acceptance(), Acceptance()  # of trees without what was asked, and with it
         self.gains, self.asked = np.zeros(BINS), np.zeros(BINS)  # decayed, by what was expected
         self.seconds = Typical()  # that asking takes
+        self.first = 0.0  # what it took the first time in a sequence, where a prompt was read
         self.time = self.tokens = 0.0  # decayed: the present pace
         self.since: float | None = None  # when the last step ended, where the next one follows
         self.allowed = 0.0  # seconds that may go into asking although it does not seem to pay
@@ -106,7 +107,7 @@ class Asking:
             return True
         pace = self.time / self.tokens if self.tokens > 0 else 0.0
         if not self.seconds.known:
-            return spend == math.inf or 0 < HOPED * pace < spend
+            return spend == math.inf or 0 < (self.first or HOPED * pace) < spend
         if self.seconds.value > spend:
             return False
         if self.gain(expected) * pace > self.seconds.value:
@@ -170,8 +171,11 @@ class Mix:
         if guess.probabilities is not None:
             self.own.native.guess(guess.tokens, guess.parents, guess.probabilities)
             self.drafted, self.asked = self.own.draft(budget), True
-        if self.before:  # the first time, a prompt was read
-            self.asking.seconds.add(time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        if self.before:
+            self.asking.seconds.add(seconds)
+        else:
+            self.asking.first = seconds
         self.before = True
         self.asking.add(expected, self.asking.expected(self.drafted, asked=self.asked))
 

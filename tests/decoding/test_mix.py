@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import tests.oracles
 from tasc._native import RecycledLogits
 from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import Spends
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, mix, parse
@@ -200,6 +201,7 @@ def steps_of(clock, seconds: float, rounds: int = 4):
         own = make()
         assert isinstance(own, TascSpec)
         made = mix.Mix(own, other, asking)
+        assert isinstance(made, Spends)  # budget=auto looks before a sequence starts
         made.start(ints(2000))
         made.observe(said[:1])
         at = steps = 1

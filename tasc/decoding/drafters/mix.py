@@ -144,7 +144,7 @@ class Mix:
     def __init__(self, own: TascSpec, other: Drafter, asking: Asking) -> None:
         """Draft with ``own``, and with ``other`` where ``asking`` says so."""
         self.own, self.other, self.asking = own, other, asking
-        self.spend = math.inf  # see Spends, as of ``asked``
+        self.spend, self.asked = math.inf, False  # see Spends
         self.read_logits = own.read_logits
         if isinstance(other, UsesHiddenStates):
             self.read = other.read

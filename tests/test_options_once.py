@@ -15,8 +15,8 @@ from typer.main import get_command
 import tasc
 from tasc.benchmark.joined.join import ReportOptions
 from tasc.benchmark.paired.compare import CompareOptions
-from tasc.commands.data.report import DataOptions
 from tasc.commands.conversation.options import ChatOptions
+from tasc.commands.data.report import DataOptions
 from tasc.commands.plan import RunOptions
 from tasc.commands.registry import COMMANDS
 from tasc.commands.starter.write import InitOptions

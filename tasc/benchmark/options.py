@@ -1,6 +1,5 @@
 """The options of ``tasc bench``, ``tasc tune`` and ``tasc vocab``."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator

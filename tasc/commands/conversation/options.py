@@ -59,5 +59,5 @@ class ChatOptions(ModelOptions):
     @model_validator(mode="after")
     def _drafts(self) -> Self:
         with as_value_error():
-            check([parse(self.method)], head=bool(self.draft_head))
+            check([parse(self.method)], head=bool(self.draft_head), draft=False)
         return self

@@ -26,6 +26,7 @@ from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.load import load_model
 from tasc.models.static import target_for
 from tasc.options.references import resolve_model
+from tasc.options.texts import MAIN
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
@@ -59,7 +60,7 @@ class Conversation:
 
     def __init__(self, options: ChatOptions, context: StepContext) -> None:
         """Load the model. Raises InputError where it, or what drafts, cannot be used."""
-        self.options, known = options, context.texts.main
+        self.options, known = options, context.texts.corpora.get(MAIN)
         _, path = resolve_model(options.model)
         tokenizer = load_tokenizer(path)
         self.template = self._chat_template(tokenizer)

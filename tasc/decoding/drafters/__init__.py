@@ -49,6 +49,8 @@ class Method:
     def source(self, resources: Resources | None) -> str:
         """Return what drafts come from where the drafter does not tell: one thing, or "other"."""
         source = source_of(self.name)
+        if DRAFTERS[self.name].needs == "either" and resources is not None:
+            return "draft head" if resources.draft_heads else "draft model"
         neural = resources is None or (resources.draft and resources.draft.model)
         return "corpus" if source == "draft model" and not neural else source
 

@@ -187,3 +187,7 @@ class Mix:
         self.own.observe(tokens)
         self.other.observe(tokens)
         self.asking.commit(len(tokens))
+
+    def sources(self) -> np.ndarray:
+        """See TellsSources."""
+        return self.own.sources()

@@ -240,7 +240,7 @@ class Slow:
 
 def _shares(sources, given) -> dict[str, float]:
     """What each kind of source gave a token, of all that it was given; the sole one all of it."""
-    names = {"memory": "past outputs", "local": "prompt", "corpus": "corpus"}
+    names = {"memory": "past outputs", "local": "prompt", "corpus": "corpus", "guess": "other"}
     kinds = [names.get(key[0], "logits") for _, _, key in sources]
     if len(kinds) == 1:
         return {kinds[0]: 1.0}

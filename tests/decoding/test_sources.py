@@ -91,6 +91,7 @@ def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prom
         else:
             assert name == "other"
     first = {"corpus": 0, "memory": 8, "local": 9, "said 1": 20, "said 2": 21, "said 3": 22}
+    first["guess"] = 23
     for (name, match, bucket), log in slow.logs.items():
         native = weights.weight(first[name] + 10 * match, bucket)
         assert np.log(native) == pytest.approx(log, abs=0.1)

@@ -37,6 +37,7 @@ from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 _TEXTS, _CHARACTERS = 1 << 16, 1 << 24  # that are encoded at a time, at most
 _CHUNK = 1 << 20  # words or tokens that are copied at a time
+_ENDS = ("does not know where outputs begin", "knows where outputs begin")  # by mark
 
 
 class IndexFile:
@@ -65,8 +66,9 @@ class IndexFile:
         index = load_index(folder, self.tokenizer)
         if (index.mark, index.end) != (self.counts.mark, self.tokenizer.eos_id):
             raise InputError(
-                f"{folder} was counted with mark={index.mark} and end token {index.end}, here they "
-                f"are {self.counts.mark} and {self.tokenizer.eos_id}: make it again with tasc index"
+                f"{folder} {_ENDS[index.mark]} and ends them with token {index.end}, here an index "
+                f"{_ENDS[self.counts.mark]} and token {self.tokenizer.eos_id} ends them: make it "
+                "again with tasc index"
             )
         with (folder / FILE).open("rb") as file:
             file.seek(HEADER.size + BLOCK_HEADER)
@@ -91,7 +93,7 @@ class IndexFile:
         try:
             self._finish(memory, progress)
         except ValueError as error:
-            raise InputError(f"{error}; or count parts of the corpus, each for itself") from None
+            raise InputError(f"{error}: make an index of each part with --shard I/N") from None
 
     def _finish(self, memory: int, progress: Progress) -> None:
         text = np.asarray(np.memmap(self.path, np.uint8, "r", HEADER.size + BLOCK_HEADER))

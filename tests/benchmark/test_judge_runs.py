@@ -42,7 +42,7 @@ def test_a_run_that_ended_early_goes_on_with_what_it_had(capsys, bench, tmp_path
     with serving(behaviour) as url:
         code, _, err = run(capsys, *given, "--endpoint", url)
         assert (code, "does not answer" in err) == (2, True)
-        assert "--resume goes on from 10 judgements" in err
+        assert "give --resume to go on from 10 judgements" in err
         (kept,) = tmp_path.glob(".out.work/judgements.jsonl")
         with kept.open("a") as file:
             file.write('{"key": [0, 1], "judg')  # as a killed run leaves it

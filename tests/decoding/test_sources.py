@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import tests.oracles
@@ -65,25 +65,42 @@ def test_a_mixture_that_learns_nothing_tells_no_source_and_a_single_one_itself()
 said = st.lists(st.tuples(text, st.lists(token, min_size=1, max_size=4, unique=True)), max_size=6)
 
 
+def slow_definition(known, outputs, prompt, output, heard, cut):
+    """Return the distribution before each token of ``output``, and the twin behind the last."""
+    original, tests.oracles.CUT = tests.oracles.CUT, cut
+    try:
+        slow = sources.Slow(twin(known), outputs, prompt, END)
+        for context, row in heard:
+            slow.said.add(context, falling(row))
+        distributions = []
+        for t in output:
+            distributions.append(slow.distribution())
+            slow.append(t)
+    finally:
+        tests.oracles.CUT = original
+    return distributions, slow
+
+
 @given(texts, texts, text, text, said)
 @example([[0]], [[1]], [0, 1, 2, 3, 0, 1, 2, 0], [0, 1, 2, 0, 0, 1], [])
 @settings(max_examples=200, deadline=None)
 def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prompt, output, heard):
-    original, tests.oracles.CUT = tests.oracles.CUT, 1 / 16  # what is cut decides what is learnt
-    try:
-        logits, slow = RecycledLogits(1 << 10, 0.5), sources.Slow(twin(known), outputs, prompt, END)
-        for context, row in heard:
-            enter(logits, context, [], [], [falling(row)])
-            slow.said.add(context, falling(row))
-        made, weights = drafter(known, outputs, prompt, logits=logits)
-        for t in output:
-            found, expected = dict(made.distribution()), slow.distribution()
-            for each in set(found) | set(expected):
-                assert found.get(each, 0) == pytest.approx(expected.get(each, 0), abs=0.03)
-            made.observe(np.array([t], np.int32))
-            slow.append(t)
-    finally:
-        tests.oracles.CUT = original
+    # What is cut decides what is learnt; what stands at the very cut is rounded to either side.
+    below, above = (
+        slow_definition(known, outputs, prompt, output, heard, cut)
+        for cut in (0.99 / 16, 1.01 / 16)
+    )
+    assume(below[0] == above[0] and below[1].logs == above[1].logs)
+    distributions, slow = below
+    logits = RecycledLogits(1 << 10, 0.5)
+    for context, row in heard:
+        enter(logits, context, [], [], [falling(row)])
+    made, weights = drafter(known, outputs, prompt, logits=logits)
+    for t, expected in zip(output, distributions, strict=True):
+        found = dict(made.distribution())
+        for each in set(found) | set(expected):
+            assert found.get(each, 0) == pytest.approx(expected.get(each, 0), abs=0.03)
+        made.observe(np.array([t], np.int32))
     assert len(made.sources()) == len(output)
     for name, shares in zip(named(made.sources()), slow.told, strict=True):
         if max(shares.values()) > 0:

@@ -167,6 +167,6 @@ async def _ask_all(
                 users.create_task(user())
         if in_a_row >= _PATIENCE + options.concurrency or not kept.known:
             told = f"{server.silent([*failed.values()][-1].error)}"
-            there = f"; --resume goes on from {len(kept.known)} judgements"
+            there = f"; give --resume to go on from {len(kept.known)} judgements"
             raise UnavailableError(told + there if kept.known else told)
         return server.endpoint, kept.known | failed

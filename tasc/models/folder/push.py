@@ -56,6 +56,6 @@ def push(folder: Path, repository: str) -> str:
         again = shlex.join(["hf", "upload", "--private", repository, str(folder), "."])
         raise UnavailableError(
             f"{folder} is whole, but was not pushed to {repository}: {one_line(error)}; "
-            f"to push it, type {again}"
+            f"type {again} to push it"
         ) from None
     return str(found)

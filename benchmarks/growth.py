@@ -140,8 +140,8 @@ def repeated(known: Encoded, tokens: int) -> Iterator[Encoded]:
 def noisy(tokens: np.ndarray, others: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Replace a tenth of ``tokens`` (T,) by tokens that are drawn from ``others``."""
     made = tokens.copy()
-    places = rng.random(len(made)) < NOISE
-    made[places] = others[rng.integers(0, len(others), int(places.sum()))]
+    positions = rng.random(len(made)) < NOISE
+    made[positions] = others[rng.integers(0, len(others), int(positions.sum()))]
     return made
 
 

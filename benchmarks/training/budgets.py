@@ -12,7 +12,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import tasc
 from benchmarks.figures import publish, script
 from benchmarks.training.runs import TRAINING, benched, made
 
@@ -45,24 +44,14 @@ def configuration(
         tokens = made(folder / f"tokens-{budget}", "augment", *source, *given)
         given = ["--augmented", str(tokens), "--tokens-of", str(plain)]
         models.append(f"{budget}={made(folder / str(budget), *call, *given)}")
-    asked = tasc.BenchOptions(
-        source={"path": str(data), "template": template},
-        models=tuple(models),
-        methods=tuple(options.methods),
-        metrics=tuple(options.metrics),
-        limit=options.limit,
-        max_new_tokens=options.max_new_tokens,
-        repeats=options.repeats,
-        warmup=2,
-        threads=options.threads,
-    )
+    texts = {"path": str(data), "template": template}
+    more = {name: getattr(options, name) for name in ("methods", "max_new_tokens", "repeats")}
+    kept = "cells", "pairs", "prediction"
     return {
         "task": data.name,
         "preset": preset,
         "batches": {
-            str(size): benched(
-                asked.model_copy(update={"batch_size": size}), "cells", "pairs", "prediction"
-            )
+            str(size): benched(texts, options, models, *kept, batch_size=size, **more)
             for size in options.batch_sizes
         },
     }

@@ -13,7 +13,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import tasc
 from benchmarks.figures import publish, script
 from benchmarks.training.runs import TRAINING, benched, made
 
@@ -53,25 +52,20 @@ def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
         f"{arm}#{seed}={folder(arm, rows, seed, options)}" for arm in ARMS for seed in options.seeds
     )
     found = benched(
-        tasc.BenchOptions(
-            source={
-                "path": options.data,
-                "template": options.template,
-                "output_column": options.output_column,
-            },
-            models=models,
-            methods=("ar",),
-            metrics=tuple(options.metrics),
-            delimiter=options.delimiter,
-            batch_size=options.batch_size,
-            limit=options.limit,
-            warmup=2,
-            threads=options.threads,
-        ),
+        {
+            "path": options.data,
+            "template": options.template,
+            "output_column": options.output_column,
+        },
+        options,
+        models,
         "cells",
         "seeds",
         "seeds_pairs",
         "pairs",
+        methods=("ar",),
+        delimiter=options.delimiter,
+        batch_size=options.batch_size,
     )
     return {"rows": rows, **found}
 

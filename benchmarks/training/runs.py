@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,13 @@ def made(output: Path, *call: str) -> Path:
     return output
 
 
-def benched(options: tasc.BenchOptions, *kept: str) -> dict[str, Any]:
-    """Bench, and return what is ``kept`` of the results, without the thousands of texts."""
-    results = tasc.bench(options).to_dict()
+def benched(
+    source: dict[str, str], given: Namespace, models: Iterable[str], *kept: str, **more: object
+) -> dict[str, Any]:
+    """Bench by options ``given`` and ``more``; return what is ``kept``, without all the texts."""
+    options = {name: getattr(given, name) for name in ("metrics", "limit", "threads")}
+    asked = {"source": source, "models": tuple(models), "warmup": 2, **options, **more}
+    results = tasc.bench(tasc.BenchOptions.model_validate(asked)).to_dict()
     for cell in results["cells"]:
         del cell["outputs"]
     return {name: results[name] for name in kept}

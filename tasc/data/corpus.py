@@ -37,7 +37,7 @@ class Rows:
 
     inputs: Sequence[str]  # as text
     outputs: Sequence[str]  # as text
-    prompt: Callable[[int], str]  # writes the prompt of row i; few are asked for
+    prompt: Callable[[int], str]  # writes the prompt of row i, where it is needed
     # Of each row a number of its own below 2^63 that rises through the split and does not
     # depend on how much of it is read.
     offsets: Sequence[int]

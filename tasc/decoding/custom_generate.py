@@ -20,7 +20,7 @@ from tasc.decoding import decode
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Generation, TokenCallback
-from tasc.decoding.drafters import Factory, Resources, parse
+from tasc.decoding.drafters import Factory, Resources, default_method, parse
 from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
 from tasc.models.from_model import target_from_model
@@ -37,14 +37,14 @@ class CustomGenerate:
 
     def __init__(
         self,
-        drafter: str,
+        drafter: str | None,
         corpus: Known,
         tokenizer: PreTrainedTokenizerBase | None,
         on_tokens: TokenCallback | None,
         draft_head: Path | None = None,
     ) -> None:
         """Keep what drafts are made from; it is prepared at the first call."""
-        self.method = parse(drafter)
+        self.method = parse(drafter or default_method(head=draft_head is not None))
         self.corpus, self.tokenizer, self.on_tokens = corpus, tokenizer, on_tokens
         self.draft_head = draft_head
         self.model: PreTrainedModel | None = None  # that the factories were made for
@@ -112,7 +112,7 @@ class CustomGenerate:
 
 
 def custom_generate(
-    drafter: str = "tasc-spec",
+    drafter: str | None = None,
     corpus: Known = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
@@ -127,11 +127,12 @@ def custom_generate(
     a ``StopStringCriteria`` among the ``stopping_criteria``.
 
     Args:
-        drafter: a method as ``tasc bench --method`` takes it.
+        drafter: a method as ``tasc bench --method`` takes it; None is ``tasc-spec``, with a
+            ``draft_head`` ``mix``.
         corpus: outputs of the task, texts or token ids, or an index; see ``tasc.generate``.
         tokenizer: needed for a corpus of texts.
         on_tokens: called with the tokens (k,) int32 that each step commits.
-        draft_head: folder of a trained head, for drafters such as "eagle".
+        draft_head: folder of a trained head, for "mix", "eagle" and the others that take one.
     """
     return CustomGenerate(drafter, corpus, tokenizer, on_tokens, draft_head)
 

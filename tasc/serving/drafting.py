@@ -48,12 +48,11 @@ def method_of(folder: Path) -> "CustomGenerate":
     """
     from tasc.decoding.custom_generate import custom_generate
     from tasc.decoding.drafters.ngram.index import load_index, method_for
-    from tasc.models.medusa import is_medusa
     from tasc.tokenizer.loaded import load_tokenizer
 
     head = folder / HEAD_FOLDER
     if head.is_dir():
-        return custom_generate("medusa" if is_medusa(head) else "eagle", draft_head=head)
+        return custom_generate(draft_head=head)
     if not (folder / INDEX_FOLDER).is_dir():
         raise InputError(f"{folder} has no index: make the folder again with tasc export --index")
     index = load_index(folder / INDEX_FOLDER, load_tokenizer(str(folder)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasc.benchmark.measured import Kept
 from tasc.benchmark.record import accepted_spans
-from tasc.benchmark.results.cells import DraftSource
+from tasc.benchmark.results.cells import DraftedFrom
 from tasc.benchmark.results.page import render
 from tasc.benchmark.results.samples import sample_views
 from tasc.decoding.core.generation import Generation
@@ -63,8 +63,8 @@ def test_sources_are_kept_with_what_was_measured():
 
 @pytest.mark.parametrize("method", DRAFTERS)
 def test_each_method_says_what_it_drafts_from_in_words_of_the_results(method):
-    assert parse(method).source(None) in get_args(DraftSource)
-    assert set(SOURCES) <= set(get_args(DraftSource))
+    assert parse(method).source(None) in get_args(DraftedFrom)
+    assert set(SOURCES) <= set(get_args(DraftedFrom))
 
 
 def test_a_draft_model_that_is_none_is_the_corpus():
@@ -106,6 +106,6 @@ def test_results_without_sources_are_read_and_shown():
 
 def test_every_source_has_a_colour_on_the_page():
     css = (Path(__file__).parents[2] / "tasc/report/templates/page.css").read_text()
-    assert len(get_args(DraftSource)) == 7
-    for source in get_args(DraftSource):
+    assert len(get_args(DraftedFrom)) == 7
+    for source in get_args(DraftedFrom):
         assert f"mark.{source.replace(' ', '-')} {{" in css

@@ -137,6 +137,25 @@ def test_a_message_that_does_not_fit_is_refused_and_forgotten(base):
     assert talk.say("play some jazz", lambda *_: None).tokens == 24
 
 
+def test_a_message_that_no_prompt_can_be_made_of_is_forgotten(base):
+    class Refuses:
+        def prompt(self, messages):
+            raise InputError(f"{len(messages)} messages are too many")
+
+    talk = conversation(base)
+    talk.template = Refuses()
+    for _ in range(2):
+        with pytest.raises(InputError, match="1 messages"):
+            talk.say("hello", lambda *_: None)
+    assert talk.messages == []
+
+
+def test_with_a_draft_head_both_draft_unless_said_otherwise():
+    assert ChatOptions(model="m").drafter.name == "tasc-spec"
+    assert ChatOptions(model="m", draft_head="h").drafter.name == "mix"
+    assert ChatOptions(model="m", draft_head="h", method="eagle").drafter.name == "eagle"
+
+
 def test_what_does_not_fit_ends_no_conversation(capsys, base, typed):
     typed(TEXTS[0].replace("\n", " ") * 2000, "play some jazz")
     code, _, err = tasc(capsys, "chat", base, *FEW)

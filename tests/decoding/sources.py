@@ -153,8 +153,8 @@ class Slow:
         for n in range(1, 4):
             for longest in range(n, 4):
                 self.logs[f"said {n}", False, longest] = math.log(SAID) + self.gain * longest
-        for place in range(16):
-            self.logs["guess", False, place] = math.log(GUESSED)
+        for position in range(16):
+            self.logs["guess", False, position] = math.log(GUESSED)
         for token in (*self.prompt, MARK):
             self._read(token)
         for name in ("corpus", "memory"):  # what stands before the mark is no context of theirs

@@ -188,11 +188,13 @@ def test_steps_without_a_draft_do_not_lose_the_thread(model, outputs, head):
     assert sum(result.accepted) > 3
 
 
-def test_the_library_takes_a_head(outputs, tmp_path):
+@pytest.mark.parametrize(("drafter", "name"), [("eagle:depth=2", "eagle"), (None, "mix")])
+def test_the_library_takes_a_head(outputs, tmp_path, drafter, name):
     model = build_model()
     save_head(model, tmp_path)
     prompt = torch.from_numpy(outputs[0][0].astype(np.int64))[None]
-    fast = custom_generate("eagle:depth=2", draft_head=tmp_path)
+    fast = custom_generate(drafter, draft_head=tmp_path)
+    assert fast.method.name == name
     said = model.generate(prompt, max_new_tokens=12, do_sample=False, custom_generate=fast)
     assert said[0].tolist() == outputs[1][0][: said.shape[1]].tolist()
     assert sum(fast.generations[0].drafted) > 0

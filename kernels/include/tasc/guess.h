@@ -11,8 +11,8 @@
 
 namespace tasc {
 
-// A place is a node that was reached, kBegin before the first one, kGone where the guess went wrong or
-// ended. Places are told apart by their depth and by how sure the guess is of what comes next.
+// A position is a node that was reached, kBegin before the first one, kGone where the guess went wrong or
+// ended. Positions are told apart by their depth and by how sure the guess is of what comes next.
 class Guess {
  public:
   static constexpr int32_t kBegin = -1, kGone = -2;
@@ -38,34 +38,34 @@ class Guess {
     for (size_t i = 0; i < n; ++i) depth_[i + 1] = depth_[static_cast<size_t>(parents[i] + 1)] + 1;
   }
 
-  bool continues(int32_t place) const { return place != kGone && !first_.empty() && first(place) != kGone; }
-  int32_t step(int32_t place, int32_t token) const {
-    if (!continues(place)) return kGone;
-    int32_t node = first(place);
+  bool continues(int32_t position) const { return position != kGone && !first_.empty() && first(position) != kGone; }
+  int32_t step(int32_t position, int32_t token) const {
+    if (!continues(position)) return kGone;
+    int32_t node = first(position);
     while (node != kGone && tokens_[static_cast<size_t>(node)] != token) node = next_[static_cast<size_t>(node)];
     return node;
   }
   template <class Visit>  // (token, its probability there)
-  void each(int32_t place, Visit&& visit) const {
-    for (int32_t node = first(place); node != kGone; node = next_[static_cast<size_t>(node)])
+  void each(int32_t position, Visit&& visit) const {
+    for (int32_t node = first(position); node != kGone; node = next_[static_cast<size_t>(node)])
       visit(tokens_[static_cast<size_t>(node)], given_[static_cast<size_t>(node)]);
   }
-  double probability(int32_t place, int32_t token) const {
-    const int32_t node = step(place, token);
+  double probability(int32_t position, int32_t token) const {
+    const int32_t node = step(position, token);
     return node == kGone ? 0 : given_[static_cast<size_t>(node)];
   }
-  size_t bucket(int32_t place) const {
+  size_t bucket(int32_t position) const {
     double most = 0;
-    each(place, [&](int32_t, double probability) { most = std::max(most, probability); });
+    each(position, [&](int32_t, double probability) { most = std::max(most, probability); });
     const auto sure = std::min(static_cast<size_t>(most * kSure), kSure - 1);
-    return kSure * std::min<size_t>(depth_[static_cast<size_t>(place + 1)], kDepths - 1) + sure;
+    return kSure * std::min<size_t>(depth_[static_cast<size_t>(position + 1)], kDepths - 1) + sure;
   }
 
  private:
-  int32_t first(int32_t place) const { return first_[static_cast<size_t>(place + 1)]; }
+  int32_t first(int32_t position) const { return first_[static_cast<size_t>(position + 1)]; }
 
   std::vector<int32_t> tokens_, next_;  // (n,): of nodes, and their next siblings
-  std::vector<int32_t> first_;          // (n + 1,): first child of each place, of kBegin first
+  std::vector<int32_t> first_;          // (n + 1,): first child of each position, of kBegin first
   std::vector<uint32_t> depth_;         // (n + 1,)
   std::vector<double> given_;           // (n,): probability given the parent
 };

@@ -10,7 +10,7 @@
 
 namespace tasc {
 
-// Samples as an index keeps them: three bytes a token, a mark (if asked for) before and an end behind each.
+// Samples as an index keeps them: three bytes a token, a mark (with options.mark) before and an end behind each.
 // Throws std::invalid_argument for token ids that do not fit.
 std::vector<uint8_t> pack_text(std::span<const int32_t> tokens, std::span<const int64_t> offsets,
                                const NgramOptions& options);

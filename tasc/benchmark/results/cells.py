@@ -9,7 +9,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from tasc.benchmark.results.record import Record
 
-DraftSource = Literal[
+DraftedFrom = Literal[
     "corpus", "past outputs", "prompt", "logits", "draft model", "draft head", "other"
 ]
 
@@ -28,7 +28,7 @@ class Output(Record):
     accepted: tuple[tuple[int, int], ...] = ()
     """Where in the text accepted draft tokens stand, (begin, end) characters; of the first samples
     alone."""
-    sources: tuple[DraftSource, ...] = ()
+    sources: tuple[DraftedFrom, ...] = ()
     """What each of these was drafted from; of a mixture, what most of its probability came from.
     "other" where a method does not tell."""
 

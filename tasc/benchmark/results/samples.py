@@ -6,7 +6,7 @@ from itertools import chain, repeat
 from typing import get_args
 
 from tasc.benchmark.results.bench import BenchResults
-from tasc.benchmark.results.cells import Cell, DraftSource, Output
+from tasc.benchmark.results.cells import Cell, DraftedFrom, Output
 from tasc.report.sheet import as_csv as sheet
 
 SHOWN = 100  # samples on a page; samples.csv has all
@@ -123,7 +123,7 @@ def sources_shown(views: Sequence[SampleView]) -> list[str]:
     """Return what accepted drafts of these samples came from, in the order of the legend."""
     cells = (cell for view in views for one in view.models for cell in one.cells)
     found = {source for cell in cells for _, source in cell.pieces}
-    return [source for source in get_args(DraftSource) if source in found]
+    return [source for source in get_args(DraftedFrom) if source in found]
 
 
 def _right(text: str, reference: str) -> bool:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from tasc.decoding.drafters import check, parse
+from tasc.decoding.drafters import Method, default_method, parse
 from tasc.options.bounds import COLDEST, HOTTEST
 from tasc.options.command import (
     LONGEST,
@@ -32,8 +32,8 @@ class ChatOptions(ModelOptions):
     # Overridden on purpose: drafts may come from the conversation alone.
     source: Annotated[Data | None, Shell("data")] = None  # type: ignore[assignment]
     split: Split = "train"
-    method: str = Field(
-        "tasc-spec", description="What drafts, with options as tasc bench --method takes it."
+    method: Annotated[str | None, Shell(default="tasc-spec; with --draft-head mix")] = Field(
+        None, description="What drafts, with options as tasc bench --method takes it."
     )
     index: str | None = Field(
         None, description="Folder of tasc index to draft from, instead of the outputs of --data."
@@ -56,8 +56,13 @@ class ChatOptions(ModelOptions):
         """See StepOptions.data."""
         return self.source
 
+    @property
+    def drafter(self) -> Method:
+        """What drafts."""
+        return parse(self.method or default_method(head=self.draft_head is not None))
+
     @model_validator(mode="after")
     def _drafts(self) -> Self:
         with as_value_error():
-            check([parse(self.method)], head=bool(self.draft_head), draft=False)
+            self.drafter.check(self.draft_head is not None, draft=False)
         return self

@@ -18,7 +18,6 @@ from tasc.decoding.core.protocols import SOURCES, Drafter, TellsSources, inner
 from tasc.decoding.core.resources import Resources, end_ids
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Request, generate_all
-from tasc.decoding.drafters import parse
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen, prepare
 from tasc.decoding.steps import StepStats
@@ -68,7 +67,7 @@ class Conversation:
         model = load_model(path, dtype=options.dtype, device=options.device)
         self.target = target_for(model)
         self.ends = end_ids(model, self.tokenizer.eos_id)
-        self.method = parse(options.method)
+        self.method = options.drafter
         self.sampling = (
             None
             if options.temperature is None
@@ -109,13 +108,13 @@ class Conversation:
         self.messages.append({"role": "user", "content": text})
         drafter = self.make()
         told = _Pieces(self.tokenizer.decode, drafter, self.source, on_piece)
-        request = Request(
-            self._prompt(text),
-            lambda: drafter,
-            chosen("sampled", self.sampling, self.answers),
-            on_tokens=told.take,
-        )
         try:
+            request = Request(
+                self._prompt(text),
+                lambda: drafter,
+                chosen("sampled", self.sampling, self.answers),
+                on_tokens=told.take,
+            )
             (made,) = generate_all(
                 self.target,
                 [request],

@@ -40,11 +40,11 @@ class StepContext:
 
 @contextmanager
 def at_work(options: StepOptions, context: StepContext | None) -> Iterator[StepContext]:
-    """Let torch use the command's number of CPU threads meanwhile, its own choice where None.
+    """Work with the threads of ``options``.
 
     Where there is no ``context`` yet, the texts are read, and checkpoints do not outlive the call.
     """
-    with _threads(options):
+    with using_threads(options):
         if context is not None:
             yield context
             return
@@ -53,7 +53,8 @@ def at_work(options: StepOptions, context: StepContext | None) -> Iterator[StepC
 
 
 @contextmanager
-def _threads(options: StepOptions) -> Iterator[None]:
+def using_threads(options: StepOptions) -> Iterator[None]:
+    """Let torch use the command's number of CPU threads meanwhile, its own choice where None."""
     if not isinstance(options, ModelOptions) or options.threads is None:
         yield
         return

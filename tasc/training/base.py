@@ -83,7 +83,7 @@ def train_base(
     processes.check_alone()
     preset = PRESETS[options.preset]
     progress("loading the tokenizer" if options.tokenizer else "training the tokenizer", 0, 0)
-    tokenizer = _tokenizer(corpus, options)
+    tokenizer = new_tokenizer(corpus, options)
     rows = max(len(tokenizer.vocabulary()), preset.rows)
     model = build(preset, rows, options.positions, options.seed, end=tokenizer.eos_id)
     model.to(resolve_device(options.device))
@@ -102,7 +102,7 @@ def train_base(
     return BaseResult(model, tokenizer, report)
 
 
-def _tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
+def new_tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
     """Load the tokenizer that was asked for, or train one."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer).ending(corpus.end)
@@ -116,7 +116,15 @@ def build(
     preset: Preset, vocabulary: int, positions: int, seed: int, *, end: int = 0
 ) -> PreTrainedModel:
     """Return a model with random weights; embedding and LM head are tied, the end token pads."""
-    config = Qwen2Config(
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: PreTrainedModel = Qwen2ForCausalLM(shape(preset, vocabulary, positions, end=end))
+    return model
+
+
+def shape(preset: Preset, vocabulary: int, positions: int, *, end: int = 0) -> Qwen2Config:
+    """Return the configuration of such a model."""
+    return Qwen2Config(
         vocab_size=vocabulary,
         hidden_size=preset.hidden,
         intermediate_size=preset.intermediate,
@@ -129,10 +137,6 @@ def build(
         eos_token_id=end,
         pad_token_id=end,
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model: PreTrainedModel = Qwen2ForCausalLM(config)
-    return model
 
 
 def _documents(tokenizer: LoadedTokenizer, corpus: Corpus, longest: int) -> Sequences:

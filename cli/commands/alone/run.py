@@ -24,7 +24,9 @@ def _run(options: "RunOptions", flags: RunFlags) -> None:
     plan = read(path, options)
     folder = output_path("output", flags.output) or Path("tasc-out") / path.stem
     if options.dry_run:
-        _show_plan(preview(plan, folder), plan.name, flags)
+        with show_progress() as progress:
+            steps = preview(plan, folder, progress)
+        _show_plan(steps, plan.name, flags)
         return
     shows = {command.name: command.show for command in COMMANDS}
     results: dict[str, Any] = {}
@@ -45,13 +47,13 @@ def _show_plan(steps: "tuple[PlannedStep, ...]", name: str, flags: RunFlags) -> 
         return
     table(
         f"{name}: {len(steps)} steps, nothing wrong was found",
-        ["step", "command", "reads", "last run", "options"],
+        ["step", "command", "reads", "takes", "options"],
         [
             [
                 step.name,
                 step.command,
                 ", ".join(step.needs) or "-",
-                "-" if step.last_seconds is None else f"{step.last_seconds:,.0f} s",
+                _takes(step),
                 _options(step),
             ]
             for step in steps
@@ -59,7 +61,22 @@ def _show_plan(steps: "tuple[PlannedStep, ...]", name: str, flags: RunFlags) -> 
         text_columns=5,
     )
     if any(step.last_seconds is not None for step in steps):
-        say("Last run: what a step took when its folder was written, as it was then.")
+        say("Last time: what a step took when its folder was written, as it was then.")
+    if any(step.estimated_seconds is not None for step in steps):
+        say("About: from the size of the data and models of this shape, timed here without drafts.")
+
+
+def _takes(step: "PlannedStep") -> str:
+    """Return how long a step took, or may take."""
+    if step.last_seconds is not None:
+        return f"{_duration(step.last_seconds)} last time"
+    return "-" if step.estimated_seconds is None else f"about {_duration(step.estimated_seconds)}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _options(step: "PlannedStep") -> str:

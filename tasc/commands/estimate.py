@@ -10,25 +10,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import torch
-from transformers import AutoConfig, PreTrainedConfig
-
 from tasc.benchmark.options import BenchOptions
 from tasc.commands.context import using_threads
 from tasc.data.corpus import Corpus
 from tasc.data.local import is_local, split_files
 from tasc.data.source import BUILTIN
 from tasc.errors import TascError
-from tasc.models.folder import model_config
-from tasc.models.folder.files import tensor_shapes, weight_files
 from tasc.models.load import device_has_bfloat16, resolve_device
-from tasc.models.probe import Probe
-from tasc.options.command import ModelOptions, StepOptions
+from tasc.models.probe import Probe, Shape, shape_of
+from tasc.options.command import StepOptions
 from tasc.options.references import parse_label, resolve_model
 from tasc.options.texts import MAIN, read_texts
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training.base import PRESETS, new_tokenizer, shape
-from tasc.training.options import BaseOptions, FinetuneOptions
+from tasc.training.options import BaseOptions, FinetuneOptions, TrainingOptions
 
 _MOST_BYTES = 1 << 28  # of data, beyond which none are read for an estimate
 _SOME = 2000  # examples that lengths are counted on, and a tokenizer is trained on
@@ -40,17 +35,19 @@ _ANSWERS = 32  # prompts that a model answers at a time for its draft head
 class _Model:
     """A model that a step makes or reads, as far as it is known before."""
 
-    config: PreTrainedConfig
+    shape: Shape
     tokenizer: LoadedTokenizer
 
     @cached_property
-    def probes(self) -> dict[tuple[str, int], Probe]:
+    def _probes(self) -> dict[tuple[str, int | None], Probe]:
         return {}
 
-    def probe(self, options: ModelOptions) -> Probe:
+    def probe(self, options: BaseOptions | FinetuneOptions | BenchOptions) -> Probe:
         """Return what times it where ``options`` would run it; within their threads."""
-        device = resolve_device(getattr(options, "device", "auto"))
-        return self.probes.setdefault((device, torch.get_num_threads()), Probe(self.config, device))
+        where = resolve_device(options.device), options.threads
+        if where not in self._probes:
+            self._probes[where] = Probe(self.shape, where[0])
+        return self._probes[where]
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,6 @@ class Estimates:
             model = self._model_of(name, step)
             found = known
             if found is None and model is not None and _is_small(step):
-                assert isinstance(step, ModelOptions)
                 with using_threads(step):
                     found = self._of(step, model)
         except (TascError, OSError, ValueError):  # told of when the step runs
@@ -124,14 +120,10 @@ class Estimates:
             return self._models[path]
         if not is_local(path):
             return None
-        folder = Path(resolve_model(reference)[1])
-        config = model_config.read_config(folder)
-        shapes = tensor_shapes(weight_files(folder), f"model {folder}")
-        model_config.check_numbers(folder, config, shapes)
-        held = AutoConfig.from_pretrained(folder, local_files_only=True)
-        return _Model(held, load_tokenizer(str(folder)))
+        folder = resolve_model(reference)[1]
+        return _Model(shape_of(Path(folder)), load_tokenizer(folder))
 
-    def _of(self, step: ModelOptions, model: _Model) -> float | None:
+    def _of(self, step: StepOptions, model: _Model) -> float | None:
         if isinstance(step, BaseOptions) and step.minutes is not None:
             return 60 * step.minutes
         if isinstance(step, FinetuneOptions) and step.tokens_of in self._seconds:
@@ -140,15 +132,20 @@ class Estimates:
         sizes = {name: _Size.of(corpus, model.tokenizer) for name, corpus in texts.items()}
         if isinstance(step, BenchOptions):
             return _bench(step, model.probe(step), sizes[MAIN])
-        held_out = sizes.get("validation")
-        again = held_out.examples / 3 if held_out else 0.0  # a forward is a third of a step
-        seen = (sizes[MAIN].examples + again) * step.epochs
         if isinstance(step, BaseOptions):
-            return seen * _base(step, model.probe(step), sizes[MAIN])
-        assert isinstance(step, FinetuneOptions)
-        probe, size = model.probe(step), sizes[MAIN]
-        answers = size.examples * _answer(probe, size, _ANSWERS, step.max_new_tokens)
-        return seen * _finetune(step, probe, size) + (answers if step.draft_head else 0.0)
+            return _passes(step, sizes) * _base(step, model.probe(step), sizes[MAIN])
+        if isinstance(step, FinetuneOptions):
+            probe, size = model.probe(step), sizes[MAIN]
+            answers = size.examples * _answer(probe, size, _ANSWERS, step.max_new_tokens)
+            learning = _passes(step, sizes) * _finetune(step, probe, size)
+            return learning + (answers if step.draft_head else 0.0)
+        return None
+
+
+def _passes(step: TrainingOptions, sizes: dict[str, _Size]) -> float:
+    """Return how many examples are learnt from; to be evaluated on one is a third of that."""
+    held_out = sizes.get("validation")
+    return (sizes[MAIN].examples + (held_out.examples / 3 if held_out else 0)) * step.epochs
 
 
 def _is_small(step: StepOptions) -> bool:

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator
 
 from tasc.commands.registry import COMMANDS
-from tasc.commands.yaml_file import read_yaml
 from tasc.data.corpus import precheck
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN
 from tasc.errors import InputError, RecipeError
+from tasc.files.yaml_file import read_yaml
 from tasc.options.command import (
     LARGEST_SEED,
     MOST_EXAMPLES,

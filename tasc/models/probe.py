@@ -7,17 +7,33 @@ what is left are the embedding and the LM head. All layers of a model do the sam
 import time
 from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 
+from tasc.models.folder import model_config
+from tasc.models.folder.files import tensor_shapes, weight_files
+
+Shape = PreTrainedConfig
 _ROUNDS = 3
+
+
+def shape_of(folder: Path) -> Shape:
+    """Return the configuration of the model in ``folder``, whose weights bear its numbers out.
+
+    Raises InputError or IntegrityError for what is no model.
+    """
+    shapes = tensor_shapes(weight_files(folder), f"model {folder}")
+    model_config.check_numbers(folder, model_config.read_config(folder), shapes)
+    held: Shape = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return held
 
 
 class Probe:
     """Seconds of forwards and training steps of a model of the shape ``config``."""
 
-    def __init__(self, config: PreTrainedConfig, device: str = "cpu") -> None:
+    def __init__(self, config: Shape, device: str = "cpu") -> None:
         """Build the stand-ins on ``device``, in float32."""
         self.layers = int(config.num_hidden_layers)
         self.vocabulary = int(config.vocab_size)
@@ -43,8 +59,8 @@ class Probe:
         ``frozen`` layers get no gradients of their own, as below adapters.
         """
         for model in self.models:
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(not frozen or "layers." not in name)
+            model.requires_grad_(not frozen)
+            model.get_input_embeddings().requires_grad_()
 
         def step(model: torch.nn.Module) -> None:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
@@ -65,7 +81,7 @@ class Probe:
         return one + (self.layers - 1) * max(0.0, two - one)
 
 
-def _of_layers(config: PreTrainedConfig, count: int) -> PreTrainedConfig:
+def _of_layers(config: Shape, count: int) -> Shape:
     changed = deepcopy(config)
     changed.num_hidden_layers = count
     if getattr(changed, "layer_types", None):

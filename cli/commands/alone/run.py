@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 def _run(options: "RunOptions", flags: RunFlags) -> None:
     from tasc.commands.plan import read
-    from tasc.commands.preview import preview
     from tasc.commands.runner import find, run
     from tasc.options.references import expanded
 
@@ -24,6 +23,8 @@ def _run(options: "RunOptions", flags: RunFlags) -> None:
     plan = read(path, options)
     folder = output_path("output", flags.output) or Path("tasc-out") / path.stem
     if options.dry_run:
+        from tasc.commands.preview import preview
+
         with show_progress() as progress:
             steps = preview(plan, folder, progress)
         _show_plan(steps, plan.name, flags)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
@@ -15,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from tasc.models.folder import model_config
 from tasc.models.folder.files import tensor_shapes, weight_files
 
-Shape = PreTrainedConfig
+Shape: TypeAlias = PreTrainedConfig
 _ROUNDS = 3
 
 

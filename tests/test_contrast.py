@@ -5,9 +5,19 @@ from pathlib import Path
 
 import pytest
 
-CSS = (Path(__file__).parents[1] / "tasc/report/templates/page.css").read_text()
+ROOT = Path(__file__).parents[1] / "tasc"
+CSS = (ROOT / "report/templates/page.css").read_text()
+# Of all pages: the shared one, and what each adds.
+STYLES = CSS + "".join(
+    style
+    for path in sorted(ROOT.rglob("templates/*.html"))
+    for style in re.findall(r"<style>(.*?)</style>", path.read_text(), re.DOTALL)
+)
 TEXT, GRAPHIC = 4.5, 3.0  # smallest ratios of contrast, criteria 1.4.3 and 1.4.11
 BACKGROUNDS = ("page", "card")
+WRITTEN = ("ink", "soft", "accent", "good", "bad")  # colours of text
+# The share of the accent behind text in an analysis' context.
+(MIXED,) = {int(n) for n in re.findall(r"color-mix\(in srgb, var\(--accent\) (\d+)%", STYLES)}
 
 
 def themes() -> dict[str, dict[str, str]]:
@@ -19,10 +29,14 @@ def rooted() -> list[str]:
     return re.findall(r":root \{([^}]*)\}", CSS)
 
 
+def channels(colour: str) -> list[int]:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * c for c in colour[1:])
+    return [int(digits[i : i + 2], 16) for i in (0, 2, 4)]
+
+
 def luminance(colour: str) -> float:
     """Relative luminance of #rgb or #rrggbb, by WCAG's definition."""
-    digits = colour[1:] if len(colour) == 7 else "".join(2 * c for c in colour[1:])
-    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    parts = [part / 255 for part in channels(colour)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
@@ -41,7 +55,7 @@ def test_the_ratio_is_that_of_the_standard():
 @pytest.mark.parametrize("theme", themes())
 def test_colours_stand_out_from_what_is_behind_them(theme, background):
     colours = themes()[theme]
-    lowest = dict.fromkeys(("ink", "soft", "accent", "good", "bad"), TEXT)
+    lowest = dict.fromkeys(WRITTEN, TEXT)
     lowest |= {name: GRAPHIC for name in colours if re.fullmatch(r"c\d", name)}
     assert len(lowest) == 11
     found = {name: contrast(colours[name], colours[background]) for name in lowest}
@@ -55,3 +69,34 @@ def test_text_on_the_colours_of_sources_is_read(theme):
     assert len(marks) == 7
     found = {name: contrast(colours["ink"], colours[name]) for name in marks}
     assert not {name: ratio for name, ratio in found.items() if ratio < TEXT}
+
+
+@pytest.mark.parametrize("theme", themes())
+def test_text_on_a_share_of_the_accent_is_read(theme):
+    colours = themes()[theme]
+    for behind in BACKGROUNDS:
+        mixed = blend(colours["accent"], colours[behind], MIXED / 100)
+        assert contrast(colours["ink"], mixed) >= TEXT
+
+
+def blend(one: str, other: str, share: float) -> str:
+    """Return ``share`` of a colour over another one."""
+    pairs = zip(channels(one), channels(other), strict=True)
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
+
+
+def test_no_page_has_a_colour_that_is_not_looked_at_here():
+    written = set(re.findall(r"[{; ]color: ([^;}]*)", STYLES))
+    assert written <= {f"var(--{name})" for name in WRITTEN} | {"inherit"}
+    behind = set(re.findall(r"background(?:-color)?: ([^;}]*)", STYLES))
+    plain = {f"var(--{name})" for name in (*BACKGROUNDS, "c0", *(f"m{n}" for n in range(7)))}
+    drawn = {value for value in behind - plain if "gradient(" not in value}
+    assert drawn == {f"color-mix(in srgb, var(--accent) {MIXED}%, transparent)"}
+    after_roots = re.sub(r":root \{[^}]*\}", "", STYLES)
+    assert not re.findall(r"#[0-9a-f]{3,8}\b(?=[ ;}])|rgba?\(|hsl", after_roots)
+
+
+def test_a_loss_in_a_card_has_the_colour_of_one():
+    """A rule for ``.card b`` outweighs the one for ``.bad``."""
+    assert re.search(r"\.card b \{[^}]*color: var\(--accent\)", CSS)
+    assert re.search(r"\.card b\.bad \{[^}]*color: var\(--bad\)", CSS)

@@ -42,18 +42,18 @@ def _tokens(results: AnalysisResults) -> Iterator[Chart]:
     before, after = tokens.frequency
     yield chart(
         "Output tokens by frequency",
-        {"without": before, f"with {tokens.budgets[-1].added:,} added": after},
+        {"before any merge": before, f"after {tokens.budgets[-1].added:,} merges": after},
         "most frequent tokens",
         "share of occurrences",
         log="x",
         highest=1,
     )
     yield chart(
-        "Effect of the number of new tokens",
+        "Steps saved by merges",
         {"fewer steps, predicted": [(p.added, p.step_ratio) for p in tokens.budgets]},
-        "added tokens",
+        "merges",
         "× fewer decoding steps",
-        marks={recommended_size.budget: f"recommended: {recommended_size.budget:,}"}
+        marks={recommended_size.merges: f"recommended: {recommended_size.budget:,} tokens"}
         if recommended_size
         else {},
     )

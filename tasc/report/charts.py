@@ -6,7 +6,7 @@ What others named is in the legend, which ``templates/chart.html`` writes and es
 import io
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 Points = Sequence[Sequence[float]]
 
 COLOURS = tuple(f"var(--c{i})" for i in range(6))  # of page.css
+STROKES = ("solid", "dashed", "dotted")  # for matplotlib and CSS alike: where colours are used up
 _DRAWN = tuple(f"#c0c0{i:02x}" for i in range(6))  # what stands for them while matplotlib draws
 _SOFT, _LINE = "#c0c0fd", "#c0c0fe"
 _OF_PAGE = {**dict(zip(_DRAWN, COLOURS, strict=True)), _SOFT: "var(--soft)", _LINE: "var(--line)"}
-_WIDTH, _HEIGHT = 4.4, 2.8  # inches; as wide as a telephone, so letters stay readable there
+_WIDTH, _HEIGHT = 4.2, 2.7  # inches; as wide as a telephone, so letters stay readable there
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tasc",  # equal figures are equal files
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9,
+    "font.size": 10,
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), _SOFT),
     **dict.fromkeys(("axes.edgecolor", "grid.color"), _LINE),
 }
@@ -35,12 +36,20 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawn chart; line i, called ``names[i]``, is in colour i of the page."""
+    """A drawn chart; ``names`` are those of its lines, each with its colour and its stroke."""
 
     title: str
     y_label: str
     names: tuple[str, ...]
     svg: Markup
+
+    @property
+    def key(self) -> list[tuple[str, str, str]]:
+        """Name, colour and stroke of each line: no two are drawn alike up to eighteen."""
+        return [
+            (name, _cycled(COLOURS, i), _cycled(STROKES, i // len(COLOURS)))
+            for i, name in enumerate(self.names)
+        ]
 
 
 def chart(
@@ -61,19 +70,35 @@ def chart(
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     drawn = {name: points for name, points in lines.items() if len(points)}
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained", facecolor="none")
         axes = figure.subplots()
-        for colour, points in zip(_DRAWN, drawn.values(), strict=False):
-            axes.plot(*zip(*points, strict=True), color=colour)
+        _plot(axes, drawn.values())
         for at in marks or {}:
             axes.axvline(at, color=_SOFT, linewidth=1, linestyle=":")
         _lay_out(axes, log, highest)
+        if "x" not in log and all(x == int(x) for points in drawn.values() for x, _ in points):
+            axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
         _name_marks(axes, marks or {})
         axes.set_xlabel(x_label)
         return Chart(title, y_label, tuple(drawn), _svg(figure))
+
+
+def _cycled(values: Sequence[str], i: int) -> str:
+    return values[i % len(values)]
+
+
+def _plot(axes: "Axes", lines: Iterable[Points]) -> None:
+    for i, points in enumerate(lines):
+        axes.plot(
+            *zip(*points, strict=True),
+            color=_cycled(_DRAWN, i),
+            linestyle=_cycled(STROKES, i // len(_DRAWN)),
+            marker="o" if len(points) == 1 else "",  # a line of one point is nothing to see
+        )
 
 
 def _name_marks(axes: "Axes", marks: Mapping[float, str]) -> None:
@@ -108,6 +133,7 @@ def _svg(figure: Any) -> Markup:  # noqa: ANN401 - matplotlib's figure
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>| xmlns(:xlink)?=\"[^\"]*\"", "", text, flags=re.S)
+    text = re.sub(r' id="[a-z0-9.]+_\d+"', "", text)  # of groups: those of two charts are the same
     for drawn, of_page in _OF_PAGE.items():
         text = text.replace(drawn, of_page)
     return Markup(text[text.index("<svg") :].replace("xlink:href", "href"))

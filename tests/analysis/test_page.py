@@ -58,3 +58,32 @@ def test_a_chart_names_its_lines_and_follows_the_colours_of_the_page():
 def test_a_chart_of_one_point_or_none_is_drawn():
     assert chart("t", {"a": [(0, 0)]}, "x", "y").names == ("a",)
     assert chart("t", {}, "x", "y").names == ()
+
+
+def test_each_line_of_a_chart_is_drawn_and_unlike_the_others():
+    lines = {f"line {n}": [(0, n), (1, n + 1)] for n in range(14)}
+    drawn = chart("t", lines, "x", "y")
+    assert len(re.findall(r"stroke: var\(--c\d\)", drawn.svg)) == 14
+    assert [name for name, _, _ in drawn.key] == list(lines)
+    assert len({(colour, stroke) for _, colour, stroke in drawn.key}) == 14
+
+
+def test_a_line_of_one_point_is_seen():
+    assert re.findall(r"<use[^>]*fill: var\(--c0\)", chart("t", {"a": [(1, 1)]}, "x", "y").svg)
+    line = [(1, 1), (2, 1)]
+    assert not re.findall(r"<use[^>]*fill: var", chart("t", {"a": line}, "x", "y").svg)
+
+
+def test_counts_have_whole_ticks():
+    def ticks(last):
+        svg = chart("t", {"a": [(1, 0), (last, 9)]}, "x", "y").svg
+        return re.findall(r"<text[^>]*>([^<]*)</text>", svg.partition(">x</text>")[0])
+
+    assert ticks(3) == ["0", "1", "2", "3"]
+    assert "0.5" in ticks(2.5)
+
+
+def test_charts_of_one_page_share_no_id():
+    first, second = (chart("t", {"a": [(1, n), (2, 5)]}, "x", "y").svg for n in (1, 2))
+    shared = set(re.findall(r'id="([^"]*)"', first)) & set(re.findall(r'id="([^"]*)"', second))
+    assert all(f"#{name}" in first for name in shared)  # a shape, the same in both

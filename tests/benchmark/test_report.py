@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from tasc.benchmark.results.page import render
+from tasc.benchmark.results.page import headlines, render
 from tasc.benchmark.results.samples import as_csv
 from tests.benches import make_cell, make_results, said
 
@@ -66,11 +66,36 @@ def two_models(right: int, of: int = 40):
 
 def test_the_speed_of_a_model_that_lost_its_quality_is_no_headline():
     page = render(two_models(4))
-    cards = page[page.index('class="cards"') : page.index("All cells")]
+    cards = page[page.index('class="cards"') : page.index("Every model and method")]
     assert '<b class="bad">1.000 → 0.100</b>fast' in cards
     assert "<b>4" not in cards
     assert "says nothing" in cards
     assert "says nothing" not in render(two_models(36))
+
+
+def many():
+    """A model with seven methods, each faster than the one before."""
+    cells = [said("m", ["x"] * 20, [float(9 - n)] * 20, method=f"m{n}") for n in range(7)]
+    return make_results(*cells, references=("x",) * 20)
+
+
+def test_of_many_methods_the_fastest_of_each_model_is_the_headline():
+    (only,) = headlines(many())
+    assert (only.compared.method, only.fastest_of, only.quality) == ("m6", 6, None)
+    page = render(many())
+    assert page.count('<div class="card">') == 1
+    assert "the fastest of 6 methods" in page
+    assert len(headlines(two_models(36))) == 1
+    assert headlines(two_models(36))[0].quality == ("exact", 1.0, 0.9)
+
+
+def test_a_speed_that_is_not_told_apart_is_said_to_be_so():
+    times = [3.0, 5.0] * 10
+    same = said("m", ["x"] * 20, times[::-1], method="tasc-spec")
+    results = make_results(said("m", ["x"] * 20, times), same, references=("x",) * 20)
+    assert headlines(results)[0].open
+    assert "no difference is shown" in render(results)
+    assert "no difference is shown" not in render(two_models(36))
 
 
 def test_each_sample_is_shown_and_can_be_filtered_without_a_script():

@@ -1,8 +1,9 @@
 """``report.html`` of several benches, self-contained and escaped, and ``runs.csv``."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tasc.benchmark.joined.results import JoinedResults
+from tasc.benchmark.joined.results import JoinedResults, Run, RunCell
 from tasc.report.html import template
 from tasc.report.sheet import as_csv as sheet
 
@@ -15,8 +16,37 @@ _COLUMNS = (
 def render(results: JoinedResults) -> str:
     """Return the page."""
     return template("tasc.benchmark", "runs.html").render(
-        results=results, rows=results.cells, metrics=results.metrics
+        results=results,
+        rows=results.cells,
+        headlines=headlines(results),
+        metrics=results.metrics,
     )
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A run, and the fastest of its first model's cells: the model that its speeds are against.
+
+    Attributes:
+        run: which.
+        cell: the fastest but the first, against which it is.
+        other: whether there is another than the first.
+    """
+
+    run: Run
+    cell: RunCell
+    other: bool
+
+
+def headlines(results: JoinedResults) -> list[Headline]:
+    """Return what the page begins with, one a run."""
+    found = []
+    for run in results.runs:
+        cells = [cell for cell in results.cells if cell.run == run.label]
+        others = [cell for cell in cells[1:] if cell.model == cells[0].model]
+        fastest = max(others or cells[:1], key=lambda cell: cell.speedup)
+        found.append(Headline(run, fastest, other=bool(others)))
+    return found
 
 
 def as_csv(results: JoinedResults) -> str:

@@ -1,8 +1,9 @@
 """``report.html`` of a load test, self-contained and escaped."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from tasc.benchmark.load.results import Latency, LoadCell, LoadResults
+from tasc.benchmark.load.results import Latency, LoadCell, LoadComparison, LoadResults
 from tasc.report.charts import Chart, chart
 from tasc.report.html import template
 
@@ -19,10 +20,38 @@ def render(results: LoadResults) -> str:
     return template("tasc.benchmark", "load.html").render(
         results=results,
         rows=results.cells,
+        headlines=headlines(results),
         metrics=results.metrics,
         latencies=LATENCIES,
         charts=list(_charts(results)),
     )
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A server at one level of concurrency, as the page begins.
+
+    Attributes:
+        cell: its figures.
+        compared: with the first server at that level; None where there is no other server.
+    """
+
+    cell: LoadCell
+    compared: LoadComparison | None
+
+    @property
+    def open(self) -> bool:
+        """Whether its speed is not told apart from the first server's."""
+        speed = self.compared and self.compared.speed
+        low, high = (speed and speed.interval) or (1.0, 1.0)
+        return low <= 1 <= high
+
+
+def headlines(results: LoadResults) -> list[Headline]:
+    """Return what the page begins with: servers against the first; of one, its own figures."""
+    cells = {(cell.endpoint, cell.concurrency): cell for cell in results.cells}
+    compared = [Headline(cells[c.endpoint, c.concurrency], c) for c in results.comparisons]
+    return compared or [Headline(cell, None) for cell in results.cells]
 
 
 def _charts(results: LoadResults) -> Iterator[Chart]:
@@ -43,7 +72,7 @@ def _charts(results: LoadResults) -> Iterator[Chart]:
             ]
             for endpoint in results.endpoints
         }
-        yield chart(title, lines, "requests at a time", y_label)
+        yield chart(title, lines, "concurrency: requests at a time", y_label)
 
 
 def _median(seen: Latency | None) -> float | None:

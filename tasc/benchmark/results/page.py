@@ -11,6 +11,8 @@ from tasc.benchmark.results.samples import sample_views, sources_shown
 from tasc.report.charts import COLOURS, Chart, chart
 from tasc.report.html import template
 
+_HEADLINES = 4  # more cards are no headline
+
 
 def render(results: BenchResults) -> str:
     """Return the page."""
@@ -34,22 +36,56 @@ class Headline:
 
     Attributes:
         compared: speeds and steps.
-        lost: of a model whose quality is half that of the first model or less, beyond chance: the
-            metric's label, and both values. How fast such a model is says nothing.
+        cell: whose they are.
+        fastest_of: how many methods of its model it is the fastest of; 1 where all are shown.
+        quality: of another model than the first: a metric's label, and both values.
+        lost: whether it is half that of the first model or less, beyond chance. How fast such a
+            model is says nothing.
     """
 
     compared: CellComparison
-    lost: tuple[str, float, float] | None
+    cell: Cell
+    fastest_of: int
+    quality: tuple[str, float, float] | None
+    lost: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether its speed is not told apart from the first cell's."""
+        low, high = self.compared.speedup_interval or (1.0, 1.0)
+        return low <= 1 <= high
 
 
 def headlines(results: BenchResults) -> list[Headline]:
-    """Return what the page begins with: every cell against the first."""
+    """Return what the page begins with: cells against the first.
+
+    Of more than ``_HEADLINES`` each model's fastest, and one of each model that lost its quality.
+    """
     first = results.cells[0]
-    return [
-        Headline(one, _lost(one.model, results))
-        for one in results.comparisons
-        if (one.against.model, one.against.method) == (first.model, first.method)
-    ]
+    cells = {(cell.model, cell.method): cell for cell in results.cells}
+    of_model: dict[str, list[CellComparison]] = {}
+    for one in results.comparisons:
+        if (one.against.model, one.against.method) == (first.model, first.method):
+            of_model.setdefault(one.model, []).append(one)
+    whole = sum(map(len, of_model.values())) <= _HEADLINES
+    shown = []
+    for model, compared in of_model.items():
+        lost = _lost(model, results)
+        best = max(compared, key=lambda one: one.speedup)
+        for one in compared if whole and not lost else [best]:
+            cell = cells[one.model, one.method]
+            quality = lost or _quality(cell, results)
+            among = 1 if whole else len(compared)
+            shown.append(Headline(one, cell, among, quality, lost=lost is not None))
+    return shown
+
+
+def _quality(cell: Cell, results: BenchResults) -> tuple[str, float, float] | None:
+    """Return the first metric of another model than the first, and both values."""
+    first, (name, metric) = results.cells[0], next(iter(results.metrics.items()))
+    if cell.model == first.model:
+        return None
+    return metric.label, first.quality[name], cell.quality[name]
 
 
 def _lost(model: str, results: BenchResults) -> tuple[str, float, float] | None:
@@ -75,16 +111,15 @@ def latency(rows: Sequence[Cell]) -> list[dict[str, Any]]:
     scale = 100 / (longest or 1.0)
     return [
         {
-            "label": row.label,
+            "cell": row,
             "ms": row.ms_per_sample,
             "p10": spread.p10,
             "p90": spread.p90,
             "length": scale * row.ms_per_sample,
             "begin": scale * spread.p10,
             "extent": scale * (spread.p90 - spread.p10),
-            "colour": COLOURS[i % len(COLOURS)],
         }
-        for i, row in enumerate(rows)
+        for row in rows
         for spread in [row.ms_per_sample_spread]
     ]
 
@@ -110,7 +145,7 @@ def where_time_goes(rows: Sequence[Cell]) -> list[dict[str, Any]]:
     bars = []
     for row in rows:
         parts = {part: 1000 * seconds / row.samples for part, seconds in row.seconds}
-        bars.append({"label": row.label, "ms": sum(parts.values()), "parts": parts})
+        bars.append({"cell": row, "ms": sum(parts.values()), "parts": parts})
     longest = max((bar["ms"] for bar in bars), default=0.0) or 1.0
     for bar in bars:
         total = bar["ms"] or 1.0

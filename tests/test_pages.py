@@ -1,0 +1,223 @@
+"""Every page with awkward text in it: escaped, whole without a script, and no wider than 360 px."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tasc.analysis.report import analyze
+from tasc.benchmark.joined.join import ReportOptions, join_results
+from tasc.benchmark.joined.page import render as joined_page
+from tasc.benchmark.joined.results import JoinedResults
+from tasc.benchmark.load.page import render as load_page
+from tasc.benchmark.load.results import LoadResults
+from tasc.benchmark.results.analysis import AnalysisResults, Verdict
+from tasc.benchmark.results.page import render as bench_page
+from tasc.commands.analysis_page import render as analysis_page
+from tasc.environment import environment
+from tasc.vocab.augment import augment
+from tasc.vocab.page import render as budget_page
+from tests.benches import make_results, said
+from tests.options import AnalyzeOptions, AugmentOptions
+from tests.vocab.tiny import corpus, tokenizer
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT / "tasc/report/templates"
+TEMPLATES = {
+    path.name: path.read_text()
+    for path in sorted((ROOT / "tasc").rglob("templates/*.html"))
+    if "{% extends " in path.read_text()
+}
+STYLES = {"page.css": (SHARED / "page.css").read_text()} | {
+    name: "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
+    for name, text in TEMPLATES.items()
+}
+EVIL = "<b2 onload=alert(1)>&\"'</b2>"
+TEXTS: tuple[str, ...] = (
+    f"{EVIL} x",
+    "w" * 400,
+    "مرحبا بالعالم",
+    "日本語の出力",
+    "",
+    "a\n  b",
+    "\u202eback",
+    "1,2",
+)
+TEXTS += tuple(f"intent: {EVIL} {n}" for n in range(4))
+
+
+def bench_results():
+    spread = {"ms_per_sample_spread": {"p10": 1.0, "p50": 2.0, "p90": 3.0}}
+    accepted = {"accepted_by_position": (0.9, 0.5)}
+    shown = {**spread, **accepted}
+    cells = [
+        said(f"{EVIL}{'m' * 80}", list(TEXTS), [4.0] * 12, method=f"tasc-spec:width={n}", **shown)
+        for n in range(12)
+    ]
+    marked = cells[3].outputs[0].model_copy(update={"accepted": ((0, 4),), "sources": ("prompt",)})
+    cells[3] = cells[3].model_copy(update={"outputs": (marked, *cells[3].outputs[1:])})
+    lost = said("lost", ["\ufffd"] * 12, [1.0] * 12, **spread)
+    examples = [{"sample": i, "prompt": text} for i, text in enumerate(TEXTS)]
+    made = make_results(*cells, lost, references=TEXTS, examples=examples, command_line=EVIL)
+    return made.model_copy(update={"task": made.task.model_copy(update={"source": EVIL})})
+
+
+def joined_results(folder: Path) -> JoinedResults:
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        text = bench_results().model_dump_json()
+        (folder / name / "results.json").write_text(text)
+    found = join_results(ReportOptions(runs=(str(folder / "one"), f"{EVIL[:9]}={folder / 'two'}")))
+    assert isinstance(found, JoinedResults)
+    return found
+
+
+def load_results() -> LoadResults:
+    latency = dict.fromkeys(("mean", "median", "p99"), 1234.5)
+
+    def cell(endpoint, at_a_time, failed):
+        answers = [
+            {"text": "" if failed else text, "tokens": 2, "ms": (None if failed else 5.0,)}
+            | {"ttft_ms": (None if failed else 1.0,), "errors": (EVIL if failed else "",)}
+            for text in TEXTS
+        ]
+        of = 0 if failed else 12
+        equal = {"against": EVIL, "identical": of, "of": of, "different": ()}
+        rates = ("requests_per_second", "output_tokens_per_second", "tokens_per_output")
+        seen = dict.fromkeys(
+            ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms"), None if failed else latency
+        )
+        return {
+            "endpoint": endpoint,
+            "concurrency": at_a_time,
+            "requests": 12,
+            "failed": 12 - of,
+        } | {
+            **dict.fromkeys(rates, 1234.5),
+            **seen,
+            "seconds": (1.0,),
+            "client_cpu": 0.9,
+            "quality": {"exact_match": 0.5},
+            "equal": equal,
+            "outputs": answers,
+        }
+
+    speed = {"ratio": 1.1, "interval": (0.9, 1.3)}
+    differs = {"exact_match": {"difference": 0.0, "interval": None, "mcnemar": None}}
+    compared = {"against": EVIL, "throughput_by_repeat": (None, 1.0), "quality": differs}
+    names = (EVIL, "drafts", "dead")
+    return LoadResults.model_validate(
+        {
+            "task": {"source": EVIL, "split": "test", "samples": 12},
+            "settings": {"concurrency": (1, 2), "repeats": 1, "warmup": 1, "max_new_tokens": 9}
+            | {"stop": ("x",), "timeout": 1.0, "seed": 0}
+            | {"metrics": ("exact_match",), "delimiter": ";"},
+            "endpoints": [
+                {"label": n, "url": "http://127.0.0.1:1/v1", "model": EVIL} for n in names
+            ],
+            "samples": [{"id": str(i), "reference": text} for i, text in enumerate(TEXTS)],
+            "cells": [cell(n, at, n == "dead") for n in names for at in (1, 2)],
+            "comparisons": [
+                {"endpoint": n, "concurrency": at, "speed": speed if n == "drafts" else None}
+                | compared
+                for n in names[1:]
+                for at in (1, 2)
+            ],
+            "started": "now",
+            "command_line": EVIL,
+            "environment": environment(),
+        }
+    )
+
+
+def analysis_results() -> AnalysisResults:
+    options = AnalyzeOptions(budgets=(0, 10))
+    report = analyze(corpus(list(TEXTS * 4)), tokenizer(), options).report
+    advice = Verdict("both", (EVIL,))
+    return AnalysisResults(
+        **vars(report), recommended_size=None, drafting=None, serving=None, verdict=advice
+    )
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory) -> dict[str, str]:
+    """Each page by its template."""
+    made = augment(corpus(list(TEXTS * 4)), tokenizer(), AugmentOptions(budget="auto"), [*TEXTS])
+    return {
+        "analysis.html": analysis_page(analysis_results()),
+        "budget.html": budget_page(made.to_dict(), EVIL),
+        "load.html": load_page(load_results()),
+        "report.html": bench_page(bench_results()),
+        "runs.html": joined_page(joined_results(tmp_path_factory.mktemp("runs"))),
+    }
+
+
+class Page(HTMLParser):
+    """What a page is made of; refuses what loads, runs, or was another's text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self.ids, self.styles = [], set(), set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        assert tag not in {"script", "link", "img", "iframe", "object", "embed", "b2"}
+        given = dict(attrs)
+        assert not [name for name in given if name.startswith("on") or name in {"src", "hidden"}]
+        self.tags.append(tag)
+        self.links |= {given["href"]} if tag == "a" else set()
+        self.ids |= {given.get("id")}
+        self.styles.append(given.get("style") or "")
+
+
+def test_each_page_is_among_those_that_are_looked_at(pages):
+    assert pages.keys() == TEMPLATES.keys()
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_page_is_whole_by_itself_and_escapes_what_others_wrote(pages, name):
+    page = Page(pages[name])
+    assert page.tags.count("h1") == 1
+    assert page.links <= {"samples.csv", "runs.csv"}  # what save() writes beside it
+    assert "&lt;b2" in pages[name]
+    assert "\u202e" not in pages[name]
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in pages[name]
+    assert re.search(r"<title>[^<]+</title>", pages[name])
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_only_a_filter_that_was_chosen_hides_something(pages, name):
+    page, style = Page(pages[name]), STYLES["page.css"] + STYLES[name]
+    hiding = re.findall(r"([^{}]*)\{[^}]*(?:display: none|visibility: hidden)", style)
+    chosen = [re.findall(r"has\(#(\w+):checked\)", selector) for selector in hiding]
+    assert all(chosen)
+    assert {name for names in chosen for name in names} <= page.ids
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_table_may_be_scrolled(name):
+    text = TEMPLATES[name] + (SHARED / "figures.html").read_text()
+    assert text.count("<table") == len(re.findall(r'<div class="scroll"><table', text))
+
+
+def widths(style: str) -> list[float]:
+    """Return the pixels that something must at least be wide."""
+    style = re.sub(r"@media [^{]*|max-width: [^;}]*", "", style)
+    style = re.sub(r"min\([^()]*100%\)", "", style)  # never wider than what it is in
+    style = re.sub(r"minmax\(([^,]*),[^()]*\)", r"width: \1;", style)
+    found = re.findall(r"(?:width|columns): ([^;}]*)", style)
+    sizes = [re.findall(r"([\d.]+)(px|r?em)\b", value) for value in found]
+    return [float(n) * (1 if unit == "px" else 16) for size in sizes for n, unit in size]
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_nothing_must_be_wider_than_a_telephone(pages, name):
+    inline = ";".join(Page(pages[name]).styles) if name in pages else ""
+    assert max(widths(STYLES[name] + inline), default=0) <= 360
+
+
+def test_widths_are_found_where_they_are_given():
+    assert widths("a { width: 30rem; max-width: 90rem; min-width: 400px }") == [480, 400]
+    assert widths("a { columns: repeat(auto-fit, minmax(330px, 1fr)) }") == [330]
+    assert widths("a { columns: minmax(min(40rem, 100%), 1fr) } @media (min-width: 56rem) {}") == []

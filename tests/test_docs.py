@@ -18,6 +18,7 @@ from tasc.commands.plan import Overrides, read
 from tasc.commands.registry import COMMANDS as KINDS
 from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.decoding.verify import VERIFIERS
+from tasc.report.markdown import table
 from tasc.training.objectives import OBJECTIVES
 
 ROOT = Path(__file__).parents[1]
@@ -245,3 +246,10 @@ def test_a_figure_that_is_not_in_the_file_is_an_error_and_never_an_empty_cell(he
 def test_a_table_that_would_be_empty_is_an_error(held):
     with pytest.raises(KeyError, match="no line"):
         results.table('file: r.json\neach: runs.*.*\ncolumns: {way: "*1"}\nwhere: {way: none}\n')
+
+
+def test_columns_of_figures_end_at_the_right():
+    drawn = table(["a", "b", "c", "d"], [["x", "1.5", "-1 – +2", "–"], ["2", "1,000", "", "90 %"]])
+    assert drawn.splitlines()[1] == "| --- | ---: | ---: | ---: |"
+    assert table(["a", "b"], [["", "1 of 2"]]).splitlines()[1] == "| --- | --- |"
+    assert table(["a", "b"], []).splitlines()[1] == "| --- | --- |"

@@ -64,7 +64,7 @@ def _command(name: str, shared: set[str]) -> str:
 
 
 def _table(lines: list[list[str]]) -> str:
-    return markdown.table(["option", "value", "default", "effect"], lines)
+    return markdown.fields(["option", "value", "default", "effect"], lines)
 
 
 def _flag_of(field: str, flags: list[str]) -> str:

@@ -44,7 +44,7 @@ def _anchor(name: str) -> str:
 
 
 def _fields(part: dict[str, Any]) -> str:
-    return markdown.table(
+    return markdown.fields(
         ["field", "type", "meaning"],
         [
             [f"`{name}`", _type(field), field.get("description", "")]

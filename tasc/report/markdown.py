@@ -20,9 +20,22 @@ def block(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```"
 
 
+# A number or a range of them, each maybe with a sign behind; a dash or nothing where there is none.
+_NUMBER = r"[-+−]?[\d.,]+ ?[%×]?"
+_FIGURE = re.compile(rf"{_NUMBER}( (–|to|±) {_NUMBER})?|[–—-]?")
+
+
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Return a table; a vertical bar in a cell stays a character of it."""
-    drawn = [head, ["---"] * len(head), *lines]
+    """Return a table; a vertical bar in a cell stays a character of it.
+
+    Columns of figures end at the right.
+    """
+    lines = list(lines)
+    rule = [
+        "---:" if lines and all(map(_FIGURE.fullmatch, column)) and any(column) else "---"
+        for column in zip(*lines, strict=True)
+    ]
+    drawn = [head, rule or ["---"] * len(head), *lines]
     return "\n".join(
         "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in line) + " |"
         for line in drawn

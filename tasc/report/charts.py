@@ -98,6 +98,7 @@ def _plot(axes: "Axes", lines: Iterable[Points]) -> None:
             color=_cycled(_DRAWN, i),
             linestyle=_cycled(STROKES, i // len(_DRAWN)),
             marker="o" if len(points) == 1 else "",  # a line of one point is nothing to see
+            clip_on=len(points) > 1,
         )
 
 

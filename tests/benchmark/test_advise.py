@@ -101,14 +101,14 @@ def test_a_copying_task_is_one_for_drafts(capsys, tmp_path, model):
     assert found["drafting"]["corpus_outputs"] == 108
 
 
-@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize(("rows", "seen"), [(1, "1 output,"), (2, "2 outputs,")])
 @pytest.mark.parametrize("options", [(), ("--grid",)])
-def test_two_samples_are_too_little_data(capsys, tmp_path, model, rows, options):
+def test_two_samples_are_too_little_data(capsys, tmp_path, model, rows, seen, options):
     task = write(tmp_path / "task", train=copies(rows))
     run = ("analyze", task, "--tokenizer", model, *options)
     found = done(capsys, *run, "--output", tmp_path / "a")
     assert found["verdict"]["choice"] == "too little data"
-    assert f"Too little data to say: {rows} outputs" in found["verdict"]["reasons"][0]
+    assert f"Too little data to say: {seen}" in found["verdict"]["reasons"][0]
     code, out, _ = tasc(capsys, *run, "--output", tmp_path / "b")
     assert code == 0
     assert "Verdict: too little data" in out

@@ -98,6 +98,14 @@ def test_a_speed_that_is_not_told_apart_is_said_to_be_so():
     assert "no difference is shown" not in render(two_models(36))
 
 
+def test_a_model_that_is_slower_is_no_gain():
+    slow = said("slow", ["x"] * 12, [8.0] * 12)
+    page = render(make_results(said("m", ["x"] * 12, [4.0] * 12), slow, references=("x",) * 12))
+    assert '<b class="bad">0.50×</b>' in page
+    assert ": slower" in page
+    assert ": slower" not in render(two_models(36))
+
+
 def test_each_sample_is_shown_and_can_be_filtered_without_a_script():
     results = two_models(36)
     page = render(results)

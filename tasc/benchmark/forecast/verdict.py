@@ -102,7 +102,8 @@ def _drafts_pay(drafts: Drafts | None) -> bool | None:
 
 
 def _too_little(outputs: int, why: str) -> str:
-    return f"Too little data to say: {outputs} outputs, and {why}."
+    seen = "1 output" if outputs == 1 else f"{outputs} outputs"
+    return f"Too little data to say: {seen}, and {why}."
 
 
 def _of_fine_tuning(seen: Evidence, worth: bool) -> str:

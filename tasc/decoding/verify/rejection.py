@@ -76,7 +76,7 @@ class Rejection:
         """Verify one step; see Verifier. Raises InputError for a tree that branches."""
         if (draft.parents != np.arange(-1, len(draft) - 1)).any():
             raise InputError(
-                f"rejection sampling verifies chains, got parents {draft.parents.tolist()}: "
-                "use the multi-branch verifier"
+                f"verify=rejection takes chains, got a draft of {len(draft)} nodes that branches: "
+                "take verify=multi-branch, or sampled, or a method with width=1"
             )
         return self.multi_branch(draft, logits, adjust)

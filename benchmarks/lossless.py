@@ -109,11 +109,11 @@ def compare(
     """Return how the outputs of a method compare with ``expected``."""
     done = cell.runs[0]
     found = [g.tokens for g in done]
-    compared = match(cell.model.target, prompts, expected, found, sampled=sampled)
+    compared = match(cell.model.target, prompts, expected, found, "the model", sampled=sampled)
     return {
-        "different": len(compared.differences),
-        "match_rate": compared.rate,
-        "largest_margin": compared.largest_margin,
+        "different": compared.of - compared.identical,
+        "match_rate": compared.match_rate,
+        "largest_margin": compared.largest_margin or 0.0,
         "tokens_per_step": sum(map(len, found)) / sum(g.decoding_steps for g in done),
     }
 

@@ -11,7 +11,7 @@ known but what a run has seen: methods begin anew at each kind of prompts. Usage
 
 import argparse
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,42 +43,65 @@ NOTHING = np.empty(0, np.int32)
 
 def main() -> None:
     """Measure and print the figures as JSON."""
-    parser = script(__doc__, data=True, threads=True)
-    parser.add_argument("--model", required=True)
+    parser = turns_script(__doc__)
     parser.add_argument("--stories", type=Path, help="a text whose paragraphs begin as prompts")
     parser.add_argument("--task", type=Path, help="a data set to decode instead of Spec-Bench")
     parser.add_argument("--corpus", action="store_true", help="know the task's training outputs")
-    parser.add_argument("--prompts", type=int, default=4, help="of each kind")
-    parser.add_argument("--prompt-tokens", type=int, default=300, help="of a prompt, its last ones")
-    parser.add_argument("--new-tokens", type=int, default=96)
-    parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
     given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    tokenizer, model = load_tokenizer(given.model), load_model(given.model, dtype="float32")
-    ours = Loaded("model", Target(model), tokenizer, (tokenizer.eos_id,))
+    ours = load_target(given)
     known = load(Source(str(given.task)), "train").outputs if given.corpus else []
     outputs = ours.encode(known) if known else []
-    figures: dict[str, Any] = {
-        "known_outputs": len(outputs),
-        "parameters": model.num_parameters(),
-        "vocabulary": int(model.config.vocab_size),
-        "temperature": given.temperature,
-        "new_tokens": given.new_tokens,
-        "cells": [],
-    }
-    for kind, texts in kinds(given):
-        prompts = [p[-given.prompt_tokens :] for p in ours.encode(texts[: given.prompts])]
+    figures: dict[str, Any] = {"known_outputs": len(outputs), **told(ours, given), "cells": []}
+    for kind, prompts in kinds(ours, given):
         for budget in given.budgets:
             figures["cells"].append(
                 {"kind": kind, "nodes": budget} | cell(ours, prompts, outputs, budget, given)
             )
         publish(figures, given.json, quiet=True)  # whole after each kind
-    publish(figures | {"summary": summary(figures["cells"])}, given.json)
+    factors = ("times_best_other", "times_without")
+    found = {name: [one[name] for one in figures["cells"]] for name in factors}
+    publish(figures | {"summary": least_and_mean(found)}, given.json)
 
 
-def kinds(given: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
-    """Yield kinds of prompts with their texts."""
+def turns_script(about: str | None) -> Any:  # noqa: ANN401
+    """Return a parser of what decodes kinds of prompts with several methods in turn."""
+    parser = script(about, data=True, threads=True)
+    parser.set_defaults(stories=None, task=None)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--prompts", type=int, default=4, help="of each kind")
+    parser.add_argument("--prompt-tokens", type=int, default=300, help="of a prompt, its last ones")
+    parser.add_argument("--new-tokens", type=int, default=96)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
+    return parser
+
+
+def load_target(given: argparse.Namespace) -> Loaded:
+    """Load the model to decode with, on as many threads as are asked for."""
+    torch.set_num_threads(given.threads)
+    tokenizer = load_tokenizer(given.model)
+    target = Target(load_model(given.model, dtype="float32"))
+    return Loaded("model", target, tokenizer, (tokenizer.eos_id,))
+
+
+def told(ours: Loaded, given: argparse.Namespace) -> dict[str, Any]:
+    """Return what the figures depend on."""
+    return {
+        "parameters": ours.target.model.num_parameters(),
+        "vocabulary": int(ours.target.model.config.vocab_size),
+        "temperature": given.temperature,
+        "new_tokens": given.new_tokens,
+    }
+
+
+def kinds(ours: Loaded, given: argparse.Namespace) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Yield kinds of prompts with some of each."""
+    for kind, texts in _texts(given):
+        some = ours.encode(texts[: given.prompts])
+        yield kind, [prompt[-given.prompt_tokens :] for prompt in some]
+
+
+def _texts(given: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
     if given.stories:
         lines = given.stories.read_text(encoding="utf-8").splitlines()
         yield "Stories", [line[:OPENING] for line in lines if len(line) >= LEAST]
@@ -99,19 +122,13 @@ def cell(
     budget: int,
     given: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Decode ``prompts`` with every method in turn."""
-    done: dict[str, list[Generation]] = {method: [] for method in METHODS}
+    """Measure every method on ``prompts``."""
     factories = {method: prepared(method, ours, outputs) for method in METHODS}
-    generate(ours.target, factories["ar"](), prompts[0], max_new_tokens=8)  # warms up
-    for seed, prompt in enumerate(prompts):
-        for method, factory in factories.items():
-            rules: dict[str, Any] = {"max_new_tokens": given.new_tokens, "end_ids": ours.end_ids}
-            if given.temperature:
-                sampling = Sampling(given.temperature, seed=seed)
-                rules["verify"] = verifier("sampled", sampling)
-            done[method].append(generate(ours.target, factory(), prompt, budget=budget, **rules))
-    plain = done["ar"]
-    methods = {method: described(some, plain) for method, some in done.items()}
+    done = decode(ours, prompts, factories, budget, given)
+    methods = {method: described(some, done["ar"]) for method, some in done.items()}
+    for method, found in methods.items():
+        pairs = zip(done[method], done["ar"], strict=True)
+        found["times"] = statistics.median(b.timeline.total / a.timeline.total for a, b in pairs)
     rates = {method: found["tokens_per_step"] for method, found in methods.items()}
     best = max((method for method in METHODS if method not in OWN), key=rates.__getitem__)
     return {
@@ -129,28 +146,53 @@ def prepared(method: str, ours: Loaded, outputs: Sequence[np.ndarray]) -> Factor
     return parse(method).prepare(Resources(known, ours.end_ids[0], target=ours.target))
 
 
+def decode(
+    ours: Loaded,
+    prompts: Sequence[np.ndarray],
+    factories: Mapping[str, Factory],
+    nodes: int,
+    given: argparse.Namespace,
+) -> dict[str, list[Generation]]:
+    """Decode ``prompts`` with every method in turn, ``nodes`` a tree; "ar" is one of them."""
+    done: dict[str, list[Generation]] = {method: [] for method in factories}
+    generate(ours.target, factories["ar"](), prompts[0], max_new_tokens=8)  # warms up
+    for seed, prompt in enumerate(prompts):
+        for method, factory in factories.items():
+            rules: dict[str, Any] = {"max_new_tokens": given.new_tokens, "end_ids": ours.end_ids}
+            if given.temperature:
+                rules["verify"] = verifier("sampled", Sampling(given.temperature, seed=seed))
+            done[method].append(generate(ours.target, factory(), prompt, budget=nodes, **rules))
+    return done
+
+
 def described(done: Sequence[Generation], plain: Sequence[Generation]) -> dict[str, Any]:
     """Return the figures of a method, beside autoregressive generations of the same prompts."""
-    pairs = list(zip(done, plain, strict=True))
     drafting = [step[0] for one in done for step in one.timeline.steps]
     return {
         "tokens_per_step": StepStats.of(done).tokens_per_step,
-        "times": statistics.median(b.timeline.total / a.timeline.total for a, b in pairs),
+        "tokens_a_second": tokens_a_second(done),
         "draft_us": 1e6 * statistics.median(drafting) if drafting else 0.0,
-        "equal_to_ar": sum(a.tokens.tolist() == b.tokens.tolist() for a, b in pairs),
+        "equal_to_ar": equal(done, plain),
         "outputs": len(done),
     }
 
 
-def summary(cells: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the least and the mean of the factors over all cells."""
+def tokens_a_second(done: Sequence[Generation]) -> float:
+    """Return the tokens of all outputs by the time that they took, prefills included."""
+    return sum(len(one.tokens) for one in done) / sum(one.timeline.total for one in done)
+
+
+def equal(done: Sequence[Generation], plain: Sequence[Generation]) -> int:
+    """Count the outputs that are the same."""
+    return sum(np.array_equal(a.tokens, b.tokens) for a, b in zip(done, plain, strict=True))
+
+
+def least_and_mean(factors: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the least and the mean of each factor over all cells."""
     return {
-        f"{of}_{name}": value
-        for name in ("times_best_other", "times_without")
-        for of, value in (
-            ("least", min(one[name] for one in cells)),
-            ("mean", statistics.fmean(one[name] for one in cells)),
-        )
+        f"{of} {name}": value
+        for name, some in factors.items()
+        for of, value in (("least", min(some)), ("mean", statistics.fmean(some)))
     }
 
 

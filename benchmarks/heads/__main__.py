@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
+from benchmarks.drafting.logits import load_target
 from benchmarks.figures import publish, script
 from benchmarks.heads.cell import Cell
 from tasc.benchmark.matrix import Loaded
@@ -24,9 +24,6 @@ from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
-from tasc.models.load import load_model
-from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 
 SIZES = (32768, 16384, 8192, 4096)
 METHODS = ["ar", "eagle", *(f"fr-spec:size={size}" for size in SIZES)]
@@ -51,13 +48,11 @@ def main() -> None:
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--repetition-penalty", type=float, default=1.0)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    tokenizer = load_tokenizer(options.model)
-    model = load_model(options.model, dtype="float32")
-    ours = Loaded("model", Target(model), tokenizer, (tokenizer.eos_id,))
+    ours = load_target(options)
+    model = ours.target.model
     corpus = ours.encode(load(Source(path=str(options.corpus)), "train").outputs)
     resources = Resources(
-        corpus, tokenizer.eos_id, target=ours.target, draft_heads=options.draft_head
+        corpus, ours.end_ids[0], target=ours.target, draft_heads=options.draft_head
     )
     figures: dict[str, Any] = {
         "threads": options.threads,

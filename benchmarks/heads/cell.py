@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from benchmarks.drafting.logits import equal, tokens_a_second
 from tasc.benchmark.matrix import Loaded
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.decode import Generation, generate
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
 from tasc.decoding.drafters.heads.reader import HeadDrafter
+from tasc.decoding.steps import StepStats
 
 
 class TimedHead:
@@ -87,12 +89,8 @@ class Cell:
         """
         steps = [step for done in self.done for step in done.timeline.steps]
         drafting = sum(step[0] for step in steps)
-        same = sum(
-            a.tokens.tolist() == b.tokens.tolist()
-            for a, b in zip(self.done, reference, strict=True)
-        )
         return {
-            "accepted_length": accepted_length(self.done),
+            "accepted_length": StepStats.of(self.done).tokens_per_step,
             "active": float(np.mean(self.active)) if self.active else 0.0,
             "coverage": self.covered / self.committed if self.committed else 0.0,
             "draft_ms_a_step": 1e3 * float(np.median([step[0] for step in steps])),
@@ -105,7 +103,7 @@ class Cell:
             "tokens_a_second": tokens_a_second(self.done),
             "kinds": {
                 kind: {
-                    "accepted_length": accepted_length(some),
+                    "accepted_length": StepStats.of(some).tokens_per_step,
                     "tokens_a_second": tokens_a_second(some),
                     "prompts": len(some),
                 }
@@ -114,15 +112,5 @@ class Cell:
             },
             "prompts": len(self.done),
             "steps": len(steps),
-            "equal_to_ar": same,
+            "equal_to_ar": equal(self.done, reference),
         }
-
-
-def accepted_length(done: Sequence[Generation]) -> float:
-    """Return the tokens that a step committed in the mean, the bonus token included."""
-    return 1 + float(np.mean([n for d in done for n in d.accepted]))
-
-
-def tokens_a_second(done: Sequence[Generation]) -> float:
-    """Return the tokens of all outputs by the time that they took, prefills included."""
-    return sum(len(d.tokens) for d in done) / sum(d.timeline.total for d in done)

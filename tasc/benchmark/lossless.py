@@ -7,46 +7,13 @@ difference says whether it was one (METHODS section 10).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tasc.benchmark.matrix import Cell, firsts
+from tasc.benchmark.results.cells import Difference, Lossless
 from tasc.errors import InputError
 from tasc.models.target import Target
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Where one output first parts from what was expected; -1 where one of them has ended.
-
-    ``margin`` is the largest logit minus the second largest (nats) after the tokens they share, by
-    one forward over prompt and tokens without a tree; None where tokens were sampled.
-    """
-
-    sample: int
-    position: int
-    expected: int
-    found: int
-    margin: float | None
-
-
-@dataclass(frozen=True)
-class Match:
-    """How many of ``compared`` outputs are identical, and the first difference of the others."""
-
-    compared: int
-    differences: tuple[Difference, ...]
-
-    @property
-    def rate(self) -> float:
-        """Share of identical outputs."""
-        return 1 - len(self.differences) / self.compared
-
-    @property
-    def largest_margin(self) -> float:
-        """The margin of the least excusable difference; 0 when there is none."""
-        return max((d.margin for d in self.differences if d.margin is not None), default=0.0)
 
 
 def match(
@@ -54,13 +21,15 @@ def match(
     prompts: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
     found: Sequence[np.ndarray],
+    against: str,
     *,
     sampled: bool = False,
-) -> Match:
+) -> Lossless:
     """Compare outputs (T_i,) int32 after ``prompts`` (L_i,) int32, both by the model of ``target``.
 
-    Runs a forward for each output that differs, unless they were ``sampled``. Raises InputError
-    when there is nothing to compare or the numbers of outputs are not the same.
+    ``expected`` are those of ``against``. Runs a forward over prompt and shared tokens, without a
+    tree, for each output that differs, unless they were ``sampled``. Raises InputError when there
+    is nothing to compare or the numbers of outputs are not the same.
     """
     if not prompts or not len(prompts) == len(expected) == len(found):
         raise InputError(
@@ -74,15 +43,21 @@ def match(
         shared = min(len(a), len(b))
         unequal = np.flatnonzero(a[:shared] != b[:shared])
         at = int(unequal[0]) if len(unequal) else shared
-        first, second = (int(x[at]) if at < len(x) else -1 for x in (a, b))
         margin = None if sampled else _margin(target, np.concatenate([prompt, a[:at]]))
-        differences.append(Difference(i, at, first, second, margin))
-    return Match(len(prompts), tuple(differences))
+        differences.append(Difference(sample=i, token=at, margin=margin))
+    return Lossless(
+        against=against,
+        identical=len(prompts) - len(differences),
+        of=len(prompts),
+        match_rate=1 - len(differences) / len(prompts),
+        first_difference=differences[0] if differences else None,
+        largest_margin=max((d.margin for d in differences if d.margin is not None), default=None),
+    )
 
 
 def matches(
     cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]], *, sampled: bool
-) -> list[Match]:
+) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
     ``prompts`` are those of each model by its label, (L_i,) int32.
@@ -94,6 +69,7 @@ def matches(
             prompts[cell.model.label],
             [g.tokens for g in first[cell.model.label].runs[0]],
             [g.tokens for g in cell.runs[0]],
+            first[cell.model.label].method.label,
             sampled=sampled,
         )
         for cell in cells

@@ -3,14 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
-from typing import Any
 
 import numpy as np
 
-from tasc.benchmark.lossless import Match
-from tasc.benchmark.matrix import Cell, firsts
+from tasc.benchmark.matrix import Cell
 from tasc.benchmark.metrics import score
-from tasc.benchmark.reference import Reference
 from tasc.benchmark.results import cells as results
 from tasc.benchmark.results.samples import SHOWN
 from tasc.decoding.adaptive import Adaptive
@@ -24,7 +21,7 @@ PARTS = tuple(results.Seconds.model_fields)
 
 def records(
     cells: Sequence[Cell],
-    matches: Sequence[Match] | None,
+    matches: Sequence[results.Lossless] | None,
     references: Sequence[str],
     metrics: Sequence[str],
     delimiter: str,
@@ -33,29 +30,13 @@ def records(
 
     ``matches`` compare it with its model's first method; None where outputs need not be equal.
     """
-    first, rows = firsts(cells), []
+    rows = []
     for i, cell in enumerate(cells):
-        lossless = None
-        if matches is not None:
-            against = first[cell.model.label].method.label
-            lossless = results.Lossless.model_validate(_agreement(matches[i], against))
         outputs = _outputs(cell)
+        lossless = None if matches is None else matches[i]
         quality = score(metrics, [output.text for output in outputs], references, delimiter)
         rows.append(_record(cell, outputs, quality, lossless))
     return tuple(rows)
-
-
-def reference_records(references: Sequence[Reference]) -> tuple[results.ReferenceMatch, ...]:
-    """Describe how far each model's first method says what transformers' ``generate`` says."""
-    return tuple(
-        results.ReferenceMatch(
-            model=r.cell.model.label,
-            method=r.cell.method.label,
-            samples=r.samples,
-            **_agreement(r.match, "transformers generate"),
-        )
-        for r in references
-    )
 
 
 def _record(
@@ -174,21 +155,3 @@ def _seconds(runs: Sequence[Sequence[Generation]]) -> results.Seconds:
             for part in PARTS
         }
     )
-
-
-def _agreement(found: Match, against: str) -> dict[str, Any]:
-    """Return the fields of a Lossless; the margin tells how near to a tie outputs parted."""
-    different = found.differences
-    fields: dict[str, Any] = {
-        "against": against,
-        "identical": found.compared - len(different),
-        "of": found.compared,
-        "match_rate": found.rate,
-    }
-    if different:
-        d = different[0]
-        fields["first_difference"] = results.Difference(
-            sample=d.sample, token=d.position, margin=d.margin
-        )
-        fields["largest_margin"] = None if d.margin is None else found.largest_margin
-    return fields

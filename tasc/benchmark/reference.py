@@ -6,26 +6,17 @@ prompts are compared with those of code that is not ours.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from transformers import GenerationConfig
 
-from tasc.benchmark.lossless import Match, match
+from tasc.benchmark.lossless import match
 from tasc.benchmark.matrix import Cell, Loaded, decode, firsts
 from tasc.benchmark.options import BenchOptions
+from tasc.benchmark.results.cells import ReferenceMatch
 from tasc.models.folder.quiet import quiet
 from tasc.progress import Progress, silent
-
-
-@dataclass(frozen=True)
-class Reference:
-    """How the greedy outputs of ``samples`` by a model's first cell agree with transformers'."""
-
-    cell: Cell
-    samples: tuple[int, ...]
-    match: Match
 
 
 def references(
@@ -33,7 +24,7 @@ def references(
     prompts: Mapping[str, Sequence[np.ndarray]],
     options: BenchOptions,
     progress: Progress = silent,
-) -> list[Reference]:
+) -> tuple[ReferenceMatch, ...]:
     """Compare each model's first cell, as it was run, with ``generate``: at most three outputs.
 
     ``prompts`` are those of each model by its label, (L_i,) int32. What was sampled is decoded anew
@@ -44,10 +35,10 @@ def references(
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))
         found.append(_reference(cell, prompts[cell.model.label], options))
-    return found
+    return tuple(found)
 
 
-def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> Reference:
+def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> ReferenceMatch:
     samples = _samples(prompts)
     some = [prompts[i] for i in samples]
     expected = [generate_reference(cell.model, prompt, options.max_new_tokens) for prompt in some]
@@ -55,9 +46,12 @@ def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions)
         made = [cell.runs[0][i] for i in samples]
     else:
         made = decode(cell, some, slice(0, len(some)), options.greedy())
-    result = match(cell.model.target, some, expected, [g.tokens for g in made])
-    differences = (replace(d, sample=samples[d.sample]) for d in result.differences)
-    return Reference(cell, samples, replace(result, differences=tuple(differences)))
+    outputs = [g.tokens for g in made]
+    result = match(cell.model.target, some, expected, outputs, "transformers generate")
+    if first := result.first_difference:
+        first = first.model_copy(update={"sample": samples[first.sample]})
+    of = {"model": cell.model.label, "method": cell.method.label, "samples": samples}
+    return ReferenceMatch(**dict(result) | of | {"first_difference": first})
 
 
 def _samples(prompts: Sequence[np.ndarray]) -> tuple[int, ...]:

@@ -57,7 +57,6 @@ def bench(
         matches = lossless.matches(cells, prompts, sampled=options.sampling is not None)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
     settings, summaries = _settings(models[0], options), seeds(rows)
-    own = reference.references(cells, prompts, options, progress)
     return BenchResults(
         task=_task(corpus, test, options),
         settings=settings,
@@ -66,7 +65,7 @@ def bench(
             Example(sample=i, prompt=prompt) for i, prompt in enumerate(test.prompts[:EXAMPLES])
         ),
         cells=rows,
-        reference=record.reference_records(own),
+        reference=reference.references(cells, prompts, options, progress),
         comparisons=comparisons(rows, settings),
         pairs=pairs(rows, test.outputs, settings),
         seeds=summaries,

@@ -37,12 +37,12 @@ def test_outputs_differ_from_transformers_at_near_ties_of_bfloat16_only(architec
         generate(target, factory(), p, max_new_tokens=NEW_TOKENS, end_ids=(0,)).tokens
         for p in prompts()
     ]
-    result = match(target, prompts(), expected, found)
-    assert result.compared == 6
+    result = match(target, prompts(), expected, found, "generate")
+    assert result.of == 6
     if dtype == torch.float32:
-        assert result.rate == 1
+        assert result.match_rate == 1
     # bfloat16 has 8 bits: logits of some tens are told apart to an eighth.
-    assert result.largest_margin <= 0.25
+    assert (result.largest_margin or 0) <= 0.25
 
 
 def test_a_difference_is_found_with_its_margin():
@@ -50,11 +50,15 @@ def test_a_difference_is_found_with_its_margin():
     target = Target(model)
     prompt, a = prompts()[0], np.array([5, 6, 7], np.int32)
     b = np.array([5, 9, 7], np.int32)
-    result = match(target, [prompt] * 3, [a, a, a], [a, b, a[:2]])
-    assert result.rate == pytest.approx(1 / 3)
-    first, second = result.differences
-    assert (first.sample, first.position, first.expected, first.found) == (1, 1, 6, 9)
-    assert (second.sample, second.position, second.expected, second.found) == (2, 2, 7, -1)
+    result = match(target, [prompt] * 3, [a, a, a], [a, b, a[:2]], "ar")
+    assert (result.identical, result.match_rate) == (1, pytest.approx(1 / 3))
+    first, second = (
+        match(target, [prompt] * 2, [a, a], [a, other], "ar").first_difference
+        for other in (b, a[:2])
+    )
+    assert result.first_difference == first
+    assert (first.sample, first.token) == (1, 1)
+    assert (second.sample, second.token) == (1, 2)
     with torch.inference_mode():
         row = model(input_ids=torch.tensor([[*prompt.tolist(), 5]])).logits[0, -1]
     largest = row.topk(2).values
@@ -64,4 +68,4 @@ def test_a_difference_is_found_with_its_margin():
 
 def test_nothing_to_compare_is_refused():
     with pytest.raises(InputError, match="at least one"):
-        match(Target(build_model()), [], [], [])
+        match(Target(build_model()), [], [], [], "ar")

@@ -4,12 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasc.benchmark import lossless
-from tasc.benchmark.lossless import Match
 from tasc.benchmark.matrix import Loaded
 from tasc.benchmark.paired.pairs import comparisons
 from tasc.benchmark.record import PARTS, records
-from tasc.benchmark.results.cells import Difference
+from tasc.benchmark.results.cells import Difference, Lossless
 from tasc.benchmark.results.page import latency, where_time_goes
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation, Timeline
@@ -55,7 +53,10 @@ def rows():
     fast = [generation([0, 1, 2, 3], [2], 20), generation([4, 6], [0], 12)]
     slower = [generation([0, 1, 2, 3], [2], 30), generation([4, 6], [0], 14)]
     cells = [cell("m", "ar", plain, plain), cell("m", "spec", fast, slower)]
-    matches = [Match(2, ()), Match(2, (lossless.Difference(1, 1, 5, 6, 0.25),))]
+    same = Lossless(against="ar", identical=2, of=2, match_rate=1)
+    first = Difference(sample=1, token=1, margin=0.25)
+    parted = {"identical": 1, "match_rate": 0.5, "first_difference": first, "largest_margin": 0.25}
+    matches = [same, same.model_copy(update=parted)]
     return records(cells, matches, ["a b c d", "e f"], ["exact_match"], ";")
 
 

@@ -9,7 +9,6 @@ import pytest
 from tasc_cli.commands.bench import reference_line
 
 from tasc.benchmark.matrix import Loaded, run
-from tasc.benchmark.record import reference_records
 from tasc.benchmark.reference import generate_reference, references
 from tasc.benchmark.results.cells import ReferenceMatch
 from tasc.models.target import Target
@@ -40,10 +39,10 @@ def test_outputs_are_compared_alone_in_batches_and_sampled(loaded, batch_size, t
     prompts = loaded.encode(TEXT)
     (found,) = references(cells_of(loaded, options), {"m": prompts}, options)
     lengths = [len(p) for p in prompts]
-    assert found.cell.method.label == "ar"
+    assert found.method == "ar"
     assert {lengths[i] for i in found.samples} >= {min(lengths), max(lengths), lengths[0]}
-    assert found.match.compared == len(found.samples)
-    assert found.match.rate == 1
+    assert found.of == len(found.samples)
+    assert found.match_rate == 1
 
 
 def test_a_loop_that_is_wrong_by_itself_is_found_out(loaded):
@@ -53,8 +52,7 @@ def test_a_loop_that_is_wrong_by_itself_is_found_out(loaded):
     for cell in cells:  # all methods agree with each other
         tokens = cell.runs[0][wrong].tokens
         tokens[2] = (tokens[2] + 1) % 320
-    (found,) = references(cells, {"m": prompts}, OPTIONS)
-    (record,) = reference_records([found])
+    (record,) = references(cells, {"m": prompts}, OPTIONS)
     assert (record.identical, record.of) == (len(found.samples) - 1, len(found.samples))
     assert (record.first_difference.sample, record.first_difference.token) == (wrong, 2)
     assert record.largest_margin > 0

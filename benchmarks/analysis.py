@@ -12,20 +12,19 @@ import json
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import peak_bytes, publish, run_alone, script
+from benchmarks.figures import clocked, peak_bytes, publish, run_alone, script
 from tasc.analysis.count import BATCH
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.report import analyze
 from tasc.analysis.scan import scan
 from tasc.data.corpus import Rows, load
 from tasc.data.source import Source
-from tasc.data.stream import open_stream
+from tasc.data.stream import Stream, open_stream
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 
@@ -84,22 +83,21 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     """Go one way through the corpus."""
     tokenizer, stream = tokenizer_of(options), open_stream(Source(str(options.corpus)), "train")
     tokenizer.encode(["warm"])
-    begin, used = time.perf_counter(), time.process_time()
-    if options.only == "tokenise":
-        tokens = tokenise(stream.rows(), tokenizer)
-    elif options.only == "scan":
-        found = scan(stream, tokenizer)
-        tokens = sum(s.tokens.tokens for s in (found.input, found.output) if s.tokens)
-    else:
-        report = analyze(stream, tokenizer, AnalyzeOptions(source=stream.source.path)).report
-        tokens = report.tokens.input.tokens + report.tokens.output.tokens if report.tokens else 0
-    return {
-        "way": options.only,
-        "tokens": tokens,
-        "seconds": time.perf_counter() - begin,
-        "processor_seconds": time.process_time() - used,
-        "peak_bytes": peak_bytes(),
-    }
+    with clocked() as clock:
+        if options.only == "tokenise":
+            tokens = tokenise(stream.rows(), tokenizer)
+        elif options.only == "scan":
+            tokens = counted(stream, tokenizer)
+        else:
+            told = analyze(stream, tokenizer, AnalyzeOptions(source=stream.source.path)).report
+            tokens = told.tokens.input.tokens + told.tokens.output.tokens if told.tokens else 0
+    return {"way": options.only, "tokens": tokens, **clock, "peak_bytes": peak_bytes()}
+
+
+def counted(stream: Stream, tokenizer: LoadedTokenizer) -> int:
+    """Describe a split, and return the tokens of both sides."""
+    found = scan(stream, tokenizer)
+    return sum(side.tokens.tokens for side in (found.input, found.output) if side.tokens)
 
 
 def tokenise(rows: Iterable[Rows], tokenizer: LoadedTokenizer) -> int:

@@ -7,7 +7,8 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,6 +60,16 @@ def publish(figures: dict[str, Any], file: Path | None, *, quiet: bool = False) 
         file.write_text(text + "\n", encoding="utf-8")
     if not quiet:
         print(text)  # noqa: T201 - a script
+
+
+@contextmanager
+def clocked() -> Iterator[dict[str, float]]:
+    """Yield what holds, after the block, the seconds it took and those of the processor."""
+    found: dict[str, float] = {}
+    begin, used = time.perf_counter(), time.process_time()
+    yield found
+    found["seconds"] = time.perf_counter() - begin
+    found["processor_seconds"] = time.process_time() - used
 
 
 def timed(work: Callable[[], _Result]) -> tuple[float, _Result]:

@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,9 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.analysis import tokenizer_of, write_corpus
-from benchmarks.figures import peak_bytes, publish, run_alone, script
-from tasc.analysis.scan import scan
+from benchmarks.analysis import counted, tokenizer_of, write_corpus
+from benchmarks.figures import clocked, peak_bytes, publish, run_alone, script
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
@@ -81,15 +81,12 @@ def measure_analyze(options: argparse.Namespace, millions: float, folder: Path) 
     tokenizer.encode(["warm"])
     tempfile.tempdir = str(folder / "scratch")
     Path(tempfile.tempdir).mkdir()
-    with most_bytes(Path(tempfile.tempdir)) as disk:
-        begin, used = time.perf_counter(), time.process_time()
-        found = scan(open_stream(Source(str(corpus)), "train"), tokenizer)
-        clock = time.perf_counter() - begin, time.process_time() - used
+    with most_bytes(Path(tempfile.tempdir)) as disk, clocked() as clock:
+        tokens = counted(open_stream(Source(str(corpus)), "train"), tokenizer)
     return {
-        "tokens": sum(side.tokens.tokens for side in (found.input, found.output) if side.tokens),
+        "tokens": tokens,
         "file_bytes": corpus.stat().st_size,
-        "seconds": clock[0],
-        "processor_seconds": clock[1],
+        **clock,
         "peak_bytes": peak_bytes(),
         "disk_bytes": max(disk),
     }
@@ -100,23 +97,20 @@ def measure_index(options: argparse.Namespace, millions: float, folder: Path) ->
     tokenizer = tokenizer_of(options)
     known = tokenizer.encode(load(Source(str(options.data_dir / "medquad")), "train").outputs)
     file = IndexFile(folder / FILE, tokenizer, Counts())
-    writing = [0.0, 0.0]
+    took = Counter[str]()
     for texts in repeated(known, int(millions * 1e6)):
-        begin, used = time.perf_counter(), time.process_time()
-        file.add(texts)
-        writing[0] += time.perf_counter() - begin
-        writing[1] += time.process_time() - used
-    with most_bytes(folder) as disk:
-        begin, used = time.perf_counter(), time.process_time()
+        with clocked() as clock:
+            file.add(texts)
+        took.update(clock)
+    with most_bytes(folder) as disk, clocked() as clock:
         file.finish(int(options.memory * 2**30))
-        clock = time.perf_counter() - begin, time.process_time() - used
+    took.update(clock)
     peak = peak_bytes()
     index = load_index(folder, tokenizer)
     return {
         "tokens": file.tokens,
-        "seconds": writing[0] + clock[0],
-        "processor_seconds": writing[1] + clock[1],
-        "tokens_per_processor_second": file.tokens / (writing[1] + clock[1]),
+        **took,
+        "tokens_per_processor_second": file.tokens / took["processor_seconds"],
         "peak_bytes": peak,
         "disk_bytes": max(disk),
         "index_bytes": file.path.stat().st_size,

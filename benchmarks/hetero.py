@@ -34,17 +34,16 @@ from tasc.tokenizer.loaded import load_tokenizer
 
 METHODS = ("ar", "slem", "tli", "union", "slrs", "slrs:floor=0", "standard")
 WORDS = 12  # of a story that make a prompt
+Decoded = tuple[np.ndarray, int, float]  # tokens, target forwards, seconds
 
 
 @dataclass
 class Way:
-    """A way to decode and what came of it: tokens, target forwards and seconds by prompt."""
+    """A way to decode and what came of it: tokens, target forwards and seconds of each prompt."""
 
     name: str
-    decode: Callable[[int], tuple[np.ndarray, int, float]]
-    tokens: list[np.ndarray] = field(default_factory=list)
-    forwards: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    decode: Callable[[int], Decoded]
+    done: list[Decoded] = field(default_factory=list)
     failed: str = ""
 
     def go(self, i: int) -> None:
@@ -52,19 +51,11 @@ class Way:
         if self.failed:
             return
         try:
-            tokens, forwards, seconds = self.decode(i)
+            self.done.append(self.decode(i))
         except IndexError as error:
             if not self.name.startswith("transformers"):
                 raise
             self.failed = f"prompt {i}: {error}"
-            return
-        self.tokens.append(tokens)
-        self.forwards.append(forwards)
-        self.seconds.append(seconds)
-
-    def drop_first(self) -> None:
-        """Forget the prompt that was decoded to warm up."""
-        del self.tokens[:1], self.forwards[:1], self.seconds[:1]
 
 
 def main() -> None:
@@ -108,7 +99,7 @@ def measure(options: argparse.Namespace, sampling: Sampling | None) -> dict[str,
         for way in ways:
             way.go(i)
     for way in ways:
-        way.drop_first()
+        del way.done[:1]
     return {way.name: figures_of(way, ways[0], sampling) for way in ways}
 
 
@@ -120,7 +111,7 @@ def ours(
     options: argparse.Namespace,
     sampling: Sampling | None,
     i: int,
-) -> tuple[np.ndarray, int, float]:
+) -> Decoded:
     """Decode prompt ``i`` on our loop."""
     with target_from_model(model) as target:
         seconds, done = timed(
@@ -144,7 +135,7 @@ def theirs(
     options: argparse.Namespace,
     sampling: Sampling | None,
     i: int,
-) -> tuple[np.ndarray, int, float]:
+) -> Decoded:
     """Decode prompt ``i`` by transformers' generate, with an assistant where there is one."""
     calls = []
     counter = model.register_forward_hook(lambda *_: calls.append(1))
@@ -187,18 +178,18 @@ def figures_of(way: Way, baseline: Way, sampling: Sampling | None) -> dict[str, 
     """Return tokens per target forward, milliseconds a token, and the speed beside the first."""
     if way.failed:
         return {"failed": way.failed}
-    pace = np.array(way.seconds) / [len(t) for t in way.tokens]
-    base = np.array(baseline.seconds) / [len(t) for t in baseline.tokens]
+    pace, base = (np.array([s / len(t) for t, _, s in one.done]) for one in (way, baseline))
     found: dict[str, Any] = {
-        "tokens_per_forward": sum(map(len, way.tokens)) / sum(way.forwards),
+        "tokens_per_forward": sum(len(t) for t, _, _ in way.done)
+        / sum(forwards for _, forwards, _ in way.done),
         "ms_per_token": float(1000 * np.median(pace)),
         "speed": float(np.median(base / pace)),
         "speed_p10_p90": np.percentile(base / pace, [10, 90]).tolist(),
     }
     if sampling is None:
-        pairs = zip(way.tokens, baseline.tokens, strict=True)
-        found["identical"] = sum(np.array_equal(a, b) for a, b in pairs)
-        found["of"] = len(way.tokens)
+        pairs = zip(way.done, baseline.done, strict=True)
+        found["identical"] = sum(np.array_equal(a, b) for (a, *_), (b, *_) in pairs)
+        found["of"] = len(way.done)
     return found
 
 

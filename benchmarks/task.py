@@ -1,7 +1,6 @@
 """A model on a data set, and the ways to decode its prompts: what benchmarks of decoding share."""
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from transformers import GenerationConfig, PreTrainedModel
 
+from benchmarks.figures import clocked
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.decode import Request, generate_all
@@ -124,31 +124,23 @@ def compare(ways: Ways, repeats: int) -> list[dict[str, Any]]:
     """
     outputs = {name: way() for name, way in ways.items()}  # warms up, and is compared below
     first = next(iter(outputs.values()))
-    rates: dict[str, list[float]] = {name: [] for name in ways}
-    per_second: dict[str, list[float]] = {name: [] for name in ways}  # of the processor
+    rates: dict[str, list[dict[str, float]]] = {name: [] for name in ways}  # by clock
     for repeat in range(repeats):
         for name, way in list(ways.items())[:: 1 if repeat % 2 else -1]:
-            begin, busy = time.perf_counter(), time.process_time()
-            tokens = sum(map(len, way()))
-            rates[name].append(tokens / (time.perf_counter() - begin))
-            per_second[name].append(tokens / (time.process_time() - busy))
+            with clocked() as clock:
+                tokens = sum(map(len, way()))
+            rates[name].append({which: tokens / seconds for which, seconds in clock.items()})
     result = []
     for name, values in rates.items():
-        rival = f"transformers, batch {name.rpartition(' ')[2]}"
-        ratios = [a / b for a, b in zip(values, rates[rival], strict=True)]
-        busy_ratios = [a / b for a, b in zip(per_second[name], per_second[rival], strict=True)]
+        rival = rates[f"transformers, batch {name.rpartition(' ')[2]}"]
+        figures = {"tokens_per_second": [rate["seconds"] for rate in values]}
+        for which, suffix in (("seconds", ""), ("processor_seconds", "_by_processor_time")):
+            ratios = [a[which] / b[which] for a, b in zip(values, rival, strict=True)]
+            figures[f"times_transformers{suffix}"] = ratios
+        equal = sum(a == b for a, b in zip(outputs[name], first, strict=True))
         result.append(
-            {
-                "method": name,
-                "tokens_per_second": statistics.median(values),
-                "tokens_per_second_by_repeat": values,
-                "times_transformers": statistics.median(ratios),
-                "times_transformers_by_repeat": ratios,
-                "times_transformers_by_processor_time": statistics.median(busy_ratios),
-                "times_transformers_by_processor_time_by_repeat": busy_ratios,
-                "outputs_equal_to_the_first_method": sum(
-                    a == b for a, b in zip(outputs[name], first, strict=True)
-                ),
-            }
+            {"method": name, "outputs_equal_to_the_first_method": equal}
+            | {what: statistics.median(found) for what, found in figures.items()}
+            | {f"{what}_by_repeat": found for what, found in figures.items()}
         )
     return result

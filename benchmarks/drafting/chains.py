@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.drafting.peers import Arctic, arctic_cache, ours, read, replay_script
+from benchmarks.drafting.peers import Arctic, Lookup, arctic_cache, ours, read, replay_script
 from benchmarks.figures import publish
 from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.drafters import Factory
@@ -26,7 +26,7 @@ FACTORS = (1.0, 4.0, 60.0)  # tokens that Arctic drafts a matched one, at most; 
 WINDOWS = ((5, 5), (2, 4), (1, 4))  # of vLLM: shortest and longest n-gram; its default is the first
 
 
-class VllmLookup:
+class VllmLookup(Lookup):
     """vLLM's n-gram proposer (V1, ``ngram_proposer.py``), written down from its definition.
 
     What follows the earliest place of the longest n-gram, of ``least`` to ``most`` tokens, that
@@ -36,10 +36,6 @@ class VllmLookup:
     def __init__(self, least: int, most: int) -> None:
         """Look for n-grams of so many tokens."""
         self.least, self.most = least, most
-
-    def start(self, prompt: np.ndarray) -> None:
-        """Begin a sequence."""
-        self.sequence = prompt.astype(np.int32)
 
     def draft(self, budget: int) -> Draft:
         """Return at most ``budget`` tokens that followed."""
@@ -51,10 +47,6 @@ class VllmLookup:
             if len(starts):
                 return chain(tokens[starts[0] + n :][:budget].copy())
         return Draft()
-
-    def observe(self, tokens: np.ndarray) -> None:
-        """Read what was committed."""
-        self.sequence = np.concatenate([self.sequence, tokens])
 
 
 def main() -> None:

@@ -44,16 +44,24 @@ DEPTH = 24  # of Arctic's trees, and tokens of context it is asked with
 FACTORS, LEAST = {"arctic chain": 4.0, "arctic tree": 4.0, "arctic tree, long": 60.0}, 0.0
 
 
-class TransformersLookup:
+class Lookup:
+    """What a peer that looks into the sequence alone knows: the sequence."""
+
+    def start(self, prompt: np.ndarray) -> None:
+        """Begin a sequence."""
+        self.sequence = prompt.astype(np.int32)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        """Read what was committed."""
+        self.sequence = np.concatenate([self.sequence, tokens])
+
+
+class TransformersLookup(Lookup):
     """transformers' prompt lookup behind our interface."""
 
     def __init__(self, end: int) -> None:
         """Stop behind ``end``."""
         self.end = end
-
-    def start(self, prompt: np.ndarray) -> None:
-        """Begin a sequence."""
-        self.sequence = prompt.astype(np.int64)
 
     def draft(self, budget: int) -> Draft:
         """Ask the peer."""
@@ -66,13 +74,9 @@ class TransformersLookup:
             max_matching_ngram_size=2,
             max_length=1 << 30,
         )
-        ids = torch.from_numpy(self.sequence)[None]
+        ids = torch.from_numpy(self.sequence.astype(np.int64))[None]
         found = generator.get_candidates(ids)[0][0, len(self.sequence) :]
         return chain(found.numpy().astype(np.int32))
-
-    def observe(self, tokens: np.ndarray) -> None:
-        """Tell the peer what was committed."""
-        self.sequence = np.concatenate([self.sequence, tokens])
 
 
 class Arctic:

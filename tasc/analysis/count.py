@@ -17,19 +17,12 @@ BATCH = 4_000_000  # characters of a batch: about a million tokens, 8 MB of reco
 
 @dataclass(frozen=True)
 class Part:
-    """What one batch held; each text counts as often as its weight says.
+    """What one batch held; each text counts as often as its weight says."""
 
-    Attributes:
-        run: the n-grams, a sorted run.
-        tokens: all tokens.
-        text_bytes: UTF-8 bytes.
-        longest: tokens of the longest text.
-    """
-
-    run: Path
-    tokens: int
-    text_bytes: int
-    longest: int
+    run: Path  # the n-grams, a sorted run
+    tokens: int  # all tokens
+    text_bytes: int  # UTF-8 bytes
+    longest: int  # tokens of the longest text
 
 
 @dataclass

@@ -25,45 +25,27 @@ _N_WORDS = 4  # longest n-grams that are described
 
 @dataclass(frozen=True)
 class CountedSide:
-    """The inputs or the outputs of some rows.
+    """The inputs or the outputs of some rows."""
 
-    Attributes:
-        words: their n-grams.
-        total: number of words.
-        runs: n-grams of tokens, sorted runs; none without a tokenizer.
-        tokens: all tokens.
-        text_bytes: UTF-8 bytes that were tokenised.
-        longest: tokens of the longest text.
-    """
-
-    words: CountedWords
-    total: int
-    runs: list[Path]
-    tokens: int
-    text_bytes: int
-    longest: int
+    words: CountedWords  # their n-grams
+    total: int  # number of words
+    runs: list[Path]  # n-grams of tokens, sorted runs; none without a tokenizer
+    tokens: int  # all tokens
+    text_bytes: int  # UTF-8 bytes that were tokenised
+    longest: int  # tokens of the longest text
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Some rows, counted.
+    """Some rows, counted."""
 
-    Attributes:
-        samples: rows with an output.
-        dropped: rows without one.
-        input, output: both sides.
-        sample: different outputs with their multiplicities; see ``Sample``.
-        hashes: (D,) of all different outputs.
-        rows: some rows: hash, prompt and output; see ``RowSample``.
-    """
-
-    samples: int
-    dropped: int
+    samples: int  # rows with an output
+    dropped: int  # rows without one
     input: CountedSide
     output: CountedSide
-    sample: Distinct
-    hashes: npt.NDArray[np.uint64]
-    rows: list[tuple[int, str, str]]
+    sample: Distinct  # different outputs with their multiplicities; see ``Sample``
+    hashes: npt.NDArray[np.uint64]  # (D,) of all different outputs
+    rows: list[tuple[int, str, str]]  # some rows: hash, prompt and output; see ``RowSample``
 
 
 @dataclass(frozen=True)
@@ -77,26 +59,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Scan:
-    """What a pass found.
+    """What a pass found."""
 
-    Attributes:
-        samples: rows with an output.
-        dropped: rows without one.
-        distinct_outputs: different outputs, told apart by 64-bit hashes.
-        input: statistics of the inputs.
-        output: of the outputs.
-        sample: different outputs with their multiplicities, in order of first appearance: all of
-            them, or those whose hash is smallest where all are too many.
-        rows: some rows with their prompts.
-    """
-
-    samples: int
-    dropped: int
-    distinct_outputs: int
-    input: Side
-    output: Side
+    samples: int  # rows with an output
+    dropped: int  # rows without one
+    distinct_outputs: int  # different outputs, told apart by 64-bit hashes
+    input: Side  # statistics of the inputs
+    output: Side  # of the outputs
+    # Different outputs with their multiplicities, in order of first appearance: all of them, or
+    # those whose hash is smallest where all are too many
     sample: Distinct
-    rows: SomeRows
+    rows: SomeRows  # some rows with their prompts
 
 
 def describe_all(parts: Sequence[Counted], vocabulary: int, n_max: int, folder: Path) -> Scan:

@@ -16,30 +16,19 @@ from tasc.backend import CountHistogram
 
 @dataclass(frozen=True)
 class NgramStats:
-    """The empirical distribution of n-grams.
+    """The empirical distribution of n-grams."""
 
-    Attributes:
-        n: length of the n-grams.
-        total: occurrences.
-        distinct: different n-grams.
-        entropy_bits: Shannon entropy.
-        normalised: entropy over its maximum, n · log2(symbols).
-        renyi2_bits: Rényi entropy of order 2.
-        typical_set: 2 to the entropy.
-        typical_share: share of all occurrences that so many of the most frequent n-grams make up.
-        n80: how many of the most frequent n-grams first reach 80 % of all occurrences.
-        curve: cumulative distribution, (rank, share) at up to 200 ranks.
-    """
-
-    n: int
-    total: int
-    distinct: int
-    entropy_bits: float
-    normalised: float
-    renyi2_bits: float
-    typical_set: float
+    n: int  # length of the n-grams
+    total: int  # occurrences
+    distinct: int  # different n-grams
+    entropy_bits: float  # Shannon entropy
+    normalised: float  # entropy over its maximum, n · log2(symbols)
+    renyi2_bits: float  # Rényi entropy of order 2
+    typical_set: float  # 2 to the entropy
+    # Share of all occurrences that so many of the most frequent n-grams make up
     typical_share: float
-    n80: int
+    n80: int  # how many of the most frequent n-grams first reach 80 % of all occurrences
+    # Cumulative distribution, (rank, share) at up to 200 ranks
     curve: tuple[tuple[int, float], ...]
 
 

@@ -24,83 +24,50 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 @dataclass(frozen=True)
 class TokenReport:
-    """What holds for one model's tokenizer.
+    """What holds for one model's tokenizer."""
 
-    Attributes:
-        tokenizer: where it came from.
-        vocabulary: number of ids.
-        export: which export the merges are for.
-        input: statistics of the inputs.
-        output: statistics of the outputs.
-        sampled: distinct outputs that budgets are predicted from: all, or as many as memory should
-            hold.
-        budgets: the grid; its numbers are the search's own predictions.
-        frequency: distribution of output tokens without and with the largest budget of the grid,
-            each (rank, cumulative share).
-        top_merges: the n-grams that shorten the outputs most, with examples.
-    """
-
-    tokenizer: str
-    vocabulary: int
-    export: str
-    input: TokenStats
-    output: TokenStats
+    tokenizer: str  # where it came from
+    vocabulary: int  # number of ids
+    export: str  # which export the merges are for
+    input: TokenStats  # statistics of the inputs
+    output: TokenStats  # statistics of the outputs
+    # Distinct outputs that budgets are predicted from: all, or as many as memory should hold
     sampled: int
-    budgets: tuple[BudgetPoint, ...]
+    budgets: tuple[BudgetPoint, ...]  # the grid; its numbers are the search's own predictions
+    # Distribution of output tokens without and with the largest budget of the grid, each (rank,
+    # cumulative share)
     frequency: tuple[tuple[tuple[int, float], ...], ...]
-    top_merges: tuple[TopMerge, ...]
+    top_merges: tuple[TopMerge, ...]  # the n-grams that shorten the outputs most, with examples
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """The analysis of one split.
+    """The analysis of one split."""
 
-    Attributes:
-        path: of the source.
-        split: its split.
-        fingerprint: of the corpus.
-        samples: rows analysed.
-        dropped: rows left out for an empty output.
-        distinct_outputs: different outputs.
-        input: words of the inputs.
-        output: words of the outputs.
-        entropy_change: (output - input) / input entropy of word bigrams, Table 1's ΔH; 0 where
-            the inputs have none.
-        coverage_ratio: input n80 / output n80, Table 1's last column.
-        tokens: token statistics, None without a tokenizer.
-    """
-
-    path: str
-    split: str
-    fingerprint: str
-    samples: int
-    dropped: int
-    distinct_outputs: int
-    input: WordStats
-    output: WordStats
+    path: str  # of the source
+    split: str  # its split
+    fingerprint: str  # of the corpus
+    samples: int  # rows analysed
+    dropped: int  # rows left out for an empty output
+    distinct_outputs: int  # different outputs
+    input: WordStats  # words of the inputs
+    output: WordStats  # words of the outputs
+    # (output - input) / input entropy of word bigrams, Table 1's ΔH; 0 where the inputs have none
     entropy_change: float
-    coverage_ratio: float
-    tokens: TokenReport | None
+    coverage_ratio: float  # input n80 / output n80, Table 1's last column
+    tokens: TokenReport | None  # token statistics, None without a tokenizer
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """The report, and what is no part of it; what needs a tokenizer is None without one.
+    """The report, and what is no part of it; what needs a tokenizer is None without one."""
 
-    Attributes:
-        report: for readers.
-        rows: some rows of the split, in random order.
-        input_counts, output_counts: (V,) by id.
-        searched: the outputs that merges were searched in.
-        merges: that search.
-    """
-
-    report: TaskReport
-    rows: SomeRows
-    input_counts: Int64 | None
-    output_counts: Int64 | None
-    searched: Outputs | None = None
-    merges: MergeResult | None = None
+    report: TaskReport  # for readers
+    rows: SomeRows  # some rows of the split, in random order
+    input_counts: Int64 | None  # (V,) by id
+    output_counts: Int64 | None  # likewise
+    searched: Outputs | None = None  # the outputs that merges were searched in
+    merges: MergeResult | None = None  # that search
 
 
 def analyze(

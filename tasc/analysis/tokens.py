@@ -17,49 +17,29 @@ from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 @dataclass(frozen=True)
 class TokenStats:
-    """Tokens of inputs or outputs; n-grams do not cross samples.
+    """Tokens of inputs or outputs; n-grams do not cross samples."""
 
-    Attributes:
-        samples: samples they were counted on.
-        tokens: all tokens, end tokens not counted.
-        used_tokens: different ones among them.
-        tokens_per_sample: mean.
-        longest: tokens of the longest sample.
-        bytes_per_token: UTF-8 bytes by tokens.
-        ngrams: n = 1, 2, …; normalised by the size of the model's vocabulary.
-    """
-
-    samples: int
-    tokens: int
-    used_tokens: int
-    tokens_per_sample: float
-    longest: int
-    bytes_per_token: float
-    ngrams: tuple[NgramStats, ...]
+    samples: int  # samples they were counted on
+    tokens: int  # all tokens, end tokens not counted
+    used_tokens: int  # different ones among them
+    tokens_per_sample: float  # mean
+    longest: int  # tokens of the longest sample
+    bytes_per_token: float  # UTF-8 bytes by tokens
+    ngrams: tuple[NgramStats, ...]  # n = 1, 2, …; normalised by the size of the model's vocabulary
 
 
 @dataclass(frozen=True)
 class BudgetPoint:
-    """The training outputs after M merges.
+    """The training outputs after M merges."""
 
-    Attributes:
-        budget: M, as asked.
-        added: merges there are; fewer than M where no further n-gram is worth one.
-        tokens_per_output: mean, end tokens not counted.
-        bytes_per_token: UTF-8 bytes by tokens.
-        h2_bits: Rényi-2 entropy of the token distribution.
-        h1_bits: Shannon entropy.
-        h1_normalised: over log2(vocabulary + added).
-        step_ratio: decoding steps without added tokens by steps with them; the end token is one.
-    """
-
-    budget: int
-    added: int
-    tokens_per_output: float
-    bytes_per_token: float
-    h2_bits: float
-    h1_bits: float
-    h1_normalised: float
+    budget: int  # M, as asked
+    added: int  # merges there are; fewer than M where no further n-gram is worth one
+    tokens_per_output: float  # mean, end tokens not counted
+    bytes_per_token: float  # UTF-8 bytes by tokens
+    h2_bits: float  # Rényi-2 entropy of the token distribution
+    h1_bits: float  # Shannon entropy
+    h1_normalised: float  # over log2(vocabulary + added)
+    # Decoding steps without added tokens by steps with them; the end token is one
     step_ratio: float
 
 

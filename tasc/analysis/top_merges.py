@@ -11,19 +11,12 @@ _AROUND = 30  # characters on each side of an example
 
 @dataclass(frozen=True)
 class TopMerge:
-    """One n-gram that the merge search chose.
+    """One n-gram that the merge search chose."""
 
-    Attributes:
-        text: what it spells; bytes that are no UTF-8 of their own are shown as replacements.
-        frequency: occurrences when it was chosen, repetitions of an output included.
-        saved: tokens that it saves, frequency · (n - 1).
-        example: text before it, itself, and text after it in one output; empty where it stands in
-            no output as text.
-    """
-
-    text: str
-    frequency: int
-    saved: int
+    text: str  # what it spells; bytes that are no UTF-8 of their own are shown as replacements
+    frequency: int  # occurrences when it was chosen, repetitions of an output included
+    saved: int  # tokens that it saves, frequency · (n - 1)
+    # Text before it, itself, and text after it in one output; empty where none holds it as text
     example: tuple[str, str, str]
 
 

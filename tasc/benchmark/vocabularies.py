@@ -22,23 +22,15 @@ from tasc.vocab.pairing import Pairing, pairing, recommend
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two vocabularies on a corpus.
+    """Two vocabularies on a corpus."""
 
-    Attributes:
-        task: the source, its split, and how many texts were looked at.
-        pairing: what the vocabularies share.
-        acceptance: expected acceptance of each algorithm, None where a side is no model.
-        temperature: at which that is.
-        algorithm: the one to draft by.
-        reason: why.
-    """
-
-    task: dict[str, Any]
-    pairing: Pairing
+    task: dict[str, Any]  # the source, its split, and how many texts were looked at
+    pairing: Pairing  # what the vocabularies share
+    # Expected acceptance of each algorithm, None where a side is no model
     acceptance: dict[str, float] | None
-    temperature: float
-    algorithm: str
-    reason: str
+    temperature: float  # at which that is
+    algorithm: str  # the one to draft by
+    reason: str  # why
 
     def save(self, folder: Path) -> None:
         """Write nothing: all there is stands in ``to_dict``."""

@@ -27,17 +27,11 @@ from tasc.vocab.search.budget import recommended_size
 
 @dataclass(frozen=True, eq=False)
 class TaskAnalysis:
-    """What ``tasc analyze`` found.
+    """What ``tasc analyze`` found."""
 
-    Attributes:
-        results: for readers.
-        analysis: of words, tokens and budgets.
-        tokenizer: None where only words were looked at.
-    """
-
-    results: AnalysisResults
-    analysis: Analysis
-    tokenizer: LoadedTokenizer | None
+    results: AnalysisResults  # for readers
+    analysis: Analysis  # of words, tokens and budgets
+    tokenizer: LoadedTokenizer | None  # None where only words were looked at
 
     def save(self, folder: Path) -> None:
         """Write analysis.html and, with a tokenizer, the token counts."""

@@ -19,22 +19,16 @@ class StepStats:
     """What decoding steps committed: simulated by ``simulate``, or measured.
 
     A step is a forward after the prompt's own, which commits the first token.
-
-    Attributes:
-        tokens: (N,) of each output, the end token included.
-        steps: (N,) of each output.
-        drafted: (S,) nodes of the draft of each step.
-        accepted: (S,) draft tokens that each step commits before the one that the target adds.
-        draft_seconds: spent in the drafter.
-        ended: outputs whose end token was drafted and accepted; simulated ones only. ``accepted``
-            counts it as the token that the target adds.
     """
 
-    tokens: np.ndarray
-    steps: np.ndarray
-    drafted: np.ndarray
+    tokens: np.ndarray  # (N,) of each output, the end token included
+    steps: np.ndarray  # (N,) of each output
+    drafted: np.ndarray  # (S,) nodes of the draft of each step
+    # (S,) draft tokens that each step commits before the one that the target adds
     accepted: np.ndarray
-    draft_seconds: float
+    draft_seconds: float  # spent in the drafter
+    # Outputs whose end token was drafted and accepted; simulated ones only. ``accepted`` counts it
+    # as the token that the target adds.
     ended: int = 0
 
     @classmethod

@@ -32,21 +32,15 @@ def render(results: BenchResults) -> str:
 
 @dataclass(frozen=True)
 class Headline:
-    """A cell against the first one, as the page begins.
+    """A cell against the first one, as the page begins."""
 
-    Attributes:
-        compared: speeds and steps.
-        cell: whose they are.
-        fastest_of: how many methods of its model it is the fastest of; 1 where all are shown.
-        quality: of another model than the first: a metric's label, and both values.
-        lost: whether it is half that of the first model or less, beyond chance. How fast such a
-            model is says nothing.
-    """
-
-    compared: CellComparison
-    cell: Cell
-    fastest_of: int
+    compared: CellComparison  # speeds and steps
+    cell: Cell  # whose they are
+    fastest_of: int  # how many methods of its model it is the fastest of; 1 where all are shown
+    # Of another model than the first: a metric's label, and both values.
     quality: tuple[str, float, float] | None
+    # Whether it is half that of the first model or less, beyond chance. How fast such a model is
+    # says nothing.
     lost: bool
 
     @property

@@ -16,58 +16,36 @@ _FIGURES = ("tokens", "steps", "ms")
 
 @dataclass(frozen=True)
 class Decoded:
-    """One sample in one cell.
+    """One sample in one cell."""
 
-    Attributes:
-        method: of the cell.
-        tokens: of the output, its end included.
-        steps: forwards that it took.
-        ms: median over the repeats.
-        slow: whether nine tenths of the cell's samples took less.
-        pieces: the text cut where drafts begin and end, and what each accepted one was drafted
-            from, "" for the model's own; none where nothing was accepted.
-    """
-
-    method: str
-    tokens: int
-    steps: int
-    ms: float
-    slow: bool
+    method: str  # of the cell
+    tokens: int  # of the output, its end included
+    steps: int  # forwards that it took
+    ms: float  # median over the repeats
+    slow: bool  # whether nine tenths of the cell's samples took less
+    # The text cut where drafts begin and end, and what each accepted one was drafted from, "" for
+    # the model's own; none where nothing was accepted
     pieces: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Written:
-    """What one model wrote to a sample: by its first method, as the page says where others differ.
+    """What one model wrote to a sample, by its first method: the page says where others differ."""
 
-    Attributes:
-        model: its name.
-        text: what it wrote.
-        right: whether that is the reference.
-        cells: what it took, by method.
-    """
-
-    model: str
-    text: str
-    right: bool
-    cells: tuple[Decoded, ...]
+    model: str  # its name
+    text: str  # what it wrote
+    right: bool  # whether that is the reference
+    cells: tuple[Decoded, ...]  # what it took, by method
 
 
 @dataclass(frozen=True)
 class SampleView:
-    """One sample.
+    """One sample."""
 
-    Attributes:
-        number: its position, from 0.
-        prompt: None where the file does not keep it.
-        reference: the expected output.
-        models: what each wrote.
-    """
-
-    number: int
-    prompt: str | None
-    reference: str
-    models: tuple[Written, ...]
+    number: int  # its position, from 0
+    prompt: str | None  # None where the file does not keep it
+    reference: str  # the expected output
+    models: tuple[Written, ...]  # what each wrote
 
     @property
     def wrong(self) -> tuple[str, ...]:

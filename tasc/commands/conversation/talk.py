@@ -35,23 +35,14 @@ OnPiece = Callable[[str, str], None]  # (text, what it was drafted from; "" for 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of the model.
+    """One answer of the model."""
 
-    Attributes:
-        text: without the end token.
-        tokens: of it, the end token included.
-        steps: forwards that it took, the prompt's included.
-        tokens_per_step: what a step after the prompt's forward commits, mean.
-        seconds: from prompt to last token.
-        accepted: draft tokens of it, by what they were drafted from.
-    """
-
-    text: str
-    tokens: int
-    steps: int
-    tokens_per_step: float
-    seconds: float
-    accepted: dict[str, int]
+    text: str  # without the end token
+    tokens: int  # of it, the end token included
+    steps: int  # forwards that it took, the prompt's included
+    tokens_per_step: float  # what a step after the prompt's forward commits, mean
+    seconds: float  # from prompt to last token
+    accepted: dict[str, int]  # draft tokens of it, by what they were drafted from
 
 
 class Conversation:

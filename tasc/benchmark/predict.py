@@ -5,13 +5,13 @@ device says what the step costs (``models/cost.py``). Departures from this are w
 it may write other outputs than the references.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from tasc.analysis.entropy import renyi_bits
-from tasc.analysis.predict import Measured, agreement
 from tasc.benchmark.matrix import Cell
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.results import cells as results
@@ -141,18 +141,46 @@ def entropy_and_runtime(
     smallest = min(len(model.tokenizer.vocabulary()) for model in models.values())
     method = cells[0].method.label
     ms = {row.model: row.ms_per_sample for row in measured if row.method == method}
-    points: dict[int, Measured] = {}
+    points: dict[int, EntropyPoint] = {}
     for label, model in models.items():
         size = len(model.tokenizer.vocabulary())
         if label in ms and size not in points:
             tokens = model.tokenizer.encode(corpus.outputs).tokens
             h2 = renyi_bits(np.bincount(tokens, minlength=size).astype(np.int64))
-            points[size] = Measured(size - smallest, h2, ms[label])
+            points[size] = EntropyPoint(budget=size - smallest, h2=h2, runtime=ms[label])
+    return agreement(method, points.values()) if len(points) > 1 else None
+
+
+def agreement(method: str, sequence: Iterable[EntropyPoint]) -> EntropyAndRuntime:
+    """Compare H_2(M) and runtime(M) over models that differ in the budget only, in order of M.
+
+    Raises:
+        InputError: fewer than two points, or two with the same budget.
+    """
+    points = sorted(sequence, key=lambda point: point.budget)
     if len(points) < 2:
-        return None
-    sequence = sorted(points.values(), key=lambda point: point.budget)
+        raise InputError(f"a rank correlation needs two budgets or more, saw {len(points)}")
+    if any(low.budget == high.budget for low, high in pairwise(points)):
+        raise InputError(
+            "the budgets of a sequence must differ: take the mean of repeated runs first"
+        )
+    tau, p_value = _kendall([point.h2 for point in points], [point.runtime for point in points])
+    rises = [(low, high) for low, high in pairwise(points) if high.h2 > low.h2]
+    falls = sum(high.runtime < low.runtime for low, high in rises)
     return EntropyAndRuntime(
         method=method,
-        points=tuple(EntropyPoint(**asdict(point)) for point in sequence),
-        **asdict(agreement(sequence)),
+        points=tuple(points),
+        tau=tau,
+        p_value=p_value,
+        directional_rate=falls / len(rises) if rises else None,
+        rises=len(rises),
     )
+
+
+def _kendall(left: list[float], right: list[float]) -> tuple[float | None, float | None]:
+    from scipy.stats import kendalltau
+
+    if len(set(left)) == 1 or len(set(right)) == 1:
+        return None, None
+    result = kendalltau(left, right)
+    return float(result.statistic), float(result.pvalue)

@@ -1,6 +1,5 @@
 """One bench from options to results: load, run every cell, describe."""
 
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,16 +13,15 @@ from tasc.benchmark.paired.seeds import seeds, seeds_pairs
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.conditions import (
-    Environment,
     Example,
     Sample,
     SamplingSettings,
     Settings,
     Task,
+    run_facts,
 )
 from tasc.benchmark.spread import decode_elsewhere, load_draft_source, load_models
 from tasc.data.corpus import Corpus
-from tasc.environment import environment, shell_line
 from tasc.progress import Progress, silent
 
 EXAMPLES = 5
@@ -42,7 +40,7 @@ def bench(
 
     What was measured is kept in ``work``, from which the next call of the same may ``resume``.
     """
-    started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    facts = run_facts()
     draft = load_draft_source(options)
     models = load_models(options, test.end)
     measured = Measured(work, resume=resume)
@@ -72,9 +70,7 @@ def bench(
         seeds_pairs=seeds_pairs(summaries),
         prediction=predict.predict(cells, corpus, test, options, rows),
         resumed_turns=measured.resumed,
-        started=started,
-        command_line=shell_line(),
-        environment=Environment.model_validate(environment()),
+        **facts,
     )
 
 
@@ -92,25 +88,14 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
 
 def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
     sampling = options.sampling
-    return Settings(
-        dtype=str(next(model.target.model.parameters()).dtype).removeprefix("torch."),
-        device=str(model.target.device),
-        threads=torch.get_num_threads(),
-        sampling=sampling and SamplingSettings(**asdict(sampling), verify=options.verify),
-        turn=turn_length(options.batch_size),
-        graphs=model.target.graphs,
-        compiled=options.compile,
-        **{name: getattr(options, name) for name in _AS_ASKED},
-    )
-
-
-_AS_ASKED = (
-    "repeats",
-    "warmup",
-    "max_new_tokens",
-    "batch_size",
-    "slice",
-    "seed",
-    "metrics",
-    "delimiter",
-)
+    asked = {name: getattr(options, name, None) for name in Settings.model_fields}
+    found = {
+        "dtype": str(next(model.target.model.parameters()).dtype).removeprefix("torch."),
+        "device": str(model.target.device),
+        "threads": torch.get_num_threads(),
+        "sampling": sampling and SamplingSettings(**asdict(sampling), verify=options.verify),
+        "turn": turn_length(options.batch_size),
+        "graphs": model.target.graphs,
+        "compiled": options.compile,
+    }
+    return Settings.model_validate(asked | found)

@@ -4,20 +4,34 @@ from typing import Any
 
 import pytest
 
-from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
+from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Evidence, decide
+from tasc.benchmark.results.search import Setting, Trial
 
 
-def drafts(low: float, high: float | None = None, **changed: Any) -> Drafts:
+def drafts(low: float, high: float | None = None, **changed: Any) -> Trial:
     high = low if high is None else high
-    values = {"samples": 200, "tokens_per_step": (low + high) / 2, **changed}
-    return Drafts("tasc-spec", interval=(low, high), **values)
+    counted = dict.fromkeys(("drafts", "drafted_tokens", "accepted_tokens"), 0)
+    values = {
+        "setting": Setting(),
+        "method": "tasc-spec",
+        "samples": 200,
+        "tokens_per_output": 9.0,
+        "steps_per_output": 9.0,
+        "tokens_per_step": (low + high) / 2,
+        "tokens_per_step_interval": (low, high),
+        "accepted_by_position": (),
+        "engine_accepted_length": 1.0,
+        "ms_per_sample": None,
+        "speedup": None,
+    }
+    return Trial.model_validate(values | counted | changed)
 
 
 PLAIN = drafts(1.0)
 
 
 def tokens(
-    steps: float = 20.0, ratio: float = 1.0, spec: Drafts | None = PLAIN, outputs: int = 500
+    steps: float = 20.0, ratio: float = 1.0, spec: Trial | None = PLAIN, outputs: int = 500
 ) -> Evidence:
     return Evidence(outputs, 10, 100, -0.3, steps, ratio, BUDGET, spec)
 

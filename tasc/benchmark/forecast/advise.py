@@ -13,7 +13,7 @@ from tasc.analysis.report import Analysis, TaskReport
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
 from tasc.benchmark.forecast.tune import Grid, Simulations, search
-from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Drafts, Evidence, decide
+from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Evidence, decide
 from tasc.benchmark.results.analysis import Verdict
 from tasc.benchmark.results.search import Search, Setting
 from tasc.data.corpus import Corpus
@@ -106,12 +106,6 @@ def advise(report: TaskReport, drafts: Search | None, size: Point | None = None)
             step_ratio=ratio,
             budget=added,
             recommended=size is not None,
-            drafts=None if drafts is None else _drafts(drafts),
+            drafts=None if drafts is None else drafts.best,
         )
     )
-
-
-def _drafts(found: Search) -> Drafts:
-    best = found.best
-    interval = best.tokens_per_step_interval
-    return Drafts(best.method, best.samples, best.tokens_per_step, interval, best.speedup)

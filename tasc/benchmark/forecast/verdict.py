@@ -8,6 +8,7 @@ thresholds are ours; each stands below with its reason.
 from dataclasses import dataclass
 
 from tasc.benchmark.results.analysis import Choice, Verdict
+from tasc.benchmark.results.search import Trial
 
 # Fewer outputs than this say nothing of the next ones.
 FEWEST = 10
@@ -25,17 +26,6 @@ LOWER_SHARE = 0.10
 
 
 @dataclass(frozen=True)
-class Drafts:
-    """TASC-spec simulated on held-out outputs."""
-
-    method: str  # its setting, as ``--method`` takes it
-    samples: int  # held-out outputs
-    tokens_per_step: float  # as in ``StepStats``
-    interval: tuple[float, float]  # 95 % confidence interval of that
-    speedup: float | None = None  # predicted; None where the model's times are not known
-
-
-@dataclass(frozen=True)
 class Evidence:
     """Measured numbers of one task; None where nothing was measured."""
 
@@ -48,7 +38,7 @@ class Evidence:
     # both.
     step_ratio: float | None = None
     budget: int | None = None  # added tokens that ratio is for
-    drafts: Drafts | None = None  # TASC-spec on held-out outputs
+    drafts: Trial | None = None  # TASC-spec, simulated on held-out outputs
     recommended: bool = False  # whether that is the recommended size
 
 
@@ -91,13 +81,13 @@ def _worth(ratio: float) -> bool:
     return round(ratio, 2) >= WORTH_RATIO
 
 
-def _drafts_pay(drafts: Drafts | None) -> bool | None:
+def _drafts_pay(drafts: Trial | None) -> bool | None:
     """Say whether drafts pay; None where the data does not tell."""
     if drafts is None or drafts.samples < FEWEST:
         return None
     if drafts.speedup is not None and round(drafts.speedup, 2) <= 1:
         return False
-    low, high = map(_worth, drafts.interval)
+    low, high = map(_worth, drafts.tokens_per_step_interval)
     return low if low == high else None
 
 
@@ -120,10 +110,10 @@ def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
     )
 
 
-def _of_speculation(drafts: Drafts | None, worth: bool | None) -> str:
+def _of_speculation(drafts: Trial | None, worth: bool | None) -> str:
     if drafts is None:
         return f"TASC-spec: {_too_little(0, 'some must be held out').lower()}"
-    low, high = drafts.interval
+    low, high = drafts.tokens_per_step_interval
     found = (
         f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens a step (95 % interval "
         f"{low:.2f} to {high:.2f}) on {drafts.samples:,} held-out outputs, the end token counted"

@@ -49,14 +49,8 @@ class RunCell(Record):
             speedup=cell.speedup(first),
             identical=cell.lossless and cell.lossless.identical,
             predicted=next(own, None),
-            **{name: getattr(cell, name) for name in _TAKEN},
+            **{name: getattr(cell, name) for name in cls.model_fields.keys() & Cell.model_fields},
         )
-
-
-_TAKEN = (
-    *("model", "method", "samples", "ms_per_sample", "tokens_per_second", "tokens_per_step"),
-    "quality",
-)
 
 
 class JoinedResults(ResultRecord):

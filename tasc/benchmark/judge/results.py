@@ -4,8 +4,8 @@ from typing import Literal
 
 from tasc.benchmark.load.results import Endpoint
 from tasc.benchmark.results.comparisons import CellName
-from tasc.benchmark.results.conditions import Environment
-from tasc.benchmark.results.record import Interval, Record, ResultRecord
+from tasc.benchmark.results.conditions import RunResult
+from tasc.benchmark.results.record import Interval, Record
 
 
 class JudgeSettings(Record):
@@ -85,7 +85,7 @@ class JudgePair(Record):
     """Share of samples where both orders prefer the same model, or none."""
 
 
-class JudgeResults(ResultRecord):
+class JudgeResults(RunResult):
     """Outputs of a bench, scored by a language model."""
 
     version: Literal[1] = 1
@@ -110,6 +110,3 @@ class JudgeResults(ResultRecord):
     by_position: tuple[float, ...] | None
     """Mean score of the first, second, … answer: equal where the judge has no position bias."""
     samples: tuple[JudgedSample, ...]
-    started: str
-    command_line: str
-    environment: Environment

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,9 @@ from tasc.benchmark.judge.rubric import Question
 from tasc.benchmark.load.results import Endpoint
 from tasc.benchmark.paired.compare import read_results
 from tasc.benchmark.results.cells import Cell
-from tasc.benchmark.results.conditions import Environment, Sample
+from tasc.benchmark.results.conditions import Sample, run_facts
 from tasc.benchmark.results.record import Record
 from tasc.data.corpus import Corpus
-from tasc.environment import environment, shell_line
 from tasc.errors import InputError, UnavailableError
 from tasc.files import journal
 from tasc.progress import Progress, silent
@@ -87,7 +85,7 @@ def judge(
         UnavailableError: the judge does not answer, or the client is not installed.
         InputError: the results hold no two models, or other samples than ``data``.
     """
-    started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    facts = run_facts()
     found = read_results(options.results)
     cells = judged_cells(found, options.only)
     prompts = find_prompts(found.samples, options.results, data)
@@ -104,9 +102,7 @@ def judge(
         settings=JudgeSettings(**{n: getattr(options, n) for n in JudgeSettings.model_fields}),
         **record.figures(cells, samples),
         samples=samples,
-        started=started,
-        command_line=shell_line(),
-        environment=Environment.model_validate(environment()),
+        **facts,
     )
 
 

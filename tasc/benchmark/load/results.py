@@ -12,8 +12,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.comparisons import QualityDifference, SpeedRatio
-from tasc.benchmark.results.conditions import Environment, Sample
-from tasc.benchmark.results.record import Record, ResultRecord
+from tasc.benchmark.results.conditions import RunResult, Sample
+from tasc.benchmark.results.record import Record
 
 _BUSY = 0.7  # of a core: answers wait for each other
 
@@ -170,7 +170,7 @@ class LoadComparison(Record):
     quality: dict[str, QualityDifference]
 
 
-class LoadResults(ResultRecord):
+class LoadResults(RunResult):
     """Servers measured side by side."""
 
     version: Literal[1] = 1
@@ -183,9 +183,6 @@ class LoadResults(ResultRecord):
     cells: tuple[LoadCell, ...]
     """Each server at each level."""
     comparisons: tuple[LoadComparison, ...]
-    started: str
-    command_line: str
-    environment: Environment
 
     @property
     def metrics(self) -> dict[str, Metric]:

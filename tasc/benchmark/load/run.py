@@ -16,9 +16,8 @@ from tasc.benchmark.load.client import Answer, Server
 from tasc.benchmark.load.options import LoadOptions
 from tasc.benchmark.load.reference import read_reference
 from tasc.benchmark.load.results import Endpoint, LoadResults, LoadSettings, LoadTask
-from tasc.benchmark.results.conditions import Environment, Sample
+from tasc.benchmark.results.conditions import Sample, run_facts
 from tasc.data.corpus import Corpus
-from tasc.environment import environment, shell_line
 from tasc.progress import Progress, silent
 
 # What each server did at each level: by its number and the concurrency, a pass for each repeat.
@@ -34,7 +33,7 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
         UnavailableError: a server does not answer, or the client is not installed.
         InputError: the reference has other samples.
     """
-    started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    facts = run_facts()
     samples = tuple(map(Sample.of, test.prompts, test.outputs))
     given = read_reference(options.reference, samples) if options.reference else None
     endpoints, passes = asyncio.run(_measure(test.prompts, options, progress))
@@ -53,9 +52,7 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
         samples=samples,
         cells=cells,
         comparisons=record.comparisons(cells, test.outputs, settings),
-        started=started,
-        command_line=shell_line(),
-        environment=Environment.model_validate(environment()),
+        **facts,
     )
 
 

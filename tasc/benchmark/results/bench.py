@@ -11,14 +11,13 @@ from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.cells import Cell, ReferenceMatch
 from tasc.benchmark.results.comparisons import CellComparison, ModelPair, Seeds, SeedsPair
-from tasc.benchmark.results.conditions import Environment, Example, Sample, Settings, Task
+from tasc.benchmark.results.conditions import Example, RunResult, Sample, Settings, Task
 from tasc.benchmark.results.prediction import Prediction
-from tasc.benchmark.results.record import ResultRecord
 
 VERSION: Literal[1] = 1
 
 
-class BenchResults(ResultRecord):
+class BenchResults(RunResult):
     """Models and methods measured side by side."""
 
     version: Literal[1] = VERSION
@@ -44,9 +43,6 @@ class BenchResults(ResultRecord):
     prediction: Prediction
     resumed_turns: int = 0
     """Turns of a cell that an interrupted run had measured before."""
-    started: str
-    command_line: str
-    environment: Environment
 
     @property
     def metrics(self) -> dict[str, Metric]:

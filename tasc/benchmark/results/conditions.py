@@ -1,9 +1,11 @@
 """What was measured, how, and on what."""
 
 import hashlib
-from typing import Self
+import time
+from typing import Any, Self
 
-from tasc.benchmark.results.record import Record
+from tasc.benchmark.results.record import Record, ResultRecord
+from tasc.environment import environment, shell_line
 
 
 class Task(Record):
@@ -103,3 +105,20 @@ class Environment(Record):
     python: str
     packages: dict[str, str | None]
     machine: Machine
+
+
+class RunResult(ResultRecord):
+    """What a run leaves."""
+
+    started: str
+    command_line: str
+    environment: Environment
+
+
+def run_facts() -> dict[str, Any]:
+    """Return what a run that begins now says of itself, by the fields of ``RunResult``."""
+    return {
+        "started": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "command_line": shell_line(),
+        "environment": Environment.model_validate(environment()),
+    }

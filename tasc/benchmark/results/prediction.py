@@ -85,10 +85,13 @@ class EntropyAndRuntime(Record):
     method: str
     points: tuple[EntropyPoint, ...]
     tau: float | None
-    """Kendall's."""
+    """Kendall's, -1 for perfect prediction; None where all values of one side are equal."""
     p_value: float | None
+    """Of the null hypothesis that it is 0."""
     directional_rate: float | None
+    """Share of steps with rising H₂ on which the runtime falls; None where H₂ never rises."""
     rises: int
+    """Such steps."""
 
 
 class Prediction(Record):

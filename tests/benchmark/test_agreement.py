@@ -2,40 +2,41 @@
 
 import pytest
 
-from tasc.analysis.predict import Measured, agreement
+from tasc.benchmark.predict import agreement
+from tasc.benchmark.results.prediction import EntropyPoint
 from tasc.errors import InputError
 
 
 def sequence(*points):
-    return [Measured(budget, h2, runtime) for budget, h2, runtime in points]
+    return [EntropyPoint(budget=m, h2=h2, runtime=runtime) for m, h2, runtime in points]
 
 
 def test_perfect_prediction_is_minus_one_and_always_the_right_direction():
-    found = agreement(sequence((500, 6, 2), (0, 4, 9), (250, 5, 5)))
+    found = agreement("ar", sequence((500, 6, 2), (0, 4, 9), (250, 5, 5)))
     assert found.tau == pytest.approx(-1)
     assert (found.directional_rate, found.rises) == (1, 2)
 
 
 def test_one_wrong_pair_of_six_gives_tau_of_minus_two_thirds():
-    found = agreement(sequence((0, 1, 40), (1, 2, 30), (2, 3, 10), (3, 4, 20)))
+    found = agreement("ar", sequence((0, 1, 40), (1, 2, 30), (2, 3, 10), (3, 4, 20)))
     assert found.tau == pytest.approx(-2 / 3)
     assert found.directional_rate == pytest.approx(2 / 3)
 
 
 def test_steps_where_the_entropy_falls_do_not_count():
-    found = agreement(sequence((0, 2, 9), (1, 1, 8), (2, 3, 7)))
+    found = agreement("ar", sequence((0, 2, 9), (1, 1, 8), (2, 3, 7)))
     assert (found.directional_rate, found.rises) == (1, 1)
-    assert agreement(sequence((0, 2, 9), (1, 1, 8))).directional_rate is None
+    assert agreement("ar", sequence((0, 2, 9), (1, 1, 8))).directional_rate is None
 
 
 def test_equal_values_have_no_correlation():
-    found = agreement(sequence((0, 1, 5), (1, 2, 5)))
+    found = agreement("ar", sequence((0, 1, 5), (1, 2, 5)))
     assert found.tau is None
     assert found.directional_rate == 0
 
 
 def test_sequences_that_say_nothing_are_refused():
     with pytest.raises(InputError, match="two budgets or more, saw 1"):
-        agreement(sequence((0, 1, 1)))
+        agreement("ar", sequence((0, 1, 1)))
     with pytest.raises(InputError, match="must differ"):
-        agreement(sequence((0, 1, 1), (0, 2, 2)))
+        agreement("ar", sequence((0, 1, 1), (0, 2, 2)))

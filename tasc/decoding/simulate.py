@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasc.backend.tree import greedy_path
+from tasc.backend.tree import greedy_path, tree_inputs
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
 from tasc.decoding.steps import StepStats
@@ -123,9 +123,7 @@ class _Run:
 
 def _agreeing(tokens: np.ndarray, parents: np.ndarray, rest: np.ndarray) -> int:
     """Count the tokens of ``rest`` that a path of the tree spells."""
-    depths = np.zeros(len(tokens) + 1, np.int64)
-    for i, parent in enumerate(parents.tolist()):
-        depths[i + 1] = depths[parent + 1] + 1
+    depths = tree_inputs(parents)[1]
     # A target that writes the reference has, after a node of depth d, the arg-max rest[d].
     best = np.append(rest, np.full(max(len(tokens), 1), -1, np.int32))
     return len(greedy_path(tokens, parents, best[depths].astype(np.int32)))

@@ -52,11 +52,6 @@ class ChatOptions(ModelOptions):
     device: Device = "auto"
 
     @property
-    def data(self) -> Data | None:
-        """See StepOptions.data."""
-        return self.source
-
-    @property
     def drafter(self) -> Method:
         """What drafts."""
         return parse(self.method or default_method(head=self.draft_head is not None))

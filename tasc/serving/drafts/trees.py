@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tasc.backend.tree import tree_inputs
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
@@ -78,17 +79,11 @@ class DraftTrees:
 
 def padded(draft: Draft, last: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ids (nodes,) int64 and mask (nodes, nodes) bool of a draft below ``last``."""
-    parents = draft.parents
-    depths = np.zeros(len(parents) + 1, np.int64)
-    for i, parent in enumerate(parents.tolist()):
-        depths[i + 1] = depths[parent + 1] + 1
-    order = np.argsort(depths[1:], kind="stable")
-    at = np.zeros(len(parents) + 1, np.int64)  # where each node goes; the root stays first
-    at[order + 1] = np.arange(1, len(parents) + 1)
+    seen, depths = tree_inputs(draft.parents)
+    order, count = np.argsort(depths, kind="stable"), len(depths)  # the root stays first
     ids = np.zeros(nodes, np.int64)
-    ids[0], ids[1 : len(parents) + 1] = last, draft.tokens[order]
+    ids[:count] = np.append(last, draft.tokens)[order]
     mask = np.eye(nodes, dtype=bool)
     mask[:, 0] = True
-    for i in order.tolist():
-        mask[at[i + 1]] |= mask[at[parents[i] + 1]]
+    mask[:count, :count] = seen[np.ix_(order, order)]
     return ids, mask

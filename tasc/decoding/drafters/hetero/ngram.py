@@ -13,15 +13,15 @@ import torch
 
 from tasc.vocab.strings import KEPT
 
+_DISCOUNT = 0.75  # of every count
+
 
 class NgramModel:
     """Counts of n-grams; shared by sequences."""
 
-    def __init__(
-        self, texts: Sequence[np.ndarray], size: int, n: int, end: int, discount: float = 0.75
-    ) -> None:
+    def __init__(self, texts: Sequence[np.ndarray], size: int, n: int, end: int) -> None:
         """Count n-grams up to ``n`` of the ``size`` tokens in texts (T_i,), ``end`` after each."""
-        self.size, self.n, self.discount = size, n, discount
+        self.size, self.n = size, n
         flat = np.concatenate([np.append(t, end) for t in texts] or [np.array([end])])
         flat = flat.astype(np.int64)
         start = np.cumsum([0, *(len(t) + 1 for t in texts)])[:-1]
@@ -68,9 +68,9 @@ class NgramModel:
             if low == high:
                 return distribution
             total = counts[low:high].sum()
-            distribution *= self.discount * (high - low) / total
+            distribution *= _DISCOUNT * (high - low) / total
             distribution[keys[low:high] - number * self.size] += (
-                counts[low:high] - self.discount
+                counts[low:high] - _DISCOUNT
             ) / total
         return distribution
 

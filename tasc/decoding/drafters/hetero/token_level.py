@@ -12,7 +12,7 @@ import torch
 
 from tasc.decoding.core.draft import Draft, LazyProposal, chain
 from tasc.decoding.drafters.hetero.options import HeteroOptions
-from tasc.decoding.drafters.hetero.pair import DraftSession, Pair, same_vocabulary
+from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 
 
 @dataclass
@@ -123,8 +123,7 @@ def union(pair: Pair, options: HeteroOptions) -> TokenLevel:
 
 
 def standard(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 5. Raises InputError unless the vocabularies are one."""
-    same_vocabulary(pair)
+    """Return the drafter of algorithm 5, for two sides with ``same_vocabulary``."""
     target, draft = pair.sizes
     same = np.arange(draft, dtype=np.int64)
     same[target:] = -1

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -93,10 +94,18 @@ class Options(BaseModel):
         return value
 
 
+def _at_home(text: str) -> str:
+    with as_value_error():
+        return expand_user(text)
+
+
+AtHome = Annotated[str, AfterValidator(_at_home)]  # a path whose leading ~ is written out
+
+
 class Data(Options):
     """Where examples come from: a built-in task, a local file or folder, or a Hub data set."""
 
-    path: str = Field(
+    path: AtHome = Field(
         description="builtin:NAME (stdlib-tokens, stdlib-docs), a JSONL/JSON/CSV/Parquet file "
         "(also .gz), a folder with splits, or a Hub id."
     )
@@ -115,11 +124,10 @@ class Data(Options):
     )
     config: str | None = Field(Source.config, description="Configuration of a Hub data set.")
 
-    @field_validator("path")
+    @model_validator(mode="before")
     @classmethod
-    def _at_home(cls, value: str) -> str:
-        with as_value_error():
-            return expand_user(value)
+    def _path_alone(cls, value: object) -> object:
+        return {"path": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
@@ -244,11 +252,6 @@ class StepOptions(CommandOptions):
         """Return the same options with ``changes``, checked anew."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**given | changes)
-
-    @field_validator("source", mode="before")
-    @classmethod
-    def _path_alone(cls, value: object) -> object:
-        return {"path": value} if isinstance(value, str) else value
 
     @field_validator("*")
     @classmethod

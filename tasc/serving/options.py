@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST_NODES
-from tasc.options.command import CommandOptions, Data, Kind, Shell, StepOptions, as_value_error
-from tasc.options.references import expand_user
+from tasc.options.command import AtHome, CommandOptions, Data, Kind, Shell, StepOptions
 from tasc.serving.table import EXPORTS
 
 if TYPE_CHECKING:
@@ -70,14 +69,8 @@ class ServeOptions(CommandOptions):
     command = "serve"
     flags: ClassVar = ()
 
-    folder: Annotated[str, Shell(argument=True)] = Field(description="Folder of tasc export.")
+    folder: Annotated[AtHome, Shell(argument=True)] = Field(description="Folder of tasc export.")
     host: str = Field(
         LOOPBACK, min_length=1, description="Address to listen on; 0.0.0.0 lets other machines in."
     )
     port: int = Field(PORT, ge=1, le=65535, description="Port to listen on.")
-
-    @field_validator("folder")
-    @classmethod
-    def _at_home(cls, value: str) -> str:
-        with as_value_error():
-            return expand_user(value)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from tasc.benchmark.load.results import Equality, LoadCell, LoadResults, Output
 from tasc.benchmark.results.bench import BenchResults
@@ -11,6 +11,7 @@ from tasc.benchmark.results.conditions import Sample
 from tasc.errors import InputError
 from tasc.options.references import parse_label, results_file
 
+_RESULTS = TypeAdapter[BenchResults | LoadResults](BenchResults | LoadResults)
 _SHOWN = 5  # samples that differ
 
 
@@ -49,8 +50,11 @@ def read_reference(text: str, samples: Sequence[Sample]) -> Reference:
         InputError: it holds no results, or those of other samples.
     """
     file = results_file(parse_label(text)[1])
-    found = _read(file.read_bytes())
-    if found is None:
+    try:
+        found = _RESULTS.validate_json(file.read_bytes())
+    except ValidationError:
+        found = None
+    if found is None or not found.cells:
         raise InputError(
             f"{file} is no result of tasc bench or tasc load of this version: run it again"
         )
@@ -63,13 +67,3 @@ def read_reference(text: str, samples: Sequence[Sample]) -> Reference:
     if isinstance(cell, LoadCell):
         return Reference(f"{file.parent.name}: {cell.label}", answered_texts(cell.outputs))
     return Reference(f"{file.parent.name}: {cell.label}", cell.texts)
-
-
-def _read(held: bytes) -> BenchResults | LoadResults | None:
-    for kind in (BenchResults, LoadResults):
-        try:
-            found: BenchResults | LoadResults = kind.model_validate_json(held)
-            return found if found.cells else None
-        except ValidationError:
-            continue
-    return None

@@ -43,11 +43,6 @@ class InitOptions(CommandOptions):
         0, ge=0, le=LARGEST_SEED, description="Of the recipe, and of which examples are held out."
     )
 
-    @field_validator("source", mode="before")
-    @classmethod
-    def _path_alone(cls, value: object) -> object:
-        return {"path": value} if isinstance(value, str) else value
-
     @field_validator("model", "recipe")
     @classmethod
     def _at_home(cls, value: str | None) -> str | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tasc._native import NgramDrafter, RecycledLogits, SourceWeights
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.protocols import Drafter, Factory
 from tasc.decoding.core.resources import Resources
 from tasc.options.bounds import Bounded, within
 
@@ -41,27 +41,37 @@ def prepare(resources: Resources, options: RecyclingOptions) -> Factory:
     """See Method.prepare: sequences share the logits, and the weights."""
     logits = RecycledLogits(options.rows, options.renewal)
     weights = SourceWeights(0, False, False, 1.0, 0.0, False)
-    return lambda: Recycling(logits, weights, resources.end)
+
+    def factory() -> Drafter:
+        none = (False, 1, 1.0, 0.0, 0.0, 0, 0.0, False, False)  # no prompt, no match
+        return NgramTrees(NgramDrafter([], None, weights, *none, resources.end), logits)
+
+    return factory
 
 
-class Recycling:
-    """One sequence's drafter; the logits are shared."""
+class NgramTrees:
+    """One sequence's n-grams; the logits that it reads, and drafts along, are shared.
 
-    def __init__(self, logits: RecycledLogits, weights: SourceWeights, end: int) -> None:
-        """Draft from ``logits``; nothing follows ``end``."""
-        self.reader = LogitsReader(logits)
-        self.native = NgramDrafter(
-            [], None, weights, False, 1, 1.0, 0.0, 0.0, 0, 0.0, False, False, end
-        )
-        self.native.recycle(logits)
+    The logits of a step are entered once its tokens are learnt from: the row that a token was
+    chosen by would predict it.
+    """
+
+    def __init__(
+        self, native: NgramDrafter, logits: RecycledLogits | None, *, mark: bool = False
+    ) -> None:
+        """Draft with ``native``; ``mark``: outputs begin with one there."""
+        self.native, self.logits, self.mark = native, logits, mark
+        if logits is not None:
+            native.recycle(logits)
 
     def start(self, prompt: np.ndarray) -> None:
-        """Take ``prompt`` (L,) int32."""
-        self.native.start(prompt, False)
-        self.reader.start(prompt)
+        """Read ``prompt`` (L,) int32."""
+        self.native.start(prompt, self.mark)
+        self.recent = prompt[-CONTEXT:]
+        self.said: Callable[[], None] | None = None
 
     def draft(self, budget: int) -> Draft:
-        """Return the most probable paths along the kept logits, ``budget`` nodes at most."""
+        """Return the tree of at most ``budget`` nodes with the most probable paths."""
         tokens, parents, probabilities = self.native.draft(budget)
         return Draft(tokens, parents, probabilities=probabilities)
 
@@ -71,41 +81,18 @@ class Recycling:
 
     def read_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
         """See UsesLogits."""
-        self.reader.read(draft, logits)
+        if self.logits is None:
+            return
+        from tasc.decoding.drafters.ngram.top_softmax import top_softmax  # torch
+
+        tree, enter = (draft.tokens, draft.parents), self.logits.add_tree
+        self.said = lambda: enter(self.recent, *tree, *top_softmax(logits))
 
     def observe(self, tokens: np.ndarray) -> None:
         """Go on with what the step committed; then enter its logits."""
         self.native.observe(tokens)
-        self.reader.observe(tokens)
-
-
-class LogitsReader:
-    """Enters the logits of a sequence's steps into a table that sequences share.
-
-    A step is entered once its tokens are learnt from: the row that a token was chosen by would
-    predict it.
-    """
-
-    def __init__(self, logits: RecycledLogits) -> None:
-        """Write into ``logits``."""
-        self.logits = logits
-        self.start(np.empty(0, np.int32))
-
-    def start(self, prompt: np.ndarray) -> None:
-        """See Drafter.start."""
-        self.recent = prompt[-CONTEXT:]
-        self.said: Callable[[], None] | None = None
-
-    def read(self, draft: Draft, logits: "torch.Tensor") -> None:
-        """See UsesLogits.read_logits."""
-        from tasc.decoding.drafters.ngram.top_softmax import top_softmax  # torch
-
-        tree = draft.tokens, draft.parents
-        self.said = lambda: self.logits.add_tree(self.recent, *tree, *top_softmax(logits))
-
-    def observe(self, tokens: np.ndarray) -> None:
-        """Enter what was read, if anything was, and go on."""
         if self.said is not None:
             self.said()
             self.said = None
-        self.recent = np.concatenate((self.recent, tokens))[-CONTEXT:]
+        if self.logits is not None:
+            self.recent = np.concatenate((self.recent, tokens))[-CONTEXT:]

@@ -18,22 +18,17 @@ probability, of which the paper's chain is width 1. Without a corpus the other s
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tasc._native import NgramDrafter, NgramIndex, NgramTable, RecycledLogits, SourceWeights
-from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters.ngram.index import build_index, check_counts
 from tasc.decoding.drafters.ngram.options import Counts
-from tasc.decoding.drafters.ngram.recycling import LogitsReader, RecyclingOptions
+from tasc.decoding.drafters.ngram.recycling import NgramTrees, RecyclingOptions
 from tasc.errors import InputError
 from tasc.options.bounds import MOST, within
-
-if TYPE_CHECKING:
-    import torch
 
 CONTEXT = 4  # tokens of past outputs' contexts: matches know the longer ones
 
@@ -127,7 +122,7 @@ class Memory:
             self.table.add_output(kept)
 
 
-class TascSpec:
+class TascSpec(NgramTrees):
     """One sequence's drafter; indexes and memory are shared."""
 
     def __init__(
@@ -139,8 +134,8 @@ class TascSpec:
     ) -> None:
         """Draft from ``indexes``; ``end`` is the token that ends an output."""
         o = options
-        self.learnt, self.end, self.mark = learnt, end, o.mark
-        self.native = NgramDrafter(
+        self.learnt, self.end = learnt, end
+        native = NgramDrafter(
             list(indexes),
             learnt.memory.table if learnt else None,
             learnt.weights if learnt else None,
@@ -155,35 +150,10 @@ class TascSpec:
             True,
             end,
         )
-        logits = learnt.logits if learnt else None
-        self.reader = None if logits is None else LogitsReader(logits)
-        if self.reader is not None:
-            self.native.recycle(self.reader.logits)
-
-    def start(self, prompt: np.ndarray) -> None:
-        """Read the prompt into the local n-gram table."""
-        self.native.start(prompt, self.mark)
-        if self.reader is not None:
-            self.reader.start(prompt)
-
-    def draft(self, budget: int) -> Draft:
-        """Return the tree of at most ``budget`` nodes with the most probable paths."""
-        tokens, parents, probabilities = self.native.draft(budget)
-        return Draft(tokens, parents, probabilities=probabilities)
-
-    def sources(self) -> np.ndarray:
-        """See TellsSources."""
-        return self.native.sources()
-
-    def read_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
-        """See UsesLogits."""
-        if self.reader is not None:
-            self.reader.read(draft, logits)
+        super().__init__(native, learnt.logits if learnt else None, mark=o.mark)
 
     def observe(self, tokens: np.ndarray) -> None:
         """Extend the local table by what the step committed; remember a finished output."""
-        self.native.observe(tokens)
-        if self.reader is not None:
-            self.reader.observe(tokens)
+        super().observe(tokens)
         if self.learnt is not None and len(tokens) and tokens[-1] == self.end:
             self.learnt.memory.add(self.native.take_output())

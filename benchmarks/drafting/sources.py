@@ -6,7 +6,6 @@ before sources were weighed while decoding: their settings say so.
 Usage: python -m benchmarks.drafting.sources --data-dir DIR [--split validation] [--json F]
 """
 
-import argparse
 import random
 import re
 import statistics
@@ -151,18 +150,14 @@ def against_parts(lines: Sequence[dict[str, Any]], default: str) -> list[dict[st
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measure all replays and print the figures as JSON."""
     parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
     parser.add_argument("--split", default="test")
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--method", default="tasc-spec", help="what is compared with its parts")
-    publish(run(given := parser.parse_args(arguments)), given.json)
-
-
-def run(given: argparse.Namespace) -> dict[str, Any]:
-    """Measure all replays."""
+    given = parser.parse_args()
     tokenizer = load_tokenizer(str(given.data_dir / "tokenizers" / given.tokenizer))
     lines = [
         line
@@ -171,7 +166,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     ]
     cells = against_parts(lines, given.method)
     factors = [cell["times_best_part"] for cell in cells]
-    return {
+    figures = {
         "tokenizer": given.tokenizer,
         "split": given.split,
         "rows": given.rows,
@@ -180,6 +175,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
         "cells": cells,
         "results": lines,
     }
+    publish(figures, given.json)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import argparse
 import gc
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -119,14 +119,14 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measure and print the figures as JSON."""
     parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--tokens", type=int, default=8, help="of a draft")
     parser.add_argument("--steps", type=int, default=1000)
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     publish(measure(given.data_dir, load_tokenizer(given.tokenizer), given), given.json)
 
 

@@ -18,7 +18,23 @@ from benchmarks.training.runs import TRAINING, benched, made
 
 def main() -> None:
     """Train what is missing, bench every task and size, and print the figures as JSON."""
-    options = parse_options()
+    parser = script(__doc__, threads=True)
+    parser.add_argument("--task", nargs="+", required=True, help="DATA or DATA=TEMPLATE")
+    parser.add_argument("--preset", nargs="+", default=["small"])
+    parser.add_argument("--output", required=True)
+    parser.add_argument(
+        "--budgets", type=int, nargs="+", default=[50, 100, 150, 300, 500, 750, 1000]
+    )
+    parser.add_argument("--train-limit", type=int, default=1_000_000, help="examples at most")
+    parser.add_argument("--base-epochs", type=float, default=4)
+    parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--limit", type=int, help="test samples")
+    parser.add_argument("--max-new-tokens", type=int, default=256)
+    parser.add_argument("--methods", nargs="+", default=["ar"])
+    parser.add_argument("--metrics", nargs="+", default=["exact_match"])
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1])
+    parser.add_argument("--repeats", type=int, default=1)
+    options = parser.parse_args()
     found = [
         configuration(Path(data), template or "{input}\n", preset, options)
         for data, _, template in (task.partition("=") for task in options.task)
@@ -72,28 +88,6 @@ def agreement(found: list[dict[str, Any]]) -> dict[str, Any]:
             "directional_rate": falls / rises,
         }
     return by_size
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = script(__doc__, threads=True)
-    parser.add_argument("--task", nargs="+", required=True, help="DATA or DATA=TEMPLATE")
-    parser.add_argument("--preset", nargs="+", default=["small"])
-    parser.add_argument("--output", required=True)
-    parser.add_argument(
-        "--budgets", type=int, nargs="+", default=[50, 100, 150, 300, 500, 750, 1000]
-    )
-    parser.add_argument("--train-limit", type=int, default=1_000_000, help="examples at most")
-    parser.add_argument("--base-epochs", type=float, default=4)
-    parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--limit", type=int, help="test samples")
-    parser.add_argument("--max-new-tokens", type=int, default=256)
-    parser.add_argument("--methods", nargs="+", default=["ar"])
-    parser.add_argument("--metrics", nargs="+", default=["exact_match"])
-    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1])
-    parser.add_argument("--repeats", type=int, default=1)
-    options: argparse.Namespace = parser.parse_args()
-    return options
 
 
 if __name__ == "__main__":

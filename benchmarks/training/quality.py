@@ -21,7 +21,23 @@ ARMS = ("baseline", "equal steps", "equal compute")
 
 def main() -> None:
     """Train what is missing, bench all, and print the figures as JSON."""
-    options = parse_options()
+    parser = script(__doc__, threads=True)
+    parser.add_argument("data")
+    parser.add_argument("--base", required=True)
+    parser.add_argument("--augmented", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--rows", nargs="+", default=["new", "used", "all"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--template", default="{input}\n")
+    parser.add_argument("--output-column", default="output")
+    parser.add_argument("--train-limit", type=int)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--metrics", nargs="+", default=["exact_match"])
+    parser.add_argument("--delimiter", default=", ")
+    parser.add_argument("--batch-size", type=int, default=32)
+    options, options.finetune = parser.parse_known_args()  # of tasc finetune
     for seed in options.seeds:
         for rows in options.rows:
             for arm in ARMS:
@@ -73,29 +89,6 @@ def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
 def folder(arm: str, rows: str, seed: int, options: argparse.Namespace) -> Path:
     """Return where a model lies."""
     return Path(options.output) / f"{arm.replace(' ', '-')}-{rows}-{seed}"
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line; what it does not know goes to ``tasc finetune``."""
-    parser = script(__doc__, threads=True)
-    parser.add_argument("data")
-    parser.add_argument("--base", required=True)
-    parser.add_argument("--augmented", required=True)
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--rows", nargs="+", default=["new", "used", "all"])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--rate", type=float, default=3e-3)
-    parser.add_argument("--template", default="{input}\n")
-    parser.add_argument("--output-column", default="output")
-    parser.add_argument("--train-limit", type=int)
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--metrics", nargs="+", default=["exact_match"])
-    parser.add_argument("--delimiter", default=", ")
-    parser.add_argument("--batch-size", type=int, default=32)
-    options: argparse.Namespace
-    options, options.finetune = parser.parse_known_args()
-    return options
 
 
 if __name__ == "__main__":

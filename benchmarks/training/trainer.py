@@ -8,7 +8,6 @@ loss, which computes logits of targets only: what is left between it and ours is
     python -m benchmarks.training.trainer DATA [--sizes tiny=60,small=40,medium=8] [--json FILE]
 """
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -40,7 +39,11 @@ Stop = Callable[[int], None]
 
 def main() -> None:
     """Measure all sizes, then what a run that was cut goes on to."""
-    options = parse_options()
+    parser = script(__doc__, threads=True)
+    parser.add_argument("data", help="MASSIVE's folder, or any task's")
+    parser.add_argument("--sizes", default="tiny=60,small=40,medium=8", help="presets, and steps")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
     torch.set_num_threads(options.threads)
     sizes = {name: int(steps) for name, steps in (s.split("=") for s in options.sizes.split(","))}
     tasks = {name: Task(name, options.data, steps) for name, steps in sizes.items()}
@@ -239,16 +242,6 @@ def _goes_on(arm: str, task: Task, whole: PreTrainedModel, *, torn: bool) -> dic
         torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True)
     )
     return {"ends": "the same weights" if same else "other weights", **found}
-
-
-def parse_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = script(__doc__, threads=True)
-    parser.add_argument("data", help="MASSIVE's folder, or any task's")
-    parser.add_argument("--sizes", default="tiny=60,small=40,medium=8", help="presets, and steps")
-    parser.add_argument("--rounds", type=int, default=3)
-    options: argparse.Namespace = parser.parse_args()
-    return options
 
 
 if __name__ == "__main__":

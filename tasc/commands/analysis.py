@@ -1,6 +1,7 @@
 """``tasc analyze`` as a whole: analysis, recommended_size of its budgets, drafts, and verdict."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,19 +97,12 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     if tokenizer:
         others, grid = context.texts.corpora.get("held_out"), GRID if options.searches else {}
         best = recommended_size(found, tokenizer, options.export, others)
-        drafts = simulate_drafts(
-            found, others, tokenizer, grid, cost=cost, progress=context.progress
-        )
+        simulated = partial(simulate_drafts, found, others, tokenizer)
+        drafts = simulated(grid, cost=cost, progress=context.progress)
         if options.serve:
-            chains = simulate_drafts(
-                found,
-                others,
-                tokenizer,
-                {"tree_size": options.chains},
-                start=Setting(width=1, tree_size=options.chains[0]),
-                cost=cost,
-                progress=context.progress,
-            )
+            start = Setting(width=1, tree_size=options.chains[0])
+            lengths = {"tree_size": options.chains}
+            chains = simulated(lengths, start=start, cost=cost, progress=context.progress)
             served = served_drafts(options.serve, chains) if chains else None
     verdict = advise(found.report, drafts, best)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))

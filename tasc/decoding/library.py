@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypedDict, Unpack, cast
+from typing import TypedDict, Unpack
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -84,22 +84,6 @@ class GenerateOptions(TypedDict, total=False):
     token_counts: Path | None
 
 
-_DEFAULTS = GenerateOptions(
-    max_new_tokens=256,
-    sampling=None,
-    verify="sampled",
-    stop=(),
-    processors=(),
-    on_tokens=None,
-    batch_size=1,
-    graphs="off",
-    draft_model=None,
-    draft_tokenizer=None,
-    draft_head=None,
-    token_counts=None,
-)
-
-
 def generate(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -125,41 +109,35 @@ def generate(
     """
     if isinstance(prompts, str):
         raise InputError("got one text as prompts: give a list of texts or of token ids")
-    if unknown := options.keys() - _DEFAULTS.keys():
+    if unknown := options.keys() - GenerateOptions.__annotations__.keys():
         raise TypeError(f"generate() got an unexpected keyword argument {min(unknown)!r}")
-    asked = cast(GenerateOptions, {**_DEFAULTS, **options})
-    stop, batch_size = asked["stop"], asked["batch_size"]
+    stop, batch_size = options.get("stop", ()), options.get("batch_size", 1)
+    sampling, head = options.get("sampling"), options.get("draft_head")
     ends = end_ids(model, tokenizer.eos_token_id)
     rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
-    listening = _listeners(asked["on_tokens"], len(prompts), batch_size)
+    listening = _listeners(options.get("on_tokens"), len(prompts), batch_size)
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
-    method = parse(drafter or default_method(head=asked["draft_head"] is not None))
-    with restore_model(asked["draft_model"]), target_from_model(model, asked["graphs"]) as target:
-        head = asked["draft_head"]
+    method = parse(drafter or default_method(head=head is not None))
+    draft, graphs = options.get("draft_model"), options.get("graphs", "off")
+    with restore_model(draft), target_from_model(model, graphs) as target:
         resources = Resources(
             (),
             ends[0] if ends else -1,
             target=target,
-            draft=draft_source(asked["draft_model"], asked["draft_tokenizer"]),
-            sampling=asked["sampling"],
+            draft=draft_source(draft, options.get("draft_tokenizer")),
+            sampling=sampling,
             draft_heads=(head,) if head else (),
-            token_counts=asked["token_counts"],
+            token_counts=options.get("token_counts"),
         )
         make = prepare(method, corpus, tokenizer, resources)
+        verify, processors = options.get("verify", "sampled"), options.get("processors", ())
         done = generate_all(
             target,
             [
-                Request(
-                    prompt,
-                    make,
-                    chosen(asked["verify"], asked["sampling"], i),
-                    rule,
-                    listening[i],
-                    asked["processors"],
-                )
+                Request(prompt, make, chosen(verify, sampling, i), rule, listening[i], processors)
                 for i, prompt in enumerate(ids)
             ],
-            max_new_tokens=asked["max_new_tokens"],
+            max_new_tokens=options.get("max_new_tokens", 256),
             end_ids=ends,
             budget=method.budget,
             batch_size=batch_size,

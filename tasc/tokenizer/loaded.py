@@ -117,12 +117,8 @@ class LoadedTokenizer:
         ]
         return Encoded(_joined(parts, np.int32), _offsets(parts))
 
-    def boundaries(self, texts: Sequence[str]) -> np.ndarray:
-        """Return (T,) uint8 over the tokens of ``encode(texts)``: 1 where a pre-token starts."""
-        return self.encode_with_boundaries(texts)[1]
-
     def encode_with_boundaries(self, texts: Sequence[str]) -> tuple[Encoded, np.ndarray]:
-        """Return ``encode(texts)`` and ``boundaries(texts)`` in one pass.
+        """Return ``encode(texts)``, and over its tokens (T,) uint8: 1 where a pre-token starts.
 
         Pre-tokens are what the tokenizer's own pre-tokenizer makes, cut finer where it marks spaces
         (``tasc.tokenizer.word_boundaries``); an added token is one too.

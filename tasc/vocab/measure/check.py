@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tasc.analysis.tokens import expand
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
@@ -42,17 +43,11 @@ def changed_outputs(
     Token ``size + k`` stands for ``base_ids[k]``. With ``added`` a text changes when
     a new token cuts a base token in two, as " in the" does in " in therapy".
     """
-    pieces = [np.arange(size, dtype=np.int32), *(np.asarray(ids, np.int32) for ids in base_ids)]
-    lengths = np.concatenate([np.ones(size, np.int64), [len(ids) for ids in base_ids]]).astype(
-        np.int64
-    )
-    positions = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    flat = np.concatenate(pieces)
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[after.tokens])])
-    shift = np.repeat(positions[after.tokens] - ends[:-1], lengths[after.tokens])
-    tokens = flat[shift + np.arange(ends[-1])]
-    undone = Encoded(tokens, ends[after.offsets])
-    pairs = zip(_rows(before), _rows(undone), strict=True)
+    flat = [np.arange(size, dtype=np.int32), *(np.asarray(ids, np.int32) for ids in base_ids)]
+    lengths = np.array([0, *[1] * size, *map(len, base_ids)], np.int64)
+    undone = expand(Encoded(np.concatenate(flat), np.cumsum(lengths)), after.tokens)
+    texts = Encoded(undone.tokens, undone.offsets[after.offsets])
+    pairs = zip(_rows(before), _rows(texts), strict=True)
     return sum(old != new for old, new in pairs)
 
 

@@ -26,14 +26,11 @@ METHODS = {"ar": "transformers", "prompt-lookup": THEIR_LOOKUP}  # and what each
 
 def main() -> None:
     """Measure every model and print the figures as JSON."""
-    parser = script(__doc__, threads=True)
+    parser = script(
+        __doc__, threads=True, prompts=2, prompt_tokens=128, new_tokens=64, repeats=5, seed=0
+    )
     parser.add_argument("--models", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
-    parser.add_argument("--prompts", type=int, default=2)
-    parser.add_argument("--prompt-tokens", type=int, default=128)
-    parser.add_argument("--new-tokens", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     results = [measure(name, options) for name in options.models]

@@ -24,8 +24,17 @@ class _ProcessorTime(argparse.Action):
         time.perf_counter = time.process_time
 
 
-def script(about: str | None, *, data: bool = False, threads: bool = False) -> Any:  # noqa: ANN401
-    """Return a parser with ``--json`` and, where asked, ``--data-dir`` and ``--threads``."""
+def script(
+    about: str | None,
+    *,
+    data: bool = False,
+    threads: bool = False,
+    **values: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    """Return a parser with ``--json`` and, where asked, ``--data-dir`` and ``--threads``.
+
+    Each of ``values`` is an option, too: with its default, or with its type where it must be given.
+    """
     parser = argparse.ArgumentParser(description=about)
     help_ = "times are seconds of the processor: for one thread on a busy machine"
     parser.add_argument("--processor-time", action=_ProcessorTime, nargs=0, help=help_)
@@ -34,20 +43,17 @@ def script(about: str | None, *, data: bool = False, threads: bool = False) -> A
         known = os.environ.get("TASC_DATA")
         help_ = "the folder of data sets; default: TASC_DATA"
         parser.add_argument("--data-dir", type=Path, default=known, required=not known, help=help_)
-    if threads:
-        parser.add_argument("--threads", type=int, default=1)
+    for name, value in (values | {"threads": 1} if threads else values).items():
+        kind, default = (value, None) if isinstance(value, type) else (type(value), value)
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=kind, default=default, required=default is None)
     return parser
 
 
-def task_script(about: str | None, *, prompts: int, new_tokens: int) -> Any:  # noqa: ANN401
-    """Return a parser of what decodes prompts of a data set with a model."""
-    parser = script(about)
-    parser.add_argument("--model", required=True)
+def task_script(about: str | None, **values: Any) -> Any:  # noqa: ANN401
+    """Return a parser of what decodes prompts of a data set with a model; see ``script``."""
+    parser = script(about, model=str, repeats=5, dtype="float32", **values)
     parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
-    parser.add_argument("--prompts", type=int, default=prompts)
-    parser.add_argument("--new-tokens", type=int, default=new_tokens)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--dtype", default="float32")
     return parser
 
 

@@ -40,14 +40,10 @@ def main() -> None:
 
 def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line, or ``arguments``."""
-    parser = script(__doc__, threads=True)
+    parser = script(__doc__, threads=True, vocabulary=151_646, width=4096, window=3072, repeats=48)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--vocabulary", type=int, default=151_646)
-    parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="bfloat16")
-    parser.add_argument("--window", type=int, default=3072)
     parser.add_argument("--step-rows", type=int, default=64, help="rows that enter in a step")
-    parser.add_argument("--repeats", type=int, default=48)
     found: argparse.Namespace = parser.parse_args(arguments)
     return found
 

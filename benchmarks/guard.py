@@ -60,11 +60,9 @@ class Dictated(Target):
 
 def main() -> None:
     """Measure and print the figures as JSON."""
-    parser = task_script(__doc__, prompts=24, new_tokens=128)
+    parser = task_script(__doc__, threads=True, prompts=24, new_tokens=128, seed=0)
     parser.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS))
     parser.add_argument("--methods", nargs="+", choices=METHODS[1:], default=list(METHODS[1:]))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     task = Task.load(options.model, options.data_dir, options.prompts, dtype=options.dtype)

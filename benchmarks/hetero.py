@@ -60,16 +60,19 @@ class Way:
 
 def main() -> None:
     """Measure greedy decoding and sampling; print figures as JSON."""
-    parser = script(__doc__, threads=True)
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--draft", required=True)
-    parser.add_argument("--stories", type=Path, required=True)
-    parser.add_argument("--prompts", type=int, default=20)
-    parser.add_argument("--new-tokens", type=int, default=64)
-    parser.add_argument("--budget", type=int, default=8)
+    parser = script(
+        __doc__,
+        threads=True,
+        target=str,
+        draft=str,
+        stories=Path,
+        prompts=20,
+        new_tokens=64,
+        budget=8,
+        temperature=1.0,
+    )
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--modes", nargs="+", default=["greedy", "sampling"])
-    parser.add_argument("--temperature", type=float, default=1.0)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     every = {"greedy": None, "sampling": Sampling(options.temperature, seed=1)}

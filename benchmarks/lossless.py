@@ -44,13 +44,11 @@ SIZED = {"fr-spec": "fr-spec:size=500"}
 
 def main() -> int:
     """Compare everything; print figures as JSON; return 1 where float32 outputs differ."""
-    parser = script(__doc__, data=True, threads=True)
+    parser = script(
+        __doc__, data=True, threads=True, prompts=200, new_tokens=48, steps=250, temperature=0.8
+    )
     parser.add_argument("--architectures", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES)
     parser.add_argument("--methods", nargs="+", choices=DRAFTERS, default=list(DRAFTERS))
-    parser.add_argument("--prompts", type=int, default=200)
-    parser.add_argument("--new-tokens", type=int, default=48)
-    parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--temperature", type=float, default=0.8)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     source = Source(path=str(options.data_dir / "massive-en"))

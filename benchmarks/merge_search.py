@@ -24,11 +24,8 @@ DATA_SETS = ("eur-lex", "medquad")
 
 def main() -> None:
     """Measure every data set and print the figures as JSON."""
-    parser = script(__doc__, data=True)
+    parser = script(__doc__, data=True, budget=1000, n_max=4, repeats=5)
     parser.add_argument("--tokenizer", help="default: tokenizers/gpt2 in the data folder")
-    parser.add_argument("--budget", type=int, default=1000)
-    parser.add_argument("--n-max", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--boundaries", action="store_true", help="as for the pretoken export")
     parser.add_argument("--trainer", action="store_true", help="time BpeTrainer beside it")
     parser.add_argument("--only", choices=DATA_SETS, help=argparse.SUPPRESS)

@@ -65,13 +65,10 @@ def main() -> None:
 
 def turns_script(about: str | None) -> Any:  # noqa: ANN401
     """Return a parser of what decodes kinds of prompts with several methods in turn."""
-    parser = script(about, data=True, threads=True)
+    parser = script(about, data=True, threads=True, model=str, new_tokens=96, temperature=0.0)
     parser.set_defaults(stories=None, task=None)
-    parser.add_argument("--model", required=True)
     parser.add_argument("--prompts", type=int, default=4, help="of each kind")
     parser.add_argument("--prompt-tokens", type=int, default=300, help="of a prompt, its last ones")
-    parser.add_argument("--new-tokens", type=int, default=96)
-    parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
     return parser
 

@@ -135,9 +135,7 @@ def arctic_cache(outputs: Sequence[np.ndarray], end: int) -> Any:  # noqa: ANN40
 
 def main() -> None:
     """Measure all tasks and print the figures as JSON."""
-    parser = replay_script(__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
+    options = replay_script(__doc__, repeats=3).parse_args()
     figures = {
         "arctic-inference": metadata.version("arctic-inference"),
         "tokenizer": options.tokenizer,
@@ -161,12 +159,10 @@ def ours(text: str, known: Sequence[np.ndarray], end: int) -> tuple[Callable[[],
     return (lambda: method.prepare(Resources((), end, indexes=[index]))), seconds
 
 
-def replay_script(about: str | None) -> Any:  # noqa: ANN401
+def replay_script(about: str | None, **values: Any) -> Any:  # noqa: ANN401
     """Return a parser of what simulates drafters on the tasks."""
-    parser = script(about, data=True)
-    parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
+    parser = script(about, data=True, tokenizer="llama3/tokenizer.model", rows=400, **values)
     parser.add_argument("--task", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--rows", type=int, default=400)
     return parser
 
 

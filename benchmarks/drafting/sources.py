@@ -152,10 +152,7 @@ def against_parts(lines: Sequence[dict[str, Any]], default: str) -> list[dict[st
 
 def main() -> None:
     """Measure all replays and print the figures as JSON."""
-    parser = script(__doc__, data=True)
-    parser.add_argument("--tokenizer", default="llama3/tokenizer.model")
-    parser.add_argument("--split", default="test")
-    parser.add_argument("--rows", type=int, default=200)
+    parser = script(__doc__, data=True, tokenizer="llama3/tokenizer.model", split="test", rows=200)
     parser.add_argument("--method", default="tasc-spec", help="what is compared with its parts")
     given = parser.parse_args()
     tokenizer = load_tokenizer(str(given.data_dir / "tokenizers" / given.tokenizer))

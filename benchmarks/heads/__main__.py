@@ -38,15 +38,12 @@ METHODS += ["medusa", "medusa:size=32768", "medusa:size=4096"]
 
 def main() -> None:
     """Measure, and print the figures as JSON."""
-    parser = script(__doc__, threads=True)
-    parser.add_argument("--model", required=True)
+    parser = script(__doc__, threads=True, model=str, new_tokens=64, repetition_penalty=1.0)
     parser.add_argument("--draft-head", type=Path, nargs="+", required=True)
     parser.add_argument("--data-dir", type=Path, nargs="+", required=True)
     parser.add_argument("--corpus", type=Path, required=True, help="its outputs rank tokens")
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--prompts", type=int, default=8, help="of each folder")
-    parser.add_argument("--new-tokens", type=int, default=64)
-    parser.add_argument("--repetition-penalty", type=float, default=1.0)
     options = parser.parse_args()
     ours = load_target(options)
     model = ours.target.model

@@ -121,11 +121,9 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
 
 def main() -> None:
     """Measure and print the figures as JSON."""
-    parser = script(__doc__, data=True)
-    parser.add_argument("--tokenizer", required=True)
+    parser = script(__doc__, data=True, tokenizer=str, steps=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--tokens", type=int, default=8, help="of a draft")
-    parser.add_argument("--steps", type=int, default=1000)
     given = parser.parse_args()
     publish(measure(given.data_dir, load_tokenizer(given.tokenizer), given), given.json)
 

@@ -18,22 +18,25 @@ from benchmarks.training.runs import TRAINING, benched, made
 
 def main() -> None:
     """Train what is missing, bench every task and size, and print the figures as JSON."""
-    parser = script(__doc__, threads=True)
+    parser = script(
+        __doc__,
+        threads=True,
+        output=str,
+        base_epochs=4.0,
+        epochs=3.0,
+        max_new_tokens=256,
+        repeats=1,
+    )
     parser.add_argument("--task", nargs="+", required=True, help="DATA or DATA=TEMPLATE")
     parser.add_argument("--preset", nargs="+", default=["small"])
-    parser.add_argument("--output", required=True)
     parser.add_argument(
         "--budgets", type=int, nargs="+", default=[50, 100, 150, 300, 500, 750, 1000]
     )
     parser.add_argument("--train-limit", type=int, default=1_000_000, help="examples at most")
-    parser.add_argument("--base-epochs", type=float, default=4)
-    parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--limit", type=int, help="test samples")
-    parser.add_argument("--max-new-tokens", type=int, default=256)
     parser.add_argument("--methods", nargs="+", default=["ar"])
     parser.add_argument("--metrics", nargs="+", default=["exact_match"])
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1])
-    parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     found = [
         configuration(Path(data), template or "{input}\n", preset, options)

@@ -21,22 +21,25 @@ ARMS = ("baseline", "equal steps", "equal compute")
 
 def main() -> None:
     """Train what is missing, bench all, and print the figures as JSON."""
-    parser = script(__doc__, threads=True)
+    parser = script(
+        __doc__,
+        threads=True,
+        base=str,
+        augmented=str,
+        output=str,
+        epochs=3.0,
+        rate=3e-3,
+        template="{input}\n",
+        output_column="output",
+        batch_size=32,
+    )
     parser.add_argument("data")
-    parser.add_argument("--base", required=True)
-    parser.add_argument("--augmented", required=True)
-    parser.add_argument("--output", required=True)
     parser.add_argument("--rows", nargs="+", default=["new", "used", "all"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--rate", type=float, default=3e-3)
-    parser.add_argument("--template", default="{input}\n")
-    parser.add_argument("--output-column", default="output")
     parser.add_argument("--train-limit", type=int)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--metrics", nargs="+", default=["exact_match"])
     parser.add_argument("--delimiter", default=", ")
-    parser.add_argument("--batch-size", type=int, default=32)
     options, options.finetune = parser.parse_known_args()  # of tasc finetune
     for seed in options.seeds:
         for rows in options.rows:

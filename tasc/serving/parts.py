@@ -63,6 +63,12 @@ class Start:
     port: int
     prompt: str = "your prompt"
 
+    def module(self, name: str, model: str) -> list[str]:
+        """Return the words that start a server of Python here; ``model`` is its option."""
+        words = ["python", "-m", name, model, ".", "--served-model-name", self.name]
+        words += ["--host", self.host, "--port", str(self.port)]
+        return [*words, "--dtype", "float32"] if self.exact else words  # it would take 16 bits
+
 
 class Format(ABC):
     """An engine's folder. A format is made for one export, and measures when it is made."""

@@ -33,20 +33,16 @@ from tasc.vocab.search.selection import steps
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Compression):
     """What the saved tokenizer does to a set of outputs."""
 
-    compression: Compression
     usage: Usage
     changed: int  # distinct outputs whose base tokens differ once new tokens are replaced by theirs
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         used = int(self.usage.counts.sum())
-        return self.compression.to_dict() | {
-            "new_token_uses": used,
-            "splits_words": self.usage.splits,
-        }
+        return super().to_dict() | {"new_token_uses": used, "splits_words": self.usage.splits}
 
 
 @dataclass(frozen=True)
@@ -58,8 +54,8 @@ class Augmentation:
     tokens: tuple[NewToken, ...]
     base_size: int  # ids of the base tokenizer; new ones follow
     options: AugmentOptions
-    measured: Measured
-    measured_held_out: Measured | None
+    train: Measured  # on the training outputs
+    held_out: Measured | None  # on other outputs, if any were given
     h2: tuple[float, float]  # Rényi-2 entropy of the training outputs' tokens, before and after
     rejected: int  # n-grams turned down by PCS
     duplicates: int  # second spellings of new tokens
@@ -69,25 +65,14 @@ class Augmentation:
     curve: Curve  # what every budget brings; up to the one taken unless that was to be found
 
     @property
-    def train(self) -> Compression:
-        """Of the training outputs."""
-        return self.measured.compression
-
-    @property
-    def held_out(self) -> Compression | None:
-        """Of other outputs, if any were given."""
-        return self.measured_held_out.compression if self.measured_held_out else None
-
-    @property
     def unused(self) -> int:
         """New tokens that no training output holds, as the saved tokenizer splits it."""
-        return int(np.count_nonzero(self.measured.usage.counts == 0))
+        return int(np.count_nonzero(self.train.usage.counts == 0))
 
     @property
     def changed(self) -> int:
         """Distinct outputs whose base tokens differ once new tokens are replaced by theirs."""
-        others = self.measured_held_out
-        return self.measured.changed + (others.changed if others else 0)
+        return self.train.changed + (self.held_out.changed if self.held_out else 0)
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json, its companions, merges.json and budget.html into ``folder``."""
@@ -98,16 +83,15 @@ class Augmentation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report, as JSON values."""
-        others = self.measured_held_out
         return {
             "export": self.options.export,
             "budget": self.options.budget,
             "added": len(self.tokens),
             "base_size": self.base_size,
             "size": self.base_size + len(self.tokens),
-            "train": self.measured.to_dict(),
-            "held_out": others.to_dict() if others else None,
-            "seen": asdict(Sightings.of(self.measured.usage.counts.tolist())),
+            "train": self.train.to_dict(),
+            "held_out": self.held_out.to_dict() if self.held_out else None,
+            "seen": asdict(Sightings.of(self.train.usage.counts.tolist())),
             "h2": {"before": self.h2[0], "after": self.h2[1]},
             "rejected": self.rejected,
             "duplicates": self.duplicates,
@@ -161,8 +145,8 @@ def augment(
         tokens=found.chosen.tokens,
         base_size=size,
         options=options,
-        measured=_measure(outputs, tokenizer, saved, found, last.tokens),
-        measured_held_out=(
+        train=_measure(outputs, tokenizer, saved, found, last.tokens),
+        held_out=(
             _measure(others, tokenizer, saved, found, _replayed(others, found)) if others else None
         ),
         h2=(result.h2_before, last.h2),
@@ -183,17 +167,14 @@ def _measure(
     check_round_trip(outputs.texts, before, after, base, saved)
     strings, tokens = base.vocabulary(), found.chosen.tokens
     added = [token.string.encode() for token in tokens]
-    compression = Compression(
+    return Measured(
         outputs=outputs.count,
         bytes=outputs.total(np.array([len(text.encode()) for text in outputs.texts], np.int64)),
         before=outputs.total(np.diff(before.offsets)),
         predicted=predicted,
         reached=outputs.total(np.diff(after.offsets)),
-    )
-    return Measured(
-        compression,
-        usage(outputs, after, strings, added),
-        changed_outputs(before, after, [token.base_ids for token in tokens], len(strings)),
+        usage=usage(outputs, after, strings, added),
+        changed=changed_outputs(before, after, [t.base_ids for t in tokens], len(strings)),
     )
 
 

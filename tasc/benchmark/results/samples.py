@@ -10,8 +10,10 @@ from tasc.benchmark.results.cells import Cell, DraftedFrom, Output
 from tasc.report.sheet import as_csv as sheet
 
 SHOWN = 100  # samples on a page; samples.csv has all
-_COLUMNS = ("sample", "id", "model", "method", "reference", "output", "as the reference")
-_FIGURES = ("tokens", "steps", "ms")
+_COLUMNS = (
+    *("sample", "id", "model", "method", "reference", "output", "as the reference"),
+    *("tokens", "steps", "ms"),
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _right(text: str, reference: str) -> bool:
 
 def as_csv(results: BenchResults) -> str:
     """Return every output of every cell, a line each."""
-    return sheet((*_COLUMNS, *_FIGURES), _lines(results))
+    return sheet(_COLUMNS, _lines(results))
 
 
 def _lines(results: BenchResults) -> Iterator[tuple[object, ...]]:
@@ -118,8 +120,5 @@ def _lines(results: BenchResults) -> Iterator[tuple[object, ...]]:
         for i, (sample, output) in enumerate(zip(results.samples, cell.outputs, strict=True)):
             texts = (cell.model, cell.method, sample.reference, output.text)
             right = "yes" if _right(output.text, sample.reference) else "no"
-            yield (i, sample.id, *texts, right, *_figures(cell, i, output))
-
-
-def _figures(cell: Cell, number: int, output: Output) -> tuple[object, ...]:
-    return output.tokens, output.steps, f"{cell.sample_ms[number]:.3f}"
+            figures = output.tokens, output.steps, f"{cell.sample_ms[i]:.3f}"
+            yield (i, sample.id, *texts, right, *figures)

@@ -40,11 +40,7 @@ class SglangExport(Format):
     @staticmethod
     def command(start: Start) -> list[str]:
         """See Format: our trees, through the plug-in that installing tasc brings."""
-        words = ["python", "-m", "sglang.launch_server", "--model-path", "."]
-        words += ["--served-model-name", start.name]
-        words += ["--host", start.host, "--port", str(start.port)]
-        if start.exact:  # it would make float16 of float32
-            words += ["--dtype", "float32"]
+        words = start.module("sglang.launch_server", "--model-path")
         if start.drafts:  # the last token is one of those that it counts
             nodes = start.speculative_tokens + 1
             words += ["--speculative-algorithm", "TASC"]

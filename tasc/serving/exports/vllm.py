@@ -20,11 +20,7 @@ class VllmExport(Format):
     @staticmethod
     def command(start: Start) -> list[str]:
         """See Format. The module, as ``vllm serve`` does not start the builds for CPUs."""
-        words = ["python", "-m", "vllm.entrypoints.openai.api_server", "--model", "."]
-        words += ["--served-model-name", start.name]
-        words += ["--host", start.host, "--port", str(start.port)]
-        if start.exact:  # it would make bfloat16 of float32
-            words += ["--dtype", "float32"]
+        words = start.module("vllm.entrypoints.openai.api_server", "--model")
         if start.drafts:
             speculative = {
                 "method": "custom_class",

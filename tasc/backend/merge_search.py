@@ -19,6 +19,7 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
     """
     check_request(request)
     strings, string_ends = _strings(request)
+    boundaries = request.boundaries
     found = _native.merge_search(
         tokens=np.ascontiguousarray(request.tokens),
         offsets=np.ascontiguousarray(request.offsets),
@@ -26,7 +27,7 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
         strings=strings,
         string_ends=string_ends,
         special=np.array(sorted(request.special), np.int32),
-        boundaries=_boundaries(request),
+        boundaries=np.ascontiguousarray(() if boundaries is None else boundaries, np.uint8),
         budget=request.budget,
         n_max=request.n_max,
         alpha=request.alpha_pcs,
@@ -57,12 +58,6 @@ def _strings(request: MergeRequest) -> tuple[UInt8, Int64]:
     lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
     flat = np.frombuffer(b"".join(request.vocabulary), np.uint8)
     return flat, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-
-
-def _boundaries(request: MergeRequest) -> UInt8:
-    if request.boundaries is None:
-        return np.empty(0, np.uint8)
-    return np.ascontiguousarray(request.boundaries)
 
 
 def _admit(request: MergeRequest) -> Callable[[bytes], bool] | None:

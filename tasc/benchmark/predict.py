@@ -103,7 +103,7 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
         ms = found.ms_per_sample(references.prompts, cost)
         result[cell.method.label] = Simulated(
             model.label,
-            StepFigures(**found.to_dict(), ms_per_sample=ms, speedup=None),
+            StepFigures(**found.to_dict(), ms_per_sample=ms),
             found.ms_by_turn(references.prompts, cost),
         )
     return result

@@ -78,21 +78,14 @@ class Target:
         vocabulary = int(self.model.config.get_text_config().vocab_size)
         return (np.arange(1, count + 1) * 7919 % vocabulary).astype(np.int32)
 
-    @property
-    def hidden(self) -> torch.Tensor:
-        """The hidden states (L, d) or (n + 1, d) of the latest forward of a single sequence."""
-        if self.states is None:
-            raise InputError("no hidden states were kept: pass hidden=True to prefill")
-        return self.states[0]
-
-    def prefill(self, prompt: np.ndarray, room: int, *, hidden: bool = False) -> torch.Tensor:
+    def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
         """Begin with a single sequence; return the logits (1, V) after ``prompt`` (L,) int32.
 
         ``room`` is how many further positions will be needed; the cache is allocated for them.
         """
         self.check(prompt, room)
         self.begin(len(prompt) + room)
-        return self.join([prompt], hidden=hidden)
+        return self.join([prompt])
 
     def begin(self, capacity: int, size: int = 1) -> None:
         """Forget all sequences; plan for ``size`` at a time, of ``capacity`` positions each."""

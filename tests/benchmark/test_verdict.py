@@ -21,8 +21,6 @@ def drafts(low: float, high: float | None = None, **changed: Any) -> Trial:
         "tokens_per_step_interval": (low, high),
         "accepted_by_position": (),
         "engine_accepted_length": 1.0,
-        "ms_per_sample": None,
-        "speedup": None,
     }
     return Trial.model_validate(values | counted | changed)
 

@@ -126,9 +126,10 @@ def test_drafting_twice_gives_the_same_tree(model, outputs, head):
     drafter = eagle(model, head)
     target = Target(model)
     prompt = outputs[0][0]
-    row = target.prefill(prompt, 8, hidden=True)
+    target.begin(len(prompt) + 8)
+    row = target.join([prompt], hidden=True)
     drafter.start(prompt)
-    drafter.read(target.hidden, row, np.empty(0, np.int32))
+    drafter.read(target.states[0], row, np.empty(0, np.int32))
     drafter.observe(np.array([int(row.argmax())], np.int32))
     first, second = drafter.draft(12), drafter.draft(12)
     assert first.tokens.tolist() == second.tokens.tolist()
@@ -140,16 +141,16 @@ def test_drafting_twice_gives_the_same_tree(model, outputs, head):
 def test_hidden_states_are_those_the_lm_head_reads(architecture):
     model = build_model(architecture)
     target, prompt = Target(model), np.array([5, 6, 7], np.int32)
-    row = target.prefill(prompt, 8, hidden=True)
+    target.begin(len(prompt) + 8)
+    row = target.join([prompt], hidden=True)
     lm_head = model.get_output_embeddings()
-    assert len(target.hidden) == 3
-    torch.testing.assert_close(lm_head(target.hidden[-1:]), row)
+    assert len(target.states[0]) == 3
+    torch.testing.assert_close(lm_head(target.states[0, -1:]), row)
     rows = target.score([9], [(np.array([1, 2], np.int32), np.array([-1, -1], np.int32))])[0]
-    torch.testing.assert_close(lm_head(target.hidden), rows)
+    torch.testing.assert_close(lm_head(target.states[0]), rows)
     assert not model.base_model._forward_hooks
     target.prefill(prompt, 8)
-    with pytest.raises(InputError, match="hidden=True"):
-        _ = target.hidden
+    assert target.states is None
 
 
 def test_batches_draft_as_single_sequences_do(model, outputs, head):

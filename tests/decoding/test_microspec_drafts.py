@@ -21,9 +21,10 @@ def draft_of(model, make, prompt: torch.Tensor) -> Draft:
         new_head(model, 1), model.get_input_embeddings(), make, EagleOptions(depth=4, width=5)
     )
     target = Target(model)
-    rows = target.prefill(prompt.numpy().astype(np.int32), 40, hidden=True)
+    target.begin(len(prompt) + 40)
+    rows = target.join([prompt.numpy().astype(np.int32)], hidden=True)
     drafter.start(prompt.numpy().astype(np.int32))
-    drafter.read(target.hidden, rows, np.empty(0, np.int32))
+    drafter.read(target.states[0], rows, np.empty(0, np.int32))
     drafter.observe(np.array([int(rows.argmax())], np.int32))
     return drafter.draft(30)
 

@@ -120,7 +120,8 @@ def search(
         done = in_order(runs.run(Simulations.run, new))
         for setting, steps in zip(new, done, strict=True):
             speeds = {} if cost is None else _speeds(steps, plain, references.prompts, cost)
-            trials[setting] = _trial(setting, steps, **speeds)
+            told = {"setting": setting, "method": setting.method}
+            trials[setting] = Trial.model_validate(told | steps.to_dict() | speeds)
             progress("simulate drafts", len(trials), total)
         found = [trials[setting] for setting in settings]
         return [t.tokens_per_step if t.speedup is None else t.speedup for t in found]
@@ -135,11 +136,6 @@ def search(
         best=trials[best],
         trials=tuple(trials.values()),
     )
-
-
-def _trial(setting: Setting, steps: StepStats, **speeds: Any) -> Trial:  # noqa: ANN401
-    unknown = {"ms_per_sample": None, "speedup": None}
-    return Trial(setting=setting, method=setting.method, **steps.to_dict(), **unknown | speeds)
 
 
 def _speeds(

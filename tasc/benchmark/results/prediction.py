@@ -40,9 +40,9 @@ class StepFigures(Record):
     """With the end tokens among them, as vLLM counts."""
     engine_accepted_length: float
     """By vLLM's definition: 1 + accepted tokens / drafts."""
-    ms_per_sample: float | None
+    ms_per_sample: float | None = None
     """Predicted from T(k); None where that is not known."""
-    speedup: float | None
+    speedup: float | None = None
     """Predicted."""
     speedup_interval: Interval = None
     """Holds it, and what four of five turns of T(k)'s measurement predict alone; None where that is

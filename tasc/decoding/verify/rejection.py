@@ -63,12 +63,8 @@ class MultiBranch:
         )
 
 
-class Rejection:
+class Rejection(MultiBranch):
     """Rejection sampling on a chain (Leviathan et al., algorithm 1): accept with min(1, p / q)."""
-
-    def __init__(self, sampling: Sampling) -> None:
-        """Start the random numbers of one sequence."""
-        self.multi_branch = MultiBranch(sampling)
 
     def __call__(
         self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
@@ -79,4 +75,4 @@ class Rejection:
                 f"verify=rejection takes chains, got a draft of {len(draft)} nodes that branches: "
                 "take verify=multi-branch, or sampled, or a method with width=1"
             )
-        return self.multi_branch(draft, logits, adjust)
+        return super().__call__(draft, logits, adjust)

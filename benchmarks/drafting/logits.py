@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--stories", type=Path, help="a text whose paragraphs begin as prompts")
     parser.add_argument("--task", type=Path, help="a data set to decode instead of Spec-Bench")
     parser.add_argument("--corpus", action="store_true", help="know the task's training outputs")
+    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
     given = parser.parse_args()
     ours = load_target(given)
     known = load(Source(str(given.task)), "train").outputs if given.corpus else []
@@ -69,7 +70,6 @@ def turns_script(about: str | None) -> Any:  # noqa: ANN401
     parser.set_defaults(stories=None, task=None)
     parser.add_argument("--prompts", type=int, default=4, help="of each kind")
     parser.add_argument("--prompt-tokens", type=int, default=300, help="of a prompt, its last ones")
-    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
     return parser
 
 

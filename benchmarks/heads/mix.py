@@ -52,6 +52,7 @@ def main() -> None:
     parser = turns_script(__doc__)
     parser.add_argument("--draft-head", type=Path, required=True)
     parser.add_argument("--corpus", type=Path, required=True, help="its outputs rank tokens")
+    parser.add_argument("--budgets", type=int, nargs="+", choices=SHAPES, default=list(SHAPES))
     given = parser.parse_args()
     ours = load_target(given)
     known = ours.encode(load(Source(str(given.corpus)), "train").outputs)

@@ -13,8 +13,7 @@ from tasc.analysis.scan import count_rows
 from tasc.analysis.shards.runs import ShardRun, facts, read_runs
 from tasc.analysis.shards.spread import count_pieces
 from tasc.analysis.token_counts import save_counts
-from tasc.benchmark.forecast.advise import advise, simulate_drafts
-from tasc.benchmark.forecast.served import served_drafts
+from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_drafts
 from tasc.benchmark.forecast.tune import GRID
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting

@@ -60,36 +60,22 @@ def round_trips(tokenizer: LoadedTokenizer, text: str) -> bool:
 
 @dataclass(frozen=True)
 class Pairing:
-    """A target's tokenizer and a drafter's.
-
-    Attributes:
-        target, draft: each on its own.
-        same: every id means the same in both.
-        shared: distinct strings that both have; ``share``: of the target's ids (table 5).
-        used: distinct target tokens in the texts; ``used_shared``: of them the drafter's, too
-            (table 6); ``shared_by_occurrence``: the same, each as often as it occurs.
-        segmented: tokens whose segmentations were counted, the most frequent ones; the other fields
-        are
-            of these counts, and ``forwards`` of the draft forwards that the ψ of one takes, all its
-            segmentations being followed (the median).
-        unreachable: used target tokens that no draft tokens spell.
-        bytes_apart: draft tokens for each target token in the texts.
-    """
+    """A target's tokenizer and a drafter's."""
 
     target: Side
     draft: Side
-    same: bool
-    shared: int
-    share: float
-    used: int
-    used_shared: int
-    shared_by_occurrence: float
-    segmented: int
+    same: bool  # whether every id means the same in both
+    shared: int  # distinct strings that both have
+    share: float  # of the target's ids (table 5)
+    used: int  # distinct target tokens in the texts
+    used_shared: int  # of them the drafter's, too (table 6)
+    shared_by_occurrence: float  # the same, each as often as it occurs
+    segmented: int  # tokens whose segmentations were counted, the most frequent ones
     segmentations_median: float
     segmentations_max: int
-    forwards: float
-    unreachable: int
-    draft_tokens_per_target_token: float
+    forwards: float  # of the drafter, for the ψ of one token by all its segmentations: the median
+    unreachable: int  # used target tokens that no draft tokens spell
+    draft_tokens_per_target_token: float  # in the texts
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

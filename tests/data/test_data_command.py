@@ -5,7 +5,7 @@ import json
 
 import pytest
 from rich.console import Console
-from tasc_cli import _tokens
+from tasc_cli.commands.alone import data as data_command
 from tokenizers import AddedToken
 
 import tasc
@@ -109,8 +109,8 @@ def test_without_a_terminal_a_line_says_what_colour_would_say(task, plain, capsy
 
 def test_a_terminal_gets_colours_and_no_separators(capsys, monkeypatch):
     screen = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=60)
-    monkeypatch.setattr(_tokens, "out", screen)
-    _tokens.say_tokens([("alarm", 0), (STEERING, 1)], "learnt")
+    monkeypatch.setattr(data_command, "out", screen)
+    data_command._say_tokens([("alarm", 0), (STEERING, 1)], "learnt")
     shown = screen.file.getvalue()  # type: ignore[attr-defined]
     assert "alarm" in shown
     assert "│" not in shown
@@ -118,8 +118,8 @@ def test_a_terminal_gets_colours_and_no_separators(capsys, monkeypatch):
     assert "\u202e" not in shown
     monkeypatch.setenv("NO_COLOR", "1")
     screen = Console(file=io.StringIO(), force_terminal=True, width=60)
-    monkeypatch.setattr(_tokens, "out", screen)
-    _tokens.say_tokens([("alarm", 0), ("_set", 1)], "learnt")
+    monkeypatch.setattr(data_command, "out", screen)
+    data_command._say_tokens([("alarm", 0), ("_set", 1)], "learnt")
     assert capsys.readouterr().out == "    alarm│_set\n"
 
 

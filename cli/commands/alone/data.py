@@ -1,15 +1,26 @@
 """``tasc data``: examples as a model sees them, before anything runs."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ..._console import print_json, say, table
+from rich.text import Text
+
+from tasc.visible import visible_line
+
+from ..._console import out, print_json, say, table
 from ..._derive import Alone, RunFlags
-from ..._tokens import say_tokens
 
 if TYPE_CHECKING:
     from tasc.commands.data.report import DataOptions, DataReport, Sample, Token
 
+_SEPARATOR = "│"
+# Letters and background both, so that they are read on a light terminal and on a dark one.
+_SHADES = {
+    "cut": ("#5a5a5a on #e3e3e3", "#5a5a5a on #cfcfcf"),
+    "read": ("#1d2733 on #dbe4ee", "#1d2733 on #b9cbdd"),
+    "learnt": ("#12331d on #c9ecd4", "#12331d on #97d3ab"),
+}
 _SHOWN = 300  # tokens in sequence that are shown whole; of more both ends
 _TOLD = {"cut": "never seen", "read": "the loss leaves them out", "learnt": "the loss is on these"}
 
@@ -45,12 +56,31 @@ def _show(sample: "Sample", found: "DataReport") -> None:
 def _show_group(held: list[tuple[int, "Token"]], state: str) -> None:
     pairs = [(token.text, number) for number, token in held]
     if len(pairs) <= _SHOWN:
-        say_tokens(pairs, state)
+        _say_tokens(pairs, state)
         return
     half = _SHOWN // 2
-    say_tokens(pairs[:half], state)
+    _say_tokens(pairs[:half], state)
     say(f"    … {len(pairs) - 2 * half:,} tokens not shown …")
-    say_tokens(pairs[-half:], state)
+    _say_tokens(pairs[-half:], state)
+
+
+def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
+    """Print tokens, (text, shade) each; a line ends where the text has one.
+
+    In two shades by turns, with a separator where no colour is.
+    """
+    lines: list[list[tuple[str, int]]] = [[]]
+    for text, shade in tokens:
+        lines[-1].append((visible_line(text), shade))
+        if text.endswith("\n"):
+            lines.append([])
+    for line in filter(None, lines):
+        if not out.is_terminal or out.no_color:
+            say("    " + _SEPARATOR.join(text for text, _ in line))
+            continue
+        shades = _SHADES[state]
+        pieces = [(text, shades[shade % 2]) for text, shade in line]
+        out.print(Text.assemble("    ", *pieces), soft_wrap=True)
 
 
 def _lengths(found: "DataReport") -> None:

@@ -15,7 +15,7 @@ from tasc.analysis.tokens import expand
 from tasc.benchmark.forecast.tune import Grid, Simulations, search
 from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Evidence, decide
 from tasc.benchmark.results.analysis import Verdict
-from tasc.benchmark.results.search import Search, Setting
+from tasc.benchmark.results.search import Search, ServedDrafts, Setting, Trial
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
 from tasc.progress import Progress, silent
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tasc.models.cost import CostCurve
 
 DEFAULT = Setting()
+_ENOUGH = 0.98  # of the most tokens a step: longer drafts cost more than they bring
 _HELD_OUT_EVERY = 10  # where there is no other split
 
 
@@ -109,3 +110,31 @@ def advise(report: TaskReport, drafts: Search | None, size: Point | None = None)
             drafts=None if drafts is None else drafts.best,
         )
     )
+
+
+def served_drafts(engine: str, found: Search) -> ServedDrafts:
+    """Return the simulated chains with the length to set.
+
+    That is the fastest where the times of forwards are known; else the shortest that commits
+    nearly as many tokens a step as the best.
+    """
+    return ServedDrafts(
+        engine=engine,
+        speculative_tokens=_chosen(found).setting.tree_size,
+        reason=(
+            f"the fewest that commit {_ENOUGH:.0%} of the most tokens a step"
+            if found.cost is None
+            else "the fastest by the times of this machine's forwards"
+        ),
+        samples=found.samples,
+        prompt_tokens=found.prompt_tokens,
+        trials=found.trials,
+    )
+
+
+def _chosen(found: Search) -> Trial:
+    if found.cost is not None:
+        return max(found.trials, key=lambda trial: trial.speedup or 0.0)
+    most = max(trial.tokens_per_step for trial in found.trials)
+    enough = [t for t in found.trials if t.tokens_per_step >= _ENOUGH * most]
+    return min(enough, key=lambda trial: trial.setting.tree_size)

@@ -12,21 +12,10 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.comparisons import QualityDifference, SpeedRatio
-from tasc.benchmark.results.conditions import RunResult, Sample
+from tasc.benchmark.results.conditions import RunResult, Sample, SplitTask
 from tasc.benchmark.results.record import Record
 
 _BUSY = 0.7  # of a core: answers wait for each other
-
-
-class LoadTask(Record):
-    """What the samples are."""
-
-    source: str
-    """Folder, file, or Hub id."""
-    split: str
-    """Whose prompts were sent."""
-    samples: int
-    """How many."""
 
 
 class LoadSettings(Record):
@@ -175,7 +164,7 @@ class LoadResults(RunResult):
 
     version: Literal[1] = 1
     """Of this format."""
-    task: LoadTask
+    task: SplitTask
     settings: LoadSettings
     endpoints: tuple[Endpoint, ...]
     samples: tuple[Sample, ...]

@@ -15,8 +15,8 @@ from tasc.benchmark.load import record
 from tasc.benchmark.load.client import Answer, Server
 from tasc.benchmark.load.options import LoadOptions
 from tasc.benchmark.load.reference import read_reference
-from tasc.benchmark.load.results import Endpoint, LoadResults, LoadSettings, LoadTask
-from tasc.benchmark.results.conditions import Sample, run_facts
+from tasc.benchmark.load.results import Endpoint, LoadResults, LoadSettings
+from tasc.benchmark.results.conditions import Sample, SplitTask, run_facts
 from tasc.data.corpus import Corpus
 from tasc.progress import Progress, silent
 
@@ -46,7 +46,7 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
         given,
     )
     return LoadResults(
-        task=LoadTask(source=test.source.path, split=test.split, samples=len(samples)),
+        task=SplitTask(source=test.source.path, split=test.split, samples=len(samples)),
         settings=settings,
         endpoints=endpoints,
         samples=samples,

@@ -22,19 +22,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class AnalysisResults(TaskReport):
-    """The analysis of a split, and what follows from it.
+    """The analysis of a split, and what follows from it."""
 
-    Attributes:
-        recommended_size: the budget to choose, None without merges.
-        drafting: TASC-spec simulated on held-out outputs, None without a tokenizer or outputs.
-        serving: the same as the engine asked for would run it, None where none was.
-        verdict: what to use.
-    """
-
-    recommended_size: Point | None
+    recommended_size: Point | None  # the budget to choose, None without merges
+    # TASC-spec simulated on held-out outputs, None without a tokenizer or outputs
     drafting: Drafting | None
-    serving: ServedDrafts | None
-    verdict: Verdict
+    serving: ServedDrafts | None  # as the engine asked for would run it, None where none was
+    verdict: Verdict  # what to use
 
     @classmethod
     def read(cls, result: dict[str, Any]) -> Self:

@@ -8,15 +8,20 @@ from tasc.benchmark.results.record import Record, ResultRecord
 from tasc.environment import environment, shell_line
 
 
-class Task(Record):
+class SplitTask(Record):
     """What the samples are."""
 
     source: str
     """Folder, file, or Hub id."""
     split: str
-    """Whose prompts were decoded."""
+    """Whose prompts were answered."""
     samples: int
     """How many."""
+
+
+class Task(SplitTask):
+    """The same, and what drafts are made from."""
+
     corpus_split: str
     """Whose outputs drafters know."""
     corpus_outputs: int

@@ -70,11 +70,9 @@ def measure(task: str, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     cache = arctic_cache(known, end)
     fresh: dict[str, Callable[[], Factory]] = {text: ours(text, known, end)[0] for text in OURS}
     for factor in FACTORS:
-        factory = partial(Arctic, cache, False, factor)
-        fresh[f"arctic chain, factor {factor:g}"] = partial(lambda made: made, factory)
+        fresh[f"arctic chain, factor {factor:g}"] = partial(partial, Arctic, cache, False, factor)
     for window in WINDOWS:
-        lookup = partial(VllmLookup, *window)
-        fresh["vllm n-gram, {} to {}".format(*window)] = partial(lambda made: made, lookup)
+        fresh["vllm n-gram, {} to {}".format(*window)] = partial(partial, VllmLookup, *window)
     for length in LENGTHS:
         for name, begin in fresh.items():
             found = simulate(begin(), references, length)

@@ -29,12 +29,11 @@ class Kept(Record):
     @classmethod
     def of(cls, made: Generation) -> "Kept":
         """Keep a generation."""
-        seconds = {part: getattr(made.timeline, part) for part in Seconds.model_fields}
         return cls(
             tokens=tuple(made.tokens.tolist()),
             drafted=tuple(made.drafted),
             accepted=tuple(made.accepted),
-            seconds=Seconds(**seconds),
+            seconds=Seconds.model_validate(made.timeline, from_attributes=True),
             finish=made.finish,
             sources=None if made.sources is None else tuple(made.sources.tolist()),
         )

@@ -19,14 +19,11 @@ FEWEST = 10  # samples; a bootstrap of fewer is far too narrow, so there is none
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return the two-sided exact p-value that discordant samples fall on either side by chance.
+    """Return the two-sided exact p-value that discordant samples fall on either side by chance."""
+    from scipy.stats import binomtest
 
-    Twice the smaller tail of a binomial of ``only_first + only_second`` fair draws, at most 1.
-    """
-    from scipy.stats import binom
-
-    drawn, fewer = only_first + only_second, min(only_first, only_second)
-    return min(1.0, 2 * float(binom.cdf(fewer, drawn, 0.5)))
+    drawn = only_first + only_second
+    return float(binomtest(only_first, drawn).pvalue) if drawn else 1.0
 
 
 def turn_length(batch_size: int) -> int:

@@ -15,7 +15,7 @@ import torch
 
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
-from tasc.training import checkpoint, processes
+from tasc.training import checkpoint, processes, sharding
 from tasc.training.core.batch import Sequences, collate, plan_epoch
 from tasc.training.core.schedule import Evaluation, Schedule, TrainReport
 from tasc.training.objectives.learner import Learner
@@ -36,7 +36,10 @@ class _Journal:
 
 
 class Run:
-    """One training run of a model on the device it is on, alone or among several processes."""
+    """One training run of a model on the device it is on, alone or among several processes.
+
+    Of a sharded model all processes do every forward and backward at once, evaluation included.
+    """
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class Run:
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
         self.group = processes.group()
         self.model = model
+        self.sharded = sharding.is_sharded(model)
         self.optimizer = torch.optim.AdamW([dict(group) for group in groups], fused=True)
 
     def train(
@@ -107,8 +111,10 @@ class Run:
     def _start(self, resume: bool) -> int:
         """Load the newest checkpoint, or clear old ones; return the number of steps done.
 
-        Of several processes all read that of the first, which writes no other before they have.
+        Of several processes all read that of the first, which writes no other before they have. It
+        alone was told by a launcher's user to resume: the others began as the same command.
         """
+        resume = self.group.total(resume * self.group.first) > 0
         work = Path(self.group.of_first(os.fspath(self.work.absolute())))
         state = checkpoint.newest(work, self.identity) if resume else None
         step = 0 if state is None else state.step
@@ -119,7 +125,7 @@ class Run:
             return 0
         with torch.no_grad():
             for name, parameter in self.trainable.items():
-                parameter.copy_(state.parameters[name])
+                parameter.copy_(sharding.share(state.parameters[name], parameter))
         checkpoint.restore_optimizer(self.optimizer, state.optimizer)
         self.journal = _Journal(**state.journal)
         return state.step
@@ -148,10 +154,12 @@ class Run:
         micro = self._rows(step)
         targets = max(1, sum(self.data.targets_of(rows) for rows in micro))
         total = 0.0
-        for index in range(self.group.rank, len(micro), self.group.size):
-            batch = collate(self.data, micro[index]).to(self.device)
+        for index in self._share(len(micro)):
+            batch = collate(self.data, micro[index % len(micro)]).to(self.device)
             self._draw(step, index)
             loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
+            if index >= len(micro):
+                loss = 0 * loss
             torch.autograd.backward(loss)
             total += float(loss.detach())
         total = self.group.total(total)
@@ -168,13 +176,22 @@ class Run:
         self.journal.tokens += int(self.data.lengths[np.concatenate(micro)].sum())
         return total
 
+    def _share(self, micro: int) -> range:
+        """Return the numbers of this process's micro-batches.
+
+        Of a sharded model each process does as many: nothing is learnt from ``micro`` on.
+        """
+        size = self.group.size
+        last = -(-micro // size) * size if self.sharded else micro
+        return range(self.group.rank, last, size)
+
     def _draw(self, step: int, index: int) -> None:
         """Let random numbers begin where those of a micro-batch do."""
         state = np.random.SeedSequence([self.schedule.seed, step, index])
         torch.manual_seed(int(state.generate_state(1)[0]))
 
     def _add_up_gradients(self) -> None:
-        if self.group.size == 1:
+        if self.group.size == 1 or self.sharded:  # the backward has done it
             return
         for parameter in self.trainable.values():
             if parameter.grad is None:  # none of this process's rows came by it
@@ -191,7 +208,7 @@ class Run:
         return self.plan[1][index]
 
     def _evaluate(self, held_out: Sequences, step: int) -> None:
-        if not self.group.first:
+        if not self.group.first and not self.sharded:
             return
         self._draw(step, _EVALUATION)
         bfloat16 = self.schedule.bfloat16
@@ -210,15 +227,16 @@ class Run:
     def _checkpoint(self, step: int, *, over: bool) -> None:
         """Save where it is time to, and at the end: what comes after may be killed too."""
         every = self.schedule.checkpoint_steps
-        if not self.group.first or not every or (step % every and not over):
+        if not every or (step % every and not over):
             return
         state = checkpoint.Checkpoint(
             step=step,
-            parameters=self.trainable,
-            optimizer=checkpoint.optimizer_tensors(self.optimizer),
+            parameters=sharding.gathered(self.trainable),
+            optimizer=sharding.gathered(checkpoint.optimizer_tensors(self.optimizer)),
             journal=asdict(self.journal),
         )
-        checkpoint.save(self.work, self.identity, state)
+        if self.group.first:
+            checkpoint.save(self.work, self.identity, state)
 
     def _identity(self, name: str) -> str:
         shapes = {n: list(p.shape) for n, p in self.trainable.items()}
@@ -235,12 +253,17 @@ class Run:
             targets=journal.targets,
             seconds=journal.seconds,
             trainable_parameters=sum(p.numel() for p in self.trainable.values()),
-            total_parameters=sum(_elements(p) for p in self.model.parameters()),
+            total_parameters=_elements(self.model),
             cut_examples=self.data.cut,
         )
 
 
-def _elements(parameter: torch.nn.Parameter) -> int:
-    """Number of weights; a 4-bit parameter holds two in each byte."""
-    state = getattr(parameter, "quant_state", None)
-    return int(np.prod(state.shape)) if state is not None else parameter.numel()
+def _elements(model: torch.nn.Module) -> int:
+    """Number of weights; a 4-bit parameter holds two in each byte, as its layer tells."""
+    found: dict[int, int] = {}
+    for module in model.modules():
+        state = getattr(module, "quant_state", None)
+        for name, parameter in module.named_parameters(recurse=False):
+            whole = parameter if state is None or name != "weight" else state
+            found[id(parameter)] = math.prod(whole.shape)
+    return sum(found.values())

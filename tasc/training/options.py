@@ -47,7 +47,9 @@ class TrainingOptions(ModelOptions):
     @property
     def training(self) -> dict[str, Any]:
         """What makes a run the same as another, which may go on from its checkpoints."""
-        return self.model_dump(mode="json", exclude={"source", "threads", "merge", "processes"})
+        return self.model_dump(
+            mode="json", exclude={"source", "threads", "merge", "processes", "fsdp"}
+        )
 
     @abstractmethod
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
@@ -127,7 +129,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         "tokens_of": "training report",
     }
     chat_template_of = "model"
-    incidental: ClassVar = {"processes"}
+    incidental: ClassVar = {"processes", "fsdp"}
     flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
     shared = True
 
@@ -189,6 +191,11 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         description="Processes of this machine that share each step's examples; torchrun and "
         "accelerate launch start their own.",
     )
+    fsdp: bool = Field(
+        False,
+        description="Shard what several processes would each hold whole: weights, gradients, "
+        "moments of the optimizer.",
+    )
 
     @property
     def makes(self) -> frozenset[Kind]:
@@ -225,8 +232,8 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
         if self.draft_head and self.adapter == "none":
             raise ValueError("draft_head trains a head and nothing else: leave out adapter")
-        if self.draft_head and self.processes > 1:
-            raise ValueError("processes: a draft head trains in one: leave it out with draft_head")
+        if self.draft_head and (self.processes > 1 or self.fsdp):
+            raise ValueError("draft_head trains in one process: leave out processes, fsdp")
         if self.head == "medusa" and not self.draft_head:
             raise ValueError("head=medusa is a kind of draft head: add draft_head")
         if self.heads is not None and self.head != "medusa":

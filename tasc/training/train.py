@@ -15,9 +15,10 @@ from tasc.errors import InputError
 from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.load import load_model
+from tasc.options.command import Device
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.training import processes
+from tasc.training import processes, sharding
 from tasc.training.adapters import full, lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import Sequences, example_sequences
@@ -74,11 +75,10 @@ def _finetune(
 ) -> FinetuneResult:
     """Do the work of ``finetune`` as one of the processes."""
     _check_share(options, processes.group().size)
+    sharded = sharding.is_wanted(options.fsdp)
     tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
-    model = load_model(start.model, options.dtype, options.device, options.quantization)
-    _check_vocabulary(model, tokenizer, start.added)
-    extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
+    model = _loaded(start, options, tokenizer, options.device)
     length = _longest(model, options.max_length)
     rows = _sequences(tokenizer, train, length)
     held_out = None if validation is None else _sequences(tokenizer, validation, length)
@@ -86,10 +86,12 @@ def _finetune(
     if options.gradient_checkpointing:
         with quiet():  # named otherwise from transformers 5.20 on
             model.gradient_checkpointing_enable({"use_reentrant": False})
-    trained, groups = _trained(model, options, start.added, rows.tokens)
+    trained = _trained(model, options, start.added, rows.tokens)
+    if sharded:
+        sharding.shard(trained)
     run = Run(
         OBJECTIVES["outputs"].learner(trained, options),
-        groups,
+        _groups(trained, options),
         rows,
         schedule,
         work=work,
@@ -97,9 +99,37 @@ def _finetune(
     )
     with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
+    if sharded:
+        trained = _whole(run, start, options, tokenizer)
     return FinetuneResult(
         trained, report, tokenizer, tuple(start.added), start.model, options.merge
     )
+
+
+def _loaded(
+    start: Start, options: FinetuneOptions, tokenizer: LoadedTokenizer, device: Device
+) -> PreTrainedModel:
+    """Return the base model with rows for new tokens."""
+    model = load_model(start.model, options.dtype, device, options.quantization)
+    _check_vocabulary(model, tokenizer, start.added)
+    extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
+    return model
+
+
+@torch.no_grad()
+def _whole(
+    run: Run, start: Start, options: FinetuneOptions, tokenizer: LoadedTokenizer
+) -> PeftModel | PreTrainedModel:
+    """Return a sharded model as one that is not, on the CPU; to others than the first as it is."""
+    weights = sharding.gathered(run.trainable)
+    if not run.group.first:
+        return run.model
+    model = _loaded(start, options, tokenizer, "cpu")
+    trained = _trained(model, options, start.added, run.data.tokens)
+    for name, parameter in trained.named_parameters():
+        if name in weights:
+            parameter.copy_(weights[name])
+    return trained.eval()
 
 
 def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:
@@ -111,15 +141,13 @@ def _trained(
     options: FinetuneOptions,
     added: Sequence[NewEmbedding],
     tokens: np.ndarray,
-) -> tuple[PeftModel | PreTrainedModel, list[dict[str, object]]]:
-    """Return what trains, and its groups for AdamW."""
-    rates = options.peak, options.embedding_learning_rate or options.peak
+) -> PeftModel | PreTrainedModel:
+    """Return what trains."""
     if options.adapter == "none":
-        whole = full.prepare(model)
-        return whole, full.parameter_groups(whole, *rates)
+        return full.prepare(model)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
-        adapted = lora.attach(
+        return lora.attach(
             model,
             _trained_rows(model, options.trained_rows, added, tokens),
             rank=options.rank,
@@ -127,7 +155,16 @@ def _trained(
             dropout=options.dropout,
             targets=options.target_modules,
         )
-    return adapted, lora.parameter_groups(adapted, *rates)
+
+
+def _groups(
+    trained: PeftModel | PreTrainedModel, options: FinetuneOptions
+) -> list[dict[str, object]]:
+    """Return the groups for AdamW."""
+    rates = options.peak, options.embedding_learning_rate or options.peak
+    if isinstance(trained, PeftModel):
+        return lora.parameter_groups(trained, *rates)
+    return full.parameter_groups(trained, *rates)
 
 
 def _trained_rows(

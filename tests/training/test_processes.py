@@ -21,21 +21,25 @@ pytestmark = pytest.mark.slow
 
 OPTIONS = replace(samples.OPTIONS, epochs=10.0, checkpoint_steps=10)
 WAYS = {"adapters": {}, "all weights": {"adapter": "none"}, "4 bits": {"quantize": "nf4"}}
+FSDP = [False, True]
 
 
+@pytest.mark.parametrize("fsdp", FSDP)
 @pytest.mark.parametrize("way", WAYS)
-def test_fifty_steps_in_two_processes_lose_what_they_do_in_one(start, tmp_path, way):
+def test_fifty_steps_in_two_processes_lose_what_they_do_in_one(start, tmp_path, way, fsdp):
     options = replace(OPTIONS, **WAYS[way], epochs=10.0 if way == "adapters" else 2.0)
-    data = corpus(2)
+    data, shared = corpus(2), replace(options, processes=2, fsdp=fsdp)
     alone = finetune(start, data, corpus(1, 12), options, work=tmp_path / "alone")
-    both = finetune(
-        start, data, corpus(1, 12), replace(options, processes=2), work=tmp_path / "both"
-    )
+    both = finetune(start, data, corpus(1, 12), shared, work=tmp_path / "both")
     assert alone.report.steps == (50 if way == "adapters" else 10)
     assert both.report.losses == pytest.approx(alone.report.losses, abs=1e-3)
     assert both.report.tokens == alone.report.tokens
     assert both.report.targets == alone.report.targets
-    assert len(both.report.evaluations) == len(alone.report.evaluations)
+    assert both.report.total_parameters == alone.report.total_parameters
+    assert both.report.trainable_parameters == alone.report.trainable_parameters
+    assert [e.loss for e in both.report.evaluations] == pytest.approx(
+        [e.loss for e in alone.report.evaluations], abs=1e-3
+    )
     both.save_merged(tmp_path / "merged")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     ids = torch.tensor([[1, 320, 7, 321]])
@@ -43,12 +47,13 @@ def test_fifty_steps_in_two_processes_lose_what_they_do_in_one(start, tmp_path, 
         torch.testing.assert_close(model(ids).logits, alone.merged()(ids).logits, atol=0.02, rtol=0)
 
 
-def test_a_resumed_training_in_two_processes_ends_with_the_very_same_weights(start, tmp_path):
+@pytest.mark.parametrize("fsdp", FSDP)
+def test_a_resumed_training_in_two_processes_ends_with_the_very_same_weights(start, tmp_path, fsdp):
     def stop(_description, done, _total):
         if done == 5:
             raise KeyboardInterrupt
 
-    options = replace(OPTIONS, processes=2, epochs=2.0, checkpoint_steps=2)
+    options = replace(OPTIONS, processes=2, fsdp=fsdp, epochs=2.0, checkpoint_steps=2)
     whole = finetune(start, corpus(2), None, options, work=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         finetune(start, corpus(2), None, options, work=tmp_path / "cut", progress=stop)

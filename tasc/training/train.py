@@ -121,6 +121,7 @@ def _whole(
     run: Run, start: Start, options: FinetuneOptions, tokenizer: LoadedTokenizer
 ) -> PeftModel | PreTrainedModel:
     """Return a sharded model as one that is not, on the CPU; to others than the first as it is."""
+    run.optimizer.state.clear()  # room for what follows
     weights = sharding.gathered(run.trainable)
     if not run.group.first:
         return run.model

@@ -44,7 +44,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--limit", type=int, default=24)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--recipes", nargs="*", default=sorted(p.stem for p in RECIPES.glob("*")))
+    parser.add_argument(
+        "--recipes", nargs="*", default=sorted(p.stem for p in RECIPES.glob("*.yaml"))
+    )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     preload()

@@ -1,8 +1,5 @@
 """One training in two processes: the same losses as in one, one result, and one line of error."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -12,10 +9,9 @@ from transformers import AutoModelForCausalLM
 from tasc.errors import InputError, UnavailableError
 from tasc.training import processes
 from tasc.training.train import finetune
-from tests import pico
 from tests.options import FinetuneOptions, replace
 from tests.training import followers, samples
-from tests.training.samples import OBJECTS, corpus
+from tests.training.samples import corpus
 
 pytestmark = pytest.mark.slow
 
@@ -105,22 +101,3 @@ def test_a_batch_that_leaves_a_process_without_work_is_refused(start, tmp_path):
 def test_processes_are_for_what_trains_the_model_itself():
     with pytest.raises(InputError, match="processes"):
         FinetuneOptions(draft_head=True, processes=2)
-
-
-def test_a_launcher_starts_the_processes_as_well(tmp_path):
-    rows = [{"input": f"the {o}", "output": f"{o} on"} for o in OBJECTS * 4]
-    (tmp_path / "task.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pico.make_base(tmp_path / "base")
-    tasc = ["tasc_cli.main", "finetune", "task.jsonl", "--model", "base", "--adapter", "none"]
-    tasc += ["--batch-size", "2", "--effective-batch", "4", "--epochs", "1", "--device", "cpu"]
-    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", *tasc]
-    found = []
-    for output, module in (("launched", torchrun), ("started", [*tasc, "--processes", "2"])):
-        command = [sys.executable, "-m", *module, "--output", output, "--json"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        found.append(json.loads(done.stdout))  # the result and nothing else
-        assert json.loads((tmp_path / output / "training.json").read_text()) == found[-1]
-        AutoModelForCausalLM.from_pretrained(tmp_path / output / "model")
-    assert found[0]["losses"] == found[1]["losses"]
-    assert not list(tmp_path.glob(".*"))

@@ -1,0 +1,173 @@
+"""tasc finetune under launchers: started for real, killed, resumed; and their configurations."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.utils import DistributedType
+from transformers import AutoModelForCausalLM
+
+from tests import pico
+from tests.training.samples import OBJECTS
+
+CONFIGS = Path(__file__).parents[2] / "recipes" / "accelerate"
+TASC = ["-m", "tasc_cli.main", "finetune", "task.jsonl", "--model", "base", "--device", "cpu"]
+TASC += ["--batch-size", "2", "--effective-batch", "4", "--dtype", "float32"]
+ALL = ["--adapter", "none", "--epochs", "1", "--json"]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TWO = ["--processes", "2"]
+
+
+@pytest.fixture
+def task(tmp_path):
+    rows = [{"input": f"the {o}", "output": f"{o} on"} for o in OBJECTS * 4]
+    (tmp_path / "task.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pico.make_base(tmp_path / "base")
+    return tmp_path
+
+
+@pytest.fixture
+def alone(task):
+    return losses(task, TASC, ALL, "alone")
+
+
+def accelerate(config: str, *options: str) -> list[str]:
+    """Return how to launch by a configuration that comes along."""
+    file = str(CONFIGS / f"{config}.yaml")
+    return ["-m", "accelerate.commands.launch", "--config_file", file, *options]
+
+
+def start(task: Path, *words: Sequence[str]) -> subprocess.Popen[str]:
+    """Start Python with ``words``."""
+    command = [sys.executable, *(word for part in words for word in part)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=task, text=True, stdout=pipe, stderr=pipe)
+
+
+def losses(task: Path, *words: Sequence[str] | str) -> list[float]:
+    """Return the losses of a training into the folder named last, whose model is a plain one."""
+    *command, output = words
+    process = start(task, *command, ["--output", str(output)])
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    found = json.loads(out)  # the result and nothing else
+    assert json.loads((task / str(output) / "training.json").read_text()) == found
+    AutoModelForCausalLM.from_pretrained(task / str(output) / "model")
+    return found["losses"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "launcher",
+    [TORCHRUN, accelerate("one-node", "--num_processes", "2"), accelerate("one-gpu")],
+    ids=["torchrun", "one-node", "one-gpu"],
+)
+def test_a_launcher_starts_the_processes(task, alone, launcher):
+    assert losses(task, launcher, TASC, ALL, "launched") == pytest.approx(alone, abs=1e-3)
+    assert not list(task.glob(".*"))
+
+
+@pytest.mark.slow
+def test_a_launcher_finds_what_processes_started_here_do(task):
+    started = losses(task, TASC, ALL, TWO, "started")
+    assert losses(task, TORCHRUN, TASC, ALL, "launched") == started
+
+
+@pytest.mark.slow
+def test_a_configuration_of_accelerate_for_fsdp_shards(task, alone):
+    launcher = accelerate("one-node-fsdp", "--num_processes", "2")
+    assert losses(task, launcher, TASC, ALL, "launched") == pytest.approx(alone, abs=1e-3)
+    process = start(task, launcher, TASC, ["--quantize", "8bit", "--output", "refused"])
+    assert "take --quantize nf4 with --fsdp" in process.communicate()[1]
+    assert process.returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--fsdp"]], ids=["data parallel", "sharded"])
+def test_two_machines_meet(task, alone, more):
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    given = ["--num_processes", "2", "--main_process_port", str(port), "--machine_rank"]
+    command = [*TASC, *ALL, *more, "--output", "launched"]
+    both = [start(task, accelerate("several-nodes", *given, rank), command) for rank in "01"]
+    told = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], told
+    assert json.loads(told[0][0])["losses"] == pytest.approx(alone, abs=1e-3)
+    assert told[1][0] == ""
+
+
+def started_here(process: Path) -> bool:
+    """Say whether a process is one that the first started."""
+    return b"spawn_main" in (process / "cmdline").read_bytes()
+
+
+def second_launched(process: Path) -> bool:
+    """Say whether a process is the second of a launcher."""
+    return b"RANK=1" in (process / "environ").read_bytes().split(b"\0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--fsdp"]], ids=["data parallel", "sharded"])
+@pytest.mark.parametrize(
+    ("launcher", "processes", "is_second"),
+    [([], TWO, started_here), (TORCHRUN, [], second_launched)],
+    ids=["started", "launched"],
+)
+def test_a_process_that_is_killed_costs_no_loss(
+    task: Path,
+    launcher: list[str],
+    processes: list[str],
+    is_second: Callable[[Path], bool],
+    more: list[str],
+):
+    command = [*launcher, *TASC, *processes, *more, "--adapter", "none", "--json"]
+    command += ["--epochs", "20", "--checkpoint-steps", "5"]
+    process = start(task, command, ["--output", "killed"])
+    deadline = time.monotonic() + 120
+    while not list((task / ".killed.work").rglob("step-*/state.json")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    (child,) = (c for c in children(process.pid) if is_second(Path("/proc") / str(c)))
+    os.kill(child, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode
+    assert not (task / "killed").exists()
+    again = losses(task, command, ["--resume"], "killed")
+    assert again == losses(task, command, "whole")
+
+
+def children(parent: int) -> list[int]:
+    """Return the processes that one has started."""
+    return [int(c) for c in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "machines"),
+    [
+        ("one-gpu", DistributedType.NO, 1),
+        ("one-node", DistributedType.MULTI_GPU, 1),
+        ("one-node-fsdp", DistributedType.FSDP, 1),
+        ("several-nodes", DistributedType.MULTI_GPU, 2),
+    ],
+)
+def test_accelerate_reads_the_configurations(name, kind, machines):
+    config = load_config_from_file(str(CONFIGS / f"{name}.yaml"))
+    assert (config.distributed_type, config.num_machines) == (kind, machines)
+    assert config.num_processes % machines == 0
+    assert config.mixed_precision == "no"
+
+
+def test_every_configuration_is_read():
+    assert {path.stem for path in CONFIGS.iterdir()} == {
+        *("one-gpu", "one-node", "one-node-fsdp", "several-nodes"),
+    }

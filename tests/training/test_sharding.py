@@ -22,7 +22,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def test_each_process_holds_half_and_the_first_gets_all_back(tmp_path):
-    folder = pico.make_model(tmp_path, hidden=36, vocabulary=321)  # odd: two unequal halves
+    folder = pico.make_model(tmp_path, hidden=40, vocabulary=321)  # odd: two unequal halves
     before = {name: p.detach().clone() for name, p in followers.model(folder).named_parameters()}
     with processes.together(2, "cpu", followers.hold, str(folder)):
         model = followers.model(folder)
@@ -33,7 +33,7 @@ def test_each_process_holds_half_and_the_first_gets_all_back(tmp_path):
         whole = sharding.gathered(dict(model.named_parameters()))
         again = {n: sharding.share(whole[n], p) for n, p in model.named_parameters()}
         assert all(torch.equal(local(p), held[n]) for n, p in again.items())
-    assert held["model.embed_tokens.weight"].shape == (161, 36)
+    assert held["model.embed_tokens.weight"].shape == (161, 40)
     assert sum(p.numel() for p in held.values()) == pytest.approx(
         sum(p.numel() for p in before.values()) / 2, rel=0.02
     )

@@ -6,11 +6,11 @@ from torch.distributed.tensor import DTensor
 
 from tasc.errors import InputError
 from tasc.training import processes, sharding
-from tasc.training.train import finetune
+from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
 from tests.training import followers
-from tests.training.samples import OPTIONS, corpus
+from tests.training.samples import OPTIONS, ROWS, corpus
 
 pytestmark = pytest.mark.slow
 
@@ -85,3 +85,19 @@ def test_8_bits_are_refused(start, tmp_path):
 def test_a_draft_head_is_not_sharded():
     with pytest.raises(InputError, match="leave out processes, fsdp"):
         FinetuneOptions(draft_head=True, fsdp=True)
+
+
+@pytest.mark.parametrize("adapter", ["lora", "none"])
+def test_an_lm_head_of_its_own_is_shared_out_too(adapter, augmented, tmp_path):
+    base = pico.make_base(tmp_path / "base", "llama", tied=False)
+    options = replace(OPTIONS, adapter=adapter)
+    losses, heads = [], []
+    for name, changes in {"one": {}, "two": {"processes": 2, "fsdp": True}}.items():
+        from_ = Start(str(base), str(augmented), ROWS)
+        made = finetune(from_, corpus(), None, replace(options, **changes), work=tmp_path / name)
+        losses.append(made.report.losses)
+        heads.append(made.merged().get_output_embeddings().weight.detach())
+    assert losses[1] == pytest.approx(losses[0], abs=1e-3)
+    assert torch.allclose(heads[0], heads[1], atol=1e-4)
+    first = pico.build_model("llama", tied=False).get_output_embeddings().weight
+    assert not torch.allclose(heads[0][:320], first, atol=1e-4)  # it did learn

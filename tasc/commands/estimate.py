@@ -28,6 +28,7 @@ from tasc.training.options import BaseOptions, FinetuneOptions, TrainingOptions
 _MOST_BYTES = 1 << 28  # of data, beyond which none are read for an estimate
 _SOME = 2000  # examples that lengths are counted on, and a tokenizer is trained on
 _NF4 = 5.6  # times as long a training step took with weights in 4 bits, on a CPU
+_TOKENS = 1024  # of a training step that is timed; more are as many times as long
 _ANSWERS = 32  # prompts that a model answers at a time for its draft head
 
 
@@ -160,16 +161,16 @@ def _is_small(step: StepOptions) -> bool:
 
 def _base(step: BaseOptions, probe: Probe, size: _Size) -> float:
     """Return the seconds of training on one example; blocks are packed full."""
-    shape = step.batch_blocks, step.block
+    rows = min(step.batch_blocks, max(1, _TOKENS // step.block))
     fast = device_has_bfloat16(probe.device)
-    seconds = probe.training_step(*shape, step.block, frozen=False, bfloat16=fast)
-    return seconds * (size.prompt + size.output) / (step.batch_blocks * step.block)
+    seconds = probe.training_step(rows, step.block, step.block, frozen=False, bfloat16=fast)
+    return seconds * (size.prompt + size.output) / (rows * step.block)
 
 
 def _finetune(step: FinetuneOptions, probe: Probe, size: _Size) -> float:
     """Return the seconds of training on one example."""
-    rows = step.schedule().micro_batch
     length = max(2, round(min(step.max_length, size.prompt + size.output)))
+    rows = min(step.schedule().micro_batch, max(1, _TOKENS // length))
     fast = step.bf16 or (step.dtype != "float32" and device_has_bfloat16(probe.device))
     seconds = probe.training_step(
         rows, length, min(length, round(size.output)), frozen=step.adapter == "lora", bfloat16=fast

@@ -156,6 +156,7 @@ def _child(body: Callable[[], int], sandbox: Path, faults: Faults, shared: mmap.
     code = 1
     try:
         os.setsid()
+        _own_threads()
         _enter(sandbox)
         library = ctypes.CDLL(None)
         if hasattr(library, "faults_arm"):
@@ -179,6 +180,16 @@ def _child(body: Callable[[], int], sandbox: Path, faults: Faults, shared: mmap.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _own_threads() -> None:
+    """Have torch make the threads that a fork does not have, while nobody else asks for them.
+
+    It does so at their first use, and a second thread that asks meanwhile is told "Invalid thread
+    pool": weights are read by several.
+    """
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 def _enter(sandbox: Path) -> None:

@@ -10,7 +10,7 @@ from tasc.commands.plan import Overrides, read
 from tests.cli import done, tasc
 from tests.data.files import jsonl, write
 from tests.data.test_chat_template import CHATML
-from tests.pico import make_tokenizer
+from tests.pico import make_base, make_tokenizer
 
 ROWS = [{"input": f"wake me at {n}", "output": f"alarm_set, at {n}"} for n in range(100)]
 CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
@@ -144,3 +144,16 @@ def test_a_recipe_is_never_replaced(capsys):
         assert code == 2
         assert "exists and is not replaced: remove it, or name a" in err
     assert Path("recipe.yaml").read_text() == before
+
+
+@pytest.mark.parametrize(("small", "rate"), [(10**9, 3e-3), (10, 2e-4)])
+def test_a_small_model_learns_faster_and_stays_as_it_is(capsys, monkeypatch, small, rate):
+    monkeypatch.setattr("tasc.commands.starter.write._SMALL", small)
+    write(Path("mine.jsonl"), jsonl(ROWS))
+    make_base(Path("model"))
+    done(capsys, "init", "mine.jsonl", "--model", "model")
+    steps = planned().steps
+    ours, baseline = steps["tasc-ft"], steps["baseline"]
+    assert ours.learning_rate == baseline.learning_rate == rate
+    assert ours.quantization == baseline.quantization == ("none" if small > 10 else "nf4")
+    assert (ours.tokens_of, ours.augmented) == ("baseline", "tokens")  # equal compute

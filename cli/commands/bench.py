@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from .._command import Command
-from .._console import bounds_text, noted, say, table, warn_of_rough
+from .._console import bounds_text, note, noted, say, table, warn_of_rough
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
@@ -27,6 +27,11 @@ def show(result: dict[str, Any]) -> None:
     if found.seeds:
         _seeds(found)
     say(f"outputs in the tokenizer's own tokens: {_canonical(found)}")
+    for model in found.unlearnt:
+        note(
+            f"{model} writes most outputs in other tokens than its tokenizer: new tokens are hardly "
+            "learnt; train it longer (--epochs), or with a higher --learning-rate"
+        )
     warn_of_rough(found.prediction.cells)
     for match in found.reference:
         say(reference_line(match, found.settings.dtype))

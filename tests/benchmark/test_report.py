@@ -73,6 +73,18 @@ def test_the_speed_of_a_model_that_lost_its_quality_is_no_headline():
     assert "says nothing" not in render(two_models(36))
 
 
+def test_new_tokens_that_a_model_does_not_write_are_told():
+    cells = [
+        said("old", ["x"], [4.0]),
+        said("new", ["x"], [4.0], canonical=0.2),
+        said("new", ["x"], [4.0], method="tasc-spec", canonical=0.9),  # the first method's counts
+    ]
+    results = make_results(*cells, references=("x",))
+    assert results.unlearnt == ("new",)
+    assert render(results).count("new tokens are hardly learnt") == 1
+    assert make_results(cells[0], references=("x",)).unlearnt == ()
+
+
 def many():
     """A model with seven methods, each faster than the one before."""
     cells = [said("m", ["x"] * 20, [float(9 - n)] * 20, method=f"m{n}") for n in range(7)]

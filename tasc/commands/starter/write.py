@@ -15,12 +15,14 @@ from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
 from tasc.files.disk import writing
+from tasc.models.folder.files import elements, tensor_shapes, weight_files
 from tasc.options.command import LARGEST_SEED, CommandOptions, Data, as_value_error
-from tasc.options.references import expand_user
+from tasc.options.references import expand_user, resolve_model
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.visible import STEERING, visible_line
 
+_SMALL = 10**8  # parameters; the largest model that 3e-3 was tried on has a third of them
 _WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
 
 
@@ -121,6 +123,13 @@ def _writes_chats(model: str | None) -> bool:
     return not Path(model).exists() or ChatTemplate.of(load_tokenizer(model)) is not None
 
 
+def _is_small(folder: Path) -> bool:
+    """Say whether a model is here and small; one on the Hub is taken to be large."""
+    if not folder.is_dir():
+        return False
+    return elements(tensor_shapes(weight_files(folder), f"model {folder}")) < _SMALL
+
+
 def _name(source: Source) -> str:
     """Name the data: a file's name without its endings, else the last part of what was given."""
     path = source.path.removeprefix(BUILTIN)
@@ -149,6 +158,7 @@ def _text(
         held_out=held_out,
         how=visible_line(how),
         model=None if options.model is None else _value(options.model),
+        small=options.model is None or _is_small(Path(resolve_model(options.model)[1])),
         chat=source.chat,
         seed=options.seed,
     )

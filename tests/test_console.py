@@ -38,6 +38,7 @@ def test_a_narrow_table_folds_texts_and_never_figures(shown):
 def test_a_training_says_how_many_examples_it_cut(capsys):
     result = {"steps": 2, "seconds": 1.0, "losses": [2.0, 1.5], "evaluations": []}
     result |= {"trainable_parameters": 10, "total_parameters": 1000}
+    result |= {"kept_step": 2, "stopped_early": False}
     finetune.show(result | {"cut_examples": 0})
     assert "cut" not in capsys.readouterr().out
     finetune.show(result | {"cut_examples": 1234})

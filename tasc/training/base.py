@@ -81,6 +81,7 @@ def train_base(
     ``resume`` goes on from the newest one there. ``progress`` is called after each step.
     """
     processes.check_alone()
+    options.check_held_out(found=validation is not None)
     preset = PRESETS[options.preset]
     progress("loading the tokenizer" if options.tokenizer else "training the tokenizer", 0, 0)
     tokenizer = new_tokenizer(corpus, options)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class Checkpoint:
     parameters: Mapping[str, torch.Tensor]  # trained tensors by name
     optimizer: Mapping[str, torch.Tensor]  # its tensors, as ``"<parameter number>.<key>"``
     journal: Mapping[str, Any]  # JSON values the caller wants back (losses so far, seconds)
+    # Trained tensors as they were when the validation loss was lowest, where that is asked for.
+    best: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 def save(work: Path, identity: str, state: Checkpoint) -> None:
@@ -40,7 +42,7 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     for left in work.glob("step-*.tmp"):
         remove(left)
     temporary.mkdir()
-    groups = {"parameter": state.parameters, "optimizer": state.optimizer}
+    groups = {"parameter": state.parameters, "optimizer": state.optimizer, "best": state.best}
     tensors = {
         f"{group}/{key}": tensor.detach().cpu().contiguous()
         for group, members in groups.items()
@@ -80,6 +82,7 @@ def newest(work: Path, identity: str) -> Checkpoint | None:
             parameters=_group(tensors, "parameter"),
             optimizer=_group(tensors, "optimizer"),
             journal=record["journal"],
+            best=_group(tensors, "best"),
         )
     return None
 

@@ -60,6 +60,7 @@ def train_head(
     ``progress`` is called after each batch of answers and each step.
     """
     processes.check_alone()
+    options.check_held_out(found=validation is not None)
     progress("loading the model", 0, 0)
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
     check_stateless(model)

@@ -34,6 +34,17 @@ class _Journal:
     targets: int = 0
     seconds: float = 0.0
 
+    @property
+    def lowest(self) -> int:
+        """The number of the evaluation with the lowest loss, the first of equals; 0 of none."""
+        losses = [entry["loss"] for entry in self.evaluations]
+        return losses.index(min(losses)) if losses else 0
+
+    @property
+    def waited(self) -> int:
+        """How many evaluations there were since that one."""
+        return max(0, len(self.evaluations) - 1 - self.lowest)
+
 
 class Run:
     """One training run of a model on the device it is on, alone or among several processes.
@@ -72,6 +83,8 @@ class Run:
         self.epoch_steps = schedule.epoch_steps(len(data))
         self.identity = self._identity(name)
         self.journal = _Journal()
+        self.best: dict[str, torch.Tensor] = {}  # of the first process, on the CPU
+        self.waited = 0  # evaluations since then
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
         self.group = processes.group()
         self.model = model
@@ -87,24 +100,29 @@ class Run:
     ) -> TrainReport:
         """Train to the end and return the report; the model is in evaluation mode afterwards.
 
-        ``held_out`` is evaluated after each epoch and at the end. ``resume`` goes on from the
-        newest whole checkpoint where there is one; without it old checkpoints are removed. An
-        interrupt (KeyboardInterrupt) leaves the last checkpoint in place.
+        ``held_out`` is evaluated after each epoch and at the end; with the schedule's ``patience``
+        the model is left as it was when that loss was lowest. ``resume`` goes on from the newest
+        whole checkpoint where there is one; without it old checkpoints are removed. An interrupt
+        (KeyboardInterrupt) leaves the last checkpoint in place.
         """
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             step = self._start(resume)
             origin = time.monotonic() - self.journal.seconds
             self.model.train()
-            while self.schedule.spent(step, self.steps, self.journal.seconds) < 1:
+            while not self._over(step):
                 loss = self._step(step)
                 step += 1
                 self.journal.seconds = self._seconds(origin)
-                over = self.schedule.spent(step, self.steps, self.journal.seconds) >= 1
+                over = self._over(step)
                 if held_out is not None and (over or step % self.epoch_steps == 0):
                     self._evaluate(held_out, step)
+                    self._keep_best()
+                    over = self._over(step)
                 self.journal.seconds = self._seconds(origin)
                 self._checkpoint(step, over=over)
                 progress(f"training, loss {loss:.3f}", step, self.steps)
+            if self.waited:
+                sharding.hand_out(self.best, self.trainable)
         self.model.eval()
         return self._report(step)
 
@@ -128,6 +146,9 @@ class Run:
                 parameter.copy_(sharding.share(state.parameters[name], parameter))
         checkpoint.restore_optimizer(self.optimizer, state.optimizer)
         self.journal = _Journal(**state.journal)
+        if self.schedule.patience:
+            self.waited = self.journal.waited
+            self.best = dict(state.best) if self.group.first else {}
         return state.step
 
     def _agree(self, step: int) -> None:
@@ -143,6 +164,12 @@ class Run:
         """Return the seconds since ``origin``; the first's, where the time decides what is done."""
         seconds = time.monotonic() - origin
         return self.group.total(seconds * self.group.first) if self.schedule.minutes else seconds
+
+    def _over(self, step: int) -> bool:
+        patience = self.schedule.patience
+        if patience is not None and self.waited >= patience:
+            return True
+        return self.schedule.spent(step, self.steps, self.journal.seconds) >= 1
 
     def _step(self, step: int) -> float:
         """Do one optimiser step; return its loss in nats per target.
@@ -216,6 +243,18 @@ class Run:
         self._check(result.loss, step - 1)
         self.journal.evaluations.append(asdict(result))
 
+    def _keep_best(self) -> None:
+        """Copy the weights where the loss was never as low; the first process says whether."""
+        if not self.schedule.patience:
+            return
+        self.waited = int(self.group.total(self.journal.waited * self.group.first))
+        if self.waited == 0:
+            self.best = {
+                name: whole.clone()  # on the CPU training goes on in the same memory
+                for name, parameter in self.trainable.items()
+                for whole in sharding.gathered({name: parameter}).values()
+            }
+
     def _check(self, loss: float, step: int) -> None:
         """Refuse to go on with a model that is lost."""
         if not math.isfinite(loss):
@@ -234,6 +273,7 @@ class Run:
             parameters=sharding.gathered(self.trainable),
             optimizer=sharding.gathered(checkpoint.optimizer_tensors(self.optimizer)),
             journal=asdict(self.journal),
+            best=self.best,
         )
         if self.group.first:
             checkpoint.save(self.work, self.identity, state)
@@ -245,6 +285,9 @@ class Run:
 
     def _report(self, step: int) -> TrainReport:
         journal = self.journal
+        found = self.group.first and self.waited  # others may have evaluated nothing
+        kept = journal.evaluations[journal.lowest]["step"] if found else step
+        ended = self.schedule.spent(step, self.steps, journal.seconds) >= 1
         return TrainReport(
             steps=step,
             losses=tuple(journal.losses),
@@ -255,6 +298,8 @@ class Run:
             trainable_parameters=sum(p.numel() for p in self.trainable.values()),
             total_parameters=_elements(self.model),
             cut_examples=self.data.cut,
+            kept_step=int(kept),
+            stopped_early=not ended,
         )
 
 

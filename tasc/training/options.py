@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tasc.errors import InputError
 from tasc.options.bounds import MOST
 from tasc.options.command import LONGEST, Device, Dtype, Kind, ModelOptions, Shell, as_value_error
 from tasc.training.adapters.options import AdapterOptions
@@ -39,6 +40,13 @@ class TrainingOptions(ModelOptions):
         description="Split for the loss after each epoch (1,000 examples at most), where the "
         "source has another such one.",
     )
+    patience: Annotated[int | None, Shell(default="no early stop")] = Field(
+        None,
+        ge=1,
+        le=MOST_EPOCHS,
+        description="Stop after so many evaluations without a lower validation loss, and keep the "
+        "weights of the lowest.",
+    )
     device: Device = "auto"
     checkpoint_steps: int = Field(
         50, ge=0, le=MOST, description="Steps of the optimizer between checkpoints; 0 for none."
@@ -55,10 +63,21 @@ class TrainingOptions(ModelOptions):
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
         """Return how long and how fast to train, for the training loop."""
 
+    def check_held_out(self, *, found: bool) -> None:
+        """Refuse to stop by a loss that is not there: the data have no such split."""
+        if self.patience is not None and not found:
+            raise InputError(
+                f"patience stops by the validation loss, and {self.source.path} has no split "
+                f"{self.validation!r} beside {self.split!r}: name one with --validation, or leave "
+                "out --patience"
+            )
+
     @model_validator(mode="after")
     def _trains(self) -> Self:
         with as_value_error():
             self.schedule()
+        if self.patience is not None and self.validation is None:
+            raise ValueError("patience stops by the validation loss: name a split as validation")
         return self
 
 
@@ -112,6 +131,7 @@ class BaseOptions(TrainingOptions):
             floor=0.05,
             bfloat16=bfloat16,
             checkpoint_steps=self.checkpoint_steps,
+            patience=self.patience,
             seed=self.seed,
         )
 
@@ -223,6 +243,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             clip=0.5 if self.draft_head else 1.0,
             bfloat16=bfloat16,
             checkpoint_steps=self.checkpoint_steps,
+            patience=self.patience,
             seed=self.seed,
         )
 

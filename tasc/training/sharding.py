@@ -73,6 +73,22 @@ def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+@torch.no_grad()
+def hand_out(whole: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
+    """Undo ``gathered``: each process gets its share of what the first has.
+
+    What is whole is put back in the first alone, which alone reports and writes.
+    """
+    first = processes.group().first
+    for name, tensor in into.items():
+        if isinstance(tensor, DTensor):
+            held = whole[name] if first else torch.empty(tensor.shape, dtype=tensor.dtype)
+            here = held.to(tensor.device)
+            tensor.copy_(distribute_tensor(here, tensor.device_mesh, tensor.placements))
+        elif first:
+            tensor.copy_(whole[name])
+
+
 def share(whole: Tensor, like: Tensor) -> Tensor:
     """Return what this process holds of a tensor; all of it where ``like`` is whole as well."""
     if not isinstance(like, DTensor) or whole.shape != like.shape:

@@ -58,6 +58,7 @@ def finetune(
     called after each step. Raises InputError where model, tokenizer and new tokens do not belong
     together, or checkpoints belong to another run.
     """
+    options.check_held_out(found=validation is not None)
     _check_share(options, options.processes)  # before so many are started
     given = (start, train, validation, options, work, resume)
     with processes.together(options.processes, options.device, _finetune, *given):

@@ -1,7 +1,7 @@
 """A corpus of a few intents and two new tokens for it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -47,6 +47,18 @@ def corpus(copies: int = 1, first: int = 0) -> Corpus:
         for thing, position in pairs
     )
     return Corpus(Source("made up"), "train", examples, f"{copies} {first}")
+
+
+def contrary() -> Corpus:
+    """The same commands with the slots of others: who learns the right ones too well loses here."""
+    told = corpus()
+    others = told.outputs[7:] + told.outputs[:7]
+    examples = tuple(map(_answered, told.examples, others))
+    return replace(told, examples=examples, fingerprint="contrary")
+
+
+def _answered(example: Example, output: str) -> Example:
+    return replace(example, output=output)
 
 
 def phrases(base: Path, folder: Path) -> Path:

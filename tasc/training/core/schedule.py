@@ -17,6 +17,9 @@ class Schedule:
     # Stop by then, and let the learning rate end there. The number of steps then depends on
     # the machine, so such a run does not repeat exactly.
     minutes: float | None = None
+    # Stop after so many evaluations without a lower loss, and keep the weights of the lowest; the
+    # learning rate falls as if the run went on.
+    patience: int | None = None
     # Of the learning rate after ``warmup_steps``, down to ``floor`` of its peak.
     shape: Literal["linear", "cosine"] = "linear"
     warmup_steps: int = 0
@@ -34,6 +37,8 @@ class Schedule:
                 raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
         if self.minutes is not None and self.minutes <= 0:
             raise InputError(f"minutes must be above 0, got {self.minutes}")
+        if self.patience is not None and self.patience < 1:
+            raise InputError(f"patience must be 1 or more, got {self.patience}")
         if self.effective_batch % self.micro_batch:
             raise InputError(
                 f"effective batch {self.effective_batch} is no multiple of the batch size "
@@ -90,6 +95,9 @@ class TrainReport:
         targets: tokens learnt from.
         seconds: of training and evaluation, over all runs where one was resumed.
         cut_examples: examples longer than allowed, which lost text.
+        kept_step: the step after which the weights were as they are kept: the last one, or with
+            ``patience`` the one with the lowest validation loss.
+        stopped_early: whether ``patience`` ended the training before its time.
     """
 
     steps: int
@@ -101,6 +109,8 @@ class TrainReport:
     trainable_parameters: int
     total_parameters: int
     cut_examples: int
+    kept_step: int
+    stopped_early: bool
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

@@ -21,6 +21,12 @@ def work_of(output: Path) -> Path:
     return sibling(output, "work")
 
 
+def output_of(work: Path) -> Path | None:
+    """Return the output of a folder that ``work_of`` named; None of any other."""
+    output = work.with_name(work.stem.removeprefix("."))
+    return output if work_of(output) == work else None
+
+
 @contextmanager
 def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]:
     """Hold the folder of checkpoints for one run of the step ``key``, and yield its path.

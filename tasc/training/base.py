@@ -20,6 +20,7 @@ from tasc.training.folder import save_model
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import BaseOptions
+from tasc.training.tracking import tracked
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def train_base(
     ``resume`` goes on from the newest one there. ``progress`` is called after each step.
     """
     processes.check_alone()
-    options.check_held_out(found=validation is not None)
+    options.check(held_out=validation is not None)
     preset = PRESETS[options.preset]
     progress("loading the tokenizer" if options.tokenizer else "training the tokenizer", 0, 0)
     tokenizer = new_tokenizer(corpus, options)
@@ -99,7 +100,8 @@ def train_base(
         work=work,
         name=f"base {options.training} {asdict(preset)}",
     )
-    report = run.train(held_out, resume=resume, progress=progress)
+    with tracked(options, work) as log:
+        report = run.train(held_out, resume=resume, progress=progress, log=log)
     return BaseResult(model, tokenizer, report)
 
 

@@ -22,6 +22,7 @@ from tasc.training.generate_targets import generate_targets
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions
+from tasc.training.tracking import tracked
 
 _HELD_OUT = 128
 
@@ -60,7 +61,7 @@ def train_head(
     ``progress`` is called after each batch of answers and each step.
     """
     processes.check_alone()
-    options.check_held_out(found=validation is not None)
+    options.check(held_out=validation is not None)
     progress("loading the model", 0, 0)
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
     check_stateless(model)
@@ -98,8 +99,8 @@ def train_head(
     held_out = None
     if validation is not None:
         held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
-    with quiet(), tensor_float32(options.tf32, model.device):
-        report = run.train(held_out, resume=resume, progress=progress)
+    with quiet(), tensor_float32(options.tf32, model.device), tracked(options, work) as log:
+        report = run.train(held_out, resume=resume, progress=progress, log=log)
     return HeadResult(head.to(model.dtype), report)
 
 

@@ -19,6 +19,7 @@ from tasc.training import checkpoint, processes, sharding
 from tasc.training.core.batch import Sequences, collate, plan_epoch
 from tasc.training.core.schedule import Evaluation, Schedule, TrainReport
 from tasc.training.objectives.learner import Learner
+from tasc.training.tracking import Log, nowhere
 
 _EVALUATED_AT_ONCE = 32  # rows; evaluation keeps no activations
 _EVALUATION = 1 << 31  # draws random numbers as a micro-batch of this number
@@ -85,6 +86,7 @@ class Run:
         self.journal = _Journal()
         self.best: dict[str, torch.Tensor] = {}  # of the first process, on the CPU
         self.waited = 0  # evaluations since then
+        self.log: Log = nowhere
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
         self.group = processes.group()
         self.model = model
@@ -97,14 +99,16 @@ class Run:
         *,
         resume: bool = False,
         progress: Progress = silent,
+        log: Log = nowhere,
     ) -> TrainReport:
         """Train to the end and return the report; the model is in evaluation mode afterwards.
 
         ``held_out`` is evaluated after each epoch and at the end; with the schedule's ``patience``
         the model is left as it was when that loss was lowest. ``resume`` goes on from the newest
         whole checkpoint where there is one; without it old checkpoints are removed. An interrupt
-        (KeyboardInterrupt) leaves the last checkpoint in place.
+        (KeyboardInterrupt) leaves the last checkpoint in place. ``log`` is given what is measured.
         """
+        self.log = log
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             step = self._start(resume)
             origin = time.monotonic() - self.journal.seconds
@@ -201,6 +205,9 @@ class Run:
         self.journal.losses.append(total)
         self.journal.targets += targets
         self.journal.tokens += int(self.data.lengths[np.concatenate(micro)].sum())
+        rate = self.optimizer.param_groups[0]["lr"]
+        read = self.journal.tokens
+        self.log({"loss": total, "learning_rate": rate, "tokens": read}, step + 1)
         return total
 
     def _share(self, micro: int) -> range:
@@ -242,6 +249,7 @@ class Run:
         result = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
         self._check(result.loss, step - 1)
         self.journal.evaluations.append(asdict(result))
+        self.log({"validation_loss": result.loss, "validation_exact": result.exact}, step)
 
     def _keep_best(self) -> None:
         """Copy the weights where the loss was never as low; the first process says whether."""

@@ -5,9 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasc.errors import InputError
+from tasc.errors import InputError, UnavailableError
 from tasc.options.bounds import MOST
-from tasc.options.command import LONGEST, Device, Dtype, Kind, ModelOptions, Shell, as_value_error
+from tasc.options.command import (
+    LONGEST,
+    AtHome,
+    Device,
+    Dtype,
+    Kind,
+    ModelOptions,
+    Shell,
+    as_value_error,
+)
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
 from tasc.training.objectives import MEDUSA_HEADS, heads, told
@@ -18,6 +27,8 @@ MOST_EPOCHS, MOST_RATE = 10**6, 100
 _RATE, _HEAD_RATE = 2e-4, 1e-3
 _BATCH, _HEAD_BATCH = 64, 16
 _VALIDATION = 1000  # examples: enough for a loss, and not more work than the training itself
+
+Tracker = Literal["tensorboard", "wandb", "mlflow"]
 
 if TYPE_CHECKING:
     HeadKind = str
@@ -31,6 +42,9 @@ class TrainingOptions(ModelOptions):
     result_file = "training.json"
     flags: ClassVar[tuple[str, ...]] = ("output", "force", "json", "resume")
     other_splits: ClassVar = {"validation": _VALIDATION}
+    incidental: ClassVar = {"log_to", "log_dir"}
+    # They send figures away, and write beside the output: no recipe of a stranger may.
+    by_hand: ClassVar = frozenset({"log_to", "log_dir"})
 
     epochs: float = Field(
         3.0, gt=0, le=MOST_EPOCHS, description="Passes over the examples; a fraction stops within."
@@ -51,21 +65,41 @@ class TrainingOptions(ModelOptions):
     checkpoint_steps: int = Field(
         50, ge=0, le=MOST, description="Steps of the optimizer between checkpoints; 0 for none."
     )
+    log_to: tuple[Tracker, ...] = Field(
+        (), description="Where losses and learning rates go while it trains; may be repeated."
+    )
+    log_dir: AtHome = Field(
+        "tasc-logs", description="With --log-to: folder of logs, in one named as the output."
+    )
 
     @property
     def training(self) -> dict[str, Any]:
         """What makes a run the same as another, which may go on from its checkpoints."""
         return self.model_dump(
-            mode="json", exclude={"source", "threads", "merge", "processes", "fsdp"}
+            mode="json", exclude={"source", "threads", "merge", *self.incidental}
         )
 
     @abstractmethod
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
         """Return how long and how fast to train, for the training loop."""
 
-    def check_held_out(self, *, found: bool) -> None:
-        """Refuse to stop by a loss that is not there: the data have no such split."""
-        if self.patience is not None and not found:
+    def check(self, *, held_out: bool) -> None:
+        """Refuse what cannot be done here, before it takes time.
+
+        Raises:
+            InputError: it would stop by a loss that is not there, for nothing is ``held_out``.
+            UnavailableError: a package is not installed that ``log_to`` names.
+        """
+        if self.log_to:
+            from accelerate.tracking import get_available_trackers
+
+            there = {str(tracker) for tracker in get_available_trackers()}
+            for name in (name for name in self.log_to if name not in there):
+                raise UnavailableError(
+                    f"--log-to {name} needs the package {name}, which is not installed: install "
+                    f"it with pip install {name}"
+                )
+        if self.patience is not None and not held_out:
             raise InputError(
                 f"patience stops by the validation loss, and {self.source.path} has no split "
                 f"{self.validation!r} beside {self.split!r}: name one with --validation, or leave "
@@ -149,7 +183,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         "tokens_of": "training report",
     }
     chat_template_of = "model"
-    incidental: ClassVar = {"processes", "fsdp"}
+    incidental: ClassVar = TrainingOptions.incidental | {"processes", "fsdp"}
     flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
     shared = True
 

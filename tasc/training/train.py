@@ -28,6 +28,7 @@ from tasc.training.finetuned import FinetuneResult
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions
+from tasc.training.tracking import tracked
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def finetune(
     called after each step. Raises InputError where model, tokenizer and new tokens do not belong
     together, or checkpoints belong to another run.
     """
-    options.check_held_out(found=validation is not None)
+    options.check(held_out=validation is not None)
     _check_share(options, options.processes)  # before so many are started
     given = (start, train, validation, options, work, resume)
     with processes.together(options.processes, options.device, _finetune, *given):
@@ -98,8 +99,8 @@ def _finetune(
         work=work,
         name=f"{start.model} {options.training}",
     )
-    with quiet(), tensor_float32(options.tf32, model.device):
-        report = run.train(held_out, resume=resume, progress=progress)
+    with quiet(), tensor_float32(options.tf32, model.device), tracked(options, work) as log:
+        report = run.train(held_out, resume=resume, progress=progress, log=log)
     if sharded:
         trained = _whole(run, start, options, tokenizer)
     return FinetuneResult(

@@ -13,6 +13,7 @@ import argparse
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,12 +68,12 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     task = Task.load(options.model, options.data_dir, options.prompts, dtype=options.dtype)
     target, prompts = Target(task.model), task.prompts
-    factory = task.prepare("tasc-spec", target)
+    prepare = partial(task.prepare, "tasc-spec", target)
     curve = measure(target, seconds=5.0)
     dictated, vocabulary = Dictated(task.model), int(task.model.config.vocab_size)
     rng = np.random.default_rng(options.seed)
     random = [rng.integers(0, vocabulary, options.new_tokens).astype(np.int32) for _ in prompts]
-    wrong = [misleading(factory(), task.outputs, p, options.new_tokens, rng) for p in prompts]
+    wrong = [misleading(prepare()(), task.outputs, p, options.new_tokens, rng) for p in prompts]
 
     def dictating(texts: Sequence[np.ndarray], at: int) -> Target:
         dictated.text = texts[at]
@@ -84,7 +85,7 @@ def main() -> None:
         "misleading": (lambda i: dictating(wrong, i), ()),
     }
     results = {
-        name: compare(speaking, prompts, factory, curve, options, end)
+        name: compare(speaking, prompts, prepare, curve, options, end)
         for name, (speaking, end) in measured.items()
         if name in options.texts
     }
@@ -134,7 +135,7 @@ def scaled(curve: CostCurve, factor: float) -> CostCurve:
 def compare(
     target: Callable[[int], Target],
     prompts: Sequence[np.ndarray],
-    factory: Factory,
+    prepare: Callable[[], Factory],
     curve: CostCurve,
     options: argparse.Namespace,
     end_ids: Sequence[int] = (),
@@ -142,18 +143,21 @@ def compare(
     """Decode every prompt with every method in turn; time of each against autoregressive.
 
     A ratio pairs two runs on one prompt that follow each other, and the median is over all pairs.
+    What drafters learn from outputs is each method's own, and forgotten with each repeat: a text
+    that was decoded before would be no random one.
     """
     methods = (METHODS[0], *options.methods)
     seconds: dict[str, list[list[float]]] = {name: [] for name in methods}
     steps, drafted = Counter[str](), Counter[str]()
     for repeat in range(-1, options.repeats):  # the first one warms up
         shared = {name: Adaptive(scaled(curve, WRONG.get(name, 1.0))) for name in methods}
+        factories = {name: prepare() for name in methods}
         for name in methods:
             seconds[name].append([])
         for i, prompt in enumerate(prompts):
             outputs = []
             for name in methods[:: -1 if repeat % 2 else 1]:
-                drafter: Drafter = Autoregressive() if name == METHODS[0] else factory()
+                drafter: Drafter = Autoregressive() if name == METHODS[0] else factories[name]()
                 if name.startswith("auto"):
                     forgetful = name == "auto, forgetful"
                     drafter = Budgeted(drafter, Adaptive(curve) if forgetful else shared[name])

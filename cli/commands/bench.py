@@ -29,8 +29,8 @@ def show(result: dict[str, Any]) -> None:
     say(f"outputs in the tokenizer's own tokens: {_canonical(found)}")
     for model in found.unlearnt:
         note(
-            f"{model} writes most outputs in other tokens than its tokenizer: new tokens are hardly "
-            "learnt; train it longer (--epochs), or with a higher --learning-rate"
+            f"{model} writes most outputs in other tokens than its tokenizer: new tokens are "
+            "hardly learnt; train it longer (--epochs), or with a higher --learning-rate"
         )
     warn_of_rough(found.prediction.cells)
     for match in found.reference:

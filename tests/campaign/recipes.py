@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from tasc.environment import environment
+from benchmarks.figures import publish
 from tests.benchmark.test_spread import without_times
 from tests.campaign.faults import contents
 from tests.campaign.process import Ended, Faults, preload, prepare, start, wait
@@ -49,6 +49,7 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    given.data_dir = given.data_dir.resolve()  # a run has a working directory of its own
     preload()
     found = {}
     home = Path(tempfile.mkdtemp(prefix="recipes-"))  # forks would end a TemporaryDirectory's
@@ -64,8 +65,7 @@ def main() -> int:
     finally:
         shutil.rmtree(home)
     if given.json:
-        report = {"environment": environment(), "recipes": found}
-        given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        publish({"recipes": found}, given.json, quiet=True)
     return int(any(one["problems"] for one in found.values()))
 
 

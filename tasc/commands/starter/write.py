@@ -125,9 +125,10 @@ def _writes_chats(model: str | None) -> bool:
 
 def _is_small(folder: Path) -> bool:
     """Say whether a model is here and small; one on the Hub is taken to be large."""
-    if not folder.is_dir():
+    try:
+        return elements(tensor_shapes(weight_files(folder), f"model {folder}")) < _SMALL
+    except InputError:  # it is not here, or has no weights yet
         return False
-    return elements(tensor_shapes(weight_files(folder), f"model {folder}")) < _SMALL
 
 
 def _name(source: Source) -> str:

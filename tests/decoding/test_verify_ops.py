@@ -1,11 +1,14 @@
 """Kernels against their definition in torch, as operators, compiled, and on bad input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
 
 from tasc.decoding.core.draft import Draft, ProposalProbs
+from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.verify import greedy, ops, reference
 from tasc.errors import InputError
 from tests.decoding.drafts import NEAR, Case, cases, nudged
@@ -57,6 +60,33 @@ def test_sampled_equals_its_definition(case):
         case.rows, *tensors(case), case.sampling.temperature, uniforms
     )
     assert outcome(ops.committed(result.numpy())) == expected
+
+
+@pytest.mark.parametrize("first", [0.0, 0.1])
+def test_a_sibling_may_as_well_have_been_no_token(first):
+    """Proposals sum to 0.7; what the first leaves to the second has the other 0.3 in it."""
+    p, q = torch.tensor([0.05, 0.05, 0.6, 0.3]), torch.tensor([[first, 0.3, 0.2, 0.2 - first]])
+    rows, expected = p.log().expand(3, 4).contiguous(), p
+    if first:  # else it could not have been drawn, and says nothing
+        expected = (p - q[0]).clamp(min=0) / (p - q[0]).clamp(min=0).sum()
+    second = torch.cat([torch.zeros(1), q[0, 1:]]) / (1 - first)
+    expected = (expected - second).clamp(min=0)
+    expected /= expected.sum()
+    of = np.array([0, -1, -1], np.int32)
+    draft = Draft(np.array([0, 1], np.int32), np.array([-1, -1], np.int32))
+    draft = replace(draft, q=ProposalProbs(q, of, replacement=False))
+    draws, counts = 400, np.zeros((2, 4))
+    for i in range(draws):
+        case = Case(draft, rows, Sampling(1.0), np.array([0.99, 0.99, (i + 0.5) / draws]))
+        walk = reference.rejection_reference(draft, case.distribution, case.uniforms)
+        result = torch.ops.tasc.verify_rejection(
+            rows, *tensors(case), *distributions(case), 1.0, torch.from_numpy(case.uniforms)
+        )
+        for row, walked in enumerate((walk, ops.committed(result.numpy()))):
+            path, token = outcome(walked)
+            assert path == []
+            counts[row, token] += 1 / draws
+    assert counts == pytest.approx(np.stack([expected.numpy()] * 2), abs=2 / draws)
 
 
 @given(cases())

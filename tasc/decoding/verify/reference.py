@@ -104,10 +104,11 @@ def _proposal(
     q = distributions.probs[row].double().clamp(min=0)
     if distributions.replacement or not seen:
         return q
-    q = q.clone()
-    q[list(seen)] = 0
-    left = float(q.sum())
-    return q / left if left > NOTHING else torch.zeros_like(q)
+    others = q.clone()
+    others[list(seen)] = 0
+    # Of all mass, also of what is no token of the target, which may as well have been drawn.
+    left = 1 - float((q - others).sum())
+    return others / left if left > NOTHING else torch.zeros_like(q)
 
 
 def pick(distribution: torch.Tensor, uniform: float) -> int:

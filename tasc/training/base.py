@@ -12,7 +12,7 @@ from tasc.data.corpus import Corpus
 from tasc.models.load import device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.training import processes
+from tasc.training import processes, tracking
 from tasc.training.base_tokenizer import train_tokenizer
 from tasc.training.core.batch import Sequences, example_sequences, packed_blocks
 from tasc.training.core.schedule import TrainReport
@@ -20,7 +20,6 @@ from tasc.training.folder import save_model
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import BaseOptions
-from tasc.training.tracking import tracked
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,7 @@ def train_base(
     """
     processes.check_alone()
     options.check(held_out=validation is not None)
+    tracking.check(options.log_to)
     preset = PRESETS[options.preset]
     progress("loading the tokenizer" if options.tokenizer else "training the tokenizer", 0, 0)
     tokenizer = new_tokenizer(corpus, options)
@@ -100,7 +100,7 @@ def train_base(
         work=work,
         name=f"base {options.training} {asdict(preset)}",
     )
-    with tracked(options, work) as log:
+    with tracking.opened(options, work) as log:
         report = run.train(held_out, resume=resume, progress=progress, log=log)
     return BaseResult(model, tokenizer, report)
 

@@ -14,7 +14,7 @@ from tasc.models.folder.quiet import quiet
 from tasc.models.load import device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.training import processes
+from tasc.training import processes, tracking
 from tasc.training.core.batch import Sequences
 from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
@@ -22,7 +22,6 @@ from tasc.training.generate_targets import generate_targets
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions
-from tasc.training.tracking import tracked
 
 _HELD_OUT = 128
 
@@ -62,6 +61,7 @@ def train_head(
     """
     processes.check_alone()
     options.check(held_out=validation is not None)
+    tracking.check(options.log_to)
     progress("loading the model", 0, 0)
     model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
     check_stateless(model)
@@ -99,7 +99,7 @@ def train_head(
     held_out = None
     if validation is not None:
         held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
-    with quiet(), tensor_float32(options.tf32, model.device), tracked(options, work) as log:
+    with quiet(), tensor_float32(options.tf32, model.device), tracking.opened(options, work) as log:
         report = run.train(held_out, resume=resume, progress=progress, log=log)
     return HeadResult(head.to(model.dtype), report)
 

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +17,13 @@ from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.training import checkpoint, processes, sharding
 from tasc.training.core.batch import Sequences, collate, plan_epoch
+from tasc.training.core.journal import Journal
 from tasc.training.core.schedule import Evaluation, Schedule, TrainReport
 from tasc.training.objectives.learner import Learner
 from tasc.training.tracking import Log, nowhere
 
 _EVALUATED_AT_ONCE = 32  # rows; evaluation keeps no activations
 _EVALUATION = 1 << 31  # draws random numbers as a micro-batch of this number
-
-
-@dataclass
-class _Journal:
-    """What accumulates during a run and survives in its checkpoints."""
-
-    losses: list[float] = field(default_factory=list)
-    evaluations: list[dict[str, float]] = field(default_factory=list)
-    tokens: int = 0
-    targets: int = 0
-    seconds: float = 0.0
-
-    @property
-    def lowest(self) -> int:
-        """The number of the evaluation with the lowest loss, the first of equals; 0 of none."""
-        losses = [entry["loss"] for entry in self.evaluations]
-        return losses.index(min(losses)) if losses else 0
-
-    @property
-    def waited(self) -> int:
-        """How many evaluations there were since that one."""
-        return max(0, len(self.evaluations) - 1 - self.lowest)
 
 
 class Run:
@@ -83,9 +62,8 @@ class Run:
         self.steps = schedule.steps(len(data))
         self.epoch_steps = schedule.epoch_steps(len(data))
         self.identity = self._identity(name)
-        self.journal = _Journal()
+        self.journal = Journal()
         self.best: dict[str, torch.Tensor] = {}  # of the first process, on the CPU
-        self.waited = 0  # evaluations since then
         self.log: Log = nowhere
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
         self.group = processes.group()
@@ -120,12 +98,11 @@ class Run:
                 over = self._over(step)
                 if held_out is not None and (over or step % self.epoch_steps == 0):
                     self._evaluate(held_out, step)
-                    self._keep_best()
                     over = self._over(step)
                 self.journal.seconds = self._seconds(origin)
                 self._checkpoint(step, over=over)
                 progress(f"training, loss {loss:.3f}", step, self.steps)
-            if self.waited:
+            if self._went_on:
                 sharding.hand_out(self.best, self.trainable)
         self.model.eval()
         return self._report(step)
@@ -149,10 +126,8 @@ class Run:
             for name, parameter in self.trainable.items():
                 parameter.copy_(sharding.share(state.parameters[name], parameter))
         checkpoint.restore_optimizer(self.optimizer, state.optimizer)
-        self.journal = _Journal(**state.journal)
-        if self.schedule.patience:
-            self.waited = self.journal.waited
-            self.best = dict(state.best) if self.group.first else {}
+        self.journal = Journal(**state.journal)
+        self.best = dict(state.best) if self.group.first else {}
         return state.step
 
     def _agree(self, step: int) -> None:
@@ -171,9 +146,14 @@ class Run:
 
     def _over(self, step: int) -> bool:
         patience = self.schedule.patience
-        if patience is not None and self.waited >= patience:
+        if patience and self.journal.waited >= patience:
             return True
         return self.schedule.spent(step, self.steps, self.journal.seconds) >= 1
+
+    @property
+    def _went_on(self) -> bool:
+        """Whether the weights to keep are those of an evaluation before the last."""
+        return bool(self.schedule.patience and self.journal.waited)
 
     def _step(self, step: int) -> float:
         """Do one optimiser step; return its loss in nats per target.
@@ -242,26 +222,28 @@ class Run:
         return self.plan[1][index]
 
     def _evaluate(self, held_out: Sequences, step: int) -> None:
-        if not self.group.first and not self.sharded:
-            return
-        self._draw(step, _EVALUATION)
-        bfloat16 = self.schedule.bfloat16
-        result = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
+        """Evaluate, in the first process or, of a sharded model, in all; all know the result."""
+        loss = exact = 0.0
+        if self.group.first or self.sharded:
+            self._draw(step, _EVALUATION)
+            bfloat16 = self.schedule.bfloat16
+            found = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
+            if self.group.first:
+                loss, exact = found.loss, found.exact
+        result = Evaluation(step, self.group.total(loss), self.group.total(exact))
         self._check(result.loss, step - 1)
         self.journal.evaluations.append(asdict(result))
         self.log({"validation_loss": result.loss, "validation_exact": result.exact}, step)
+        if self.schedule.patience and not self.journal.waited:
+            self._keep()
 
-    def _keep_best(self) -> None:
-        """Copy the weights where the loss was never as low; the first process says whether."""
-        if not self.schedule.patience:
-            return
-        self.waited = int(self.group.total(self.journal.waited * self.group.first))
-        if self.waited == 0:
-            self.best = {
-                name: whole.clone()  # on the CPU training goes on in the same memory
-                for name, parameter in self.trainable.items()
-                for whole in sharding.gathered({name: parameter}).values()
-            }
+    def _keep(self) -> None:
+        """Copy the weights: the validation loss was never as low."""
+        self.best = {
+            name: whole.clone()  # on the CPU training goes on in the same memory
+            for name, parameter in self.trainable.items()
+            for whole in sharding.gathered({name: parameter}).values()
+        }
 
     def _check(self, loss: float, step: int) -> None:
         """Refuse to go on with a model that is lost."""
@@ -293,8 +275,7 @@ class Run:
 
     def _report(self, step: int) -> TrainReport:
         journal = self.journal
-        found = self.group.first and self.waited  # others may have evaluated nothing
-        kept = journal.evaluations[journal.lowest]["step"] if found else step
+        kept = journal.evaluations[journal.lowest]["step"] if self._went_on else step
         ended = self.schedule.spent(step, self.steps, journal.seconds) >= 1
         return TrainReport(
             steps=step,

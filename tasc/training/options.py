@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasc.errors import InputError, UnavailableError
+from tasc.errors import InputError
 from tasc.options.bounds import MOST
 from tasc.options.command import (
     LONGEST,
@@ -84,21 +84,7 @@ class TrainingOptions(ModelOptions):
         """Return how long and how fast to train, for the training loop."""
 
     def check(self, *, held_out: bool) -> None:
-        """Refuse what cannot be done here, before it takes time.
-
-        Raises:
-            InputError: it would stop by a loss that is not there, for nothing is ``held_out``.
-            UnavailableError: a package is not installed that ``log_to`` names.
-        """
-        if self.log_to:
-            from accelerate.tracking import get_available_trackers
-
-            there = {str(tracker) for tracker in get_available_trackers()}
-            for name in (name for name in self.log_to if name not in there):
-                raise UnavailableError(
-                    f"--log-to {name} needs the package {name}, which is not installed: install "
-                    f"it with pip install {name}"
-                )
+        """Raise InputError where training would stop by the loss on what is not ``held_out``."""
         if self.patience is not None and not held_out:
             raise InputError(
                 f"patience stops by the validation loss, and {self.source.path} has no split "

@@ -1,6 +1,6 @@
 """Where the figures of a training go while it runs: accelerate's trackers, in the first process."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,8 +25,22 @@ def nowhere(figures: Mapping[str, float], step: int) -> None:
     """Log nothing."""
 
 
+def check(names: Sequence[Tracker]) -> None:
+    """Raise UnavailableError where the package of a tracker is not installed."""
+    if not names:
+        return
+    from accelerate.tracking import get_available_trackers
+
+    there = {str(tracker) for tracker in get_available_trackers()}
+    for name in (name for name in names if name not in there):
+        raise UnavailableError(
+            f"--log-to {name} needs the package {name}, which is not installed: install it with "
+            f"pip install {name}"
+        )
+
+
 @contextmanager
-def tracked(options: TrainingOptions, work: Path) -> Iterator[Log]:
+def opened(options: TrainingOptions, work: Path) -> Iterator[Log]:
     """Open what ``options`` log to, and close it afterwards; nothing but in the first process.
 
     A run is named as its output, which ``work`` belongs to, or as the command. What files it
@@ -47,7 +61,7 @@ def tracked(options: TrainingOptions, work: Path) -> Iterator[Log]:
     with ExitStack() as stack:
         trackers = {}
         for name in dict.fromkeys(options.log_to):
-            trackers[name] = stack.enter_context(_opened(name, run, folder, options))
+            trackers[name] = stack.enter_context(_started(name, run, folder, options))
 
         def log(figures: Mapping[str, float], step: int) -> None:
             for name, tracker in trackers.items():
@@ -58,7 +72,7 @@ def tracked(options: TrainingOptions, work: Path) -> Iterator[Log]:
 
 
 @contextmanager
-def _opened(name: Tracker, run: str, folder: Path, options: TrainingOptions) -> Iterator[Any]:
+def _started(name: Tracker, run: str, folder: Path, options: TrainingOptions) -> Iterator[Any]:
     """Yield one of accelerate's trackers, started, that knows the options."""
     from accelerate import tracking
 

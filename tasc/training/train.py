@@ -18,7 +18,7 @@ from tasc.models.load import load_model
 from tasc.options.command import Device
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.training import processes, sharding
+from tasc.training import processes, sharding, tracking
 from tasc.training.adapters import full, lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import Sequences, example_sequences
@@ -28,7 +28,6 @@ from tasc.training.finetuned import FinetuneResult
 from tasc.training.loop import Run
 from tasc.training.objectives import OBJECTIVES
 from tasc.training.options import FinetuneOptions
-from tasc.training.tracking import tracked
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,7 @@ def finetune(
     together, or checkpoints belong to another run.
     """
     options.check(held_out=validation is not None)
+    tracking.check(options.log_to)
     _check_share(options, options.processes)  # before so many are started
     given = (start, train, validation, options, work, resume)
     with processes.together(options.processes, options.device, _finetune, *given):
@@ -99,7 +99,7 @@ def _finetune(
         work=work,
         name=f"{start.model} {options.training}",
     )
-    with quiet(), tensor_float32(options.tf32, model.device), tracked(options, work) as log:
+    with quiet(), tensor_float32(options.tf32, model.device), tracking.opened(options, work) as log:
         report = run.train(held_out, resume=resume, progress=progress, log=log)
     if sharded:
         trained = _whole(run, start, options, tokenizer)

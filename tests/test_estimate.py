@@ -61,11 +61,16 @@ def test_equal_compute_takes_as_long_as_what_it_equals(estimated):
     found = estimated(
         "base: {command: base, preset: pico, epochs: 2}",
         "clock: {command: base, preset: pico, minutes: 2}",
+        "either: {command: base, preset: pico, epochs: 2, minutes: 100000}",
         "one: {command: finetune, model: base, quantize: none}",
         "tokens: {command: augment, tokenizer: base, budget: 2}",
         "two: {command: finetune, model: base, augmented: tokens, tokens_of: one}",
+        "few: {command: finetune, model: base, quantize: none, tokens: 100}",
+        "many: {command: finetune, model: base, quantize: none, tokens: 300}",
     )
     assert found["clock"] == 120
+    assert found["either"] == found["base"]
+    assert found["many"] == pytest.approx(3 * found["few"])
     assert found["base"] > 0
     assert found["two"] == found["one"] > 0
     assert found["tokens"] is None
@@ -101,6 +106,18 @@ def test_nothing_is_said_of_what_is_not_here(estimated, tmp_path):
         "later: {command: bench, models: [hub=someone/model]}",
     )
     assert found == {"hub": None, "broken": None, "later": None}
+
+
+def test_nothing_is_said_of_what_equals_a_training_elsewhere(estimated, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "training.json").write_text("{}")
+    step = f"two: {{command: finetune, model: BASE, tokens_of: {tmp_path / 'other'}}}"
+    assert estimated(step) == {"two": None}
+
+
+def test_models_too_large_for_a_try_are_not_tried(estimated, monkeypatch):
+    monkeypatch.setattr(probe, "_MOST_PARAMETERS", 1000)
+    assert estimated("one: {command: bench, models: [BASE]}") == {"one": None}
 
 
 def test_large_data_are_not_read_for_it(estimated, monkeypatch):

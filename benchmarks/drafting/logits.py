@@ -74,7 +74,7 @@ def turns_script(about: str | None) -> Any:  # noqa: ANN401
 
 
 def load_target(given: argparse.Namespace) -> Loaded:
-    """Load the model to decode with, on as many threads as are asked for."""
+    """Load the model to decode with, on as many threads as --threads says."""
     torch.set_num_threads(given.threads)
     tokenizer = load_tokenizer(given.model)
     target = Target(load_model(given.model, dtype="float32"))

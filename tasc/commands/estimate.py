@@ -1,14 +1,16 @@
 """How long the steps of a recipe may take here: their data counted, models of their shape timed.
 
-An estimate is of what takes the time: forwards, training steps, and texts that are counted. It is
-rough: a model may say more or less than the data have it say, and drafts are left out of account,
-which make a bench shorter.
+An estimate is of what takes the time: forwards and training steps. Steps without a model have none.
+It is rough: a model may say more or less than the data have it say, and drafts are left out of
+account, which make a bench shorter.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 from tasc.benchmark.options import BenchOptions
 from tasc.commands.context import using_threads
@@ -25,6 +27,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training.base import PRESETS, new_tokenizer, shape
 from tasc.training.options import BaseOptions, FinetuneOptions, TrainingOptions
 
+_Timed: TypeAlias = BaseOptions | FinetuneOptions | BenchOptions
 _MOST_BYTES = 1 << 28  # of data, beyond which none are read for an estimate
 _SOME = 2000  # examples that lengths are counted on, and a tokenizer is trained on
 _NF4 = 5.6  # times as long a training step took with weights in 4 bits, on a CPU
@@ -43,7 +46,7 @@ class _Model:
     def _probes(self) -> dict[tuple[str, int | None], Probe]:
         return {}
 
-    def probe(self, options: BaseOptions | FinetuneOptions | BenchOptions) -> Probe:
+    def probe(self, options: _Timed) -> Probe:
         """Return what times it where ``options`` would run it; within their threads."""
         where = resolve_device(options.device), options.threads
         if where not in self._probes:
@@ -72,7 +75,7 @@ class _Size:
 
 
 class Estimates:
-    """Seconds of a recipe's steps, asked for in their order."""
+    """Seconds of a recipe's steps, which are added in their order."""
 
     def __init__(self) -> None:
         """No step is known yet."""
@@ -82,12 +85,13 @@ class Estimates:
     def add(self, name: str, step: StepOptions, known: float | None = None) -> float | None:
         """Return the seconds of the step ``name``; ``known`` ones where it has run before.
 
-        None where nothing can be said: what is on the Hub is not looked at, no more are large data.
+        None where nothing can be said: what is on the Hub is not looked at, nor are large data, nor
+        models of which a layer alone is large.
         """
         try:
             model = self._model_of(name, step)
             found = known
-            if found is None and model is not None and _is_small(step):
+            if found is None and model is not None and isinstance(step, _Timed) and _is_small(step):
                 with using_threads(step):
                     found = self._of(step, model)
         except (TascError, OSError, ValueError):  # told of when the step runs
@@ -124,29 +128,30 @@ class Estimates:
         folder = resolve_model(reference)[1]
         return _Model(shape_of(Path(folder)), load_tokenizer(folder))
 
-    def _of(self, step: StepOptions, model: _Model) -> float | None:
-        if isinstance(step, BaseOptions) and step.minutes is not None:
-            return 60 * step.minutes
-        if isinstance(step, FinetuneOptions) and step.tokens_of in self._seconds:
-            return self._seconds[step.tokens_of]  # as many tokens take as long
+    def _of(self, step: _Timed, model: _Model) -> float | None:
+        if isinstance(step, FinetuneOptions) and step.tokens_of is not None:
+            return self._seconds.get(step.tokens_of)  # as many tokens take as long
         texts = read_texts(step).corpora
         sizes = {name: _Size.of(corpus, model.tokenizer) for name, corpus in texts.items()}
+        probe, size = model.probe(step), sizes[MAIN]
         if isinstance(step, BenchOptions):
-            return _bench(step, model.probe(step), sizes[MAIN])
+            return _bench(step, probe, size)
         if isinstance(step, BaseOptions):
-            return _passes(step, sizes) * _base(step, model.probe(step), sizes[MAIN])
-        if isinstance(step, FinetuneOptions):
-            probe, size = model.probe(step), sizes[MAIN]
-            answers = size.examples * _answer(probe, size, _ANSWERS, step.max_new_tokens)
-            learning = _passes(step, sizes) * _finetune(step, probe, size)
-            return learning + (answers if step.draft_head else 0.0)
-        return None
+            learning = _passes(step, sizes) * _base(step, probe, size)
+            return min(learning, math.inf if step.minutes is None else 60 * step.minutes)
+        learning = _passes(step, sizes) * _finetune(step, probe, size)
+        if step.draft_head:
+            learning += size.examples * _answer(probe, size, _ANSWERS, step.max_new_tokens)
+        return learning
 
 
 def _passes(step: TrainingOptions, sizes: dict[str, _Size]) -> float:
     """Return how many examples are learnt from; to be evaluated on one is a third of that."""
-    held_out = sizes.get("validation")
-    return (sizes[MAIN].examples + (held_out.examples / 3 if held_out else 0)) * step.epochs
+    size, held_out = sizes[MAIN], sizes.get("validation")
+    epochs = step.epochs
+    if isinstance(step, FinetuneOptions) and step.tokens is not None:
+        epochs = step.tokens / (size.examples * (size.prompt + size.output))
+    return (size.examples + (held_out.examples / 3 if held_out else 0)) * epochs
 
 
 def _is_small(step: StepOptions) -> bool:

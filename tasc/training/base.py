@@ -106,7 +106,7 @@ def train_base(
 
 
 def new_tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
-    """Load the tokenizer that was asked for, or train one."""
+    """Load the tokenizer that is named, or train one."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer).ending(corpus.end)
     texts = list(corpus.prompts)

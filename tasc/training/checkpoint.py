@@ -27,7 +27,7 @@ class Checkpoint:
     parameters: Mapping[str, torch.Tensor]  # trained tensors by name
     optimizer: Mapping[str, torch.Tensor]  # its tensors, as ``"<parameter number>.<key>"``
     journal: Mapping[str, Any]  # JSON values the caller wants back (losses so far, seconds)
-    # Trained tensors as they were when the validation loss was lowest, where that is asked for.
+    # Trained tensors as they were when the validation loss was lowest, with --patience.
     best: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 

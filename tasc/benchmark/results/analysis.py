@@ -27,7 +27,7 @@ class AnalysisResults(TaskReport):
     recommended_size: Point | None  # the budget to choose, None without merges
     # TASC-spec simulated on held-out outputs, None without a tokenizer or outputs
     drafting: Drafting | None
-    serving: ServedDrafts | None  # as the engine asked for would run it, None where none was
+    serving: ServedDrafts | None  # as the engine of --serve would run it, None without one
     verdict: Verdict  # what to use
 
     @classmethod

@@ -1,11 +1,13 @@
 """Our training loop beside transformers' Trainer: seconds a step, loss, and what a kill costs.
 
-The same model, rows, AdamW and schedule, in float32 and one process. Arms take turns in each round.
-Seconds are the processor's, which others on the machine do not stretch as they do the clock's.
+The same model, rows, AdamW and schedule, in float32 and one process. Arms take turns in each round,
+which has a seed of its own. Seconds are the processor's, which others on the machine do not stretch
+as they do the clock's; their mean is over an epoch or more, as each arm orders rows by length in
+its own way.
 "trainer" is Trainer as it comes, with rows of like length together; "trainer, our loss" has our
 loss, which computes logits of targets only: what is left between it and ours is the loop itself.
 
-    python -m benchmarks.training.trainer DATA [--sizes tiny=60,small=40,medium=8] [--json FILE]
+    python -m benchmarks.training.trainer DATA [--sizes tiny=66,small=66,medium=66] [--json FILE]
 """
 
 import statistics
@@ -41,7 +43,7 @@ def main() -> None:
     """Measure all sizes, then what a run that was cut goes on to."""
     parser = script(__doc__, threads=True)
     parser.add_argument("data", help="MASSIVE's folder, or any task's")
-    parser.add_argument("--sizes", default="tiny=60,small=40,medium=8", help="presets, and steps")
+    parser.add_argument("--sizes", default="tiny=66,small=66,medium=66", help="presets, and steps")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -65,16 +67,18 @@ class Task:
         self.rows: Sequences = rows(prompts=corpus.prompts[read], outputs=corpus.outputs[read])
         self.held_out: Sequences = rows(prompts=corpus.prompts[held], outputs=corpus.outputs[held])
 
-    def model(self) -> PreTrainedModel:
+    def model(self, seed: int) -> PreTrainedModel:
         """Return the model as it begins."""
-        return build(self.preset, self.vocabulary, 512, seed=0)
+        return build(self.preset, self.vocabulary, 512, seed=seed)
 
 
-def ours(task: Task, model: PreTrainedModel, work: Path, stop: Stop, *, resume: bool) -> None:
+def ours(
+    task: Task, model: PreTrainedModel, work: Path, stop: Stop, *, seed: int, resume: bool
+) -> None:
     """Train with our loop."""
     epochs = task.steps / -(-len(task.rows) // BATCH)
     every = 5 if resume or stop is not _go_on else 0
-    schedule = Schedule(epochs, BATCH, BATCH, bfloat16=False, checkpoint_steps=every)
+    schedule = Schedule(epochs, BATCH, BATCH, bfloat16=False, checkpoint_steps=every, seed=seed)
     rate = task.preset.learning_rate
     groups = [{"params": list(model.parameters()), "lr": rate, "weight_decay": 0.0}]
     run = Run(learner(model, None), groups, task.rows, schedule, work=work, name="a")
@@ -82,7 +86,14 @@ def ours(task: Task, model: PreTrainedModel, work: Path, stop: Stop, *, resume: 
 
 
 def theirs(
-    task: Task, model: PreTrainedModel, work: Path, stop: Stop, *, resume: bool, our_loss: bool
+    task: Task,
+    model: PreTrainedModel,
+    work: Path,
+    stop: Stop,
+    *,
+    seed: int,
+    resume: bool,
+    our_loss: bool,
 ) -> None:
     """Train with transformers' Trainer."""
     every = {"save_strategy": "no"}
@@ -102,7 +113,7 @@ def theirs(
         use_cpu=True,
         disable_tqdm=True,
         remove_unused_columns=False,
-        seed=0,
+        seed=seed,
         **every,
     )
     texts = np.split(task.rows.tokens, task.rows.offsets[1:-1])
@@ -167,27 +178,27 @@ def _go_on(_done: int) -> None:
 def compare(task: Task, rounds: int) -> dict[str, Any]:
     """Return seconds a step of each arm, ratios to ours, and losses after the same steps."""
     seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    losses: dict[str, float] = {}
+    losses: dict[str, list[float]] = {arm: [] for arm in ARMS}
     names = list(ARMS)
     for turn in range(rounds):
         for arm in names[turn % 3 :] + names[: turn % 3]:
-            model, times = task.model(), []
+            model, times = task.model(turn), []
             with tempfile.TemporaryDirectory() as work, quiet():
-                ARMS[arm](task, model, Path(work), _clock(times), resume=False)
-            seconds[arm].append(statistics.median(np.diff(times)[FIRST:]))
-            losses[arm] = evaluate(model, task.held_out, 32, 0, bfloat16=False).loss
+                ARMS[arm](task, model, Path(work), _clock(times), seed=turn, resume=False)
+            seconds[arm].append(float(np.mean(np.diff(times)[FIRST:])))
+            losses[arm] += [evaluate(model, task.held_out, 32, 0, bfloat16=False).loss]
     ratios = {
         arm: [a / b for a, b in zip(seconds[arm], seconds["ours"], strict=True)] for arm in ARMS
     }
     return {
-        "parameters": sum(p.numel() for p in task.model().parameters()),
+        "parameters": sum(p.numel() for p in task.model(0).parameters()),
         "steps": task.steps,
         "arms": {
             arm: {
                 "seconds_per_step": seconds[arm],
                 "ratio": statistics.median(ratios[arm]),
                 "ratios": [min(ratios[arm]), max(ratios[arm])],
-                "loss": losses[arm],
+                "losses": losses[arm],
             }
             for arm in ARMS
         },
@@ -201,9 +212,9 @@ def _clock(times: list[float]) -> Stop:
 def cut(arm: str, data: str) -> dict[str, Any]:
     """Stop a run behind its second checkpoint, and see what it goes on to, whole and torn."""
     task = Task("pico", data, 12)
-    whole = task.model()
+    whole = task.model(0)
     with tempfile.TemporaryDirectory() as work, quiet():
-        ARMS[arm](task, whole, Path(work), lambda _done: None, resume=False)
+        ARMS[arm](task, whole, Path(work), lambda _done: None, seed=0, resume=False)
     return {
         "arm": arm,
         **_goes_on(arm, task, whole, torn=False),
@@ -218,11 +229,11 @@ def _goes_on(arm: str, task: Task, whole: PreTrainedModel, *, torn: bool) -> dic
         if done == 11:
             raise KeyboardInterrupt
 
-    model = task.model()
+    model = task.model(0)
     with tempfile.TemporaryDirectory() as folder, quiet():
         work = Path(folder)
         with suppress(KeyboardInterrupt):
-            ARMS[arm](task, model, work, stop, resume=False)
+            ARMS[arm](task, model, work, stop, seed=0, resume=False)
         newest = max(work.iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
         files = [path for path in newest.iterdir() if path.is_file()]
         if torn:  # as a kill or a full disk leaves a file that was being written
@@ -233,9 +244,9 @@ def _goes_on(arm: str, task: Task, whole: PreTrainedModel, *, torn: bool) -> dic
             "checkpoint_bytes": sum(path.stat().st_size for path in files),
             "pickles": sorted(p.name for p in files if p.suffix in (".pt", ".pth", ".bin")),
         }
-        again = task.model()
+        again = task.model(0)
         try:
-            ARMS[arm](task, again, work, lambda _done: None, resume=True)
+            ARMS[arm](task, again, work, lambda _done: None, seed=0, resume=True)
         except Exception as error:  # whatever a library raises on a torn file is the finding
             return {"ends": type(error).__name__, **found}
     same = all(

@@ -77,7 +77,7 @@ def seconds(device: str, run: Callable[[], object]) -> float:
     run()
     end.record()
     end.synchronize()
-    return start.elapsed_time(end) / 1e3
+    return float(start.elapsed_time(end)) / 1e3
 
 
 def alternate(ways: dict[str, Way], options: argparse.Namespace) -> dict[str, list[float]]:

@@ -53,8 +53,8 @@ def main() -> None:
     if options.only:
         kind, millions = options.only.split("=")
         with tempfile.TemporaryDirectory() as folder:
-            made = {"analyze": measure_analyze, "index": measure_index}[kind]
-            print(json.dumps(made(options, float(millions), Path(folder))))  # noqa: T201 - a script
+            measure = {"analyze": measure_analyze, "index": measure_index}[kind]
+            print(json.dumps(measure(options, float(millions), Path(folder))))  # noqa: T201 - a script
         return
     if options.open:
         publish({"opened": [opened(options, folder) for folder in options.open]}, options.json)

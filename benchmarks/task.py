@@ -39,12 +39,9 @@ class Task:
     def load(cls, model: str, data: Path, prompts: int, **options: Any) -> "Task":  # noqa: ANN401
         """Read the folders of a model and a data set; ``options`` are those of load_model."""
         tokenizer, source = load_tokenizer(model), Source(str(data))
-        texts = load(source, "test").prompts[:prompts], load(source, "train").outputs
-        return cls(
-            load_model(model, **options),
-            *(tokenizer.encode(some).split() for some in texts),
-            tokenizer.eos_id,
-        )
+        asked = tokenizer.encode(load(source, "test").prompts[:prompts]).split()
+        outputs = tokenizer.encode(load(source, "train").outputs).split()
+        return cls(load_model(model, **options), asked, outputs, tokenizer.eos_id)
 
     def prepare(self, method: str, target: Target) -> Factory:
         """Build what the drafters of ``method`` share."""

@@ -1,6 +1,7 @@
 """What a step costs besides the model's forward: drafting, launching, verifying, committing."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,8 @@ def by_timeline(model: Task, name: str) -> dict[str, Any]:
 def decode(model: Task, target: Target, name: str) -> list[Generation]:
     """Decode every prompt with one method."""
     factory = model.prepare(name, target)
-    limits = {"max_new_tokens": 48, "end_ids": (model.end,), "budget": DEFAULT_BUDGET}
-    return [generate(target, factory(), prompt, **limits) for prompt in model.prompts]
+    run = partial(generate, target, max_new_tokens=48, end_ids=(model.end,), budget=DEFAULT_BUDGET)
+    return [run(factory(), prompt) for prompt in model.prompts]
 
 
 def parts(done: list[Generation], steps: int) -> dict[str, float]:

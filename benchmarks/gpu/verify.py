@@ -1,5 +1,7 @@
 """Greedy verification of a large tree against the time to read its logits once."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,17 +36,17 @@ def measure(setup: Setup, dtype: torch.dtype, size: int) -> dict[str, Any]:
     tokens = best[parents + 1]  # all that can be accepted is
     tree = [torch.from_numpy(a).to(setup.device) for a in (tokens, parents)]
     into = torch.empty_like(base)
-    ways = {
+    uniforms = torch.from_numpy(rng.random(NODES + 1)).to(setup.device)
+    ways: dict[str, Callable[[torch.Tensor], object]] = {
         "verify_greedy": lambda r: torch.ops.tasc.verify_greedy(r, *tree),
         "verify_sampled": lambda r: torch.ops.tasc.verify_sampled(r, *tree, 0.8, uniforms),
         "amax": lambda r: r.amax(-1),
         "sum": lambda r: r.sum(dtype=torch.float32),
         "copy": lambda r: into.copy_(r),
     }
-    uniforms = torch.from_numpy(rng.random(NODES + 1)).to(setup.device)
     repeats = 5 if setup.quick else 100
     seconds = {
-        name: spread(setup.times([lambda r=r, way=way: way(r) for r in rows], repeats))
+        name: spread(setup.times([partial(way, row) for row in rows], repeats))
         for name, way in ways.items()
     }
     once = min(seconds["amax"]["median"], seconds["sum"]["median"], seconds["copy"]["median"] / 2)

@@ -55,7 +55,7 @@ class Cell:
         if not isinstance(drafter, HeadDrafter):
             self.done.append(generate(ours.target, drafter, prompt, **options))
             return
-        timed = drafter.vocabulary = TimedHead(drafter.vocabulary)  # type: ignore[assignment]
+        timed = drafter.vocabulary = TimedHead(drafter.vocabulary)
         known: Tensor | None = None
         drafted = False
 

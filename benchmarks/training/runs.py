@@ -10,7 +10,7 @@ from typing import Any
 import tasc
 
 # small adapters on a small model: 2e-4 hardly moves them; 4 bits only slow a CPU down
-TRAINING = ("--resume", "--merge", "--quantize", "none", "--learning-rate", "3e-3")
+TRAINING: tuple[str, ...] = ("--resume", "--merge", "--quantize", "none", "--learning-rate", "3e-3")
 TRAINING += ("--batch-size", "32", "--effective-batch", "32")
 
 

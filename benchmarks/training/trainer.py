@@ -96,7 +96,7 @@ def theirs(
     our_loss: bool,
 ) -> None:
     """Train with transformers' Trainer."""
-    every = {"save_strategy": "no"}
+    every: dict[str, Any] = {"save_strategy": "no"}
     if resume or stop is not _go_on:
         every = {"save_strategy": "steps", "save_steps": 5, "save_total_limit": 2}
     given = TrainingArguments(
@@ -126,7 +126,7 @@ def theirs(
         )
 
     kind = _OurLoss if our_loss else Trainer
-    trainer = kind(model, given, padded, dataset, callbacks=[_Steps(stop)])  # type: ignore[arg-type]
+    trainer = kind(model, given, padded, dataset, callbacks=[_Steps(stop)])
     trainer.train(resume_from_checkpoint=resume or None)
 
 
@@ -161,7 +161,7 @@ class _Steps(TrainerCallback):
         self.told(state.global_step)
 
 
-ARMS = {
+ARMS: dict[str, Callable[..., None]] = {
     "ours": ours,
     "trainer": partial(theirs, our_loss=False),
     "trainer, our loss": partial(theirs, our_loss=True),
@@ -182,7 +182,7 @@ def compare(task: Task, rounds: int) -> dict[str, Any]:
     names = list(ARMS)
     for turn in range(rounds):
         for arm in names[turn % 3 :] + names[: turn % 3]:
-            model, times = task.model(turn), []
+            model, times = task.model(turn), list[float]()
             with tempfile.TemporaryDirectory() as work, quiet():
                 ARMS[arm](task, model, Path(work), _clock(times), seed=turn, resume=False)
             seconds[arm].append(float(np.mean(np.diff(times)[FIRST:])))

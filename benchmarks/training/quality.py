@@ -17,6 +17,7 @@ from benchmarks.figures import publish, script
 from benchmarks.training.runs import TRAINING, benched, made
 
 ARMS = ("baseline", "equal steps", "equal compute")
+DECODING = ("methods", "delimiter", "batch_size", "max_new_tokens", "repeats")
 
 
 def main() -> None:
@@ -32,9 +33,13 @@ def main() -> None:
         template="{input}\n",
         output_column="output",
         batch_size=32,
+        max_new_tokens=256,
+        repeats=1,
     )
+    parser.add_argument("--methods", nargs="+", default=["ar"])
     parser.add_argument("data")
     parser.add_argument("--rows", nargs="+", default=["new", "used", "all"])
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--train-limit", type=int)
     parser.add_argument("--limit", type=int)
@@ -43,7 +48,7 @@ def main() -> None:
     options, options.finetune = parser.parse_known_args()  # of tasc finetune
     for seed in options.seeds:
         for rows in options.rows:
-            for arm in ARMS:
+            for arm in options.arms:
                 train(arm, rows, seed, options)
     publish({"comparisons": [compare(rows, options) for rows in options.rows]}, options.json)
 
@@ -68,7 +73,9 @@ def train(arm: str, rows: str, seed: int, options: argparse.Namespace) -> None:
 def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
     """Bench the models of one choice of rows together."""
     models = tuple(
-        f"{arm}#{seed}={folder(arm, rows, seed, options)}" for arm in ARMS for seed in options.seeds
+        f"{arm}#{seed}={folder(arm, rows, seed, options)}"
+        for arm in options.arms
+        for seed in options.seeds
     )
     found = benched(
         {
@@ -82,9 +89,7 @@ def compare(rows: str, options: argparse.Namespace) -> dict[str, Any]:
         "seeds",
         "seeds_pairs",
         "pairs",
-        methods=("ar",),
-        delimiter=options.delimiter,
-        batch_size=options.batch_size,
+        **{name: getattr(options, name) for name in DECODING},
     )
     return {"rows": rows, **found}
 

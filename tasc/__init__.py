@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tasc.commands.calls import base as base
     from tasc.commands.calls import bench as bench
     from tasc.commands.calls import compare_vocabularies as compare_vocabularies
-    from tasc.commands.calls import count_shard as count_shard
     from tasc.commands.calls import export as export
     from tasc.commands.calls import finetune as finetune
     from tasc.commands.calls import index as index
@@ -55,7 +54,7 @@ _PUBLIC = {
     "tasc.benchmark.load.options": "LoadOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",
     "tasc.benchmark.paired.compare": "CompareOptions compare_results",
-    "tasc.commands.calls": "analyze augment base bench compare_vocabularies count_shard export "
+    "tasc.commands.calls": "analyze augment base bench compare_vocabularies export "
     "finetune index judge load_test tune",
     "tasc.commands.data.report": "DataOptions inspect_data",
     "tasc.commands.starter.write": "InitOptions start_recipe",

@@ -35,6 +35,7 @@ class TaskAnalysis:
 
     def save(self, folder: Path) -> None:
         """Write analysis.html and, with a tokenizer, the token counts."""
+        folder.mkdir(parents=True, exist_ok=True)
         counts = self.analysis.input_counts, self.analysis.output_counts
         if self.tokenizer and counts[0] is not None and counts[1] is not None:
             save_counts(folder, self.tokenizer, counts[0], counts[1])

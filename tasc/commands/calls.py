@@ -1,6 +1,7 @@
 """The commands as calls of the library: options in, a result in memory out.
 
-A result has ``to_dict()``, the report, and ``save(folder)``, which writes what the command would.
+A result has ``to_dict()``, the report, and ``save(folder)``, which writes the other files of the
+command.
 What a command needs is imported when it is called.
 """
 
@@ -15,6 +16,7 @@ from tasc.benchmark.load.options import LoadOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.commands.context import Result, StepContext, at_work
 from tasc.decoding.drafters.ngram.options import IndexOptions
+from tasc.errors import InputError
 from tasc.options.references import resolve_model
 from tasc.options.texts import MAIN
 from tasc.serving.options import ExportOptions
@@ -23,7 +25,6 @@ from tasc.training.options import BaseOptions, FinetuneOptions
 from tasc.vocab.search.options import AugmentOptions
 
 if TYPE_CHECKING:
-    from tasc.analysis.shards.runs import ShardRun
     from tasc.benchmark.judge.results import JudgeResults
     from tasc.benchmark.load.results import LoadResults
     from tasc.benchmark.results.bench import BenchResults
@@ -44,30 +45,26 @@ def analyze(options: AnalyzeOptions, context: StepContext | None = None) -> "Tas
     Example:
         >>> found = tasc.analyze(tasc.AnalyzeOptions(source="builtin:stdlib-tokens", limit=500))
         >>> found.results.verdict.choice
+        '...'
     """
     from tasc.commands import analysis
 
+    if options.shard:
+        raise InputError(
+            "a shard is counted into a folder, which merge takes: run tasc analyze --shard "
+            f"{options.shard} --output FOLDER"
+        )
     with at_work(options, context) as context:
         return analysis.analyze(options, context)
 
 
-def count_shard(options: AnalyzeOptions, context: StepContext | None = None) -> "ShardRun":
-    """Count the part of a split that ``options.shard`` names, for ``options.merge`` to take.
-
-    Example:
-        >>> made = tasc.count_shard(
-        ...     tasc.AnalyzeOptions(source="builtin:stdlib-tokens", shard="1/2")
-        ... )
-        >>> made.save(Path("runs/1"))
-    """
+def _analyze(options: AnalyzeOptions, context: StepContext) -> Result:
     from tasc.commands import analysis
 
-    with at_work(options, context) as context:
+    if not options.shard:
+        return analyze(options, context)
+    with at_work(options, context):
         return analysis.count_shard(options, context)
-
-
-def _analyze(options: AnalyzeOptions, context: StepContext) -> Result:
-    return count_shard(options, context) if options.shard else analyze(options, context)
 
 
 def augment(options: AugmentOptions, context: StepContext | None = None) -> "Augmentation":
@@ -99,7 +96,9 @@ def base(options: BaseOptions, context: StepContext | None = None) -> "BaseResul
     """Train a small base model and its tokenizer from scratch.
 
     Example:
-        >>> made = tasc.base(tasc.BaseOptions(source="builtin:stdlib-tokens", preset="pico"))
+        >>> made = tasc.base(
+        ...     tasc.BaseOptions(source="builtin:stdlib-tokens", preset="pico", limit=500)
+        ... )
         >>> made.save(Path("base"))
     """
     from tasc.training.base import train_base
@@ -117,7 +116,11 @@ def finetune(
     Example:
         >>> made = tasc.finetune(
         ...     tasc.FinetuneOptions(
-        ...         source="builtin:stdlib-tokens", model="base", augmented="tokens", merge=True
+        ...         source="builtin:stdlib-tokens",
+        ...         model="base",
+        ...         augmented="tokens",
+        ...         limit=500,
+        ...         merge=True,
         ...     )
         ... )
         >>> made.save(Path("tuned"))  # the adapter, and the plain model with it merged in
@@ -144,8 +147,10 @@ def index(options: IndexOptions, context: StepContext | None = None) -> "Indexed
     """Count the n-grams of a task's outputs, for methods to draft from.
 
     Example:
-        >>> made = tasc.index(tasc.IndexOptions(source="builtin:stdlib-tokens", tokenizer="base"))
-        >>> made.save(Path("ngrams"))  # as tasc bench --index takes it
+        >>> made = tasc.index(
+        ...     tasc.IndexOptions(source="builtin:stdlib-tokens", tokenizer="tuned/model")
+        ... )
+        >>> made.save(Path("indexed"))  # as tasc bench --index takes it
     """
     from tasc.decoding.drafters.ngram.building import make_index
 
@@ -163,7 +168,8 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
         >>> found = tasc.bench(
         ...     tasc.BenchOptions(source="builtin:stdlib-tokens", models=("base",), limit=20)
         ... )
-        >>> [cell.tokens_per_step for cell in found.cells]
+        >>> [round(cell.tokens_per_step, 1) for cell in found.cells]
+        [1.0, ...]
     """
     from tasc.benchmark.run import bench
 
@@ -204,7 +210,7 @@ def export(options: ExportOptions, context: StepContext | None = None) -> "Expor
     """Gather what an engine serves: model, tokenizer, and what drafts are made from.
 
     Example:
-        >>> made = tasc.export(tasc.ExportOptions(model="tasc-ft", to="vllm", index="ngrams"))
+        >>> made = tasc.export(tasc.ExportOptions(model="tuned/model", to="vllm", index="indexed"))
         >>> made.save(Path("served"))  # a folder with README.md, which says how to start it
     """
     from tasc.serving.export import export
@@ -219,6 +225,7 @@ def tune(options: TuneOptions, context: StepContext | None = None) -> "Tuning":
     Example:
         >>> found = tasc.tune(tasc.TuneOptions(source="builtin:stdlib-tokens", tokenizer="base"))
         >>> found.best.method  # as tasc bench --method takes it
+        'tasc-spec...'
     """
     from tasc.benchmark.forecast.tune import tune
 
@@ -235,8 +242,11 @@ def compare_vocabularies(
     """Compare two vocabularies and recommend how the one model drafts for the other.
 
     Example:
-        >>> found = tasc.compare_vocabularies(tasc.VocabularyOptions(target="base", draft="gpt2"))
+        >>> found = tasc.compare_vocabularies(
+        ...     tasc.VocabularyOptions(target="base", draft="tuned/model")
+        ... )
         >>> found.algorithm  # as tasc bench --method takes it
+        '...'
     """
     from tasc.benchmark.vocabularies import compare
 

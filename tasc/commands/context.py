@@ -17,7 +17,7 @@ class Result(Protocol):
     """What a command gives back."""
 
     def save(self, folder: Path) -> None:
-        """Write the files of an artefact into an existing folder."""
+        """Write the files of an artefact into a folder, which need not exist."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report, as JSON values."""

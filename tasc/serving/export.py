@@ -35,6 +35,7 @@ class Exported:
 
     def save(self, folder: Path) -> None:
         """Write the folder of the engine, with README.md."""
+        folder.mkdir(parents=True, exist_ok=True)
         self.format.save(folder)
         text = _readme(self.parts.options.to, self.start, self.format)
         (folder / "README.md").write_text(text, encoding="utf-8")

@@ -76,6 +76,7 @@ class Augmentation:
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json, its companions, merges.json and budget.html into ``folder``."""
+        folder.mkdir(parents=True, exist_ok=True)
         export.save(self.tokenizer, self.files, folder)
         write_merges(folder, self.tokens)
         page = render(self.to_dict(), self.options.source.path)

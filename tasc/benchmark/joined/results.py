@@ -74,5 +74,6 @@ class JoinedResults(ResultRecord):
         """Write report.html, and runs.csv with a line a cell."""
         from tasc.benchmark.joined.page import as_csv, render
 
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.html").write_text(render(self), encoding="utf-8")
         (folder / "runs.csv").write_text(as_csv(self), encoding="utf-8", newline="")

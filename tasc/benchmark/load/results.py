@@ -182,4 +182,5 @@ class LoadResults(RunResult):
         """Write report.html."""
         from tasc.benchmark.load.page import render
 
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.html").write_text(render(self), encoding="utf-8")

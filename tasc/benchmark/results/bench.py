@@ -63,5 +63,6 @@ class BenchResults(RunResult):
         from tasc.benchmark.results.page import render
         from tasc.benchmark.results.samples import as_csv
 
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.html").write_text(render(self), encoding="utf-8")
         (folder / "samples.csv").write_text(as_csv(self), encoding="utf-8", newline="")

@@ -107,6 +107,7 @@ def inspect_data(options: DataOptions) -> DataReport:
     Example:
         >>> found = tasc.inspect_data(tasc.DataOptions(source="task.jsonl", tokenizer="base"))
         >>> found.cuts.outputs
+        0
     """
     texts = read_texts(options)
     chat = texts.corpus.is_chat

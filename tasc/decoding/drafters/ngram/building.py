@@ -175,6 +175,7 @@ class Indexed:
 
     def save(self, folder: Path) -> None:
         """Leave the file that ``tasc bench --index`` maps in ``folder``."""
+        folder.mkdir(parents=True, exist_ok=True)
         if not self.path.exists():  # it was in a temporary folder, and is there as long as mapped
             save_index(self.index, self.tokenizer, folder)
             return

@@ -21,9 +21,10 @@ from tasc.errors import InputError
 
 _BATCH = 4096  # rows handed on at a time
 _FORMATS = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv"}
-_FORMATS[".parquet"] = "parquet"
+_FORMATS |= {".tsv": "csv", ".parquet": "parquet"}
 _SPLIT_FILE = re.compile(
-    r"(train|validation|valid|val|dev|test)(-\d+-of-\d+)?(\.(?:jsonl|ndjson|json|csv|parquet))(\.gz)?"
+    r"(train|validation|valid|val|dev|test)(-\d+-of-\d+)?"
+    r"(\.(?:jsonl|ndjson|json|csv|tsv|parquet))(\.gz)?"
 )
 
 
@@ -155,7 +156,7 @@ def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
     path, form = span.path, _format(span.path)
     if form is None:
         raise InputError(
-            f"{path}: unknown kind of file; give .jsonl, .json, .csv or .parquet (also .gz)"
+            f"{path}: unknown kind of file; give .jsonl, .json, .csv, .tsv or .parquet (also .gz)"
         )
     if form in {"csv", "parquet"}:
         yield from _table(path, form, columns, size)

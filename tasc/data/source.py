@@ -20,7 +20,7 @@ class Source:
         InputError: the template is malformed or shows the output.
     """
 
-    # ``builtin:NAME``, a file (JSONL, JSON, CSV or Parquet, also .gz), a folder with one file
+    # ``builtin:NAME``, a file (JSONL, JSON, CSV, TSV or Parquet, also .gz), a folder with one file
     # for each split, or a Hub id.
     path: str
     input_column: str = "input"  # column of the inputs; a list-valued one is taken as words

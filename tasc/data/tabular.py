@@ -5,7 +5,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ from tasc.data.table import check_columns
 from tasc.errors import InputError
 
 Columns = dict[str, list[Any]]
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def csv_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
     """Yield columns of a CSV file with names in its first line, as text, ``size`` rows at a time.
 
-    Empty lines are passed over; what is missing at the end of a row is None.
+    What separates them is the comma, semicolon or tab that is the most frequent there. Empty lines
+    are passed over; what is missing at the end of a row is None.
 
     Raises:
         InputError: a quote is not closed, a row is wider than the names, or a column is missing.
@@ -83,7 +85,10 @@ def _csv_rows(path: Path) -> Iterator[list[Any]]:
     """Rows that are not empty; none wider than the first."""
     csv.field_size_limit(LONGEST)  # the module's own is 128 KiB; text_lines limits lines
     lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
-    reader = csv.reader(lines, strict=True)
+    first = next(lines, "")
+    # Spreadsheets of countries with a decimal comma write semicolons.
+    separator = max(_SEPARATORS, key=first.count)
+    reader = csv.reader(chain([first], lines), strict=True, delimiter=separator)
     width = None
     try:
         for row in reader:
@@ -93,7 +98,7 @@ def _csv_rows(path: Path) -> Iterator[list[Any]]:
             if len(row) > width:
                 raise InputError(
                     f"{path}:{reader.line_num}: {len(row)} fields under {width} names; quote a "
-                    "text that holds commas, or name each column"
+                    f"text that holds {_SEPARATORS[separator]}, or name each column"
                 )
             yield row
     except csv.Error as error:

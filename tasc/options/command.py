@@ -106,7 +106,7 @@ class Data(Options):
     """Where examples come from: a built-in task, a local file or folder, or a Hub data set."""
 
     path: AtHome = Field(
-        description="builtin:NAME (stdlib-tokens, stdlib-docs), a JSONL/JSON/CSV/Parquet file "
+        description="builtin:NAME (stdlib-tokens, stdlib-docs), a JSONL/JSON/CSV/TSV/Parquet file "
         "(also .gz), a folder with splits, or a Hub id."
     )
     input_column: str = Field(

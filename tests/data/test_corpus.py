@@ -34,6 +34,14 @@ def test_reading_leaves_nothing_in_the_folder_of_the_user(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["task.csv"]
 
 
+@pytest.mark.parametrize(("name", "separator"), [("t.csv", ";"), ("t.csv", "\t"), ("t.tsv", "\t")])
+def test_semicolons_and_tabs_separate_too(tmp_path, name, separator):
+    text = 'input;output\n"a; b, c";d,e\n'.replace(";", separator)
+    write(tmp_path / name, text.encode())
+    (example,) = load(Source(str(tmp_path / name)), "train").examples
+    assert (example.prompt, example.output) == (f"a{separator} b, c\n", "d,e")
+
+
 def test_csv_text_is_taken_as_it_stands(tmp_path):
     rows = [{"input": "007", "output": "NA"}, {"input": "1e3", "output": "true"}]
     as_csv(rows, tmp_path / "task.csv")

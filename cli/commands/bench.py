@@ -17,6 +17,7 @@ def show(result: dict[str, Any]) -> None:
     In a batch the milliseconds of an output are its share of the batch's time.
     """
     from tasc.benchmark.results.bench import BenchResults
+    from tasc.benchmark.results.warnings import warnings
 
     found = BenchResults.model_validate(result)
     _cells(found)
@@ -27,11 +28,8 @@ def show(result: dict[str, Any]) -> None:
     if found.seeds:
         _seeds(found)
     say(f"outputs in the tokenizer's own tokens: {_canonical(found)}")
-    for model in found.unlearnt:
-        note(
-            f"{model} writes most outputs in other tokens than its tokenizer: new tokens are "
-            "hardly learnt; train it longer (--epochs), or with a higher --learning-rate"
-        )
+    for line in warnings(found):
+        note(line)
     warn_of_rough(found.prediction.cells)
     for match in found.reference:
         say(reference_line(match, found.settings.dtype))

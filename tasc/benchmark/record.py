@@ -103,6 +103,7 @@ def _outputs(cell: Cell) -> tuple[results.Output, ...]:
             "text": decode(runs[0].tokens.tolist()),
             "tokens": len(runs[0].tokens),
             "steps": runs[0].decoding_steps,
+            "cut": runs[0].finish == "length",
             "ms": tuple(round(1000 * g.timeline.total, 4) for g in runs),
             "accepted": tuple((begin, end) for begin, end, _ in spans),
             "sources": tuple(source for _, _, source in spans),

@@ -60,6 +60,13 @@ def rows():
     return records(cells, matches, ["a b c d", "e f"], ["exact_match"], ";")
 
 
+def test_an_output_that_ends_at_the_limit_is_not_cut():
+    runs = [generation([0, 24], [0], 1), generation([0, 1], [0], 1)]
+    runs[0].finish = "end"
+    (row,) = records([cell("m", "ar", runs)], None, ["a", "a b"], ["exact_match"], ";")
+    assert [output.cut for output in row.outputs] == [False, True]
+
+
 def test_times_are_medians_over_repeats_and_means_over_samples(rows):
     assert rows[0].ms_per_sample == pytest.approx(30)
     assert rows[1].sample_ms.tolist() == pytest.approx([25, 13])

@@ -7,6 +7,7 @@ import pytest
 
 from tasc.benchmark.results.page import headlines, render
 from tasc.benchmark.results.samples import as_csv
+from tasc.benchmark.results.warnings import warnings
 from tests.benches import make_cell, make_results, said
 
 
@@ -80,9 +81,21 @@ def test_new_tokens_that_a_model_does_not_write_are_told():
         said("new", ["x"], [4.0], method="tasc-spec", canonical=0.9),  # the first method's counts
     ]
     results = make_results(*cells, references=("x",))
-    assert results.unlearnt == ("new",)
+    (line,) = warnings(results)
+    assert line.startswith("new writes most outputs in other tokens")
     assert render(results).count("new tokens are hardly learnt") == 1
-    assert make_results(cells[0], references=("x",)).unlearnt == ()
+    assert warnings(make_results(cells[0], references=("x",))) == ()
+
+
+def test_outputs_that_were_cut_are_told_by_model():
+    whole = {"text": "x", "tokens": 8, "steps": 8, "ms": (1.0,)}
+    cut = make_cell(model="long", samples=2, outputs=[whole, whole | {"cut": True}])
+    cells = [make_cell(samples=2, outputs=[whole, whole]), cut]
+    cells.append(cut.model_copy(update={"method": "tasc-spec"}))
+    results = make_results(*cells, references=("x", "x"), settings={"max_new_tokens": 8})
+    line = "1 of 2 outputs of long were cut at 8 tokens: raise --max-new-tokens"
+    assert warnings(results) == (line,)
+    assert render(results).count(line) == 1
 
 
 def many():

@@ -49,15 +49,6 @@ class BenchResults(RunResult):
         """Each metric by its name."""
         return {name: find(name) for name in self.settings.metrics}
 
-    @property
-    def unlearnt(self) -> tuple[str, ...]:
-        """Models that write most outputs in other tokens than their tokenizer, decoded plainly.
-
-        New tokens that a model does not write save no step, however often they would stand.
-        """
-        plain = {cell.model: cell.canonical for cell in reversed(self.cells)}  # the first method's
-        return tuple(model for model in reversed(plain) if plain[model] < 1 / 2)
-
     def save(self, folder: Path) -> None:
         """Write report.html, and samples.csv with every output."""
         from tasc.benchmark.results.page import render

@@ -23,6 +23,8 @@ class Output(Record):
     """Tokens of it, the end token included."""
     steps: NonNegativeInt
     """Forwards that it took, the prompt's included."""
+    cut: bool = False
+    """Whether it had not ended at ``max_new_tokens``."""
     ms: tuple[NonNegativeFloat, ...]
     """Milliseconds of each repeat from prompt to last token; in a batch its share."""
     accepted: tuple[tuple[int, int], ...] = ()

@@ -8,6 +8,7 @@ from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.comparisons import CellComparison
 from tasc.benchmark.results.samples import sample_views, sources_shown
+from tasc.benchmark.results.warnings import warnings
 from tasc.report.charts import COLOURS, Chart, chart
 from tasc.report.html import template
 
@@ -21,6 +22,7 @@ def render(results: BenchResults) -> str:
         results=results,
         rows=results.cells,
         headlines=headlines(results),
+        warnings=warnings(results),
         views=views,
         sources=sources_shown(views),
         metrics=results.metrics,

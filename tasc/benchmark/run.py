@@ -79,6 +79,7 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         source=test.source.path,
         split=test.split,
         samples=len(test.examples),
+        dropped=test.dropped,
         corpus_split=corpus.split,
         corpus_outputs=len(corpus.examples),
         indexes=options.indexes,

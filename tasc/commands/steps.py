@@ -40,7 +40,7 @@ def run_step(
 
     ``resume`` continues a killed run of the very same step from its last checkpoint; "only" refuses
     where the checkpoints are another step's. ``tell`` is given a line on how the data are read
-    where nobody named their columns.
+    where nobody named their columns, and one on what is left out.
     """
     check_kept(output, _read(options))
     texts = read_texts(options)
@@ -51,8 +51,8 @@ def run_step(
         return Outcome(output, result, reused=True)
     insist = resume == "only"
     with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
-        if texts.recognised:
-            tell(texts.recognised)
+        for line in filter(None, (texts.recognised, texts.left_out)):
+            tell(line)
         texts = with_prompts(options, texts)
         context = StepContext(texts, workspace.work, bool(resume), progress)
         made = RUNNERS[options.command](options, context)

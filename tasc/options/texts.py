@@ -37,6 +37,19 @@ class Texts:
         )
 
     @property
+    def left_out(self) -> str:
+        """How many examples are left out, in a line; empty where none are.
+
+        Nothing is known of a main split that is read in passing: its result tells the number.
+        """
+        read = {corpus.split: corpus for corpus in self.corpora.values() if corpus.dropped}
+        if not read:
+            return ""
+        counts = " and ".join(f"{corpus.dropped:,} of {name}" for name, corpus in read.items())
+        path = next(iter(read.values())).source.path
+        return f"{path}: examples with an empty output are left out: {counts}"
+
+    @property
     def fingerprint(self) -> str:
         """What all of these hold."""
         read = {name: corpus.fingerprint for name, corpus in self.corpora.items()}

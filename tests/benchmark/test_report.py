@@ -98,6 +98,13 @@ def test_outputs_that_were_cut_are_told_by_model():
     assert render(results).count(line) == 1
 
 
+def test_examples_without_an_output_are_told():
+    results = make_results(make_cell())
+    task = results.task.model_copy(update={"dropped": 9})
+    assert "9 without an output left out" in render(results.model_copy(update={"task": task}))
+    assert "left out" not in render(results)
+
+
 def many():
     """A model with seven methods, each faster than the one before."""
     cells = [said("m", ["x"] * 20, [float(9 - n)] * 20, method=f"m{n}") for n in range(7)]

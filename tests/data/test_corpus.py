@@ -6,7 +6,9 @@ from tasc.analysis.scan import scan
 from tasc.data.corpus import load, splits
 from tasc.data.source import Source
 from tasc.errors import UnavailableError
+from tests.cli import tasc
 from tests.data.files import ROWS, as_csv, contents, jsonl, message, write
+from tests.pico import make_tokenizer
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
@@ -105,6 +107,19 @@ def test_rows_with_an_empty_output_are_dropped_and_counted(tmp_path):
     rows = [*ROWS, {"input": "x", "output": " "}, {"input": "y", "output": None}]
     corpus = load(Source(write(tmp_path / "t.jsonl", jsonl(rows))), "train")
     assert (len(corpus.examples), corpus.dropped) == (3, 2)
+
+
+def test_a_step_tells_how_many_examples_it_leaves_out(capsys, tmp_path):
+    folder, tokenizer = tmp_path / "task", make_tokenizer(tmp_path / "tokenizer")
+    folder.mkdir()
+    empty = {"input": "x", "output": ""}
+    write(folder / "train.jsonl", jsonl([*ROWS, empty, empty]))
+    write(folder / "validation.jsonl", jsonl([*ROWS, empty]))
+    out = ("--output", tmp_path / "tuned")
+    code, _, err = tasc(capsys, "tune", folder, "--tokenizer", tokenizer, *out)
+    assert code == 0, err
+    line = f"{folder}: examples with an empty output are left out: "
+    assert line + "1 of validation and 2 of train" in err.splitlines()
 
 
 def test_space_lines_and_a_byte_order_mark_are_passed_over(tmp_path):

@@ -22,6 +22,8 @@ class SplitTask(Record):
 class Task(SplitTask):
     """The same, and what drafts are made from."""
 
+    dropped: int = 0
+    """Examples of the split that were left out, as their output is empty."""
     corpus_split: str
     """Whose outputs drafters know."""
     corpus_outputs: int

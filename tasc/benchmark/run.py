@@ -1,5 +1,6 @@
 """One bench from options to results: load, run every cell, describe."""
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,6 +76,7 @@ def bench(
 
 
 def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
+    known = Counter((example.prompt, example.output) for example in corpus.examples)
     return Task(
         source=test.source.path,
         split=test.split,
@@ -82,6 +84,8 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         dropped=test.dropped,
         corpus_split=corpus.split,
         corpus_outputs=len(corpus.examples),
+        seen=sum((example.prompt, example.output) in known for example in test.examples),
+        corpus_repeated=sum(count for count in known.values() if count > 1),
         indexes=options.indexes,
         draft_model=options.draft_model,
     )

@@ -98,6 +98,28 @@ def test_outputs_that_were_cut_are_told_by_model():
     assert render(results).count(line) == 1
 
 
+@pytest.mark.parametrize(
+    ("seen", "repeated", "split", "told"),
+    [
+        (20, 0, "test", True),
+        (20, 50, "test", True),
+        (6, 0, "test", True),
+        (5, 0, "test", False),  # a quarter
+        (16, 55, "test", False),  # natural repeats, and no more than chance has them here
+        (20, 90, "test", False),
+        (20, 90, "train", True),
+    ],
+)
+def test_samples_that_drafts_have_seen_are_told(seen, repeated, split, told):
+    results = make_results(make_cell())
+    figures = {"samples": 20, "corpus_outputs": 100, "seen": seen, "corpus_repeated": repeated}
+    task = results.task.model_copy(update={"split": split, **figures})
+    lines = warnings(results.model_copy(update={"task": task}))
+    assert [line.startswith(f"{seen} of 20 samples occur in split train") for line in lines] == (
+        [True] if told else []
+    )
+
+
 def test_examples_without_an_output_are_told():
     results = make_results(make_cell())
     task = results.task.model_copy(update={"dropped": 9})

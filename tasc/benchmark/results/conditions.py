@@ -28,6 +28,11 @@ class Task(SplitTask):
     """Whose outputs drafters know."""
     corpus_outputs: int
     """How many those are."""
+    seen: int = 0
+    """Samples that occur in that split, too, with the same prompt and output."""
+    corpus_repeated: int = 0
+    """Of its examples those that occur in it more than once: a task of few different ones has seen
+    samples without a fault."""
     indexes: tuple[str, ...]
     """Saved n-gram indexes that stand for the corpus."""
     draft_model: str | None

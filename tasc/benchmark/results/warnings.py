@@ -1,11 +1,18 @@
 """What a reader of a bench must know before its figures: a line each, on terminal and page."""
 
 from collections.abc import Iterator
+from math import sqrt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
     from tasc.benchmark.results.cells import Cell
+    from tasc.benchmark.results.conditions import Task
+
+# Share of seen samples above what a fair draw of the task has, which is the share of its corpus
+# that repeats: from so much on it makes another speed-up. Few samples of a task of commands that
+# recur reach it by chance, so it must be so many standard deviations, too.
+_SEEN, _DEVIATIONS = 1 / 4, 3
 
 
 def warnings(results: "BenchResults") -> tuple[str, ...]:
@@ -15,7 +22,8 @@ def warnings(results: "BenchResults") -> tuple[str, ...]:
     """
     first = {cell.model: cell for cell in reversed(results.cells)}
     models = [first[name] for name in reversed(first)]
-    return (*_unlearnt(models), *_cut(models, results.settings.max_new_tokens))
+    limit = results.settings.max_new_tokens
+    return (*_unlearnt(models), *_cut(models, limit), *_seen(results.task))
 
 
 def _unlearnt(models: "list[Cell]") -> Iterator[str]:
@@ -40,3 +48,16 @@ def _cut(models: "list[Cell]", limit: int) -> Iterator[str]:
                 f"{cut:,} of {len(cell.outputs):,} outputs of {cell.model} were cut at {limit:,} "
                 "tokens: raise --max-new-tokens"
             )
+
+
+def _seen(task: "Task") -> Iterator[str]:
+    """Say where samples are in the corpus far more often than the task repeats itself."""
+    fair = task.corpus_repeated / task.corpus_outputs
+    chance = _DEVIATIONS * sqrt(fair * (1 - fair) / task.samples)
+    excess = task.seen / task.samples - fair
+    if task.split == task.corpus_split or excess > max(_SEEN, chance):
+        yield (
+            f"{task.seen:,} of {task.samples:,} samples occur in split {task.corpus_split}, too: "
+            "drafts made from it, and models trained on it, have seen them, so the speed-up is "
+            "that of seen outputs; take another --split or --corpus-split"
+        )

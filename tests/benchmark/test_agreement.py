@@ -3,8 +3,10 @@
 import pytest
 
 from tasc.benchmark.predict import agreement
-from tasc.benchmark.results.prediction import EntropyPoint
+from tasc.benchmark.results.page import render
+from tasc.benchmark.results.prediction import EntropyPoint, Prediction
 from tasc.errors import InputError
+from tests.benches import make_cell, make_results
 
 
 def sequence(*points):
@@ -21,6 +23,17 @@ def test_one_wrong_pair_of_six_gives_tau_of_minus_two_thirds():
     found = agreement("ar", sequence((0, 1, 40), (1, 2, 30), (2, 3, 10), (3, 4, 20)))
     assert found.tau == pytest.approx(-2 / 3)
     assert found.directional_rate == pytest.approx(2 / 3)
+
+
+def test_a_page_shows_no_rank_correlation_of_fewer_than_four_points():
+    points = sequence((0, 1, 40), (1, 2, 30), (2, 3, 20), (3, 4, 10))
+    pages = []
+    for count in (3, 4):
+        prediction = Prediction(cells=(), entropy=agreement("ar", points[:count]))
+        results = make_results(make_cell()).model_copy(update={"prediction": prediction})
+        pages.append(render(results))
+    assert ["predicts perfectly" in page for page in pages] == [False, True]
+    assert "over 3 vocabularies, too few to say" in pages[0]
 
 
 def test_steps_where_the_entropy_falls_do_not_count():

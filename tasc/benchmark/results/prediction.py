@@ -4,6 +4,7 @@ import numpy as np
 
 from tasc.benchmark.results.record import Interval, Record
 
+_FEWEST = 4  # points: by chance one order in six of three is perfect, and one in two of two
 _ROUGH = 1.5  # of the bounds of a speed-up: the machine was not the same from turn to turn
 
 
@@ -92,6 +93,11 @@ class EntropyAndRuntime(Record):
     """Share of steps with rising H₂ on which the runtime falls; None where H₂ never rises."""
     rises: int
     """Such steps."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are points enough for a rank correlation to say something."""
+        return len(self.points) >= _FEWEST
 
 
 class Prediction(Record):

@@ -117,8 +117,9 @@ def augment(
 
     ``held_out`` are outputs to measure on; ``rows`` says what a token costs the model. Fewer tokens
     come back only if dropping unused ones leaves no candidates. Raises InputError when the budget
-    is larger than the number of candidates, the tokenizer does not take the export, or an output no
-    longer decodes to itself.
+    is larger than the number of candidates, the tokenizer does not take the export, or an output
+    decodes neither to itself nor as the base tokenizer decodes it: what that one changes (Qwen2's
+    composes accents) stays changed.
     """
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None

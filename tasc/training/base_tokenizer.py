@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from tasc.tokenizer.files import made_up_files
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -12,11 +12,9 @@ END = "<|endoftext|>"
 
 
 def train_tokenizer(texts: Sequence[str], size: int) -> LoadedTokenizer:
-    """Train a tokenizer of at most ``size`` tokens; the end token, also for padding, is id 0.
-
-    Unlike Qwen2's it normalises nothing: each text decodes to itself.
-    """
+    """Train a tokenizer of at most ``size`` tokens; the end token, also for padding, is id 0."""
     tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()  # as Qwen2 does
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(QWEN2), behavior="isolated"),

@@ -244,3 +244,23 @@ def test_a_folder_that_holds_no_model_is_called_what_it_is(capsys, task, tmp_pat
     assert tasc(capsys, "analyze", task, "--output", tmp_path / "a")[0] == 0
     line = refused(capsys, "finetune", task, "--model", tmp_path / "a", "--output", tmp_path / "b")
     assert "a holds no model: tasc analyze wrote it" in line
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused(capsys, task, tmp_path):
+    base, wrong = make_base(tmp_path / "base"), make_base(tmp_path / "wrong", vocabulary=300)
+    model = ("--model", wrong)
+    for command in (
+        ("bench", task, "--split", "train", *model),
+        ("bench", task, "--split", "train", "--model", base, "--draft", wrong, "--method", "slem"),
+        ("vocab", base, wrong, "--data", task),
+        ("vocab", wrong, base, "--data", task),
+        ("analyze", task, *model),
+        ("chat", wrong),
+        ("export", wrong, "--to", "vllm"),
+        ("finetune", task, *model),
+        ("finetune", task, *model, "--draft-head"),
+    ):
+        out = () if command[0] == "chat" else ("--output", tmp_path / "out")
+        line = refused(capsys, *command, *out)
+        assert "wrong has 320 tokens and the model 300 rows: give the model's own" in line
+        assert not (tmp_path / "out").exists()

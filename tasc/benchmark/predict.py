@@ -31,7 +31,7 @@ from tasc.errors import InputError
 from tasc.models.cost import CostCurve, cost_curve
 from tasc.models.load import Device, Dtype, load_model
 from tasc.models.static import target_for
-from tasc.options.references import resolve_model
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,12 @@ def predict(
     return Prediction(cells=tuple(rows), entropy=entropy)
 
 
-def cost_of(model: str, dtype: Dtype, device: Device) -> tuple[CostCurve, str]:
-    """Measure T(k) of a model here; also return the folder that holds the model."""
-    _, folder = resolve_model(model)
-    target = target_for(load_model(folder, dtype=dtype, device=device))
-    return cost_curve(target, fresh=True), folder
+def cost_of(
+    folder: str, dtype: Dtype, device: Device, tokenizer: LoadedTokenizer | None
+) -> CostCurve:
+    """Measure T(k) of a model here; ``tokenizer`` is its own, None where another one encodes."""
+    model = load_model(folder, dtype=dtype, device=device, tokenizer=tokenizer)
+    return cost_curve(target_for(model), fresh=True)
 
 
 def _simulates(cell: Cell) -> bool:

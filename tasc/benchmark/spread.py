@@ -105,7 +105,7 @@ def load_draft_source(options: BenchOptions) -> DraftSource | None:
 def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
     label, path = resolve_model(text)
     tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
-    model = load_model(path, dtype=options.dtype, device=options.device)
+    model = load_model(path, dtype=options.dtype, device=options.device, tokenizer=tokenizer)
     target = target_for(model, graphs=options.graphs, compiled=options.compile)
     return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
 

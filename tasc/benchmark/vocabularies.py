@@ -78,7 +78,7 @@ def _acceptance(
     options: VocabularyOptions,
     progress: Progress,
 ) -> dict[str, float]:
-    model = target_for(load_model(target, dtype="float32"), graphs="off")
+    model = target_for(load_model(target, dtype="float32", tokenizer=tokenizer), graphs="off")
     source = load_draft(draft)
     resources = Resources(
         [],

@@ -48,11 +48,8 @@ class TaskAnalysis:
 
 def count_shard(options: AnalyzeOptions, context: StepContext) -> ShardRun:
     """Do ``tasc analyze --shard``: count, and leave a run."""
-    part, whole = context.texts.stream, options.tokenizer
-    if options.model and whole is None:
-        whole = resolve_model(options.model)[1]
+    part, tokenizer = context.texts.stream, _tokenizer(options)
     assert part is not None
-    tokenizer = load_tokenizer(whole) if whole else None
     folder = context.work / "counting.tmp"  # nothing to go on from
     if folder.exists():
         remove(folder)
@@ -60,6 +57,14 @@ def count_shard(options: AnalyzeOptions, context: StepContext) -> ShardRun:
     found = {"shard": options.part, **facts(options, part, tokenizer)}
     counted = count_rows(part, tokenizer, folder, context.progress)
     return ShardRun(found | {"content": part.fingerprint}, counted)
+
+
+def _tokenizer(options: AnalyzeOptions) -> LoadedTokenizer | None:
+    """Return the tokenizer to count with, the model's own where no other is named."""
+    name = options.tokenizer
+    if options.model and name is None:
+        name = resolve_model(options.model)[1]
+    return load_tokenizer(name) if name else None
 
 
 def _counted(
@@ -78,13 +83,12 @@ def _counted(
 
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     """Do ``tasc analyze``."""
-    cost, name = None, options.tokenizer
+    cost, tokenizer = None, _tokenizer(options)
     if options.model:
         from tasc.benchmark.predict import cost_of
 
-        cost, folder = cost_of(options.model, options.dtype, options.device)
-        name = name or folder
-    tokenizer = load_tokenizer(name) if name else None
+        folder, own = resolve_model(options.model)[1], None if options.tokenizer else tokenizer
+        cost = cost_of(folder, options.dtype, options.device, own)
     found = analyze_texts(
         context.texts.stream or context.texts.corpus,
         tokenizer,

@@ -15,6 +15,8 @@ from tasc.models.folder import model_config
 from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import Shapes, read_json, tensor_shapes, weight_files
 from tasc.models.folder.quiet import quiet
+from tasc.models.folder.vocabulary import check_tokens
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -22,7 +24,11 @@ Quantization = Literal["none", "nf4", "8bit"]
 
 
 def load_model(
-    path: str, dtype: Dtype = "auto", device: Device = "cpu", quantize: Quantization = "none"
+    path: str,
+    dtype: Dtype = "auto",
+    device: Device = "cpu",
+    quantize: Quantization = "none",
+    tokenizer: LoadedTokenizer | None = None,
 ) -> PreTrainedModel:
     """Load a causal language model, in evaluation mode.
 
@@ -38,10 +44,12 @@ def load_model(
             quantisation (QLoRA, Dettmers et al. 2023, section 3) and bfloat16 compute, float32
             compute where ``dtype`` says "float32"; or "8bit" (LLM.int8(), arXiv 2208.07339), which
             rounds what such a layer reads to 8 bits, too.
+        tokenizer: that encodes what the model will read; None where nothing is encoded, or rows
+            are still to be added for its tokens.
 
     Raises:
         InputError: nothing there, no config.json or one that makes no model, not a causal
-            language model, or no safetensors.
+            language model, no safetensors, or fewer rows than the tokenizer has tokens.
         IntegrityError: weights are missing, damaged, or not those of config.json.
         UnavailableError: the Hub cannot be reached, a library, memory or the device is not there.
     """
@@ -70,6 +78,8 @@ def load_model(
         else:
             model.to(position)
         model_config.check_usable(path, model.eval(), reduce)
+    if tokenizer is not None:
+        check_tokens(tokenizer, model.get_input_embeddings().weight.shape[0])
     model.config._name_or_path = model.name_or_path = path
     for held in filter(None, (model.config, model.generation_config)):
         # What is returned beside logits is for who calls the model to say, and no file's.

@@ -10,6 +10,7 @@ from tasc.decoding.drafters.ngram.index import build_index, load_index
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import CONFIG, read_json
+from tasc.models.folder.vocabulary import check_folder
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
@@ -99,6 +100,7 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         head = head_files.find(Path(options.head))
         head_files.read(head)
     folder = model_folder(name)
+    check_folder(tokenizer, folder)
     parts = Parts(options, label, folder, tokenizer, index, head, corpus)
     return Exported(parts, EXPORTS[options.to].format()(parts))
 

@@ -63,10 +63,11 @@ def train_head(
     options.check(held_out=validation is not None)
     tracking.check(options.log_to)
     progress("loading the model", 0, 0)
-    model = load_model(model_path, options.dtype, options.device).requires_grad_(False)
+    tokenizer = load_tokenizer(model_path).ending(train.end)
+    model = load_model(model_path, options.dtype, options.device, tokenizer=tokenizer)
+    model.requires_grad_(False)
     check_stateless(model)
     _check_positions(model, options)
-    tokenizer = load_tokenizer(model_path).ending(train.end)
     learner = OBJECTIVES[options.head].learner(model, options)
     head = learner.module
 

@@ -14,6 +14,7 @@ from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
 from tasc.models.folder.quiet import quiet
+from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model
 from tasc.options.command import Device
 from tasc.progress import Progress, silent
@@ -113,7 +114,8 @@ def _loaded(
 ) -> PreTrainedModel:
     """Return the base model with rows for new tokens."""
     model = load_model(start.model, options.dtype, device, options.quantization)
-    _check_vocabulary(model, tokenizer, start.added)
+    known = model.get_input_embeddings().weight.shape[0]
+    check_tokens(tokenizer, known, {row.new_id for row in start.added})
     extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
     return model
 
@@ -233,25 +235,3 @@ def _longest(model: PreTrainedModel, max_length: int) -> int:
             "more: choose another model"
         )
     return min(max_length, positions) if positions else max_length
-
-
-def _check_vocabulary(
-    model: PreTrainedModel, tokenizer: LoadedTokenizer, added: Sequence[NewEmbedding]
-) -> None:
-    """Refuse a tokenizer with ids that the model does not have and that are not being added."""
-    known = model.get_input_embeddings().weight.shape[0]
-    size = len(tokenizer.vocabulary())
-    new = {row.new_id for row in added}
-    unknown = [i for i in range(known, size) if i not in new]
-    if unknown:
-        raise InputError(
-            f"tokenizer {tokenizer.path} has {size} tokens and the model {known} rows, and token "
-            f"{unknown[0]} is not among the {len(new)} new ones: pass the model's own tokenizer, "
-            "or the one that tasc augment made from it"
-        )
-    beyond = [i for i in new if i >= size]
-    if beyond:
-        raise InputError(
-            f"tokenizer {tokenizer.path} has {size} tokens and no id {beyond[0]}: "
-            "make the new tokens for this one with tasc augment"
-        )

@@ -1,10 +1,13 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tasc.errors import InputError, IntegrityError, UnavailableError
+from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model, resolve_device
+from tasc.tokenizer.loaded import load_tokenizer
 from tests import pico
 
 
@@ -115,3 +118,14 @@ def test_a_missing_device_is_said_to_be_missing():
     assert resolve_device("auto") == "cpu"
     with pytest.raises(UnavailableError, match="no CUDA device"):
         resolve_device("cuda")
+
+
+def test_a_model_may_have_more_rows_than_tokens_but_not_fewer(tmp_path):
+    tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path)))
+    small, padded = (str(pico.make_model(tmp_path / str(n), vocabulary=n)) for n in (319, 400))
+    load_model(padded, tokenizer=tokenizer)
+    with pytest.raises(InputError, match="320 tokens and the model 319 rows: give"):
+        load_model(small, tokenizer=tokenizer)
+    tokenizer.tokenizer.add_special_tokens(["<image>"])  # of a larger model that shares it
+    load_model(padded, tokenizer=tokenizer)
+    check_tokens(replace(tokenizer), 320)

@@ -55,7 +55,7 @@ class Conversation:
         tokenizer = load_tokenizer(path)
         self.template = self._chat_template(tokenizer)
         self.tokenizer = tokenizer.ending(self.template.end if self.template else None)
-        model = load_model(path, dtype=options.dtype, device=options.device)
+        model = load_model(path, dtype=options.dtype, device=options.device, tokenizer=tokenizer)
         self.target = target_for(model)
         self.ends = end_ids(model, self.tokenizer.eos_id)
         self.method = options.drafter

@@ -33,7 +33,8 @@ def load_draft(path: str, dtype: Dtype = "float32", device: Device = "cpu") -> D
     folder = Path(path).expanduser()
     if folder.exists() and not (folder / "config.json").is_file():
         return DraftSource(tokenizer)
-    return DraftSource(tokenizer, load_model(path, dtype=dtype, device=device))
+    model = load_model(path, dtype=dtype, device=device, tokenizer=tokenizer)
+    return DraftSource(tokenizer, model)
 
 
 def slem(resources: Resources, options: HeteroOptions) -> Factory:

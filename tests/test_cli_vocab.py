@@ -48,6 +48,25 @@ def test_vocab_of_tokenizers_alone_measures_no_acceptance(capsys, tmp_path):
     result = json.loads(out)
     assert result["expected_acceptance"] is None
     assert result["recommended"]["algorithm"] == "standard"
+    augmented = tmp_path / "augmented"
+    assert (
+        tasc(capsys, "augment", task, "--tokenizer", one, "--budget", 2, "--output", augmented)[0]
+        == 0
+    )
+    code, _, err = tasc(capsys, "vocab", one, augmented, "--data", task, "--output", tmp_path / "b")
+    assert code == 0, err
+    code, _, err = tasc(
+        capsys,
+        "tune",
+        task,
+        "--tokenizer",
+        augmented,
+        "--split",
+        "test",
+        "--output",
+        tmp_path / "c",
+    )
+    assert code == 0, err
     code, _, err = tasc(capsys, "vocab", one, tmp_path / "nowhere", "--data", task)
     assert code == 2
     assert "no such tokenizer" in err

@@ -197,7 +197,7 @@ class TuneOptions(ExecutorOptions):
 
     command = "tune"
     result_file = "tuning.json"
-    references: ClassVar = {"tokenizer": "model"}
+    references: ClassVar = {"tokenizer": "tokenizer"}
     chat_template_of = "tokenizer"
     other_splits: ClassVar = {"corpus_split": None}
     needed_splits: ClassVar = frozenset({"split", "corpus_split"})
@@ -213,7 +213,7 @@ class VocabularyOptions(ModelOptions):
 
     command = "vocab"
     result_file = "vocabularies.json"
-    references: ClassVar = {"target": "model", "draft": "model"}
+    references: ClassVar = {"target": "tokenizer", "draft": "tokenizer"}
     chat_template_of = "target"
 
     source: Annotated[Data, Shell("data")] = Data(path="builtin:stdlib-docs")

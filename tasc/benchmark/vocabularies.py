@@ -14,7 +14,7 @@ from tasc.decoding.drafters.hetero.source import load_draft, pair_of
 from tasc.errors import InputError
 from tasc.models.load import load_model
 from tasc.models.static import target_for
-from tasc.options.references import resolve_model
+from tasc.options.references import resolve_tokenizer
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.pairing import Pairing, pairing, recommend
@@ -52,7 +52,7 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
     Where both are models, the expected acceptance of each algorithm is measured at
     ``options.positions`` positions in the outputs of ``options.prompts`` examples.
     """
-    paths = [resolve_model(name)[1] for name in (options.target, options.draft)]
+    paths = [resolve_tokenizer(name) for name in (options.target, options.draft)]
     ours, theirs = (load_tokenizer(path).ending(corpus.end) for path in paths)
     texts = [e.prompt + e.output for e in corpus.examples]
     progress("tokenizing", 0, 0)

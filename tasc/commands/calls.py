@@ -17,7 +17,7 @@ from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.commands.context import Result, StepContext, at_work
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import InputError
-from tasc.options.references import resolve_model
+from tasc.options.references import resolve_model, resolve_tokenizer
 from tasc.options.texts import MAIN
 from tasc.serving.options import ExportOptions
 from tasc.tokenizer.loaded import load_tokenizer
@@ -229,7 +229,7 @@ def tune(options: TuneOptions, context: StepContext | None = None) -> "Tuning":
     """
     from tasc.benchmark.forecast.tune import tune
 
-    tokenizer = resolve_model(options.tokenizer)[1]
+    tokenizer = resolve_tokenizer(options.tokenizer)
     with at_work(options, context) as context:
         known, held_out = context.texts.corpora["corpus_split"], context.texts.corpus
         loaded = load_tokenizer(tokenizer).ending(held_out.end)

@@ -49,9 +49,8 @@ def resolve_model(text: str) -> tuple[str, str]:
     label = label or folder.name or path
     if not (folder / MANIFEST).is_file():
         return label, path
-    for candidate in (folder, folder / "model"):
-        if (candidate / "config.json").is_file():
-            return label, str(candidate)
+    if found := _plain_model(folder):
+        return label, str(found)
     if (folder / "adapter").is_dir():
         raise InputError(
             f"{folder} holds an adapter but no plain model: run tasc finetune with --merge"
@@ -60,6 +59,21 @@ def resolve_model(text: str) -> tuple[str, str]:
         f"{folder} holds no model: tasc {read_manifest(folder)['command']} wrote it; name a folder "
         "of tasc base, of tasc finetune --merge, or of a model"
     )
+
+
+def resolve_tokenizer(text: str) -> str:
+    """Do as ``resolve_model`` where a tokenizer alone will do: return folder or Hub id.
+
+    What tasc augment wrote holds no model.
+    """
+    path = parse_label(text)[1]
+    return str(_plain_model(Path(path)) or path)
+
+
+def _plain_model(folder: Path) -> Path | None:
+    """Return the plain model folder inside an artefact, None where there is none."""
+    parts = (folder, folder / "model")
+    return next((part for part in parts if (part / "config.json").is_file()), None)
 
 
 def results_file(path: str) -> Path:

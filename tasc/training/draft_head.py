@@ -63,11 +63,12 @@ def train_head(
     options.check(held_out=validation is not None)
     tracking.check(options.log_to)
     progress("loading the model", 0, 0)
-    tokenizer = load_tokenizer(model_path).ending(train.end)
+    tokenizer = load_tokenizer(model_path)
     model = load_model(model_path, options.dtype, options.device, tokenizer=tokenizer)
     model.requires_grad_(False)
     check_stateless(model)
     _check_positions(model, options)
+    tokenizer = tokenizer.ending(train.end)
     learner = OBJECTIVES[options.head].learner(model, options)
     head = learner.module
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tasc.data.corpus import Corpus
-from tasc.decoding.drafters.ngram.index import build_index, load_index
+from tasc.decoding.drafters.ngram.index import build_index, load_index, tokens_of
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import CONFIG, read_json
@@ -53,7 +53,7 @@ class Exported:
             "drafts": self.start.drafts,
             "speculative_tokens": parts.options.speculative_tokens,
             "exact": self.start.exact,
-            "index": index and {"tokens": index.tokens, "contexts": index.contexts},
+            "index": index and {"tokens": tokens_of(index), "contexts": index.contexts},
             "head": None if parts.head is None else str(parts.head),
             "limits": entry.limits,
             "findings": self.format.findings(),

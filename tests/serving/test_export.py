@@ -113,6 +113,7 @@ def test_the_index_is_the_one_given_or_counted_from_the_data(tmp_path, base, tas
         made = tasc.export(tasc.ExportOptions(**options, **given))
         (tmp_path / name).mkdir()
         made.save(tmp_path / name)
+        assert made.to_dict()["index"]["tokens"] == counted.to_dict()["tokens"]
         blocks.append((tmp_path / name / "index" / "index.tasc").read_bytes())
     assert blocks[0] == blocks[1]
     tokenizer = tasc.tokenizer.loaded.load_tokenizer(str(base))

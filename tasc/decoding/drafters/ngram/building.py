@@ -25,6 +25,7 @@ from tasc.decoding.drafters.ngram.index import (
     check_ids,
     file_header,
     load_index,
+    outputs_of,
     save_index,
 )
 from tasc.decoding.drafters.ngram.options import Counts, IndexOptions
@@ -74,9 +75,8 @@ class IndexFile:
             file.seek(HEADER.size + BLOCK_HEADER)
             for begin in range(0, index.tokens, _CHUNK):
                 packed = file.read(3 * min(_CHUNK, index.tokens - begin))
-                ends = _tokens(packed) == index.end
-                self.texts += int(ends.sum())
                 self._append(np.frombuffer(packed, np.uint8))
+        self.texts += outputs_of(index)
         self.tokens = self._packed // 3 - self.texts * (1 + self.counts.mark)
 
     def _append(self, packed: np.ndarray) -> None:
@@ -125,12 +125,6 @@ class IndexFile:
             file.write(file_header(words // 8, self.tokenizer))
             file.write(builder.header(contexts, entries).data)
         beside.unlink()
-
-
-def _tokens(packed: bytes) -> np.ndarray:
-    three = np.frombuffer(packed, np.uint8).reshape(-1, 3).astype(np.int32)
-    tokens: np.ndarray = three @ np.array([1, 1 << 8, 1 << 16], np.int32)
-    return tokens
 
 
 def _pieces(

@@ -22,6 +22,8 @@ MAGIC, VERSION = b"TASCNGRM", 2
 HEADER = struct.Struct("<8sI4xQ32s72x")  # magic, version, words of the block, tokenizer
 BLOCK_HEADER = 64  # bytes of the block before its text
 
+_CHUNK = 1 << 20  # tokens that are looked at at a time
+
 TOKEN_LIMIT = 0xFFFFF  # ids are kept in 20 bits, the largest of which is the mark
 
 
@@ -60,6 +62,19 @@ def indexed_outputs(index: NgramIndex) -> list[np.ndarray]:
     text = index.text()
     parts = np.split(text, np.flatnonzero(text == index.end) + 1)[:-1]
     return [part[int(index.mark) : -1] for part in parts]
+
+
+def outputs_of(index: NgramIndex) -> int:
+    """Return how many outputs ``index`` was counted from."""
+    text = index.block.view(np.uint8)[BLOCK_HEADER:][: 3 * index.tokens].reshape(-1, 3)
+    end = np.frombuffer(index.end.to_bytes(3, "little"), np.uint8)
+    parts = (text[begin : begin + _CHUNK] for begin in range(0, len(text), _CHUNK))
+    return sum(int((part == end).all(1).sum()) for part in parts)
+
+
+def tokens_of(index: NgramIndex) -> int:
+    """Return how many tokens these outputs have; the index adds ends and marks to them."""
+    return index.tokens - outputs_of(index) * (1 + index.mark)
 
 
 def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> Path:

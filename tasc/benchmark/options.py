@@ -20,6 +20,7 @@ from tasc.options.command import (
     Shell,
     Split,
     StepOptions,
+    Temperature,
     as_value_error,
 )
 from tasc.options.executor import ExecutorOptions
@@ -105,9 +106,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     )
     warmup: int = Field(3, ge=0, le=MOST, description="Samples that warm up, unmeasured.")
     batch_size: int = Field(1, ge=1, le=1024, description="Samples decoded at a time.")
-    temperature: Annotated[float | None, Shell(default="greedy")] = Field(
-        None, ge=COLDEST, le=HOTTEST, description="Sample, with --seed."
-    )
+    temperature: Temperature = Field(None, description="Sample, with --seed.")
     top_k: int = Field(0, ge=0, le=MOST, description="Sample among so many tokens; 0: all.")
     top_p: float = Field(
         1.0, gt=0, le=1, description="Sample among the likeliest tokens of so much probability."

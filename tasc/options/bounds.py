@@ -10,6 +10,16 @@ MOST_NODES = 1024  # of a draft: its mask has as many squared
 LONGEST = 1024  # tokens of an n-gram, a match or a chain
 COLDEST, HOTTEST = 1e-30, 1e30  # temperatures: logits and 1 / temperature are float32
 
+
+def check_temperature(value: float) -> None:
+    """Refuse what no token can be sampled at, such as 0: decoding without sampling is greedy."""
+    if not COLDEST <= value <= HOTTEST:
+        raise InputError(
+            f"temperature must be above 0 and finite, {COLDEST:g} to {HOTTEST:g}, got {value:g}: "
+            "leave out --temperature, in Python sampling, to decode greedily"
+        )
+
+
 Number = TypeVar("Number", int, float)
 
 

@@ -24,7 +24,7 @@ from pydantic import (
 
 from tasc.data.source import Source
 from tasc.errors import InputError, TascError
-from tasc.options.bounds import Bounded, Bounds
+from tasc.options.bounds import Bounded, Bounds, check_temperature
 from tasc.options.explain import explain
 from tasc.options.references import expand_user
 
@@ -100,6 +100,16 @@ def _at_home(text: str) -> str:
 
 
 AtHome = Annotated[str, AfterValidator(_at_home)]  # a path whose leading ~ is written out
+
+
+def _warm(temperature: float | None) -> float | None:
+    if temperature is not None:
+        with as_value_error():
+            check_temperature(temperature)
+    return temperature
+
+
+Temperature = Annotated[float | None, Shell(default="greedy"), AfterValidator(_warm)]
 
 
 class Data(Options):

@@ -3,6 +3,8 @@
 import reprlib
 from typing import Any
 
+_LIMITS = {"greater_than_equal": "ge", "less_than_equal": "le"}
+
 
 def explain(errors: list[Any]) -> list[str]:
     """Turn each of pydantic's errors into a phrase: the key, what was seen, what is allowed."""
@@ -19,4 +21,8 @@ def _phrase(error: Any) -> str:  # noqa: ANN401 - pydantic's mapping
         case "value_error":
             return str(error["ctx"]["error"])
     seen = reprlib.repr(error["input"])
-    return f"{key}: {error['msg'][0].lower()}{error['msg'][1:]}, got {seen}"
+    told = error["msg"]
+    limit = repr(error.get("ctx", {}).get(_LIMITS.get(error["type"])))
+    if "e-" in limit or "e+" in limit:  # pydantic writes all of its zeros
+        told = f"{told.rpartition(' ')[0]} {limit}"
+    return f"{key}: {told[0].lower()}{told[1:]}, got {seen}"

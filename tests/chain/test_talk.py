@@ -172,7 +172,7 @@ def test_what_does_not_fit_ends_no_conversation(capsys, base, typed):
         (("--method", "magic"), "choose from"),
         (("--method", "eagle"), "name its folder with --draft-head"),
         (("--index", ""), "index is empty"),
-        (("--temperature", 0), "temperature"),
+        (("--temperature", 0), "got 0: leave out --temperature"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_the_model_is_loaded(capsys, base, typed, given, said):

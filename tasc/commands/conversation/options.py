@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from tasc.decoding.drafters import Method, default_method, parse
-from tasc.options.bounds import COLDEST, HOTTEST
 from tasc.options.command import (
     LONGEST,
     Data,
@@ -14,6 +13,7 @@ from tasc.options.command import (
     ModelOptions,
     Shell,
     Split,
+    Temperature,
     as_value_error,
 )
 
@@ -45,9 +45,7 @@ class ChatOptions(ModelOptions):
         None, description="Message that a chat begins with, which tells the model how to answer."
     )
     max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Longest answer, in tokens.")
-    temperature: Annotated[float | None, Shell(default="greedy")] = Field(
-        None, ge=COLDEST, le=HOTTEST, description="Sample answers, with --seed."
-    )
+    temperature: Temperature = Field(None, description="Sample answers, with --seed.")
     dtype: Dtype = "float32"
     device: Device = "auto"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from tasc.errors import InputError
-from tasc.options.bounds import COLDEST, HOTTEST
+from tasc.options.bounds import check_temperature
 
 NO_TOKEN = (
     "a row of logits has no finite maximum: the model or a logits processor leaves no token to "
@@ -31,11 +31,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
-        if not COLDEST <= self.temperature <= HOTTEST:
-            raise InputError(
-                f"temperature must be above 0 and finite, {COLDEST:g} to {HOTTEST:g}, got "
-                f"{self.temperature}: decode greedily for the most likely token at every step"
-            )
+        check_temperature(self.temperature)
         if self.top_k < 0:
             raise InputError(f"top_k must be 0 (all tokens) or more, got {self.top_k}")
         if not 0 < self.top_p <= 1:

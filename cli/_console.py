@@ -34,6 +34,15 @@ def print_json(value: object) -> None:
     out.file.write(text + "\n")
 
 
+def is_text(typed: str) -> bool:
+    """Say whether what came from outside was UTF-8: Python keeps other bytes as surrogates."""
+    try:
+        typed.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def say(text: str) -> None:
     """Write a line of a result to stdout."""
     typer.echo(visible(text))

@@ -1,5 +1,6 @@
 """Assemble the sub-commands; turn errors a user can meet into one line and exit code 2."""
 
+import os
 import re
 import signal
 import sys
@@ -12,7 +13,7 @@ from tasc.errors import InputError, TascError
 from tasc.files.disk import refusal
 
 from ._commands import COMMANDS
-from ._console import note, say
+from ._console import is_text, note, say
 from .commands.alone import chat, compare, data, doctor, init, report, run
 from .commands.serving import serve
 
@@ -28,6 +29,7 @@ app.command("doctor")(doctor.doctor)
 
 
 _INTERRUPTED = 130  # 128 + SIGINT
+_CLOSED_PIPE = 141  # 128 + SIGPIPE
 _MISSING = re.compile("^Missing (?:option|argument) '(.+)'")
 _LONGEST = 300  # characters of what is repeated of a command line
 _CHANGED = {"--no-quantize": "--quantize none"}  # how one types today what was an option once
@@ -51,7 +53,31 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run ``tasc``. Exit code 2 means that the input, the options, or the machine must change."""
+    """Run ``tasc``. Exit code 2 means that the input, the options, or the machine must change.
+
+    141 is that of a program which writes into a pipe that nobody reads any more.
+    """
+    try:
+        _main(arguments)
+    except (SystemExit, BrokenPipeError) as ended:
+        # typer and rich make exit code 1 of a closed pipe, which is that of a comparison, too.
+        if not any(isinstance(e, BrokenPipeError) for e in (ended, ended.__context__)):
+            raise
+        _silence()
+        sys.exit(_CLOSED_PIPE)
+
+
+def _silence() -> None:
+    """Keep Python from writing once more, at its end, into a pipe that is closed."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _main(arguments: list[str] | None) -> NoReturn:
+    """Do the work of ``main``."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system's end is tidy, too
     try:
         given = sys.argv[1:] if arguments is None else arguments
@@ -73,6 +99,8 @@ def main(arguments: list[str] | None = None) -> None:
         _refuse(f"the system refused: {what}; check room and permissions, then run again")
     if code == _INTERRUPTED:  # typer takes the interrupt itself and says nothing
         note("interrupted: no half-written folder was left; run again")
+    if sys.stdout:
+        sys.stdout.flush()  # while a closed pipe can still be answered
     sys.exit(code)
 
 
@@ -95,10 +123,8 @@ def _usage(error: typer.BadParameter) -> str:
 def _check_text(arguments: list[str]) -> None:
     """Refuse bytes that are no text: they could not be written into what describes the run."""
     for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"the argument {argument!r} is not UTF-8: rename or type it") from None
+        if not is_text(argument):
+            raise InputError(f"the argument {argument!r} is not UTF-8: rename or type it")
 
 
 if __name__ == "__main__":

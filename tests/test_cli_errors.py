@@ -2,6 +2,10 @@
 
 import errno
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -214,6 +218,18 @@ def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
     assert (code, out) == (130, "")
     assert err.startswith("interrupted: no half-written folder was left")
     assert [path.name for path in tmp_path.iterdir()] == ["task.jsonl"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["compare", "--wrong"]])
+def test_a_pipe_that_nobody_reads_ends_quietly_and_with_no_code_of_ours(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    ran = [sys.executable, "-m", "tasc_cli.main", *arguments]
+    to = {"stdout": write, "stderr": write if "compare" in arguments else subprocess.PIPE}
+    ended = subprocess.run(ran, **to, check=False)
+    os.close(write)
+    assert ended.returncode == 128 + signal.SIGPIPE
+    assert not ended.stderr
 
 
 @pytest.mark.parametrize("name", ["torch", "tasc.gone"])

@@ -156,6 +156,17 @@ def test_with_a_draft_head_both_draft_unless_said_otherwise():
     assert ChatOptions(model="m", draft_head="h", method="eagle").drafter.name == "eagle"
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # by locale
+def test_a_line_that_is_no_utf_8_is_what_is_wrong(capsys, base, monkeypatch, errors):
+    given = io.TextIOWrapper(io.BytesIO(b"caf\xe9\nplay some jazz\n"), "utf-8", errors)
+    monkeypatch.setattr(sys, "stdin", given)
+    code, _, err = tasc(capsys, "chat", base, *FEW)
+    assert code == 0
+    refused, answered = err.splitlines()
+    assert "error: the line 'caf\\udce9' is not UTF-8: write it" in refused
+    assert "tokens a step" in answered
+
+
 def test_what_does_not_fit_ends_no_conversation(capsys, base, typed):
     typed(TEXTS[0].replace("\n", " ") * 2000, "play some jazz")
     code, _, err = tasc(capsys, "chat", base, *FEW)

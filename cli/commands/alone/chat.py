@@ -1,5 +1,6 @@
 """``tasc chat``: talk to a model in the terminal, and see which tokens drafts gave."""
 
+import io
 import sys
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,7 @@ from rich.text import Text
 
 from tasc.visible import visible
 
-from ..._console import err, note, out
+from ..._console import err, is_text, note, out
 from ..._derive import Alone, RunFlags
 from ..._progress import show_progress
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tasc.commands.conversation.talk import Answer, Conversation
 
 _NEW = "/new"
+_LONGEST = 60  # characters of what is repeated of a line
 # Letters and background both, so that they are read on a light terminal and on a dark one.
 _SHADES = {
     "corpus": "#1d2733 on #cfe3f5",
@@ -47,9 +49,13 @@ def _talk(talk: "Conversation") -> None:
     if asked:
         chats = f", {_NEW} begins a new chat" if talk.template else ""
         note(f"a line is a message{chats}, Ctrl-D ends")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # a broken line ends no conversation
     while (line := _line(asked)) is not None:
         if line == _NEW:
             talk.forget()
+        elif not is_text(line):
+            note(f"error: the line {line[:_LONGEST]!r} is not UTF-8: write it in UTF-8")
         elif line:
             try:
                 _tell(talk.say(line, _show))

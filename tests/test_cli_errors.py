@@ -225,8 +225,8 @@ def test_a_pipe_that_nobody_reads_ends_quietly_and_with_no_code_of_ours(argument
     read, write = os.pipe()
     os.close(read)
     ran = [sys.executable, "-m", "tasc_cli.main", *arguments]
-    to = {"stdout": write, "stderr": write if "compare" in arguments else subprocess.PIPE}
-    ended = subprocess.run(ran, **to, check=False)
+    err = write if "compare" in arguments else subprocess.PIPE
+    ended = subprocess.run(ran, stdout=write, stderr=err, check=False)
     os.close(write)
     assert ended.returncode == 128 + signal.SIGPIPE
     assert not ended.stderr

@@ -1,8 +1,10 @@
 """What steps read and write, when one is done again, and what a dry run shows."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
+from tasc_cli.commands.alone import run
 
 from tasc.analysis.options import AnalyzeOptions
 from tasc.commands.plan import Overrides, read
@@ -10,6 +12,7 @@ from tasc.commands.steps import run_step
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import InputError
 from tasc.options.command import Data
+from tasc.progress import silent
 from tasc.vocab.search.options import AugmentOptions
 from tests.cli import tasc
 from tests.pico import make_tokenizer
@@ -174,3 +177,21 @@ def test_a_dry_run_finds_every_wrong_name(capsys, tmp_path, step, said):
     assert (code, out) == (2, "")
     assert said in err
     assert err.endswith("mend the recipe\n")
+
+
+def test_each_step_of_a_recipe_has_progress_of_its_own(capsys, tmp_path, monkeypatch):
+    """So that the seconds that are told are the step's, and not the recipe's."""
+    write(tmp_path / "task" / "train.jsonl", ROWS)
+    step = f"{{command: index, tokenizer: {make_tokenizer(tmp_path / 'tok')}}}\n"
+    (tmp_path / "r.yaml").write_text(HEAD + f"  a: {step}  b: {step}")
+    begun = []
+
+    @contextmanager
+    def watched():
+        begun.append([*(tmp_path / "out").glob("[ab]")])
+        yield silent
+
+    monkeypatch.setattr(run, "show_progress", watched)
+    given = ("--data-dir", tmp_path, "--output", tmp_path / "out")
+    assert tasc(capsys, "run", tmp_path / "r.yaml", *given)[0] == 0
+    assert begun == [[], [tmp_path / "out" / "a"]]

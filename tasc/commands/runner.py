@@ -1,6 +1,7 @@
 """Recipes: where they lie, and how their steps are done, each once."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tasc.errors import InputError
 from tasc.files.artefact import check_output
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label
-from tasc.progress import Progress, silent
+from tasc.progress import Progress
 
 
 def directory() -> Path:
@@ -35,24 +36,25 @@ def run(
     plan: Plan,
     output: Path,
     *,
+    show_progress: Callable[[], AbstractContextManager[Progress]],
     force: bool = False,
-    progress: Progress = silent,
     tell: Callable[[str], object] = str,
 ) -> Iterator[tuple[str, StepOptions, Outcome]]:
     """Carry out the steps of ``plan`` into ``output``/step, yielding each as it is done.
 
     A step whose inputs and options have not changed since it was done is not done again, unless
     ``force``; a step that was killed goes on from its last checkpoint.
-    ``tell`` as for ``run_step``.
+    ``show_progress`` shows that of one step; ``tell`` as for ``run_step``.
     """
     for name in plan.steps:
         check_output(output / name, force=True)  # all of them, before the first one works
     for name, config in plan.steps.items():
         ready = config.model_copy(update=_resolved(config, plan, output))
         folder = output / name
-        outcome = run_step(
-            ready, folder, force=force, reuse=not force, progress=progress, tell=tell
-        )
+        with show_progress() as progress:
+            outcome = run_step(
+                ready, folder, force=force, reuse=not force, progress=progress, tell=tell
+            )
         yield name, ready, outcome
 
 

@@ -31,13 +31,13 @@ def _run(options: "RunOptions", flags: RunFlags) -> None:
         return
     shows = {command.name: command.show for command in COMMANDS}
     results: dict[str, Any] = {}
-    with show_progress() as progress:
-        for name, step, done in run(plan, folder, force=flags.force, progress=progress, tell=note):
-            results[name] = done.result
-            state = "up to date" if done.reused else "done"
-            note(f"{name}: {state} ({done.output})")
-            if not flags.json:
-                shows[step.command](done.result)
+    outcomes = run(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
+    for name, step, done in outcomes:
+        results[name] = done.result
+        state = "up to date" if done.reused else "done"
+        note(f"{name}: {state} ({done.output})")
+        if not flags.json:
+            shows[step.command](done.result)
     if flags.json:
         print_json(results)
 

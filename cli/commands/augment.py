@@ -26,6 +26,8 @@ def show(result: dict[str, Any]) -> None:
             if side
         ],
     )
+    if result["shortfall"]:
+        say(result["shortfall"])
     say("Fewer tokens: the end token left out; every one is a decoding step, and so is the end.")
     excluded = ", ".join(f"{n} {why}" for why, n in result["excluded"].items() if n) or "none"
     say(

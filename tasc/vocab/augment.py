@@ -62,6 +62,7 @@ class Augmentation:
     excluded: dict[str, int]  # n-grams the export cannot carry, by reason
     intermediate_merges: int  # merges that only served longer ones
     rounds: int
+    shortfall: str | None  # why fewer tokens were added than wanted; None where all were
     curve: Curve  # what every budget brings; up to the one taken unless that was to be found
 
     @property
@@ -101,6 +102,7 @@ class Augmentation:
             "unused": self.unused,
             "changed": self.changed,
             "rounds": self.rounds,
+            "shortfall": self.shortfall,
             "curve": self.curve.to_dict(),
         }
 
@@ -116,10 +118,11 @@ def augment(
     """Choose ``options.budget`` tokens for a task's outputs and export them.
 
     ``held_out`` are outputs to measure on; ``rows`` says what a token costs the model. Fewer tokens
-    come back only if dropping unused ones leaves no candidates. Raises InputError when the budget
-    is larger than the number of candidates, the tokenizer does not take the export, or an output
-    decodes neither to itself nor as the base tokenizer decodes it: what that one changes (Qwen2's
-    composes accents) stays changed.
+    come back where they shorten the outputs as far, where ``min_gain`` ends the search, or where
+    dropping unused ones leaves no candidates; ``shortfall`` tells which. Raises InputError when the
+    budget is larger than the number of candidates, the tokenizer does not take the export, or an
+    output decodes neither to itself nor as the base tokenizer decodes it: what that one changes
+    (Qwen2's composes accents) stays changed.
     """
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
@@ -157,6 +160,7 @@ def augment(
         excluded=found.excluded,
         intermediate_merges=length - len(found.chosen.tokens),
         rounds=found.rounds,
+        shortfall=found.shortfall,
         curve=curve,
     )
 

@@ -121,6 +121,9 @@ def test_few_outputs_become_a_token_each(budget, held_out):
         assert {token.string for token in made.tokens} == set(LABELS)
         once = len(tokenizer().encode(rare).tokens) if rare else 0
         assert made.train.reached == len(LABELS * 9) + once
+        few = budget in (5, 500)  # 2, the recommended size, is as many as there are labels
+        told = f"{budget} wanted, 2 added: once these stand in the outputs, no other n-gram recurs"
+        assert (made.shortfall or "").startswith(told) if few else made.shortfall is None
 
 
 def test_few_outputs_stay_in_pieces_that_others_are_made_of():
@@ -176,6 +179,8 @@ def test_the_search_ends_where_a_token_gains_too_little():
         for gain in (0.02, 0.005)
     )
     assert 0 < len(few.tokens) < len(many.tokens) < 500
+    told = f"500 wanted, {len(few.tokens)} added: no other saves 0.02 of the tokens"
+    assert few.to_dict()["shortfall"] == told
     assert all(len(t.ids) > 4 or t.reward >= 0.02 * tokens for t in few.tokens)
     with pytest.raises(InputError, match=r"saves 0\.9 of the tokens: use a lower --min-gain"):
         augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(min_gain=0.9))

@@ -32,6 +32,7 @@ class Refined:
     made: Tokenizer
     excluded: dict[str, int]  # n-grams that the export cannot carry, by reason
     rounds: int
+    shortfall: str | None  # why there are fewer tokens than wanted
 
 
 class Refiner:
@@ -69,6 +70,7 @@ class Refiner:
         Raises InputError when the budget is larger than the number of candidates, unless every
         output that recurs is a single token then.
         """
+        wanted = budget
         for done in count(1):
             result, chosen = self._select(budget, progress)
             if whole := self._whole(budget, result, chosen, progress):
@@ -88,7 +90,8 @@ class Refiner:
                     "tokens: use the other --export"
                 )
         excluded = {reason: len(strings) for reason, strings in self._screen.excluded.items()}
-        return Refined(result, chosen, made, excluded, done)
+        short = self._shortfall(wanted, len(chosen.tokens), whole is not None)
+        return Refined(result, chosen, made, excluded, done, short)
 
     def _select(self, budget: int, progress: Progress) -> tuple[MergeResult, Selection]:
         """Search until ``budget`` tokens stand, or there are no more."""
@@ -159,6 +162,19 @@ class Refiner:
                 f"recur in {int(self._outputs.weights.sum())} outputs and pass "
                 f"PCS < {self._options.pcs}: {advice}"
             )
+
+    def _shortfall(self, wanted: int, added: int, whole: bool) -> str | None:
+        if added >= wanted:
+            return None
+        why = "the saved tokenizer would produce no other on the training outputs"
+        if whole:
+            why = (
+                "once these stand in the outputs, no other n-gram recurs and passes "
+                f"PCS < {self._options.pcs}, and {wanted:,} would shorten the outputs no further"
+            )
+        elif self._options.min_gain:
+            why = f"no other saves {self._options.min_gain:g} of the tokens"
+        return f"{wanted:,} wanted, {added:,} added: {why}"
 
     def _dead(self, made: Tokenizer, tokens: Sequence[NewToken]) -> list[NewToken]:
         encoded = LoadedTokenizer(made, self._base.path).encode(self._outputs.texts)

@@ -18,6 +18,7 @@ from tasc.commands.analysis_page import render as analysis_page
 from tasc.environment import environment
 from tasc.vocab.augment import augment
 from tasc.vocab.page import render as budget_page
+from tasc.vocab.search.predict import predict_budgets
 from tests.benches import make_results, said
 from tests.options import AnalyzeOptions, AugmentOptions
 from tests.vocab.tiny import corpus, tokenizer
@@ -133,10 +134,16 @@ def load_results() -> LoadResults:
 
 def analysis_results() -> AnalysisResults:
     options = AnalyzeOptions(budgets=(0, 10))
-    report = analyze(corpus(list(TEXTS * 4)), tokenizer(), options).report
+    found = analyze(corpus(list(TEXTS * 4)), tokenizer(), options)
+    assert found.searched
     advice = Verdict("both", (EVIL,))
     return AnalysisResults(
-        **vars(report), recommended_size=None, drafting=None, serving=None, verdict=advice
+        **vars(found.report),
+        budgets=predict_budgets(found.searched, tokenizer(), options).budgets,
+        recommended_size=None,
+        drafting=None,
+        serving=None,
+        verdict=advice,
     )
 
 

@@ -10,6 +10,7 @@ from .._next import after_analyze
 if TYPE_CHECKING:
     from tasc.analysis.report import TokenReport
     from tasc.benchmark.results.search import Drafting, ServedDrafts
+    from tasc.vocab.search.predict import BudgetPoint
 
 
 def show(result: dict[str, Any]) -> None:
@@ -41,10 +42,11 @@ def show(result: dict[str, Any]) -> None:
     )
     if found.tokens:
         _show_tokens(found.tokens)
-    if found.recommended_size and found.tokens:
-        recommended_size, most = found.recommended_size.budget, found.tokens.budgets[-1].added
+    if found.budgets:
+        _show_budgets(found.budgets)
+    if found.recommended_size:
         why = "steps saved against rows and rarely seen tokens, as augment --budget auto"
-        say(f"Recommended size of the budgets up to {most:,} tokens: {recommended_size:,} ({why})")
+        say(f"Recommended size: {found.recommended_size.budget:,} added tokens ({why})")
     if found.drafting:
         _show_drafting(found.drafting)
     if found.serving:
@@ -72,6 +74,9 @@ def _show_tokens(tokens: "TokenReport") -> None:
             for unigrams in [side.ngrams[0]]
         ],
     )
+
+
+def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
     table(
         "TASC-ft: predicted from one merge search on the training outputs",
         ["added tokens", "tokens/output", "bytes/token", "H2 (bits)", "fewer steps"],
@@ -83,7 +88,7 @@ def _show_tokens(tokens: "TokenReport") -> None:
                 f"{point.h2_bits:.2f}",
                 f"{point.step_ratio:.2f}×",
             ]
-            for point in tokens.budgets
+            for point in budgets
         ],
     )
     say("Fewer steps: those of an output with its end token, without added tokens by with them.")

@@ -1,4 +1,4 @@
-"""The analysis of a task: words, tokens and budgets."""
+"""The analysis of a task: words, tokens and merges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.outputs import Outputs
 from tasc.analysis.sample import SomeRows
 from tasc.analysis.scan import merge, scan
-from tasc.analysis.tokens import BudgetPoint, TokenStats, budget_grid, merged_counts, search
+from tasc.analysis.tokens import TokenStats, merged_counts, search
 from tasc.analysis.top_merges import TopMerge, top_merges
 from tasc.backend import MergeResult
 from tasc.backend.base import Int64
@@ -31,11 +31,10 @@ class TokenReport:
     export: str  # which export the merges are for
     input: TokenStats  # statistics of the inputs
     output: TokenStats  # statistics of the outputs
-    # Distinct outputs that budgets are predicted from: all, or as many as memory should hold
+    # Distinct outputs that new tokens are predicted from: all, or as many as memory should hold
     sampled: int
-    budgets: tuple[BudgetPoint, ...]  # the grid; its numbers are the search's own predictions
-    # Distribution of output tokens without and with the largest budget of the grid, each (rank,
-    # cumulative share)
+    # Distribution of output tokens before and after as many merges as the largest budget of the
+    # grid, each (rank, cumulative share)
     frequency: tuple[tuple[tuple[int, float], ...], ...]
     top_merges: tuple[TopMerge, ...]  # the n-grams that shorten the outputs most, with examples
 
@@ -99,14 +98,14 @@ def analyze(
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
         once = Outputs.encode(found.sample, tokenizer, options.export, starts=False)
         result = search(once, tokenizer, max(options.budgets), options, progress)
-        predicted = _predict(once, result, tokenizer, options.budgets)
+        merged = _merged(once, result, tokenizer, max(options.budgets))
         tokens = TokenReport(
             tokenizer=tokenizer.path,
             vocabulary=len(tokenizer.vocabulary()),
             export=options.export,
             input=sides[0],
             output=sides[1],
-            **predicted,
+            **merged,
         )
     before, after = inputs.bigrams, outputs.bigrams
     change = after.entropy_bits / before.entropy_bits - 1 if before.entropy_bits else 0.0
@@ -126,19 +125,18 @@ def analyze(
     return Analysis(report, found.rows, found.input.counts, found.output.counts, once, result)
 
 
-def _predict(
+def _merged(
     once: Outputs,
     result: MergeResult,
     tokenizer: LoadedTokenizer,
-    budgets: Sequence[int],
+    most: int,
 ) -> dict[str, Any]:
     """Return the fields of a TokenReport that come from the sample of outputs."""
     size = len(tokenizer.vocabulary())
     before = _counts(once, size)
     return {
         "sampled": len(once.texts),
-        "budgets": budget_grid(result, once, size, budgets),
-        "frequency": (curve(before), curve(merged_counts(before, result, max(budgets)))),
+        "frequency": (curve(before), curve(merged_counts(before, result, most))),
         "top_merges": top_merges(result, once),
     }
 

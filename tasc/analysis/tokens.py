@@ -1,14 +1,12 @@
-"""Statistics over a model's tokens, and what each budget of added tokens would save."""
+"""Statistics over a model's tokens, and the merges that shorten a task's outputs."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tasc.analysis.entropy import normalised
 from tasc.analysis.ngrams import NgramStats
 from tasc.analysis.options import MergeSearchOptions
-from tasc.analysis.outputs import Distinct, Outputs
+from tasc.analysis.outputs import Outputs
 from tasc.backend import MergeRequest, MergeResult, merge_search
 from tasc.backend.base import Int64
 from tasc.progress import Progress, silent
@@ -26,21 +24,6 @@ class TokenStats:
     longest: int  # tokens of the longest sample
     bytes_per_token: float  # UTF-8 bytes by tokens
     ngrams: tuple[NgramStats, ...]  # n = 1, 2, …; normalised by the size of the model's vocabulary
-
-
-@dataclass(frozen=True)
-class BudgetPoint:
-    """The training outputs after M merges."""
-
-    budget: int  # M, as asked
-    added: int  # merges there are; fewer than M where no further n-gram is worth one
-    tokens_per_output: float  # mean, end tokens not counted
-    bytes_per_token: float  # UTF-8 bytes by tokens
-    h2_bits: float  # Rényi-2 entropy of the token distribution
-    h1_bits: float  # Shannon entropy
-    h1_normalised: float  # over log2(vocabulary + added)
-    # Decoding steps without added tokens by steps with them; the end token is one
-    step_ratio: float
 
 
 def expand(encoded: Encoded, positions: Int64) -> Encoded:
@@ -73,24 +56,6 @@ def search(
     return merge_search(request, progress)
 
 
-def budget_grid(
-    result: MergeResult, outputs: Distinct, vocabulary: int, budgets: Sequence[int]
-) -> tuple[BudgetPoint, ...]:
-    """Predict every budget of the grid from one merge search.
-
-    Budgets beyond the last merge are left out, but for the first of them if none ends there.
-    """
-    lengths = np.array([len(text.encode()) for text in outputs.texts], dtype=np.int64)
-    samples, text_bytes = outputs.count, outputs.total(lengths)
-    found = len(result.merges)
-    asked = sorted(set(budgets))
-    reached = [budget for budget in asked if budget <= found]
-    beyond = [] if found in asked else [budget for budget in asked if budget > found][:1]
-    return tuple(
-        _point(budget, result, samples, text_bytes, vocabulary) for budget in reached + beyond
-    )
-
-
 def merged_counts(counts: Int64, result: MergeResult, budget: int) -> Int64:
     """Return how often each token occurs after ``budget`` merges, (V + added,) int64.
 
@@ -107,23 +72,3 @@ def merged_counts(counts: Int64, result: MergeResult, budget: int) -> Int64:
         after[new_id] += frequency
         np.subtract.at(after, list(ids), frequency)
     return after
-
-
-def _point(
-    budget: int, result: MergeResult, samples: int, text_bytes: int, vocabulary: int
-) -> BudgetPoint:
-    added = min(budget, len(result.merges))
-    tokens, h2, h1 = result.tokens_before, result.h2_before, result.h1_before
-    if added:
-        last = result.merges[added - 1]
-        tokens, h2, h1 = last.tokens, last.h2, last.h1
-    return BudgetPoint(
-        budget=budget,
-        added=added,
-        tokens_per_output=tokens / samples,
-        bytes_per_token=text_bytes / max(tokens, 1),
-        h2_bits=h2,
-        h1_bits=h1,
-        h1_normalised=normalised(h1, vocabulary + added),
-        step_ratio=(result.tokens_before + samples) / (tokens + samples),
-    )

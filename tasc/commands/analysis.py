@@ -22,7 +22,7 @@ from tasc.commands.context import StepContext
 from tasc.files.folders import remove
 from tasc.options.references import resolve_model
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.vocab.search.budget import recommended_size
+from tasc.vocab.search.predict import Prediction, predict_budgets
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +96,15 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         counted=_counted(options, context, tokenizer),
         progress=context.progress,
     )
-    best = drafts = None
+    new_tokens, drafts = Prediction(), None
     served: ServedDrafts | None = None
     if tokenizer:
         others, grid = context.texts.corpora.get("held_out"), GRID if options.searches else {}
-        best = recommended_size(found, tokenizer, options.export, others)
+        if found.searched:
+            texts = others.outputs if others else ()
+            new_tokens = predict_budgets(
+                found.searched, tokenizer, options, texts, context.progress
+            )
         simulated = partial(simulate_drafts, found, others, tokenizer)
         drafts = simulated(grid, cost=cost, progress=context.progress)
         if options.serve:
@@ -108,11 +112,12 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
             lengths = {"tree_size": options.chains}
             chains = simulated(lengths, start=start, cost=cost, progress=context.progress)
             served = served_drafts(options.serve, chains) if chains else None
-    verdict = advise(found.report, drafts, best)
+    verdict = advise(found.report, drafts, new_tokens)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
         **vars(found.report),
-        recommended_size=best,
+        budgets=new_tokens.budgets,
+        recommended_size=new_tokens.recommended_size,
         drafting=drafting,
         serving=served,
         verdict=verdict,

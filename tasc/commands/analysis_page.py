@@ -42,18 +42,18 @@ def _tokens(results: AnalysisResults) -> Iterator[Chart]:
     before, after = tokens.frequency
     yield chart(
         "Output tokens by frequency",
-        {"before any merge": before, f"after {tokens.budgets[-1].added:,} merges": after},
+        {"before any merge": before, "after the merges": after},
         "most frequent tokens",
         "share of occurrences",
         log="x",
         highest=1,
     )
     yield chart(
-        "Steps saved by merges",
-        {"fewer steps, predicted": [(p.added, p.step_ratio) for p in tokens.budgets]},
-        "merges",
+        "Steps saved by added tokens",
+        {"fewer steps, predicted": [(p.added, p.step_ratio) for p in results.budgets]},
+        "added tokens",
         "× fewer decoding steps",
-        marks={recommended_size.merges: f"recommended: {recommended_size.budget:,} tokens"}
+        marks={recommended_size.budget: f"recommended: {recommended_size.budget:,} tokens"}
         if recommended_size
         else {},
     )

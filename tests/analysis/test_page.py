@@ -10,6 +10,7 @@ from tasc.analysis.report import analyze
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.commands.analysis_page import render
 from tasc.report.charts import chart
+from tasc.vocab.search.predict import predict_budgets
 from tests.options import AnalyzeOptions
 
 
@@ -31,17 +32,23 @@ class Tags(HTMLParser):
 def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer, with_tokens):
     rows = [(f"<script>alert({n})</script>", f"<b2>intent {n % 5}</b2> & more") for n in range(40)]
     options = AnalyzeOptions(budgets=(0, 10))
-    report = analyze(make_corpus(rows), tokenizer if with_tokens else None, options).report
+    found = analyze(make_corpus(rows), tokenizer if with_tokens else None, options)
+    report, once = found.report, found.searched
     choice: Any = "<b2>both</b2>"
     made = Verdict(choice, ("because",))
     page = render(
         AnalysisResults(
-            **vars(report), recommended_size=None, drafting=None, serving=None, verdict=made
+            **vars(report),
+            budgets=predict_budgets(once, tokenizer, options).budgets if once else (),
+            recommended_size=None,
+            drafting=None,
+            serving=None,
+            verdict=made,
         )
     )
-    found = Tags()
-    found.feed(page)
-    assert found.tags.count("figure") == (4 if with_tokens else 2)
+    tags = Tags()
+    tags.feed(page)
+    assert tags.tags.count("figure") == (4 if with_tokens else 2)
     assert "&lt;b2&gt;both&lt;/b2&gt;" in page
     assert ("&lt;b2&gt;intent" in page) or not with_tokens
     assert "http" not in page

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Evidence, decide
+from tasc.benchmark.forecast.verdict import FEWEST, Evidence, decide
 from tasc.benchmark.results.search import Setting, Trial
 
 
@@ -31,7 +31,7 @@ PLAIN = drafts(1.0)
 def tokens(
     steps: float = 20.0, ratio: float = 1.0, spec: Trial | None = PLAIN, outputs: int = 500
 ) -> Evidence:
-    return Evidence(outputs, 10, 100, -0.3, steps, ratio, BUDGET, spec)
+    return Evidence(outputs, 10, 100, -0.3, steps, ratio, 500, drafts=spec)
 
 
 def words(words_per_output: float, n80: int, change: float, outputs: int = 500) -> Evidence:
@@ -95,8 +95,10 @@ def test_too_little_data_is_said_with_its_amount():
 
 
 def test_words_alone_ask_for_a_tokenizer():
-    none = Evidence(500, 10, 100, -0.3, 20.0, 1.0, 0, PLAIN)
+    none = Evidence(500, 10, 100, -0.3, 20.0, drafts=PLAIN)
     assert "No n-gram" in decide(none).reasons[0]
+    refused = Evidence(500, 10, 100, -0.3, 20.0, refused="use --export added", drafts=PLAIN)
+    assert decide(refused).reasons[0] == "TASC-ft: use --export added."
     assert "name a tokenizer" in decide(words(17, 63, -0.577)).reasons[-1]
     assert "58% below" in decide(words(17, 63, -0.577)).reasons[0]
     assert "30% above" in decide(words(17, 63, 0.3)).reasons[0]

@@ -25,10 +25,11 @@ def test_analyze_predicts_what_augment_reaches(capsys, massive, base, augmented,
         *("--limit", LIMIT, "--output", tmp_path / "out"),
     )
     augmentation = json.loads((augmented / "augmentation.json").read_text())
-    points = {p["budget"]: p for p in analysis["tokens"]["budgets"]}
+    points = {p["budget"]: p for p in analysis["budgets"]}
     train = augmentation["train"]["tokens_per_output"]
     assert points[0]["tokens_per_output"] == pytest.approx(train["before"])
-    assert train["reached"] == pytest.approx(points[40]["tokens_per_output"], rel=0.1)
+    assert points[40]["added"] == augmentation["added"]
+    assert train["reached"] == pytest.approx(points[40]["tokens_per_output"], rel=0.02)
     assert augmentation["held_out"]["ratio"] > 1.5
 
 

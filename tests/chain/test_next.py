@@ -81,7 +81,7 @@ def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path,
     found = json.loads((tmp_path / "a/analysis.json").read_text())
     size = found["recommended_size"]["budget"]
     assert size > 0
-    assert f"tokens: {size:,} (" in out
+    assert f"Recommended size: {size:,} added tokens (" in out
     told = "1 added token, the recommended size, is" if size == 1 else ""
     told = told or f"{size} added tokens, the recommended size, are"
     (reason,) = [r for r in found["verdict"]["reasons"] if "added token" in r]

@@ -1,19 +1,25 @@
 """Choosing a budget: the curve, the recommended_size, and what a row costs."""
 
 import json
+from itertools import pairwise
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tasc.analysis.outputs import encode_outputs
 from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, merge_search
+from tasc.data.corpus import load
+from tasc.data.source import Source
 from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.augment import augment
 from tasc.vocab.page import render
-from tasc.vocab.search.budget import Sightings, budget_curve, recommended_size
+from tasc.vocab.search.budget import Sightings, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost, embedding_cost
+from tasc.vocab.search.predict import predict_budgets
 from tasc.vocab.search.selection import select
-from tests.options import AnalyzeOptions, AugmentOptions
+from tests.options import AnalyzeOptions, AugmentOptions, replace
 from tests.pico import build_model
 from tests.vocab.tiny import corpus, tokenizer
 
@@ -122,13 +128,73 @@ def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows
     assert embedding_cost(tmp_path) is None
 
 
-@pytest.mark.parametrize("held_out", [None, OUTPUTS[::3]])
-def test_an_analysis_has_the_recommended_size_of_the_same_rule(held_out):
-    base, _, curve = searched(held_out=held_out)
-    found = analyze(corpus(OUTPUTS), base, AnalyzeOptions(budgets=(0, 200)))
-    others = corpus(held_out) if held_out else None
-    assert recommended_size(found, base, "pretoken", others) == curve.recommended_size
-    assert (
-        recommended_size(analyze(corpus(OUTPUTS), None, AnalyzeOptions()), base, "pretoken", others)
-        is None
-    )
+FEW = [*["kind: late parcel", "kind: lost parcel"] * 9, "Q"]
+GRID = AnalyzeOptions(budgets=(0, 1, 4, 12, 30, 9000))
+
+
+@pytest.mark.parametrize("measured", [0, 7])
+@pytest.mark.parametrize("export", ["pretoken", "added"])
+@pytest.mark.parametrize("texts", [OUTPUTS, FEW])
+def test_an_analysis_predicts_what_augment_adds_and_reaches(texts, export, measured):
+    held_out = texts[:measured]
+    base, options = tokenizer(), replace(GRID, export=export)
+    outputs = encode_outputs(texts, base, export)
+    found = predict_budgets(outputs, base, options, held_out)
+    assert [point.budget for point in found.budgets[:2]] == [0, 1]
+    for point in found.budgets[1:]:
+        wanted = AugmentOptions(budget=point.budget, export=export)
+        made = augment(corpus(texts), base, wanted, held_out)
+        assert point.added == len(made.tokens)
+        # In further rounds the saved tokenizer did without a token, and took the next best.
+        assert made.rounds == 1 or export == "added"
+        if made.rounds == 1:
+            assert point.tokens_per_output == made.train.predicted / len(texts)
+            assert point.h2_bits == made.h2[1]
+    auto = augment(corpus(texts), base, AugmentOptions(budget="auto", export=export), held_out)
+    assert found.recommended_size == auto.curve.recommended_size
+    if auto.rounds == 1:
+        steps = [tokens / len(texts) + 1 for tokens in (auto.train.before, auto.train.predicted)]
+        assert found.step_ratio == pytest.approx(steps[0] / steps[1])
+
+
+def test_the_grid_ends_at_the_largest_budget_that_augment_takes():
+    base = tokenizer()
+    last = predict_budgets(encode_outputs(OUTPUTS, base, "pretoken"), base, GRID).budgets[-1]
+    assert last.added == last.budget < 9000
+    with pytest.raises(InputError, match=f"use --budget {last.budget} or auto"):
+        augment(corpus(OUTPUTS), base, AugmentOptions(budget=last.budget + 1))
+    few = predict_budgets(encode_outputs(FEW, base, "pretoken"), base, GRID).budgets
+    assert [(point.budget, point.added) for point in few] == [(0, 0), (1, 1), (4, 2)]
+
+
+def test_every_budget_saves_more_and_the_first_nothing():
+    base, options = tokenizer(), AnalyzeOptions(budgets=(0, 5, 10, 20))
+    found = analyze(corpus(OUTPUTS), base, options)
+    points = predict_budgets(found.searched, base, options).budgets
+    assert [point.budget for point in points] == [0, 5, 10, 20]
+    before = found.report.tokens.output
+    assert points[0].step_ratio == 1
+    assert points[0].tokens_per_output == pytest.approx(before.tokens_per_sample)
+    assert points[0].bytes_per_token == pytest.approx(before.bytes_per_token)
+    assert points[0].h1_bits == pytest.approx(before.ngrams[0].entropy_bits)
+    assert points[0].h2_bits == pytest.approx(before.ngrams[0].renyi2_bits)
+    for low, high in pairwise(points):
+        assert high.tokens_per_output < low.tokens_per_output
+        saved = (points[0].tokens_per_output + 1) / (high.tokens_per_output + 1)
+        assert high.step_ratio == pytest.approx(saved)
+
+
+def test_a_tokenizer_that_does_not_take_the_export_is_told_of():
+    made = Tokenizer(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    base = LoadedTokenizer(made, "words")
+    found = predict_budgets(encode_outputs(["a b"] * 3, base, "pretoken"), base, GRID)
+    assert found.budgets == ()
+    assert found.refused.endswith("use --export added")
+
+
+def test_real_intents_compress_as_the_literature_says(data_dir, real_tokenizer):
+    base, options = real_tokenizer("gpt2"), AnalyzeOptions(budgets=(0, 250))
+    outputs = load(Source(str(data_dir / "massive-en")), "train").outputs
+    found = predict_budgets(encode_outputs(outputs, base, "pretoken"), base, options)
+    assert found.budgets[-1].step_ratio > 3.5

@@ -13,19 +13,20 @@ from tasc.analysis.report import Analysis, TaskReport
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
 from tasc.benchmark.forecast.tune import Grid, Simulations, search
-from tasc.benchmark.forecast.verdict import BUDGET, FEWEST, Evidence, decide
+from tasc.benchmark.forecast.verdict import FEWEST, Evidence, decide
 from tasc.benchmark.results.analysis import Verdict
 from tasc.benchmark.results.search import Search, ServedDrafts, Setting, Trial
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.vocab.search.budget import Point
+from tasc.vocab.search.predict import Prediction
 
 if TYPE_CHECKING:
     from tasc.models.cost import CostCurve
 
 DEFAULT = Setting()
+NO_TOKENS = Prediction()
 _ENOUGH = 0.98  # of the most tokens a step: longer drafts cost more than they bring
 _HELD_OUT_EVERY = 10  # where there is no other split
 
@@ -83,30 +84,26 @@ def _known(once: Outputs, weights: np.ndarray) -> list[np.ndarray]:
     return expand(once.encoded, rows).split()
 
 
-def advise(report: TaskReport, drafts: Search | None, size: Point | None = None) -> Verdict:
+def advise(
+    report: TaskReport, drafts: Search | None, new_tokens: Prediction = NO_TOKENS
+) -> Verdict:
     """Weigh the analysis and the best setting that was simulated.
 
-    New tokens are judged at the recommended ``size``, which is what ``tasc augment --budget auto``
-    adds; where there is none, at the largest budget that the paper finds worth its tokens.
+    New tokens are judged at the recommended size, which is what ``tasc augment --budget auto``
+    adds.
     """
     change, outputs = report.entropy_change, report.output
     words = (report.samples, outputs.words_per_sample, outputs.bigrams.n80, change)
-    tokens = report.tokens
-    if tokens is None:
+    if report.tokens is None:
         return decide(Evidence(*words))
-    affordable = [point for point in tokens.budgets if point.budget <= BUDGET]
-    point = max(affordable or tokens.budgets[:1], key=lambda point: point.budget)
-    ratio, added = point.step_ratio, point.added
-    if size is not None:
-        ratio *= (point.tokens_per_output + 1) / size.train_steps
-        added = size.budget
+    size = new_tokens.recommended_size
     return decide(
         Evidence(
             *words,
-            steps_per_output=tokens.output.tokens_per_sample + 1,
-            step_ratio=ratio,
-            budget=added,
-            recommended=size is not None,
+            steps_per_output=report.tokens.output.tokens_per_sample + 1,
+            step_ratio=new_tokens.step_ratio,
+            added=size.budget if size else 0,
+            refused=new_tokens.refused,
             drafts=None if drafts is None else drafts.best,
         )
     )

@@ -16,8 +16,6 @@ FEWEST = 10
 SHORT_STEPS = 4.0
 # Fewer gains than this do not pay for fine-tuning with new tokens, or for verifying drafts.
 WORTH_RATIO = 1.5
-# The paper sees little gain beyond 500 added tokens (section 6.1), and training cost grows.
-BUDGET = 500
 # Without a tokenizer: a typical set that a budget of hundreds of n-grams covers in good part, and
 # one beyond which even a large table misses most outputs (Table 1: EUR-LEX 8.34K, MedQuAD 111.6K).
 FEW_BIGRAMS = 10_000
@@ -34,12 +32,11 @@ class Evidence:
     output_n80: int  # most frequent output bigrams (words) that make 80 % of all
     entropy_change: float  # (output - input) / input entropy of word bigrams
     steps_per_output: float | None = None  # tokens of an output and its end, mean
-    # Steps without added tokens by steps with ``budget`` added ones, the end token counted in
-    # both.
-    step_ratio: float | None = None
-    budget: int | None = None  # added tokens that ratio is for
+    # Steps without added tokens by steps with the recommended size, the end token counted in both
+    step_ratio: float = 1.0
+    added: int = 0  # the recommended size
+    refused: str | None = None  # why the tokenizer does not take the export
     drafts: Trial | None = None  # TASC-spec, simulated on held-out outputs
-    recommended: bool = False  # whether that is the recommended size
 
 
 def decide(seen: Evidence) -> Verdict:
@@ -55,7 +52,7 @@ def decide(seen: Evidence) -> Verdict:
     """
     if seen.outputs < FEWEST:
         return Verdict("too little data", (_too_little(seen.outputs, f"{FEWEST} are needed"),))
-    if seen.steps_per_output is None or seen.step_ratio is None:
+    if seen.steps_per_output is None:
         return _from_words(seen)
     if seen.steps_per_output < SHORT_STEPS:
         short = (
@@ -97,13 +94,13 @@ def _too_little(outputs: int, why: str) -> str:
 
 
 def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
-    if seen.budget == 0:
+    if seen.refused:
+        return f"TASC-ft: {seen.refused}."
+    if not seen.added:
         return "No n-gram of the outputs is worth a token of its own: TASC-ft does not pay."
-    one = seen.budget == 1
-    size = "1 added token" if one else f"{seen.budget} added tokens"
-    recommended = ", the recommended size," if seen.recommended else ""
+    tokens, verb = ("token", "is") if seen.added == 1 else ("tokens", "are")
     return (
-        f"{size}{recommended} {'is' if one else 'are'} predicted to take "
+        f"{seen.added:,} added {tokens}, the recommended size, {verb} predicted to take "
         f"{seen.step_ratio:.2f}× fewer decoding steps "
         f"({seen.steps_per_output:.1f} an output without, the end token counted): TASC-ft "
         f"{'pays' if worth else f'does not pay (it should be {WORTH_RATIO}× or more)'}."

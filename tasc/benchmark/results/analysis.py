@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from tasc.analysis.report import TaskReport
 from tasc.benchmark.results.search import Drafting, ServedDrafts
 from tasc.vocab.search.budget import Point
+from tasc.vocab.search.predict import BudgetPoint
 
 Choice = Literal["TASC-ft", "TASC-spec", "both", "neither", "too little data"]
 
@@ -24,7 +25,10 @@ class Verdict:
 class AnalysisResults(TaskReport):
     """The analysis of a split, and what follows from it."""
 
-    recommended_size: Point | None  # the budget to choose, None without merges
+    # What ``tasc augment`` reaches at each budget of the grid; empty without a tokenizer
+    budgets: tuple[BudgetPoint, ...]
+    # What ``tasc augment --budget auto`` adds, None without a tokenizer or n-grams that recur
+    recommended_size: Point | None
     # TASC-spec simulated on held-out outputs, None without a tokenizer or outputs
     drafting: Drafting | None
     serving: ServedDrafts | None  # as the engine of --serve would run it, None without one

@@ -20,20 +20,14 @@ outputs spoilt counts as much as ``price`` per cent of the time.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tasc.analysis.outputs import Outputs, encode_outputs
-from tasc.analysis.report import Analysis
+from tasc.analysis.outputs import Outputs
 from tasc.backend import Merge, MergeResult
-from tasc.data.corpus import Corpus
-from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.vocab.exports.export import Export
 from tasc.vocab.measure.compression import savings
-from tasc.vocab.search.embedding_cost import EmbeddingCost, embedding_cost
-from tasc.vocab.search.options import OVERFIT_PENALTY
+from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.selection import live_tokens, steps
 
 MOST = 5000  # tokens that a search for the recommended_size looks at
@@ -134,22 +128,6 @@ def budget_curve(
         for m in shown
     ]
     return Curve(tuple(points), next(p for p in points if p.budget == best), price)
-
-
-def recommended_size(
-    analysis: Analysis, tokenizer: LoadedTokenizer, export: Export, held_out: Corpus | None
-) -> Point | None:
-    """Weigh every budget up to the largest of ``analysis``; None without merges.
-
-    Rows cost what those of the model beside the tokenizer do, nothing where there is none.
-    """
-    once, result = analysis.searched, analysis.merges
-    if once is None or result is None or not result.merges:
-        return None
-    others = encode_outputs(held_out.outputs, tokenizer, export) if held_out else None
-    size = len(tokenizer.vocabulary())
-    rows = embedding_cost(Path(tokenizer.path))
-    return budget_curve(result, size, once, others, rows, OVERFIT_PENALTY).recommended_size
 
 
 def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tuple[int, float]]:

@@ -15,9 +15,9 @@ from tasc.progress import Progress
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import Exporter
 from tasc.vocab.exports.merges import NewToken
-from tasc.vocab.search.budget import replayed, tokens_at_the_end
+from tasc.vocab.search.budget import MOST, replayed, tokens_at_the_end
 from tasc.vocab.search.options import AugmentOptions
-from tasc.vocab.search.selection import Selection, live_tokens, select
+from tasc.vocab.search.selection import Selection, most_tokens, select
 from tasc.vocab.search.token_filter import TokenFilter
 
 _REFILLS = 6  # rounds that give the budget of unused tokens to the next best; later ones shrink it
@@ -33,6 +33,25 @@ class Refined:
     excluded: dict[str, int]  # n-grams that the export cannot carry, by reason
     rounds: int
     shortfall: str | None  # why there are fewer tokens than wanted
+
+
+@dataclass(frozen=True)
+class _End:
+    """What stands once nothing more is to be merged."""
+
+    result: MergeResult
+    selection: Selection
+    tokens: int  # of the outputs that are measured
+    nothing_left: bool  # whether every output that recurs is one token
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The tokens for one budget, before any is exported."""
+
+    result: MergeResult  # the search that they are from
+    selection: Selection
+    whole: bool  # whether they are those at the end of a search: whole outputs
 
 
 class Refiner:
@@ -63,6 +82,7 @@ class Refiner:
         self._min_reward = math.ceil(options.min_gain * tokens)
         self._scaffolds: set[bytes] = set()
         self._banned: set[bytes] = set()
+        self._at_the_end: _End | None = None  # known until tokens are dropped
 
     def run(self, name: str, budget: int, progress: Progress) -> Refined:
         """Refine until no token is unused; ``name`` stands in errors.
@@ -72,10 +92,9 @@ class Refiner:
         """
         wanted = budget
         for done in count(1):
-            result, chosen = self._select(budget, progress)
-            if whole := self._whole(budget, result, chosen, progress):
-                result, chosen = whole
-            elif done == 1:
+            choice = self.choose(self._search_for(budget, progress), budget, progress)
+            result, chosen = choice.result, choice.selection
+            if done == 1 and not choice.whole:
                 self._check_budget(result, len(chosen.tokens), name, budget)
             made = self._exporter.tokenizer(chosen.additions, chosen.rules)
             unused = self._dead(made, chosen.tokens)
@@ -90,39 +109,51 @@ class Refiner:
                     "tokens: use the other --export"
                 )
         excluded = {reason: len(strings) for reason, strings in self._screen.excluded.items()}
-        short = self._shortfall(wanted, len(chosen.tokens), whole is not None)
+        short = self._shortfall(wanted, len(chosen.tokens), choice.whole)
         return Refined(result, chosen, made, excluded, done, short)
 
-    def _select(self, budget: int, progress: Progress) -> tuple[MergeResult, Selection]:
-        """Search until ``budget`` tokens stand, or there are no more."""
-        asked = budget + len(self._scaffolds) + max(16, budget // 8)
+    def survey(self, budget: int, progress: Progress) -> MergeResult:
+        """Search once for all budgets up to this one and the recommended size."""
+        return self._search_for(budget, progress, MOST)
+
+    def choose(self, searched: MergeResult, budget: int, progress: Progress) -> Choice:
+        """Take the tokens for a budget from a search that holds it.
+
+        Where outputs are few, those at the end of the search if they are better: fewer tokens may
+        stand there than on the way, and be longer: whole outputs.
+        """
+        chosen = select(searched, self._vocabulary, self._scaffolds, budget)
+        if self._outputs.fit(budget):
+            if self._at_the_end is None:
+                self._at_the_end = self._search_to_the_end(progress)
+            end = self._at_the_end
+            if 0 < len(end.selection.tokens) <= budget:
+                way = replace(searched, merges=searched.merges[: chosen.length])
+                there = replayed(way, self._held_out or self._outputs)[-1]
+                if end.tokens < there or (end.tokens == there and end.nothing_left):
+                    return Choice(end.result, end.selection, whole=True)
+        return Choice(searched, chosen, whole=False)
+
+    def _search_for(self, budget: int, progress: Progress, least: int = 0) -> MergeResult:
+        """Search for ``least`` merges or more, until ``budget`` tokens stand or no more do."""
+        asked = max(least, budget + len(self._scaffolds) + max(16, budget // 8))
         while True:
             result = self.search(asked, progress)
             chosen = select(result, self._vocabulary, self._scaffolds, budget)
             if len(chosen.tokens) == budget or len(result.merges) < asked:
-                return result, chosen
+                return result
             asked *= 2
 
-    def _whole(
-        self, budget: int, first: MergeResult, chosen: Selection, progress: Progress
-    ) -> tuple[MergeResult, Selection] | None:
-        """Search to the end where outputs are few; None where that is no better than ``chosen``.
-
-        Fewer tokens may stand there than on the way, and be longer: whole outputs.
-        """
-        if not self._outputs.fit(budget):
-            return None
+    def _search_to_the_end(self, progress: Progress) -> _End:
         result = self.search(len(self._outputs.encoded.tokens), progress)
-        last = select(result, self._vocabulary, self._scaffolds, None)
-        if not 0 < len(last.tokens) <= budget:
-            return None
-        measured = self._held_out or self._outputs
-        there = replayed(first, measured)[chosen.length]
-        here = tokens_at_the_end(result, self._outputs, self._held_out)
         recurring = np.where(self._outputs.weights > 1, self._outputs.weights, 0)
         often = replace(self._outputs, weights=recurring)
-        nothing_left = replayed(result, often)[-1] == often.count > 0
-        return (result, last) if here < there or (here == there and nothing_left) else None
+        return _End(
+            result,
+            select(result, self._vocabulary, self._scaffolds, None),
+            tokens_at_the_end(result, self._outputs, self._held_out),
+            nothing_left=replayed(result, often)[-1] == often.count > 0,
+        )
 
     def search(self, budget: int, progress: Progress) -> MergeResult:
         """Search once for up to ``budget`` tokens; the merges are nested."""
@@ -146,9 +177,7 @@ class Refiner:
 
     def _check_budget(self, result: MergeResult, found: int, name: str, budget: int) -> None:
         if found < (1 if self._options.min_gain else budget):
-            # The last merges leave fewer tokens live than there were once: whole outputs.
-            size = len(self._vocabulary)
-            most = max((len(live) for _, live in live_tokens(result, size)), default=0)
+            most = most_tokens(result, len(self._vocabulary))
             advice = (
                 f"use --budget {most} or auto" if most else "use more outputs or a higher --pcs"
             )
@@ -182,6 +211,7 @@ class Refiner:
         return [token for token in tokens if token.new_id not in seen]
 
     def _drop(self, unused: list[NewToken], chosen: Selection) -> None:
+        self._at_the_end = None
         left = dict(zip(chosen.tokens, chosen.left_over, strict=True))
         for token in unused:
             unreachable = 2 * left[token] > token.frequency

@@ -115,6 +115,11 @@ def live_tokens(
             touched = set()
 
 
+def most_tokens(result: MergeResult, size: int) -> int:
+    """Return the most tokens that stand at once; fewer may at the end: whole outputs."""
+    return max((len(live) for _, live in live_tokens(result, size)), default=0)
+
+
 def _rules(
     result: MergeResult, length: int, vocabulary: Sequence[bytes], kept: Container[int]
 ) -> tuple[Rule, ...]:

@@ -95,7 +95,7 @@ def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
 
 
 def _show_drafting(drafting: "Drafting") -> None:
-    from tasc.benchmark.forecast.verdict import FEWEST
+    from tasc.benchmark.forecast.verdict import interval_of
 
     cost = drafting.cost
     if cost:
@@ -106,8 +106,6 @@ def _show_drafting(drafting: "Drafting") -> None:
     else:
         key, title = "tokens_per_step", "by tokens a step; what they cost, --model measures"
         title = f"best settings {title}" if len(drafting.trials) > 1 else "default"
-    # Resampling one output gives that output again: an interval of no width.
-    interval = "{:.2f}–{:.2f}" if drafting.samples >= FEWEST else "too few"
     trials = sorted(drafting.trials, key=attrgetter(key), reverse=True)
     table(
         f"TASC-spec: simulated on {drafting.samples:,} held-out outputs, {title}",
@@ -116,11 +114,12 @@ def _show_drafting(drafting: "Drafting") -> None:
             [
                 trial.method,
                 f"{trial.tokens_per_step:.2f}",
-                interval.format(*trial.tokens_per_step_interval),
+                "{:.2f}–{:.2f}".format(*interval) if interval else "too few",
                 f"{trial.steps_per_output:.2f}",
                 speedup_text(trial),
             ]
             for trial in trials[:4]
+            for interval in [interval_of(trial)]
         ],
     )
     say(

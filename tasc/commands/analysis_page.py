@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tasc.benchmark.forecast.verdict import interval_of
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.report.charts import Chart, chart
 from tasc.report.html import template
@@ -13,7 +14,12 @@ def render(results: AnalysisResults) -> str:
     page = template("tasc.analysis", "analysis.html")
     recommended_size, drafting = results.recommended_size, results.drafting
     return page.render(
-        r=results, d=drafting, s=results.serving, recommended_size=recommended_size, charts=charts
+        r=results,
+        d=drafting,
+        s=results.serving,
+        recommended_size=recommended_size,
+        charts=charts,
+        interval_of=interval_of,
     )
 
 

@@ -159,3 +159,16 @@ def test_a_corpus_beyond_measure_is_drafted_from_in_part(tmp_path, tokenizer, mo
     assert found
     assert found.best.samples == 60
     assert 130 <= found.corpus_outputs <= 170
+
+
+@pytest.mark.parametrize("kinds", [1, 6, 60])
+def test_the_verdict_on_words_does_not_depend_on_the_order_of_samples(tmp_path, kinds):
+    rows = [{"input": f"say {n}", "output": f"kind: {n % kinds}"} for n in range(60)]
+    found = set()
+    for number, key in enumerate((None, lambda row: row["output"], lambda row: row["input"][::-1])):
+        task = write(tmp_path / str(number), train=sorted(rows, key=key) if key else rows)
+        report = analyze(load(Source(str(task)), "train"), None, AnalyzeOptions()).report
+        found.add(advise(report, None))
+    (verdict,) = found
+    assert (verdict.choice == "TASC-ft") == ("vary little" in verdict.reasons[0])
+    assert verdict.choice == "TASC-ft" or kinds == 60

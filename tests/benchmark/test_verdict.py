@@ -1,5 +1,6 @@
 """The verdict follows its rule and gives its reasons."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,11 +32,19 @@ PLAIN = drafts(1.0)
 def tokens(
     steps: float = 20.0, ratio: float = 1.0, spec: Trial | None = PLAIN, outputs: int = 500
 ) -> Evidence:
-    return Evidence(outputs, 10, 100, -0.3, steps, ratio, 500, drafts=spec)
+    return Evidence(outputs, 10, 400, 100, (9.0, 6.0), steps, ratio, 500, drafts=spec)
 
 
-def words(words_per_output: float, n80: int, change: float, outputs: int = 500) -> Evidence:
-    return Evidence(outputs, words_per_output, n80, change)
+def words(
+    words_per_output: float,
+    n80: int,
+    change: float,
+    outputs: int = 500,
+    distinct: int = 400,
+    before: float = 10.0,
+) -> Evidence:
+    entropies = before, before * (1 + change)
+    return Evidence(outputs, words_per_output, distinct, n80, entropies)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +72,11 @@ def words(words_per_output: float, n80: int, change: float, outputs: int = 500) 
         (words(1.0, 3, -0.8), "neither"),
         (words(17, 63, -0.577), "TASC-ft"),
         (words(200, 111_600, -0.05), "TASC-spec"),
-        (words(200, 5_000, 0.3), "TASC-spec"),
+        (words(200, 500, 0.3), "TASC-spec"),
+        (words(200, 5, 0.3, distinct=1), "TASC-ft"),
+        (words(2, 2, 0.0, distinct=1, before=0.0), "TASC-ft"),
+        (words(2, 2, -0.05, distinct=50), "TASC-ft"),
+        (words(1, 1, 0.0, distinct=1, before=0.0), "neither"),
         (words(17, 63, -0.577, outputs=2), "too little data"),
     ],
 )
@@ -89,16 +102,21 @@ def test_too_little_data_is_said_with_its_amount():
     assert "Too little data to say: 2 outputs" in two
     few = decide(tokens(spec=drafts(9.0, samples=3))).reasons[-1]
     assert "too little data to say: 3 outputs" in few
+    assert "interval" not in few
     wide = decide(tokens(spec=drafts(1.2, 2.2))).reasons[-1]
     assert "1.20 to 2.20" in wide
     assert "too little data to say: 200 outputs" in wide
 
 
 def test_words_alone_ask_for_a_tokenizer():
-    none = Evidence(500, 10, 100, -0.3, 20.0, drafts=PLAIN)
+    none = Evidence(500, 10, 400, 100, (9.0, 6.0), 20.0, drafts=PLAIN)
     assert "No n-gram" in decide(none).reasons[0]
-    refused = Evidence(500, 10, 100, -0.3, 20.0, refused="use --export added", drafts=PLAIN)
+    refused = replace(none, refused="use --export added")
     assert decide(refused).reasons[0] == "TASC-ft: use --export added."
     assert "name a tokenizer" in decide(words(17, 63, -0.577)).reasons[-1]
-    assert "58% below" in decide(words(17, 63, -0.577)).reasons[0]
-    assert "30% above" in decide(words(17, 63, 0.3)).reasons[0]
+    little, much = (decide(words(17, 63, change)).reasons[0] for change in (-0.577, 0.3))
+    assert (
+        "entropy is 4.23 bits, that of the inputs' words 10.00: the outputs vary little" in little
+    )
+    assert "entropy is 13.00 bits, that of the inputs' words 10.00: the outputs vary much" in much
+    assert "500 outputs, 1 of them different" in decide(words(9, 5, 0.3, distinct=1)).reasons[0]

@@ -71,6 +71,7 @@ def test_words_alone_go_on_with_a_tokenizer_and_too_little_data_with_nothing(
     assert code == 0
     assert "Next: " not in out
     assert "too few" in out
+    assert "<td>too few</td>" in (tmp_path / "few/analysis.html").read_text()
 
 
 def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path, task):

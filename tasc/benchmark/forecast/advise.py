@@ -4,6 +4,7 @@ It is made here, above both, as the analysis does not know drafters. Nothing imp
 ``tasc analyze`` needs none without a model.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,14 +93,20 @@ def advise(
     New tokens are judged at the recommended size, which is what ``tasc augment --budget auto``
     adds.
     """
-    change, outputs = report.entropy_change, report.output
-    words = (report.samples, outputs.words_per_sample, outputs.bigrams.n80, change)
+    inputs, outputs = report.input.ngrams[0], report.output.ngrams[0]
+    words = Evidence(
+        report.samples,
+        report.output.words_per_sample,
+        report.distinct_outputs,
+        outputs.n80,
+        (inputs.entropy_bits, outputs.entropy_bits),
+    )
     if report.tokens is None:
-        return decide(Evidence(*words))
+        return decide(words)
     size = new_tokens.recommended_size
     return decide(
-        Evidence(
-            *words,
+        replace(
+            words,
             steps_per_output=report.tokens.output.tokens_per_sample + 1,
             step_ratio=new_tokens.step_ratio,
             added=size.budget if size else 0,

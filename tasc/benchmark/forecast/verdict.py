@@ -16,9 +16,12 @@ FEWEST = 10
 SHORT_STEPS = 4.0
 # Fewer gains than this do not pay for fine-tuning with new tokens, or for verifying drafts.
 WORTH_RATIO = 1.5
-# Without a tokenizer: a typical set that a budget of hundreds of n-grams covers in good part, and
-# one beyond which even a large table misses most outputs (Table 1: EUR-LEX 8.34K, MedQuAD 111.6K).
-FEW_BIGRAMS = 10_000
+# Without a tokenizer: outputs that each stand so often, on average, are a token each.
+REPEATED = 10
+# Without a tokenizer: few words, which hundreds of n-grams cover in good part, and so many that
+# even a large table misses most outputs. Words, as bigrams run across samples (Table 1) and so
+# depend on their order (EUR-LEX 392, MedQuAD 1,540).
+FEW_WORDS = 1_000
 # Without a tokenizer: an output entropy at least this far below the input's.
 LOWER_SHARE = 0.10
 
@@ -29,14 +32,23 @@ class Evidence:
 
     outputs: int  # how many were analysed
     words_per_output: float  # mean
-    output_n80: int  # most frequent output bigrams (words) that make 80 % of all
-    entropy_change: float  # (output - input) / input entropy of word bigrams
+    distinct: int  # different ones
+    output_n80: int  # most frequent words of the outputs that make 80 % of all
+    entropies: tuple[float, float]  # of the words of inputs and of outputs, bits
     steps_per_output: float | None = None  # tokens of an output and its end, mean
     # Steps without added tokens by steps with the recommended size, the end token counted in both
     step_ratio: float = 1.0
     added: int = 0  # the recommended size
     refused: str | None = None  # why the tokenizer does not take the export
     drafts: Trial | None = None  # TASC-spec, simulated on held-out outputs
+
+
+def interval_of(drafts: Trial) -> tuple[float, float] | None:
+    """Return the interval of tokens a step to show; None where outputs are too few for one.
+
+    Resampling one output gives that output again: an interval of no width.
+    """
+    return drafts.tokens_per_step_interval if drafts.samples >= FEWEST else None
 
 
 def decide(seen: Evidence) -> Verdict:
@@ -47,8 +59,8 @@ def decide(seen: Evidence) -> Verdict:
     tokens a step or more are simulated, and it is not predicted to be slower; both or neither
     accordingly. Where fewer than FEWEST outputs were held out or the interval holds WORTH_RATIO,
     TASC-spec is left open. Measured on words only: neither below two words an output; TASC-ft when
-    few bigrams (FEW_BIGRAMS) cover 80 % and the entropy is LOWER_SHARE below the input's; else
-    TASC-spec.
+    each output stands REPEATED times, or few words (FEW_WORDS) cover 80 % and their entropy is
+    LOWER_SHARE below the input's; else TASC-spec.
     """
     if seen.outputs < FEWEST:
         return Verdict("too little data", (_too_little(seen.outputs, f"{FEWEST} are needed"),))
@@ -80,11 +92,12 @@ def _worth(ratio: float) -> bool:
 
 def _drafts_pay(drafts: Trial | None) -> bool | None:
     """Say whether drafts pay; None where the data does not tell."""
-    if drafts is None or drafts.samples < FEWEST:
+    interval = interval_of(drafts) if drafts else None
+    if drafts is None or interval is None:
         return None
     if drafts.speedup is not None and round(drafts.speedup, 2) <= 1:
         return False
-    low, high = map(_worth, drafts.tokens_per_step_interval)
+    low, high = map(_worth, interval)
     return low if low == high else None
 
 
@@ -110,10 +123,11 @@ def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
 def _of_speculation(drafts: Trial | None, worth: bool | None) -> str:
     if drafts is None:
         return f"TASC-spec: {_too_little(0, 'some must be held out').lower()}"
-    low, high = drafts.tokens_per_step_interval
+    interval = interval_of(drafts)
+    known = "" if interval is None else "(95 % interval {:.2f} to {:.2f}) ".format(*interval)
     found = (
-        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens a step (95 % interval "
-        f"{low:.2f} to {high:.2f}) on {drafts.samples:,} held-out outputs, the end token counted"
+        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens a step {known}on "
+        f"{drafts.samples:,} held-out outputs, the end token counted"
     )
     if drafts.speedup is not None:
         found += f", {drafts.speedup:.2f}× as fast as no drafts here, both predicted"
@@ -129,12 +143,15 @@ def _from_words(seen: Evidence) -> Verdict:
     if seen.words_per_output < 2:
         short = f"An output has {seen.words_per_output:.1f} words on average: nothing to save."
         return Verdict("neither", (short, hint))
-    low = seen.output_n80 <= FEW_BIGRAMS and seen.entropy_change <= -LOWER_SHARE
+    before, after = seen.entropies
+    repeated = seen.distinct * REPEATED <= seen.outputs
+    low = repeated or (seen.output_n80 <= FEW_WORDS and after <= (1 - LOWER_SHARE) * before)
     numbers = (
-        f"{seen.output_n80:,} word bigrams make 80 % of the outputs, and their entropy is "
-        f"{abs(seen.entropy_change):.0%} {'below' if seen.entropy_change < 0 else 'above'} the "
-        f"inputs': the outputs vary {'little' if low else 'much'}."
-    )
+        f"{seen.outputs:,} outputs, {seen.distinct:,} of them different"
+        if repeated
+        else f"{seen.output_n80:,} words make 80 % of the outputs, and their entropy is "
+        f"{after:.2f} bits, that of the inputs' words {before:.2f}"
+    ) + f": the outputs vary {'little' if low else 'much'}."
     why = (
         "A few hundred added tokens can cover a good part of them."
         if low

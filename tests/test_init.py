@@ -67,6 +67,16 @@ def test_splits_that_are_there_are_taken(capsys):
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["recipe.yaml", "task"]
 
 
+def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):
+    labelled = [{"text": f"message {n}", "label": ("spam", "ham")[n % 2]} for n in range(40)]
+    write(Path("mine.jsonl"), jsonl(labelled))
+    done(capsys, "init", "mine.jsonl", "--input-column", "text", "--output-column", "label")
+    steps = planned().steps
+    assert list(steps) == ["base", "analysis", "baseline", "bench"]
+    assert steps["bench"].models == ("baseline",)
+    assert "TASC-ft, each" not in Path("recipe.yaml").read_text()
+
+
 def test_without_a_model_one_is_trained_from_scratch(capsys):
     write(Path("mine.jsonl"), jsonl(ROWS))
     done(capsys, "init", "mine.jsonl", "--seed", 3)

@@ -135,7 +135,12 @@ def augment(
         budget = curve.recommended_size.budget
         if not budget:
             most = curve.points[-1].budget
-            advice = f": use --budget {min(50, most)} to see" if most else ", for no n-gram recurs"
+            advice = f": use --budget {min(50, most)} to see"
+            if not most:
+                instead = (
+                    "leave out the steps `tokens` and `tasc-ft` of a recipe, and bench the rest"
+                )
+                advice = f", for no n-gram recurs: {instead}"
             raise InputError(f"{name}: no new token is worth its row here{advice}")
     found = refiner.run(name, budget, progress)
     saved = LoadedTokenizer(found.made, tokenizer.path, export.companions(tokenizer))

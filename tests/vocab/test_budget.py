@@ -107,7 +107,7 @@ def test_auto_says_so_where_no_token_pays():
     dear = AugmentOptions(budget="auto", overfit_penalty=1e6)
     with pytest.raises(InputError, match=r"tiny.jsonl: no new token is worth its row here"):
         augment(corpus(OUTPUTS), tokenizer(), dear)
-    with pytest.raises(InputError, match=r"for no n-gram recurs$"):
+    with pytest.raises(InputError, match=r"for no n-gram recurs: leave out the steps `tokens` and"):
         augment(corpus(["x"] * 3), tokenizer(), AugmentOptions(budget="auto"))
 
 

@@ -1,5 +1,6 @@
 """Writing a recipe for a user's own data: what its data are, as they were found."""
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ from pydantic import Field, field_validator
 
 from tasc.benchmark.results.record import ResultRecord
 from tasc.commands.starter.holdout import hold_out, write_splits
-from tasc.data.corpus import as_recognised, splits
+from tasc.data.corpus import as_recognised, load, splits
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
@@ -23,6 +24,7 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tasc.visible import STEERING, visible_line
 
 _SMALL = 10**8  # parameters; the largest model that 3e-3 was tried on has a third of them
+_LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
 _WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
 
 
@@ -131,6 +133,13 @@ def _is_small(folder: Path) -> bool:
         return False
 
 
+def _has_labels(source: Source) -> bool:
+    """Say whether every output is one short word; data of the Hub and chats are taken not to."""
+    if source.chat or not is_local(source.path):
+        return False
+    return all(_LABEL.fullmatch(output) for output in load(source, "train").outputs)
+
+
 def _name(source: Source) -> str:
     """Name the data: a file's name without its endings, else the last part of what was given."""
     path = source.path.removeprefix(BUILTIN)
@@ -161,6 +170,7 @@ def _text(
         model=None if options.model is None else _value(options.model),
         small=options.model is None or _is_small(Path(resolve_model(options.model)[1])),
         chat=source.chat,
+        labels=_has_labels(source),
         seed=options.seed,
     )
 

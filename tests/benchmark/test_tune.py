@@ -132,7 +132,7 @@ def test_analyze_times_the_model_and_names_the_best_setting(
     page = (tmp_path / "a" / "analysis.html").read_text()
     assert method in page
     assert "recommended: " in page
-    assert "Recommended size of the budgets up to 20" in out
+    assert "Recommended size: " in out
     assert "What a forward costs here" in page
 
 

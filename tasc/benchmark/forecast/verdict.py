@@ -152,9 +152,9 @@ def _from_words(seen: Evidence) -> Verdict:
         else f"{seen.output_n80:,} words make 80 % of the outputs, and their entropy is "
         f"{after:.2f} bits, that of the inputs' words {before:.2f}"
     ) + f": the outputs vary {'little' if low else 'much'}."
-    why = (
-        "A few hundred added tokens can cover a good part of them."
-        if low
-        else "Added tokens cover little of them; drafts from the corpus need no training."
-    )
+    why = "Added tokens cover little of them; drafts from the corpus need no training."
+    if low:
+        why = "A few hundred added tokens can cover a good part of them."
+    if repeated:
+        why = "Added tokens can cover whole outputs."
     return Verdict("TASC-ft" if low else "TASC-spec", (numbers, why, hint))

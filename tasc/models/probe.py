@@ -13,7 +13,6 @@ from typing import TypeAlias
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 
-from tasc.errors import InputError
 from tasc.models.folder import model_config
 from tasc.models.folder.files import tensor_shapes, weight_files
 
@@ -38,14 +37,11 @@ class Probe:
     """Seconds of forwards and training steps of a model of the shape ``config``."""
 
     def __init__(self, config: Shape, device: str = "cpu") -> None:
-        """Build the stand-ins on ``device``, in float32; InputError where they take too much."""
+        """Build the stand-ins on ``device``, in float32; ValueError where they take too much."""
         with torch.device("meta"):
             larger = AutoModelForCausalLM.from_config(_of_layers(config, 2))
         if (count := larger.num_parameters()) > _MOST_PARAMETERS:
-            raise InputError(
-                f"two layers have {count:,} parameters, of {_MOST_PARAMETERS:,} that are tried: "
-                "time the step itself"
-            )
+            raise ValueError(f"two layers have {count:,} parameters")
         self.layers = int(config.num_hidden_layers)
         self.vocabulary = int(config.vocab_size)
         self.device = torch.device(device)

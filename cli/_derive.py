@@ -138,6 +138,6 @@ def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> di
     """Return what was typed by the names of fields; of the data all that stands for it."""
     # What was not typed is not named: data of other shapes are recognised by their columns then.
     typed = [f for f in fields if f.of_data and (f.name in given or f.field == "path")]
-    data = {f.field: f.read(values[f.name]) for f in typed}
-    own = {f.field: f.read(values[f.name]) for f in fields if not f.of_data and f.name in given}
+    data = {f.field: values[f.name] for f in typed}
+    own = {f.field: values[f.name] for f in fields if not f.of_data and f.name in given}
     return {"source": data} | own if data.get("path") is not None else own

@@ -63,17 +63,7 @@ class Typed:
     def shown(self) -> Any:  # noqa: ANN401
         """The default as the parser takes it."""
         default = list(self.default) if isinstance(self.default, tuple) else self.default
-        if self.shell.escapes and isinstance(default, str):
-            return default.replace("\n", "\\n")
-        return default
-
-    def read(self, given: Any) -> Any:  # noqa: ANN401
-        """Return what was typed as the field takes it."""
-        if not self.shell.escapes:
-            return given
-        if isinstance(given, str):
-            return given.replace("\\n", "\n")
-        return tuple(text.replace("\\n", "\n") for text in given)
+        return default.replace("\n", "\\n") if isinstance(default, str) else default
 
 
 def typed(kind: "type[CommandOptions]") -> list[Typed]:

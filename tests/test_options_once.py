@@ -49,6 +49,15 @@ def calls(name: str) -> list[tuple[Path, ast.Call]]:
     ]
 
 
+def test_what_is_typed_for_a_newline_is_one_in_recipes_and_python_too():
+    assert (
+        tasc.AnalyzeOptions(source={"path": "d", "template": "{input}\\n"}).data.template
+        == "{input}\n"
+    )
+    assert tasc.AugmentOptions(source="d", tokenizer="t", protect=("\\n",)).protect == ("\n",)
+    assert tasc.BenchOptions(source="d", models=("m",), delimiter="\\n").delimiter == "\n"
+
+
 def test_no_help_text_is_written_twice():
     told = Counter(
         ast.unparse(keyword.value)

@@ -21,6 +21,7 @@ from tasc.options.command import (
     Split,
     StepOptions,
     Temperature,
+    Unescaped,
     as_value_error,
 )
 from tasc.options.executor import ExecutorOptions
@@ -35,8 +36,8 @@ class QualityOptions(StepOptions):
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
         ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
     )
-    delimiter: str = Field(
-        ";", min_length=1, description="What separates items for metrics of items."
+    delimiter: Annotated[Unescaped, Field(min_length=1)] = Field(
+        ";", description="What separates items for metrics of items."
     )
 
     @field_validator("metrics")

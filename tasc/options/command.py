@@ -62,8 +62,6 @@ class Shell:
     name: str = ""  # the option's, without dashes
     argument: bool = False  # whether it stands without a name, by its position
     default: str = ""  # what is shown for an option left out
-    # Whether ``\\\\n`` stands for a newline, which a shell makes hard to type.
-    escapes: bool = False
 
 
 @contextmanager
@@ -102,6 +100,15 @@ def _at_home(text: str) -> str:
 AtHome = Annotated[str, AfterValidator(_at_home)]  # a path whose leading ~ is written out
 
 
+def _unescaped(text: str) -> str:
+    return text.replace("\\n", "\n")
+
+
+# Text in which \\n stands for a newline, which shells and YAML make hard to type. Decoded here and
+# not where it is typed, so that one prompt comes of it wherever it stands.
+Unescaped = Annotated[str, AfterValidator(_unescaped)]
+
+
 def _warm(temperature: float | None) -> float | None:
     if temperature is not None:
         with as_value_error():
@@ -127,7 +134,7 @@ class Data(Options):
     output_column: str = Field(
         Source.output_column, description="Column of the outputs; a list is taken as words."
     )
-    template: Annotated[str, Shell(escapes=True)] = Field(
+    template: Unescaped = Field(
         Source.template,
         description="Prompt template; {input} and other columns by name, {input:.200} for a "
         "beginning. Chats are given to the tokenizer's chat template where none is named.",

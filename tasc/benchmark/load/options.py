@@ -7,7 +7,15 @@ from pydantic import Field, field_validator, model_validator
 from tasc.benchmark.load.address import Address, check_reach
 from tasc.benchmark.options import QualityOptions
 from tasc.options.bounds import MOST
-from tasc.options.command import LONGEST, Numbers, Shell, Split, as_value_error, parse_numbers
+from tasc.options.command import (
+    LONGEST,
+    Numbers,
+    Shell,
+    Split,
+    Unescaped,
+    as_value_error,
+    parse_numbers,
+)
 
 Timeout = Annotated[
     float, Field(ge=0.1, le=86400, description="Seconds after which a request has failed.")
@@ -41,7 +49,7 @@ class LoadOptions(QualityOptions):
     max_new_tokens: int = Field(
         256, ge=1, le=LONGEST, description="Longest output, in tokens: max_tokens of a request."
     )
-    stop: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Shell(escapes=True)] = Field(
+    stop: tuple[Annotated[Unescaped, Field(min_length=1)], ...] = Field(
         (), description="Text that ends an output and is no part of it; repeatable."
     )
     repeats: int = Field(1, ge=1, le=1000, description="Passes over all samples, at each level.")

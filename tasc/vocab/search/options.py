@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from tasc.analysis.options import MergeSearchOptions
 from tasc.options.bounds import MOST
-from tasc.options.command import TOKENIZER, Shell
+from tasc.options.command import TOKENIZER, Unescaped
 
 OVERFIT_PENALTY = 10.0  # of analyses, too, which know no other
 
@@ -36,8 +36,8 @@ class AugmentOptions(MergeSearchOptions):
         lt=1,
         description="Stop before a token that saves less than this share of tokens.",
     )
-    protect: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Shell(escapes=True)] = (
-        Field((), description="No new token may hold this text, as { or \\n; repeatable.")
+    protect: tuple[Annotated[Unescaped, Field(min_length=1)], ...] = Field(
+        (), description="No new token may hold this text, as { or \\n; repeatable."
     )
 
     @field_validator("budget", mode="before")

@@ -23,6 +23,7 @@ from tasc.benchmark.results.conditions import (
 )
 from tasc.benchmark.spread import decode_elsewhere, load_draft_source, load_models
 from tasc.data.corpus import Corpus
+from tasc.options.references import resolve_model, trained_template
 from tasc.progress import Progress, silent
 
 EXAMPLES = 5
@@ -86,6 +87,12 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         corpus_outputs=len(corpus.examples),
         seen=sum((example.prompt, example.output) in known for example in test.examples),
         corpus_repeated=sum(count for count in known.values() if count > 1),
+        template=options.data.template,
+        trained_templates={
+            resolve_model(text)[0]: template
+            for text in options.models
+            if (template := trained_template(text)) not in (None, options.data.template)
+        },
         indexes=options.indexes,
         draft_model=options.draft_model,
     )

@@ -61,6 +61,16 @@ def resolve_model(text: str) -> tuple[str, str]:
     )
 
 
+def trained_template(text: str) -> str | None:
+    """Return the template of the prompts that tasc trained a model on, where its folder tells."""
+    folder = Path(parse_label(text)[1])
+    made = folder if (folder / MANIFEST).is_file() else folder.parent
+    if not (made / MANIFEST).is_file():
+        return None
+    source = read_manifest(made).get("arguments", {}).get("source")
+    return source.get("template") if isinstance(source, dict) else None
+
+
 def resolve_tokenizer(text: str) -> str:
     """Do as ``resolve_model`` where a tokenizer alone will do: return folder or Hub id.
 

@@ -4,6 +4,8 @@ import hashlib
 import time
 from typing import Any, Self
 
+from pydantic import Field
+
 from tasc.benchmark.results.record import Record, ResultRecord
 from tasc.environment import environment, shell_line
 
@@ -33,6 +35,10 @@ class Task(SplitTask):
     corpus_repeated: int = 0
     """Of its examples those that occur in it more than once: a task of few different ones has seen
     samples without a fault."""
+    template: str = ""
+    """What writes the prompts."""
+    trained_templates: dict[str, str] = Field(default_factory=dict)
+    """Models that were trained on prompts of another template, and that template."""
     indexes: tuple[str, ...]
     """Saved n-gram indexes that stand for the corpus."""
     draft_model: str | None

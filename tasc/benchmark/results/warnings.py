@@ -23,7 +23,21 @@ def warnings(results: "BenchResults") -> tuple[str, ...]:
     first = {cell.model: cell for cell in reversed(results.cells)}
     models = [first[name] for name in reversed(first)]
     limit = results.settings.max_new_tokens
-    return (*_unlearnt(models), *_cut(models, limit), *_seen(results.task))
+    return (
+        *_unasked(results.task),
+        *_unlearnt(models),
+        *_cut(models, limit),
+        *_seen(results.task),
+    )
+
+
+def _unasked(task: "Task") -> Iterator[str]:
+    """Name models that are asked in another way than they were trained: they answer worse."""
+    for model, template in task.trained_templates.items():
+        yield (
+            f"{model} was trained on prompts of the template {template!r}, and is given those of "
+            f"{task.template!r}, which costs quality: give --template as in training"
+        )
 
 
 def _unlearnt(models: "list[Cell]") -> Iterator[str]:

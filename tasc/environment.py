@@ -1,5 +1,6 @@
 """What produced a number: versions, commit, machine. Recorded in every manifest."""
 
+import json
 import os
 import platform
 import shlex
@@ -43,6 +44,23 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # much of tasc runs without some of them
         return None
+
+
+def requirement() -> str:
+    """Return what pip installs this very tasc by: a version, or where it was installed from.
+
+    PEP 610 says where: a folder, a file or a repository.
+    """
+    try:
+        told = metadata.distribution("tasc").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        told = None
+    origin = json.loads(told) if told else {}
+    if "url" not in origin:
+        return f"tasc=={__version__}"
+    commit = origin.get("vcs_info", {})
+    at = f"{commit['vcs']}+{origin['url']}@{commit['commit_id']}" if commit else origin["url"]
+    return f"tasc @ {at}"
 
 
 def command_line() -> list[str]:

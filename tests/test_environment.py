@@ -1,9 +1,13 @@
 """What is said of the machine and the source tree."""
 
+import json
 import os
 import subprocess
+from types import SimpleNamespace
 
-from tasc import environment
+import pytest
+
+from tasc import __version__, environment
 
 
 def test_asking_for_the_commit_does_not_touch_the_repository(tmp_path, monkeypatch):
@@ -21,3 +25,20 @@ def test_asking_for_the_commit_does_not_touch_the_repository(tmp_path, monkeypat
     assert commit is not None
     assert not commit.endswith("+")
     assert index.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("origin", "wanted"),
+    [
+        ({}, f"tasc=={__version__}"),
+        ({"url": "file:///a%20b", "dir_info": {"editable": True}}, "tasc @ file:///a%20b"),
+        (
+            {"url": "https://example.org/t.git", "vcs_info": {"vcs": "git", "commit_id": "0af"}},
+            "tasc @ git+https://example.org/t.git@0af",
+        ),
+    ],
+)
+def test_pip_is_told_where_this_tasc_came_from(monkeypatch, origin, wanted):
+    found = SimpleNamespace(read_text=lambda _name: json.dumps(origin) if origin else None)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _name: found)
+    assert environment.requirement() == wanted

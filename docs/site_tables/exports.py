@@ -12,7 +12,7 @@ def engines(_block: str) -> str:
             [
                 f"`{name}`",
                 entry.label,
-                f"`{entry.install}`" if entry.install.startswith("pip") else entry.install,
+                f"`{entry.installed_by()[0]}`" if entry.by_pip else entry.install,
                 ", ".join(sorted(entry.drafts)),
                 entry.limits,
             ]

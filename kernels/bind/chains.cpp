@@ -1,11 +1,9 @@
 #include "tasc/chains.h"
 
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "bind.h"
@@ -18,17 +16,16 @@ template <class Drafter>
 void bind_kind(nb::module_& m) {
   m.def(
       "observe_chains",
-      [](const std::vector<Drafter*>& drafters, const Input<int32_t>& tokens, const Input<int64_t>& offsets) {
-        tasc::observe_chains<Drafter>(drafters, view(tokens), view(offsets));
+      [](const std::vector<Drafter*>& drafters, const std::vector<tasc::Tokens>& tokens) {
+        tasc::observe_chains<Drafter>(drafters, tokens);
       },
-      nb::arg("drafters"), nb::arg("tokens").noconvert(), nb::arg("offsets").noconvert());
+      nb::arg("drafters"), nb::arg("tokens"));
   m.def(
       "draft_chains",
-      [](const std::vector<Drafter*>& drafters, const Input<int32_t>& budgets, double least) {
-        tasc::Chains chains = tasc::draft_chains<Drafter>(drafters, view(budgets), least);
-        return std::pair(to_numpy(std::move(chains.tokens)), to_numpy(std::move(chains.offsets)));
+      [](const std::vector<Drafter*>& drafters, const tasc::Tokens& budgets, double least) {
+        return tasc::draft_chains<Drafter>(drafters, budgets, least);
       },
-      nb::arg("drafters"), nb::arg("budgets").noconvert(), nb::arg("least"));
+      nb::arg("drafters"), nb::arg("budgets"), nb::arg("least"));
 }
 
 // The last tokens, no more than most, of the first lengths[i] in row rows[i].

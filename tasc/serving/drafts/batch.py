@@ -5,7 +5,6 @@ plain Python, for any drafter. Chains follow the first child of each node of a d
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,24 +60,17 @@ class Together:
 
     def observe(self, drafters: Sequence[Any], tokens: Sequence[Sequence[int]]) -> None:
         """See Batch.observe: what ends is remembered before the next one reads its tokens."""
-        if any(
-            len(new) and new[-1] == getattr(drafter, "end", None)
-            for drafter, new in zip(drafters, tokens, strict=True)
-        ):
+        end = getattr(drafters[0], "end", None) if drafters else None
+        if end is not None and any(len(new) and new[-1] == end for new in tokens):
             OneByOne().observe(drafters, tokens)
-            return
-        offsets = np.fromiter(accumulate(map(len, tokens), initial=0), np.int64)
-        flat = np.fromiter(chain.from_iterable(tokens), np.int32, int(offsets[-1]))
-        observe_chains([drafter.native for drafter in drafters], flat, offsets)
+        else:
+            observe_chains([drafter.native for drafter in drafters], tokens)
 
     def draft(
         self, drafters: Sequence[Any], budgets: Sequence[int], least: float
     ) -> list[list[int]]:
         """See Batch.draft."""
-        natives = [drafter.native for drafter in drafters]
-        flat, offsets = draft_chains(natives, np.array(budgets, np.int32), least)
-        tokens, ends = flat.tolist(), offsets.tolist()
-        return [tokens[ends[i] : ends[i + 1]] for i in range(len(natives))]
+        return draft_chains([drafter.native for drafter in drafters], budgets, least)
 
 
 def _first_path(draft: Draft, least: float) -> list[int]:

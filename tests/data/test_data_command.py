@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 from tasc_cli.commands.alone import data as data_command
 from tokenizers import AddedToken
+from tokenizers.normalizers import NFC
 
 import tasc
 from tasc.errors import InputError
@@ -74,6 +75,17 @@ def test_bytes_that_are_no_character_are_written_as_bytes(tmp_path, plain):
     task = write(tmp_path / "train.jsonl", jsonl([{"input": "x", "output": "é"}]))
     texts = [token.text for token in inspected(task, plain).samples[0].tokens]
     assert texts == ["x", "\n", "\\xc3", "\\xa9", "<|endoftext|>"]
+
+
+def test_outputs_that_the_tokenizer_rewrites_are_counted(tmp_path, capsys):
+    composed = load_tokenizer(str(make_tokenizer(tmp_path / "nfc"))).tokenizer
+    composed.normalizer = NFC()
+    composed.save(str(tmp_path / "nfc" / "tokenizer.json"))
+    rows = [{"input": "x", "output": text} for text in ("caf\u00e9", "cafe\u0301", "cafe")]
+    task = write(tmp_path / "train.jsonl", jsonl(rows))
+    assert inspected(task, tmp_path / "nfc").rewritten == 1
+    _, out, _ = run(capsys, "data", task, "--tokenizer", tmp_path / "nfc")
+    assert "1 of 3 outputs come back from" in out
 
 
 def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsys):

@@ -121,6 +121,11 @@ def _cuts(found: "DataReport") -> list[str]:
             f"--max-new-tokens {found.max_new_tokens} writes: --max-new-tokens "
             f"{found.outputs[-1] + 1} is enough"
         )
+    if found.rewritten:
+        lines.append(
+            f"{found.rewritten:,} of {found.examples:,} outputs come back from the tokenizer as "
+            "other text, such as é of e and an accent: no model with it writes them as they are"
+        )
     return lines
 
 

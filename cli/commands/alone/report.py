@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..._console import print_json, say, speedup_text, table
+from ..._console import note, print_json, say, speedup_text, table
 from ..._derive import Alone, RunFlags
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def _show(found: "JoinedResults") -> None:
     )
     for told in found.notes:
         say(told)
+    for run in found.runs:
+        for told in run.warnings:
+            note(f"{run.label}: {told}")
 
 
 COMMAND = Alone(

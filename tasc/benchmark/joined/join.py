@@ -12,6 +12,7 @@ from tasc.benchmark.paired.compare import differences, read_results
 from tasc.benchmark.paired.pairs import pairs
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.comparisons import ModelPair
+from tasc.benchmark.results.warnings import warnings
 from tasc.errors import InputError
 from tasc.files.artefact import Step, check_kept, create, fingerprint
 from tasc.options.command import CommandOptions, Shell
@@ -57,6 +58,7 @@ def join_results(options: ReportOptions) -> JoinedResults | BenchResults:
                 settings=bench.settings,
                 started=bench.started,
                 environment=bench.environment,
+                warnings=warnings(bench),
             )
             for name, bench in named.items()
         ),

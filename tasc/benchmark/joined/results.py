@@ -19,6 +19,8 @@ class Run(Record):
     settings: Settings
     started: str
     environment: Environment
+    warnings: tuple[str, ...]
+    """What a reader must know before its figures."""
 
 
 class RunCell(Record):

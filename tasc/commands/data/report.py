@@ -1,6 +1,7 @@
 """A task's examples as training reads them: tokens, what is learnt, lengths, and what is cut."""
 
 import random
+from operator import ne
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -94,6 +95,9 @@ class DataReport(ResultRecord):
     """Without the end token."""
     together: tuple[int, ...]
     """Prompt, output and end token."""
+    rewritten: int = 0
+    """Outputs that come back from the tokenizer as other text, such as accents that it composes:
+    no model with this tokenizer writes them as they are."""
     cuts: Cuts
     samples: tuple[Sample, ...]
 
@@ -113,9 +117,10 @@ def inspect_data(options: DataOptions) -> DataReport:
     chat = texts.corpus.is_chat
     corpus = with_prompts(options, texts).corpus
     tokenizer = load_tokenizer(options.tokenizer).ending(corpus.end)
-    prompts, outputs = (
-        np.diff(tokenizer.encode(side).offsets) for side in (corpus.prompts, corpus.outputs)
-    )
+    prompts = np.diff(tokenizer.encode(corpus.prompts).offsets)
+    encoded = tokenizer.encode(corpus.outputs)
+    outputs = np.diff(encoded.offsets)
+    back = tokenizer.decode_batch([tokens.tolist() for tokens in encoded.split()])
     return DataReport(
         path=corpus.source.path,
         split=corpus.split,
@@ -130,6 +135,7 @@ def inspect_data(options: DataOptions) -> DataReport:
         prompts=_quantiles(prompts),
         outputs=_quantiles(outputs),
         together=_quantiles(prompts + outputs + 1),
+        rewritten=sum(map(ne, back, corpus.outputs)),
         cuts=_cuts(prompts, outputs, options),
         samples=_samples(tokenizer, corpus, options),
     )

@@ -9,7 +9,8 @@ import typer
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from tasc.options.command import CommandOptions, Shell
+    from tasc.options.command import CommandOptions
+    from tasc.options.fields import Shell
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
 
 
 def _shell(info: "FieldInfo") -> "Shell":
-    from tasc.options.command import Shell
+    from tasc.options.fields import Shell
 
     return next((held for held in info.metadata if isinstance(held, Shell)), Shell())
 

@@ -5,18 +5,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST, MOST_NODES
-from tasc.options.command import (
-    TOKENIZER,
-    Device,
-    Dtype,
-    Kind,
-    ModelOptions,
-    Numbers,
-    Shell,
-    StepOptions,
-    parse_numbers,
-)
+from tasc.options.command import Kind, ModelOptions, StepOptions
 from tasc.options.executor import ShardOptions
+from tasc.options.fields import TOKENIZER, Device, Dtype, Numbers, Shell, parse_numbers
 
 
 class MergeSearchOptions(StepOptions):

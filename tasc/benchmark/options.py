@@ -9,22 +9,19 @@ from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
-from tasc.options.command import (
+from tasc.options.command import MOST_EXAMPLES, Data, ModelOptions, StepOptions
+from tasc.options.executor import ExecutorOptions
+from tasc.options.fields import (
     LONGEST,
-    MOST_EXAMPLES,
     CorpusSplit,
-    Data,
     Device,
     Dtype,
-    ModelOptions,
     Shell,
     Split,
-    StepOptions,
     Temperature,
     Unescaped,
     as_value_error,
 )
-from tasc.options.executor import ExecutorOptions
 
 if TYPE_CHECKING:
     from tasc.decoding.core.sampling import Sampling

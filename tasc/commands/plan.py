@@ -22,11 +22,10 @@ from tasc.options.command import (
     Data,
     Options,
     OptionsError,
-    Shell,
     StepOptions,
-    as_value_error,
 )
 from tasc.options.explain import explain
+from tasc.options.fields import Shell, as_value_error
 from tasc.options.references import expanded, parse_label
 
 _MOST_PROBLEMS = 20  # told of one file

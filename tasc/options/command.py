@@ -5,15 +5,12 @@ with its default, its bounds and its help. The command line and recipes are read
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -23,16 +20,16 @@ from pydantic import (
 )
 
 from tasc.data.source import Source
-from tasc.errors import InputError, TascError
-from tasc.options.bounds import Bounded, Bounds, check_temperature
+from tasc.errors import InputError
+from tasc.options.bounds import Bounded, Bounds
 from tasc.options.explain import explain
+from tasc.options.fields import AtHome, Split, Unescaped, as_value_error
 from tasc.options.references import expand_user
 
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # no system takes it in a path, no file as UTF-8
 MOST_EXAMPLES = 10**9
 LARGEST_SEED = 2**32 - 1  # the generators of all libraries take it
 MOST_THREADS = 1024
-LONGEST = 2**20  # tokens of a sequence
 Kind = Literal[
     "model",
     "tokenizer",
@@ -55,24 +52,6 @@ class OptionsError(InputError):
         self.problems = problems
 
 
-@dataclass(frozen=True)
-class Shell:
-    """How a field is typed on the command line, where its own name and default do not say so."""
-
-    name: str = ""  # the option's, without dashes
-    argument: bool = False  # whether it stands without a name, by its position
-    default: str = ""  # what is shown for an option left out
-
-
-@contextmanager
-def as_value_error() -> Iterator[None]:
-    """Turn what the library refuses into a finding among others of the same options."""
-    try:
-        yield
-    except TascError as error:
-        raise ValueError(str(error)) from None
-
-
 class Options(BaseModel):
     """Frozen options; an unknown key is an error. Every number has bounds that a machine bears."""
 
@@ -90,33 +69,6 @@ class Options(BaseModel):
             if isinstance(text, str) and _BROKEN.search(text):
                 raise ValueError(f"{info.field_name}: {text!r:.60} holds what is no character")
         return value
-
-
-def _at_home(text: str) -> str:
-    with as_value_error():
-        return expand_user(text)
-
-
-AtHome = Annotated[str, AfterValidator(_at_home)]  # a path whose leading ~ is written out
-
-
-def _unescaped(text: str) -> str:
-    return text.replace("\\n", "\n")
-
-
-# Text in which \\n stands for a newline, which shells and YAML make hard to type. Decoded here and
-# not where it is typed, so that one prompt comes of it wherever it stands.
-Unescaped = Annotated[str, AfterValidator(_unescaped)]
-
-
-def _warm(temperature: float | None) -> float | None:
-    if temperature is not None:
-        with as_value_error():
-            check_temperature(temperature)
-    return temperature
-
-
-Temperature = Annotated[float | None, Shell(default="greedy"), AfterValidator(_warm)]
 
 
 class Data(Options):
@@ -155,28 +107,6 @@ class Data(Options):
     def source(self) -> Source:
         """Return the library's description of the same."""
         return Source(**self.model_dump(), named=frozenset(self.model_fields_set))
-
-
-def _text(value: object) -> object:
-    """Take one number that a recipe does not quote."""
-    return str(value) if type(value) is int else value
-
-
-Numbers = Annotated[str, BeforeValidator(_text), Field(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$")]
-
-
-def parse_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a ``Numbers`` field, each once, in order."""
-    return tuple(sorted({int(number) for number in text.split(",")}))
-
-
-Split = Annotated[str, Field(description="Split to work on.")]
-CorpusSplit = Annotated[str, Field(description="Split whose outputs drafters know.")]
-Device = Annotated[Literal["auto", "cpu", "cuda"], Field(description="Where models run.")]
-Dtype = Annotated[
-    Literal["float32", "bfloat16", "auto"], Field(description="Of the model's numbers.")
-]
-TOKENIZER = Field(description="Tokenizer or model folder, file, or Hub id.")
 
 
 class CommandOptions(Options):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tasc.execution import EXECUTORS, Executor, Workers, executor_help
-from tasc.options.command import Shell, StepOptions
+from tasc.options.command import StepOptions
+from tasc.options.fields import Shell
 
 if TYPE_CHECKING:
     ExecutorName = str

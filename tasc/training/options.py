@@ -7,16 +7,8 @@ from pydantic import Field, model_validator
 
 from tasc.errors import InputError
 from tasc.options.bounds import MOST
-from tasc.options.command import (
-    LONGEST,
-    AtHome,
-    Device,
-    Dtype,
-    Kind,
-    ModelOptions,
-    Shell,
-    as_value_error,
-)
+from tasc.options.command import Kind, ModelOptions
+from tasc.options.fields import LONGEST, AtHome, Device, Dtype, Shell, as_value_error
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
 from tasc.training.objectives import MEDUSA_HEADS, heads, told

@@ -28,7 +28,7 @@ from tasc.data.foreign import one_line
 from tasc.environment import launched
 from tasc.errors import InputError, TascError, UnavailableError
 from tasc.files.scratch import scratch
-from tasc.options.command import Device
+from tasc.options.fields import Device
 
 _AT_ONCE = 1 << 24  # numbers that are sent together
 _PATIENCE = timedelta(days=1)  # with an evaluation of the first; who has ended is known at once

@@ -15,7 +15,8 @@ from tasc.benchmark.results.comparisons import ModelPair
 from tasc.benchmark.results.warnings import warnings
 from tasc.errors import InputError
 from tasc.files.artefact import Step, check_kept, create, fingerprint
-from tasc.options.command import CommandOptions, Shell
+from tasc.options.command import CommandOptions
+from tasc.options.fields import Shell
 from tasc.options.references import parse_label
 
 Named = dict[str, BenchResults]

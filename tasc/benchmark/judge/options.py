@@ -8,7 +8,8 @@ from tasc.benchmark.load.address import Address, check_reach
 from tasc.benchmark.load.options import AllowRemote, Timeout
 from tasc.errors import InputError, IntegrityError
 from tasc.files.artefact import MANIFEST, read_manifest
-from tasc.options.command import LONGEST, Data, Shell, Split, StepOptions, as_value_error
+from tasc.options.command import Data, StepOptions
+from tasc.options.fields import LONGEST, Shell, Split, as_value_error
 from tasc.options.references import expand_user, results_file
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from tasc.benchmark.load.address import Address, check_reach
 from tasc.benchmark.options import QualityOptions
 from tasc.options.bounds import MOST
-from tasc.options.command import (
+from tasc.options.fields import (
     LONGEST,
     Numbers,
     Shell,

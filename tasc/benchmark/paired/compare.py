@@ -20,7 +20,8 @@ from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.changes import Change, ResultsComparison
 from tasc.benchmark.results.record import Interval
 from tasc.errors import InputError
-from tasc.options.command import CommandOptions, Shell
+from tasc.options.command import CommandOptions
+from tasc.options.fields import Shell
 from tasc.options.references import results_file
 
 _RESAMPLES = 10_000  # the tails of an interval are small where there are many

@@ -5,17 +5,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from tasc.decoding.drafters import Method, default_method, parse
-from tasc.options.command import (
-    LONGEST,
-    Data,
-    Device,
-    Dtype,
-    ModelOptions,
-    Shell,
-    Split,
-    Temperature,
-    as_value_error,
-)
+from tasc.options.command import Data, ModelOptions
+from tasc.options.fields import LONGEST, Device, Dtype, Shell, Split, Temperature, as_value_error
 
 
 class ChatOptions(ModelOptions):

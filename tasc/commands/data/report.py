@@ -10,7 +10,8 @@ from pydantic import Field
 from tasc.benchmark.results.record import Record, ResultRecord
 from tasc.commands.chat import with_prompts
 from tasc.data.corpus import Corpus
-from tasc.options.command import LONGEST, TOKENIZER, StepOptions
+from tasc.options.command import StepOptions
+from tasc.options.fields import LONGEST, TOKENIZER
 from tasc.options.texts import read_texts
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 

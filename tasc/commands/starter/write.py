@@ -17,7 +17,8 @@ from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
 from tasc.files.disk import writing
 from tasc.models.folder.files import elements, tensor_shapes, weight_files
-from tasc.options.command import LARGEST_SEED, CommandOptions, Data, as_value_error
+from tasc.options.command import LARGEST_SEED, CommandOptions, Data
+from tasc.options.fields import as_value_error
 from tasc.options.references import expand_user, resolve_model
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from tasc.analysis.options import MergeSearchOptions
 from tasc.options.bounds import MOST
-from tasc.options.command import TOKENIZER, Unescaped
+from tasc.options.fields import TOKENIZER, Unescaped
 
 OVERFIT_PENALTY = 10.0  # of analyses, too, which know no other
 

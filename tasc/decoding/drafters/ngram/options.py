@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tasc.options.bounds import MOST, Bounded, within
-from tasc.options.command import TOKENIZER, like
+from tasc.options.command import like
 from tasc.options.executor import ShardOptions
+from tasc.options.fields import TOKENIZER
 
 
 @dataclass(frozen=True)

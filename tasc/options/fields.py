@@ -1,0 +1,81 @@
+"""Kinds of fields that options are made of: how each is read, and what is checked of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from tasc.errors import TascError
+from tasc.options.bounds import check_temperature
+from tasc.options.references import expand_user
+
+LONGEST = 2**20  # tokens of a sequence
+
+
+@dataclass(frozen=True)
+class Shell:
+    """How a field is typed on the command line, where its own name and default do not say so."""
+
+    name: str = ""  # the option's, without dashes
+    argument: bool = False  # whether it stands without a name, by its position
+    default: str = ""  # what is shown for an option left out
+
+
+@contextmanager
+def as_value_error() -> Iterator[None]:
+    """Turn what the library refuses into a finding among others of the same options."""
+    try:
+        yield
+    except TascError as error:
+        raise ValueError(str(error)) from None
+
+
+def _at_home(text: str) -> str:
+    with as_value_error():
+        return expand_user(text)
+
+
+AtHome = Annotated[str, AfterValidator(_at_home)]  # a path whose leading ~ is written out
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\n", "\n")
+
+
+# Text in which \\n stands for a newline, which shells and YAML make hard to type. Decoded here and
+# not where it is typed, so that one prompt comes of it wherever it stands.
+Unescaped = Annotated[str, AfterValidator(_unescaped)]
+
+
+def _warm(temperature: float | None) -> float | None:
+    if temperature is not None:
+        with as_value_error():
+            check_temperature(temperature)
+    return temperature
+
+
+Temperature = Annotated[float | None, Shell(default="greedy"), AfterValidator(_warm)]
+
+
+def _text(value: object) -> object:
+    """Take one number that a recipe does not quote."""
+    return str(value) if type(value) is int else value
+
+
+Numbers = Annotated[str, BeforeValidator(_text), Field(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$")]
+
+
+def parse_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a ``Numbers`` field, each once, in order."""
+    return tuple(sorted({int(number) for number in text.split(",")}))
+
+
+Split = Annotated[str, Field(description="Split to work on.")]
+CorpusSplit = Annotated[str, Field(description="Split whose outputs drafters know.")]
+Device = Annotated[Literal["auto", "cpu", "cuda"], Field(description="Where models run.")]
+Dtype = Annotated[
+    Literal["float32", "bfloat16", "auto"], Field(description="Of the model's numbers.")
+]
+TOKENIZER = Field(description="Tokenizer or model folder, file, or Hub id.")

@@ -19,7 +19,7 @@ from tasc.options.fields import (
     Shell,
     Split,
     Temperature,
-    Unescaped,
+    Text,
     as_value_error,
 )
 
@@ -33,9 +33,7 @@ class QualityOptions(StepOptions):
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
         ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
     )
-    delimiter: Annotated[Unescaped, Field(min_length=1)] = Field(
-        ";", description="What separates items for metrics of items."
-    )
+    delimiter: Text = Field(";", description="What separates items for metrics of items.")
 
     @field_validator("metrics")
     @classmethod

@@ -47,6 +47,7 @@ def _unescaped(text: str) -> str:
 # Text in which \\n stands for a newline, which shells and YAML make hard to type. Decoded here and
 # not where it is typed, so that one prompt comes of it wherever it stands.
 Unescaped = Annotated[str, AfterValidator(_unescaped)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_unescaped)]  # the same, not empty
 
 
 def _warm(temperature: float | None) -> float | None:

@@ -12,7 +12,7 @@ from tasc.options.fields import (
     Numbers,
     Shell,
     Split,
-    Unescaped,
+    Text,
     as_value_error,
     parse_numbers,
 )
@@ -49,7 +49,7 @@ class LoadOptions(QualityOptions):
     max_new_tokens: int = Field(
         256, ge=1, le=LONGEST, description="Longest output, in tokens: max_tokens of a request."
     )
-    stop: tuple[Annotated[Unescaped, Field(min_length=1)], ...] = Field(
+    stop: tuple[Text, ...] = Field(
         (), description="Text that ends an output and is no part of it; repeatable."
     )
     repeats: int = Field(1, ge=1, le=1000, description="Passes over all samples, at each level.")

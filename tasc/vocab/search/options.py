@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from tasc.analysis.options import MergeSearchOptions
 from tasc.options.bounds import MOST
-from tasc.options.fields import TOKENIZER, Unescaped
+from tasc.options.fields import TOKENIZER, Text
 
 OVERFIT_PENALTY = 10.0  # of analyses, too, which know no other
 
@@ -36,7 +36,7 @@ class AugmentOptions(MergeSearchOptions):
         lt=1,
         description="Stop before a token that saves less than this share of tokens.",
     )
-    protect: tuple[Annotated[Unescaped, Field(min_length=1)], ...] = Field(
+    protect: tuple[Text, ...] = Field(
         (), description="No new token may hold this text, as { or \\n; repeatable."
     )
 

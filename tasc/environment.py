@@ -16,6 +16,7 @@ PACKAGES = (
     *("torch", "transformers", "tokenizers", "datasets", "peft", "bitsandbytes", "numpy"),
     "openai",
 )
+CHECKOUT = "PATH-OF-THE-CHECKOUT"  # of tasc, for a reader to fill in
 
 
 def environment() -> dict[str, Any]:
@@ -47,9 +48,10 @@ def _version(package: str) -> str | None:
 
 
 def requirement() -> str:
-    """Return what pip installs this very tasc by: a version, or where it was installed from.
+    """Return what pip installs this very tasc by: the folder, file or repository it came from.
 
-    PEP 610 says where: a folder, a file or a repository.
+    PEP 610 says which. Where nothing does it is left to the reader, as the name alone stands for
+    another project's package in the public index.
     """
     try:
         told = metadata.distribution("tasc").read_text("direct_url.json")
@@ -57,7 +59,7 @@ def requirement() -> str:
         told = None
     origin = json.loads(told) if told else {}
     if "url" not in origin:
-        return f"tasc=={__version__}"
+        return CHECKOUT
     commit = origin.get("vcs_info", {})
     at = f"{commit['vcs']}+{origin['url']}@{commit['commit_id']}" if commit else origin["url"]
     return f"tasc @ {at}"

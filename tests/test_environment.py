@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasc import __version__, environment
+from tasc import environment
 
 
 def test_asking_for_the_commit_does_not_touch_the_repository(tmp_path, monkeypatch):
@@ -30,7 +30,7 @@ def test_asking_for_the_commit_does_not_touch_the_repository(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("origin", "wanted"),
     [
-        ({}, f"tasc=={__version__}"),
+        ({}, environment.CHECKOUT),
         ({"url": "file:///a%20b", "dir_info": {"editable": True}}, "tasc @ file:///a%20b"),
         (
             {"url": "https://example.org/t.git", "vcs_info": {"vcs": "git", "commit_id": "0af"}},

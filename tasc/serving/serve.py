@@ -5,6 +5,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from tasc.environment import requirement
 from tasc.errors import InputError, UnavailableError
 from tasc.models.folder.files import read_json
 from tasc.serving.options import ExportOptions, ServeOptions
@@ -43,13 +44,12 @@ def command(options: ServeOptions) -> list[str]:
 
 def _installed(words: list[str], entry: Entry) -> list[str]:
     """Return the command with this Python in it; a module in the folder is none of the engine's."""
+    told = entry.installed_by(requirement())[0]
     if words[0] != "python":
         if shutil.which(words[0]) is None:
-            raise UnavailableError(f"{words[0]} is not on PATH: {entry.installed_by()[0]}")
+            raise UnavailableError(f"{words[0]} is not on PATH: {told}")
         return words
     module = words[words.index("-m") + 1].partition(".")[0]
     if find_spec(module) is None:
-        raise UnavailableError(
-            f"{entry.label} is not installed beside tasc: type {entry.installed_by()[0]}"
-        )
+        raise UnavailableError(f"{entry.label} is not installed beside tasc: type {told}")
     return [sys.executable, "-P", *words[1:]]

@@ -30,7 +30,7 @@ class Entry:
         """Whether pip installs it."""
         return self.install.startswith("pip ")
 
-    def installed_by(self, tasc: str = "tasc") -> tuple[str, str]:
+    def installed_by(self, tasc: str) -> tuple[str, str]:
         """Return what to type, and what on a CPU, with a requirement for tasc itself."""
         named = shlex.quote(tasc)
         return self.install.format(tasc=named), self.install_on_cpu.format(tasc=named)

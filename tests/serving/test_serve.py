@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import tasc
+from tasc.environment import requirement
 from tasc.serving.table import EXPORTS
 from tests.cli import tasc as run
 from tests.pico import make_base
@@ -72,7 +73,7 @@ def test_a_missing_engine_is_told_with_what_to_install(tmp_path, monkeypatch, ca
     out, _ = export(tmp_path, engine)
     code, _, err = run(capsys, "serve", out)
     assert code == 2
-    assert EXPORTS[engine].installed_by()[0] in " ".join(err.split())
+    assert EXPORTS[engine].installed_by(requirement())[0] in " ".join(err.split())
 
 
 def test_what_is_no_server_or_no_export_is_refused(tmp_path, capsys):

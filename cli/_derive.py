@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from tasc.errors import InputError
+
 from ._typed import Typed, typed
 
 if TYPE_CHECKING:
@@ -140,4 +142,8 @@ def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> di
     typed = [f for f in fields if f.of_data and (f.name in given or f.field == "path")]
     data = {f.field: values[f.name] for f in typed}
     own = {f.field: values[f.name] for f in fields if not f.of_data and f.name in given}
-    return {"source": data} | own if data.get("path") is not None else own
+    if data.get("path") is not None:
+        return {"source": data} | own
+    if lost := [f"--{f.option}" for f in typed if f.field != "path"]:
+        raise InputError(f"{' and '.join(lost)} is for data, and none are named: add --data")
+    return own

@@ -280,3 +280,9 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused(capsys,
         line = refused(capsys, *command, *out)
         assert "wrong has 320 tokens and the model 300 rows: give the model's own" in line
         assert not (tmp_path / "out").exists()
+
+
+def test_how_data_are_read_is_not_dropped_where_none_are_named(capsys, tmp_path):
+    code, _, err = tasc(capsys, "chat", tmp_path, "--template", "Q: {input}")
+    assert code == 2
+    assert "--template is for data, and none are named: add --data" in err

@@ -7,7 +7,7 @@ from .._console import bounds_text, note, noted, say, table, warn_of_rough
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
-    from tasc.benchmark.results.cells import Lossless, ReferenceMatch
+    from tasc.benchmark.results.cells import Cell, ReferenceMatch
     from tasc.benchmark.results.comparisons import ModelPair, Spread
 
 
@@ -21,6 +21,7 @@ def show(result: dict[str, Any]) -> None:
 
     found = BenchResults.model_validate(result)
     _cells(found)
+    say("steps count the prompt's forward; tokens/step is of the steps after it")
     if found.cells[0].lossless is None:
         say("sampled: outputs differ by chance, so speed is by tokens per second")
     for pair in found.pairs:
@@ -53,7 +54,7 @@ def _cells(found: "BenchResults") -> None:
                 f"{r.tokens_per_output:.2f}",
                 f"{r.decoding_steps_per_output:.2f}",
                 f"{r.tokens_per_step:.2f}",
-                _lossless(r.lossless),
+                _lossless(r),
                 *(f"{r.quality[name]:.3f}" for name in metrics),
             ]
             for r in rows
@@ -133,10 +134,13 @@ def reference_line(found: "ReferenceMatch", dtype: str) -> str:
     )
 
 
-def _lossless(found: "Lossless | None") -> str:
+def _lossless(cell: "Cell") -> str:
     """Count identical outputs, and the margin of the largest difference where there is one."""
+    found = cell.lossless
     if found is None:
         return "sampled"
+    if not cell.compared:
+        return "–"  # the method that the model's others are compared with
     ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
     return f"{found.identical}/{found.of}{ties}"
 

@@ -108,6 +108,11 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
     values, weights = head_files.read(folder)
     if HEADS in values:
         raise InputError(f"draft head {folder} holds Medusa heads: decode with the method medusa")
+    if "fc.weight" not in weights:
+        raise InputError(
+            f"draft head {folder} holds no EAGLE head: give the folder that tasc finetune "
+            "--draft-head writes, or train one with it"
+        )
     weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
     fc_bias, qkv_bias = "fc.bias" in weights, f"{_ATTENTION}.q_proj.bias" in weights
     with head_files.building(folder):

@@ -1,9 +1,10 @@
 """The options of commands whose work falls into independent pieces."""
 
+import re
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tasc.execution import EXECUTORS, Executor, Workers, executor_help
 from tasc.options.command import StepOptions
@@ -43,7 +44,6 @@ class ShardOptions(ExecutorOptions):
 
     shard: Annotated[str | None, Shell(default="the whole split")] = Field(
         None,
-        pattern=r"^[0-9]{1,5}/[0-9]{1,5}$",
         description="I/N: count the I-th of N parts of the split, for --merge.",
     )
 
@@ -54,6 +54,13 @@ class ShardOptions(ExecutorOptions):
             return None
         number, of = map(int, self.shard.split("/"))
         return number, of
+
+    @field_validator("shard")
+    @classmethod
+    def _of_two_numbers(cls, value: str | None) -> str | None:
+        if value and not re.fullmatch(r"[0-9]{1,5}/[0-9]{1,5}", value):
+            raise ValueError(f"shard: {value!r:.60} is no part I/N, as 1/4")
+        return value
 
     @model_validator(mode="after")
     def _is_part(self) -> Self:

@@ -1,11 +1,12 @@
 """Kinds of fields that options are made of: how each is read, and what is checked of it."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from tasc.errors import TascError
 from tasc.options.bounds import check_temperature
@@ -60,12 +61,15 @@ def _warm(temperature: float | None) -> float | None:
 Temperature = Annotated[float | None, Shell(default="greedy"), AfterValidator(_warm)]
 
 
-def _text(value: object) -> object:
-    """Take one number that a recipe does not quote."""
-    return str(value) if type(value) is int else value
+def _numbers(value: object, info: ValidationInfo) -> object:
+    """Take one number that a recipe does not quote, too."""
+    text = str(value) if type(value) is int else value
+    if isinstance(text, str) and not re.fullmatch(r"[0-9]{1,3}(,[0-9]{1,3})*", text):
+        raise ValueError(f"{info.field_name}: {text!r:.60} is not numbers up to 999 such as 1,8,32")
+    return text
 
 
-Numbers = Annotated[str, BeforeValidator(_text), Field(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$")]
+Numbers = Annotated[str, BeforeValidator(_numbers)]
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:

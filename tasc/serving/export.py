@@ -88,6 +88,8 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     """
     label, name = resolve_model(options.model)
     tokenizer = load_tokenizer(name).ending(corpus.end if corpus else None)
+    folder = model_folder(name)
+    check_folder(tokenizer, folder)
     index = None
     if options.index:
         index = load_index(Path(options.index), tokenizer)
@@ -100,8 +102,7 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
 
         head = head_files.find(Path(options.head))
         head_files.read(head)
-    folder = model_folder(name)
-    check_folder(tokenizer, folder)
+        head_files.check_folder(head, folder)
     parts = Parts(options, label, folder, tokenizer, index, head, corpus)
     return Exported(parts, EXPORTS[options.to].format()(parts))
 

@@ -61,6 +61,8 @@ class ExportOptions(StepOptions):
             raise ValueError(f"{self.to} takes no draft head: leave head out, or export to {able}")
         if self.head and self.index:
             raise ValueError("one thing drafts: give an index or a head")
+        if self.weights != "f32" and self.to != "llama-cpp":
+            raise ValueError(f"weights are of a GGUF: leave them out, {self.to} keeps the model's")
         return self
 
 

@@ -17,7 +17,7 @@ class Behaviour:
     Attributes:
         text: of the answer to a prompt, streamed word by word.
         wait: seconds before the first word.
-        fails: whether a request, by its number, is answered with 500.
+        fails: whether a request, by its number, is answered with ``failure``.
         drops: whether the connection is dropped after the first word of a request.
         usage: whether tokens are counted.
         chat: the reply to a chat, by its messages.
@@ -29,6 +29,7 @@ class Behaviour:
     text: Callable[[str], str] = lambda prompt: f"answer to {prompt.strip()}"
     wait: float = 0.0
     fails: Callable[[int], bool] = lambda number: False
+    failure: int = 500
     drops: Callable[[int], bool] = lambda number: False
     usage: bool = True
     chat: Callable[[list[dict[str, str]]], Any] = lambda messages: "no reply"
@@ -94,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         if told.redirect:
             return self._reply(307, "", Location=told.redirect)
         if told.fails(number):
-            return self._reply(500, '{"error": {"message": "out of \x1b[31mmemory"}}')
+            return self._reply(told.failure, '{"error": {"message": "out of \x1b[31mmemory"}}')
         if self.path.endswith("/chat/completions"):
             message = {"role": "assistant", "content": told.chat(body["messages"])}
             time.sleep(told.wait)

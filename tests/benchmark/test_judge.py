@@ -105,12 +105,13 @@ def test_each_sample_is_judged_in_a_drawn_order_and_in_its_reverse(bench):
 
 
 def test_prose_is_asked_again_once_kept_and_left_out(bench):
-    behaviour = Behaviour(chat=lambda _: "Both answers are fine.")
+    scored = iter(["3 4"])  # half a sample, which says nothing
+    behaviour = Behaviour(chat=lambda _: next(scored, "Both answers are fine."))
     with serving(behaviour) as url:
-        found = judged(bench, url, limit=3)
-    assert (found.complete, found.asked, found.unparsed, found.failed) == (0, 6, 6, 0)
-    assert len(behaviour.seen) == 12
-    assert found.samples[0].judgements[0].replies == ("Both answers are fine.",) * 2
+        found = judged(bench, url, limit=3, concurrency=1)
+    assert (found.complete, found.asked, found.unparsed, found.failed) == (0, 6, 5, 0)
+    assert len(behaviour.seen) == 11
+    assert found.samples[2].judgements[1].replies == ("Both answers are fine.",) * 2
     assert (found.pairs, found.by_position) == ((), None)
     assert [(m.mean, m.sd, m.shares, m.same_in_both_orders) for m in found.models] == [
         *((None,) * 4, (None,) * 4)

@@ -29,9 +29,18 @@ def test_a_judge_that_only_fails_is_one_line_and_leaves_nothing(capsys, bench, t
             capsys, "judge", bench, "--endpoint", url, "--concurrency", 1, "--output", out
         )
     assert (code, printed, err.count("\n")) == (2, "", 1)
-    assert "does not answer" in err
+    assert "no answer from" in err
     assert "500" in err
     assert len(behaviour.seen) < 24
+    assert not out.exists()
+
+
+def test_a_judge_without_a_single_score_is_one_line_and_leaves_nothing(capsys, bench, tmp_path):
+    out = tmp_path / "out"
+    with serving(Behaviour(chat=lambda _: "They all look fine to me.")) as url:
+        code, printed, err = run(capsys, "judge", bench, "--endpoint", url, "--output", out)
+    assert (code, printed, err.count("\n")) == (2, "", 1)
+    assert "no reply of m holds scores, such as 'They all look fine to me.'" in err
     assert not out.exists()
 
 
@@ -41,7 +50,7 @@ def test_a_run_that_ended_early_goes_on_with_what_it_had(capsys, bench, tmp_path
     given = ("judge", bench, "--concurrency", 1, "--output", out, "--only", "one", "--only", "two")
     with serving(behaviour) as url:
         code, _, err = run(capsys, *given, "--endpoint", url)
-        assert (code, "does not answer" in err) == (2, True)
+        assert (code, "no answer from" in err) == (2, True)
         assert "give --resume to go on from 10 judgements" in err
         (kept,) = tmp_path.glob(".out.work/judgements.jsonl")
         with kept.open("a") as file:

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from tasc.benchmark.load.results import LoadResults
-from tasc.errors import UnavailableError
+from tasc.errors import InputError, UnavailableError
 from tests.benchmark.loads import ROWS, measure
 from tests.benchmark.stub_server import Behaviour, event, serving
+from tests.cli import done
 from tests.cli import tasc as run
 
 
@@ -103,6 +104,7 @@ def test_a_server_that_dies_under_load_leaves_the_figures_of_the_other(task):
     assert found.comparisons[0].throughput_by_repeat == (0.0,)
 
 
+_IN_WORDS = r"\((what it sent is|the stream ended|the answer is far longer|no room).*\)"
 STREAMS = {
     "no usage": (event(choices=[{"text": "a", "index": 0}]), b"data: [DONE]\n\n"),
     "nothing": (b"data: [DONE]\n\n",),
@@ -124,8 +126,24 @@ STREAMS = {
 
 @pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
 def test_a_stream_that_is_none_is_a_failure_and_no_traceback(task, stream):
-    with serving(Behaviour(raw=stream)) as url, pytest.raises(UnavailableError, match=r"\(.+\)"):
+    with serving(Behaviour(raw=stream)) as url, pytest.raises(UnavailableError, match=_IN_WORDS):
         measure(task, url)
+
+
+def test_a_server_that_wants_a_key_is_told_apart(task):
+    behaviour = Behaviour(fails=lambda _: True, failure=401)
+    with serving(behaviour) as url, pytest.raises(UnavailableError, match="401: set TASC_API_KEY"):
+        measure(task, url)
+
+
+def test_more_requests_at_a_time_than_samples_are_left_out(capsys, task, tmp_path):
+    with serving(Behaviour()) as url:
+        given = ("load", task, "--endpoint", url, "--output", tmp_path / "out")
+        found = done(capsys, *given)
+    assert found["settings"]["concurrency"] == [1, 8, 32]
+    assert {cell["concurrency"] for cell in found["cells"]} == {1, 8}
+    with pytest.raises(InputError, match=r"13 requests at a time .* there are 12: raise --limit"):
+        measure(task, "http://127.0.0.1:9", concurrency="13")
 
 
 def test_halves_of_characters_in_two_pieces_are_joined_and_lone_ones_are_no_text(task):
@@ -152,7 +170,7 @@ def test_no_server_is_one_line_and_exit_code_2(capsys, task, tmp_path):
     )
     assert (code, printed) == (2, "")
     assert err.count("\n") == 1
-    assert "127.0.0.1:9 does not answer" in err
+    assert "no answer from 127.0.0.1:9 at" in err
     assert "start the server" in err
     assert not out.exists()
 

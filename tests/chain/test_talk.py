@@ -50,10 +50,10 @@ def test_lines_are_answered_as_plain_decoding_answers_them(capsys, base, typed):
         lines = err.splitlines()
         assert len(lines) == 3
         for line in lines:
-            told = r"(\d+\.\d\d) tokens a step: (\d+) tokens in (\d+) steps, [\d,]+ tokens a second"
+            told = r"(\d+) tokens in (\d+) steps, (\d+\.\d\d) a step after the prompt's; [\d,]+ tok"
             assert re.match(told, line), line
     assert said[0] == said[1]
-    assert "1.00 tokens a step: 24 tokens in 24 steps" in err
+    assert "24 tokens in 24 steps, 1.00 a step after the prompt's" in err
     assert "drafted from" not in err
 
 
@@ -164,7 +164,7 @@ def test_a_line_that_is_no_utf_8_is_what_is_wrong(capsys, base, monkeypatch, err
     assert code == 0
     refused, answered = err.splitlines()
     assert "error: the line 'caf\\udce9' is not UTF-8: write it" in refused
-    assert "tokens a step" in answered
+    assert "24 tokens in 24 steps" in answered
 
 
 def test_what_does_not_fit_ends_no_conversation(capsys, base, typed):
@@ -174,7 +174,7 @@ def test_what_does_not_fit_ends_no_conversation(capsys, base, typed):
     refused, answered = err.splitlines()
     assert refused.startswith("error: ")
     assert refused.endswith("or type /new")
-    assert "tokens a step" in answered
+    assert "24 tokens in 24 steps" in answered
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,12 @@ def test_a_head_of_another_target_is_refused(model, tmp_path, change, message):
         load_head(tmp_path, model)
 
 
+def test_a_model_is_no_head(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="holds no EAGLE head: give the folder"):
+        load_head(tmp_path, model)
+
+
 def test_missing_and_damaged_folders_are_told_apart(model, tmp_path):
     with pytest.raises(InputError, match="tasc finetune --draft-head"):
         load_head(tmp_path / "nowhere", model)

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import tasc
 from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
 from tasc.errors import InputError
+from tasc.models.draft_head import new_head
 from tasc.serving.table import EXPORTS
 from tests.cli import done
 from tests.cli import tasc as run
@@ -91,9 +92,17 @@ def test_only_commands_stand_in_blocks_of_the_shell(tmp_path, base):
 def test_what_is_refused_leaves_nothing(capsys, tmp_path, base):
     other = make_base(tmp_path / "other", hidden=32)
     (tmp_path / "not-an-index").mkdir()
+    narrow, foreign = (tmp_path / name for name in ("narrow", "foreign"))
+    new_head(AutoModelForCausalLM.from_pretrained(other)).save(narrow)
+    new_head(AutoModelForCausalLM.from_pretrained(base)).save(foreign)
+    stated = json.loads((foreign / "config.json").read_text())
+    (foreign / "config.json").write_text(json.dumps(stated | {"vocab_size": 9999}))
     for arguments, told in [
         ((base, "--to", "vllm", "--index", tmp_path / "not-an-index"), "holds no index"),
         ((base, "--to", "vllm", "--head", other), "takes no draft head"),
+        ((base, "--to", "transformers", "--head", narrow), "it belongs to another model"),
+        ((base, "--to", "transformers", "--head", foreign), "was made for 9999 tokens"),
+        ((base, "--to", "vllm", "--weights", "f16"), "vllm keeps the model's"),
         ((tmp_path / "absent", "--to", "vllm"), "no such"),
         ((base, "--to", "tensorrt"), "vllm"),
     ]:

@@ -81,8 +81,8 @@ def _tell(answer: "Answer") -> None:
     out.print()
     speed = answer.tokens / answer.seconds if answer.seconds else 0
     status = Text(
-        f"{answer.tokens_per_step:.2f} tokens a step: {answer.tokens:,} tokens in "
-        f"{answer.steps:,} steps, {speed:,.0f} tokens a second"
+        f"{answer.tokens:,} tokens in {answer.steps:,} steps, {answer.tokens_per_step:.2f} a step "
+        f"after the prompt's; {speed:,.0f} tokens a second"
     )
     for i, (source, tokens) in enumerate(answer.accepted.items()):
         status.append("; drafted from " if i == 0 else ", ")

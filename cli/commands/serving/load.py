@@ -15,6 +15,8 @@ def show(result: dict[str, Any]) -> None:
 
     found = LoadResults.model_validate(result)
     _cells(found)
+    if found.left_out:
+        say(f"left out, as there are too few samples: {found.left_out} at a time")
     for pair in found.comparisons:
         say(_pair_line(pair, found))
     for cell in found.cells:

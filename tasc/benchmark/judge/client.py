@@ -6,7 +6,7 @@ from typing import Any
 from tasc.benchmark.judge.results import Judgement
 from tasc.benchmark.judge.rubric import Question, parse, reminder
 from tasc.benchmark.load.address import Address
-from tasc.benchmark.load.connection import Connection, sound
+from tasc.benchmark.load.connection import BadAnswerError, Connection, sound
 
 _TIMES = 2  # that a judge is asked
 _LONGEST = 10_000  # characters of a reply that are kept
@@ -57,7 +57,7 @@ class Judge(Connection):
             )
             text = found["choices"][0]["message"]["content"]
             if not isinstance(text, str):
-                raise ValueError("the reply has no text: a larger --max-new-tokens may help")
+                raise BadAnswerError("the reply has no text: a larger --max-new-tokens may help")
         except self.errors as error:
             return "", self.reason(error)
         return sound(text[:_LONGEST]), ""

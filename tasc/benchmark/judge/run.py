@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from tasc.errors import InputError, UnavailableError
 from tasc.files import journal
 from tasc.progress import Progress, silent
 
+_REPLY = 80  # characters of a reply that an error shows
 _PATIENCE = 10  # failures in a row, after which nobody answers any more
 
 Key = tuple[int, int]  # number of a sample; 0 or 1: which of its orders
@@ -82,7 +84,8 @@ def judge(
     an event loop runs already, as in a coroutine.
 
     Raises:
-        UnavailableError: the judge does not answer, or the client is not installed.
+        UnavailableError: the judge does not answer, none of its replies holds scores, or the
+            client is not installed.
         InputError: the results hold no two models, or other samples than ``data``.
     """
     facts = run_facts()
@@ -165,4 +168,10 @@ async def _ask_all(
             told = f"{server.silent([*failed.values()][-1].error)}"
             there = f"; give --resume to go on from {len(kept.known)} judgements"
             raise UnavailableError(told + there if kept.known else told)
+        if not any(one.scores for one in kept.known.values()):
+            reply = shorten(next(iter(kept.known.values())).replies[-1], _REPLY)
+            raise UnavailableError(
+                f"no reply of {server.model} holds scores, such as {reply!r}: name a larger model "
+                "with --model, or give --max-new-tokens room for its reasons"
+            )
         return server.endpoint, kept.known | failed

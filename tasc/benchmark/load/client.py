@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasc.benchmark.load.address import Address
-from tasc.benchmark.load.connection import Connection, sound
+from tasc.benchmark.load.connection import BadAnswerError, Connection, sound
 from tasc.benchmark.load.options import LoadOptions
 
 _LONGEST_TOKEN = 1000  # characters; what exceeds it says that a server does not keep to max_tokens
@@ -61,9 +61,9 @@ class Server(Connection):
                     length += len(texts[-1])
                     times += [ended] if texts[-1] else []
                 if length > self._longest:
-                    raise ValueError("the answer is far longer than max_tokens")
+                    raise BadAnswerError("the answer is far longer than max_tokens")
         tokens = -1 if usage is None else int(usage["completion_tokens"])
         if not texts or tokens < 0:
-            raise ValueError("the stream ended without text or without the usage of tokens")
+            raise BadAnswerError("the stream ended without text or without the usage of tokens")
         times = times or [ended]  # nothing but the end token
         return Answer(sound("".join(texts)), tokens, times[-1], tuple(times))

@@ -7,12 +7,19 @@ from typing import Any, Self, TypeVar
 
 from tasc.benchmark.load.address import Address
 from tasc.benchmark.load.results import Endpoint
+from tasc.data.foreign import one_line
 from tasc.errors import UnavailableError
 
 KEY = "TASC_API_KEY"  # not OPENAI_API_KEY: that one is for one company's servers
-_LONGEST_REASON = 200
+_REFUSED = (401, 403)  # HTTP: not authorized, forbidden
+# What reading an answer raises that is not as it should be, here or inside the client.
+_STRANGE = (ValueError, TypeError, AttributeError, LookupError)
 
 T = TypeVar("T")
+
+
+class BadAnswerError(Exception):
+    """An answer that cannot be used, and why: it never leaves this package."""
 
 
 class Connection:
@@ -30,9 +37,7 @@ class Connection:
                 "openai is not installed: install it with pip install 'tasc[endpoint]'"
             ) from None
         self.address, self.model, self._timeout = address, model, timeout
-        # An answer that is not as it should be is an error of any of the last kinds.
-        strange = (ValueError, TypeError, AttributeError, LookupError)
-        self.errors = (openai.OpenAIError, TimeoutError, *strange)
+        self.errors = (openai.OpenAIError, TimeoutError, BadAnswerError, *_STRANGE)
         # Of plain dictionaries: the client's own classes take half of the time of a stream.
         self.stream_of: Any = openai.AsyncStream[object]
         left_out: Any = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
@@ -73,18 +78,22 @@ class Connection:
         return Endpoint(label=self.address.label, url=self.address.url, model=self.model)
 
     def silent(self, why: str) -> UnavailableError:
-        """Return the error of a server that does not answer."""
+        """Return the error of a server that answers no request."""
         return UnavailableError(
-            f"{self.address.label} does not answer at {self.address.url} ({why}): start the "
+            f"no answer from {self.address.label} at {self.address.url} ({why}): start the "
             "server, or name another with --endpoint, its model with --model"
         )
 
     def reason(self, error: Exception) -> str:
         """Say in a line why a request failed; what a connection fails of is the cause's to say."""
-        told = error if isinstance(error, ValueError) else error.__cause__ or error
         if isinstance(error, TimeoutError):
-            return f"no answer within {self._timeout:g} s"
-        return " ".join((str(told) or type(told).__name__).split())[:_LONGEST_REASON]
+            return f"nothing within {self._timeout:g} s"
+        if isinstance(error, _STRANGE):
+            return "what it sent is no answer of an OpenAI-compatible server"
+        status = getattr(error, "status_code", None)
+        if status in _REFUSED:
+            return f"status {status}: set {KEY} to a key that it takes"
+        return one_line(error)
 
 
 def sound(text: str) -> str:

@@ -178,6 +178,12 @@ class LoadResults(RunResult):
         """Each metric by its name."""
         return {name: find(name) for name in self.settings.metrics}
 
+    @property
+    def left_out(self) -> str:
+        """Name the levels of concurrency that there are too few samples for."""
+        levels = [c for c in self.settings.concurrency if c > self.task.samples]
+        return ", ".join(map(str, levels))
+
     def save(self, folder: Path) -> None:
         """Write report.html."""
         from tasc.benchmark.load.page import render

@@ -18,6 +18,7 @@ from tasc.benchmark.load.reference import read_reference
 from tasc.benchmark.load.results import Endpoint, LoadResults, LoadSettings
 from tasc.benchmark.results.conditions import Sample, SplitTask, run_facts
 from tasc.data.corpus import Corpus
+from tasc.errors import InputError
 from tasc.progress import Progress, silent
 
 # What each server did at each level: by its number and the concurrency, a pass for each repeat.
@@ -31,10 +32,16 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
 
     Raises:
         UnavailableError: a server does not answer, or the client is not installed.
-        InputError: the reference has other samples.
+        InputError: the reference has other samples, or there are fewer samples than requests at a
+            time.
     """
     facts = run_facts()
     samples = tuple(map(Sample.of, test.prompts, test.outputs))
+    if options.levels[0] > len(samples):
+        raise InputError(
+            f"{options.levels[0]} requests at a time need as many samples, and there are "
+            f"{len(samples)}: raise --limit, or lower --concurrency"
+        )
     given = read_reference(options.reference, samples) if options.reference else None
     endpoints, passes = asyncio.run(_measure(test.prompts, options, progress))
     asked = {name: getattr(options, name) for name in LoadSettings.model_fields}
@@ -84,11 +91,12 @@ async def _take_turns(
     servers: Sequence[Server], prompts: Sequence[str], options: LoadOptions, progress: Progress
 ) -> Passes:
     """Give each repeat an order of its own, so that no server always runs behind the same one."""
-    passes: Passes = {(i, c): [] for i in range(len(servers)) for c in options.levels}
+    levels = [c for c in options.levels if c <= len(prompts)]
+    passes: Passes = {(i, c): [] for i in range(len(servers)) for c in levels}
     order, done = np.random.default_rng(options.seed), 0
     total = options.repeats * len(passes) * len(prompts)
     for _ in range(options.repeats):
-        for concurrency in order.permutation(options.levels).tolist():
+        for concurrency in order.permutation(levels).tolist():
             for i in order.permutation(len(servers)).tolist():
                 told = f"load, {servers[i].address.label}, {concurrency} at a time"
 
@@ -118,7 +126,7 @@ async def one_pass(
 
     begin, cpu = time.perf_counter(), time.process_time()
     async with asyncio.TaskGroup() as users:
-        for _ in range(min(concurrency, len(prompts))):
+        for _ in range(concurrency):
             users.create_task(user())
     seconds = time.perf_counter() - begin
     return record.Pass(seconds, time.process_time() - cpu, tuple(answers))

@@ -146,6 +146,11 @@ class Cell(Record):
         return f"{self.model} · {self.method}"
 
     @property
+    def compared(self) -> bool:
+        """Whether its outputs were compared with those of another method."""
+        return self.lossless is not None and self.lossless.against != self.method
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """What it said to each sample."""
         return tuple(output.text for output in self.outputs)

@@ -16,6 +16,7 @@ from tasc.errors import InputError, IntegrityError, TascError
 from tasc.files.disk import writing
 from tasc.models.folder.files import CONFIG, WEIGHTS, check_inside, read_json
 from tasc.models.folder.quiet import quiet
+from tasc.models.folder.vocabulary import stated
 
 _NAMES = (WEIGHTS, "medusa_lm_head.safetensors")  # the latter is Medusa's
 
@@ -76,12 +77,33 @@ def check(folder: Path, hidden_size: int, tokens: int, model: PreTrainedModel) -
     """Refuse a head whose states or tokens are not those of ``model``. Raises InputError."""
     rows, d = model.get_input_embeddings().weight.shape
     width = model.get_output_embeddings().weight.shape[1]
-    if not hidden_size == d == width:
+    _check_states(folder, hidden_size, d)
+    _check_tokens(folder, tokens, rows)
+    if d != width:
         raise InputError(
-            f"draft head {folder} has states of {hidden_size} numbers, the model embeddings "
-            f"of {d} and an LM head of {width}: it belongs to another model; "
-            "train one for this model with tasc finetune --draft-head"
+            f"the model has embeddings of {d} numbers and an LM head of {width}, and draft head "
+            f"{folder} one size for both: decode with a method that needs no head, as tasc-spec"
         )
+
+
+def check_folder(folder: Path, model: Path) -> None:
+    """Do the same by what the config.json of a head and of a model that is not loaded state."""
+    head = config(folder)
+    for size, check_size in (("hidden_size", _check_states), ("vocab_size", _check_tokens)):
+        found, wanted = head.get(size), stated(model, size)
+        if type(found) is int and wanted is not None:
+            check_size(folder, found, wanted)
+
+
+def _check_states(folder: Path, hidden_size: int, width: int) -> None:
+    if hidden_size != width:
+        raise InputError(
+            f"draft head {folder} has states of {hidden_size} numbers, the model of {width}: it "
+            "belongs to another model; train one for this model with tasc finetune --draft-head"
+        )
+
+
+def _check_tokens(folder: Path, tokens: int, rows: int) -> None:
     if tokens > rows:
         raise InputError(
             f"draft head {folder} was made for {tokens} tokens, the model has {rows}: "

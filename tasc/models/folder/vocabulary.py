@@ -33,8 +33,14 @@ def check_tokens(tokenizer: LoadedTokenizer, rows: int, new: Collection[int] = (
 
 def check_folder(tokenizer: LoadedTokenizer, folder: Path) -> None:
     """Do the same for a model that is not loaded, by its config.json."""
+    rows = stated(folder, "vocab_size")
+    if rows is not None:
+        check_tokens(tokenizer, rows)
+
+
+def stated(folder: Path, size: str) -> int | None:
+    """Return a size of the language model that config.json in ``folder`` states, if it does."""
     config = read_json(folder / CONFIG, f"model {folder}")
     text = config.get("text_config")
-    rows = (text if isinstance(text, dict) else config).get("vocab_size")
-    if type(rows) is int:
-        check_tokens(tokenizer, rows)
+    value = (text if isinstance(text, dict) else config).get(size)
+    return value if type(value) is int else None

@@ -35,7 +35,7 @@ from tasc.options.bounds import MOST, within
 
 @dataclass(frozen=True)
 class FrSpecOptions(EagleOptions):
-    """As EAGLE-2's, over the ``size`` most frequent tokens."""
+    """As EAGLE-2's, over the ``size`` most frequent tokens; all, where there are no more."""
 
     size: int = within(32768, 1, MOST)
 
@@ -101,7 +101,7 @@ def _frequent(resources: Resources, size: int) -> Frequent:
 
 
 def _ids(resources: Resources, size: int, vocabulary: int) -> Tensor:
-    return most_frequent(token_counts(resources, vocabulary), size)
+    return most_frequent(token_counts(resources, vocabulary), min(size, vocabulary))
 
 
 def _folder(resources: Resources, *, medusa: bool) -> Path:

@@ -87,7 +87,9 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         description="Folder of tasc analyze: ranks tokens for fr-spec and options size, frequent.",
     )
     draft_model: Annotated[str | None, Shell("draft", default="byte n-grams")] = Field(
-        None, description="Model with any tokenizer that slem, tli, slrs, mix draft with."
+        None,
+        description="Small model, with any tokenizer, that slem, slrs, tli, union, standard and "
+        "mix draft with.",
     )
     max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Longest output, in tokens.")
     dtype: Dtype = "float32"

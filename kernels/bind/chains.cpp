@@ -15,17 +15,10 @@ namespace {
 template <class Drafter>
 void bind_kind(nb::module_& m) {
   m.def(
-      "observe_chains",
-      [](const std::vector<Drafter*>& drafters, const std::vector<tasc::Tokens>& tokens) {
-        tasc::observe_chains<Drafter>(drafters, tokens);
-      },
-      nb::arg("drafters"), nb::arg("tokens"));
-  m.def(
-      "draft_chains",
-      [](const std::vector<Drafter*>& drafters, const tasc::Tokens& budgets, double least) {
-        return tasc::draft_chains<Drafter>(drafters, budgets, least);
-      },
-      nb::arg("drafters"), nb::arg("budgets"), nb::arg("least"));
+      "step_chains",
+      [](const std::vector<Drafter*>& drafters, const std::vector<tasc::Tokens>& tokens, const tasc::Tokens& budgets,
+         double least) { return tasc::step_chains<Drafter>(drafters, tokens, budgets, least); },
+      nb::arg("drafters"), nb::arg("tokens"), nb::arg("budgets"), nb::arg("least"));
 }
 
 // The last tokens, no more than most, of the first lengths[i] in row rows[i].

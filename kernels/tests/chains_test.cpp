@@ -31,15 +31,14 @@ int main() {
   const std::vector<tasc::LookupDrafter*> both = {&first, &second};
   const Ids text = {1, 2, 3, 50, 1, 2};
   first.start(text), second.start(text);
-  auto chains = tasc::draft_chains<tasc::LookupDrafter>(both, Ids{9, 9}, 0);
+  auto chains = tasc::step_chains<tasc::LookupDrafter>(both, std::vector<Ids>(2), Ids{9, 9}, 0);
   assert((chains == std::vector<Ids>{{3, 50}, {3, 50}}));
-  tasc::observe_chains<tasc::LookupDrafter>(both, std::vector<Ids>{{}, {3, 7, 1}});
-  chains = tasc::draft_chains<tasc::LookupDrafter>(both, Ids{0, 9}, 0);
+  chains = tasc::step_chains<tasc::LookupDrafter>(both, std::vector<Ids>{{}, {3, 7, 1}}, Ids{0, 9}, 0);
   assert((chains == std::vector<Ids>{{}, {2, 3}}));
 
   assert(tasc::LookupDrafter(2, 0, 50).draft(3).tokens.empty());
   assert(first.draft(-1).tokens.empty());
   assert(refused([] { tasc::LookupDrafter(0, 0, 50); }));
-  assert(refused([&] { tasc::draft_chains<tasc::LookupDrafter>(both, Ids{1}, 0); }));
-  assert(refused([&] { tasc::observe_chains<tasc::LookupDrafter>(both, std::vector<Ids>{{1, 2, 3}}); }));
+  assert(refused([&] { tasc::step_chains<tasc::LookupDrafter>(both, std::vector<Ids>(2), Ids{1}, 0); }));
+  assert(refused([&] { tasc::step_chains<tasc::LookupDrafter>(both, std::vector<Ids>(1), Ids{1, 1}, 0); }));
 }

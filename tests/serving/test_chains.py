@@ -55,9 +55,9 @@ def test_a_chain_is_the_first_path_of_the_tree(
     for drafter, sequence in zip(drafters, sequences, strict=True):
         drafter.start(np.array(sequence, np.int32))
     for budget in (0, 1, 7):
-        budgets = [budget] * len(drafters)
-        slow = OneByOne().draft(drafters, budgets, least)
-        assert Together().draft(drafters, budgets, least) == slow
+        budgets, nothing = [budget] * len(drafters), [[]] * len(drafters)
+        slow = OneByOne().step(drafters, nothing, budgets, least)
+        assert Together().step(drafters, nothing, budgets, least) == slow
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

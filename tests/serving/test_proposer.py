@@ -104,10 +104,10 @@ def test_unlikely_ends_of_chains_are_left_out_alike(task, least):
         drafters = [make(text, known)() for _ in prompts]
         for drafter, prompt in zip(drafters, prompts, strict=True):
             drafter.start(prompt)
-        budgets = [i % 9 for i in range(len(drafters))]
-        slow = OneByOne().draft(drafters, budgets, least)
+        budgets, nothing = [i % 9 for i in range(len(drafters))], [[]] * len(drafters)
+        slow = OneByOne().step(drafters, nothing, budgets, least)
         if not text.startswith("ngram-trie"):
-            assert Together().draft(drafters, budgets, least) == slow
+            assert Together().step(drafters, nothing, budgets, least) == slow
         assert all(len(c) <= budget for c, budget in zip(slow, budgets, strict=True))
 
 

@@ -24,14 +24,6 @@ inline void follow_first(const DraftTree& tree, double least, Tokens& tokens) {
   }
 }
 
-// Sequence i reads tokens[i].
-template <class Drafter>
-void observe_chains(std::span<Drafter* const> drafters, std::span<const Tokens> tokens) {
-  if (tokens.size() != drafters.size()) throw std::invalid_argument("each drafter needs tokens of its own");
-  for (size_t i = 0; i < drafters.size(); ++i)
-    for (const int32_t token : tokens[i]) drafters[i]->append(token);
-}
-
 // The chain of a drafter, budget tokens at most; kinds that can, draft nothing beside it.
 template <class Drafter>
 void draft_chain(Drafter& drafter, int budget, double least, Tokens& tokens) {
@@ -40,13 +32,18 @@ void draft_chain(Drafter& drafter, int budget, double least, Tokens& tokens) {
   follow_first(drafter.draft(budget), least, tokens);
 }
 
-// Sequence i drafts budgets[i] tokens at most.
+// Sequence i reads tokens[i] and drafts budgets[i] tokens at most, before the next one does: what it
+// looks at is then in cache.
 template <class Drafter>
-std::vector<Tokens> draft_chains(std::span<Drafter* const> drafters, std::span<const int32_t> budgets, double least) {
-  if (budgets.size() != drafters.size()) throw std::invalid_argument("each drafter needs a budget of its own");
+std::vector<Tokens> step_chains(std::span<Drafter* const> drafters, std::span<const Tokens> tokens,
+                                std::span<const int32_t> budgets, double least) {
+  if (tokens.size() != drafters.size() || budgets.size() != drafters.size())
+    throw std::invalid_argument("each drafter needs tokens and a budget of its own");
   std::vector<Tokens> chains(drafters.size());
-  for (size_t i = 0; i < drafters.size(); ++i)
+  for (size_t i = 0; i < drafters.size(); ++i) {
+    for (const int32_t token : tokens[i]) drafters[i]->append(token);
     if (budgets[i] > 0) draft_chain(*drafters[i], budgets[i], least, chains[i]);
+  }
   return chains;
 }
 

@@ -1,6 +1,6 @@
 """A step of many sequences: each reads what was committed, and each drafts a chain.
 
-``Together`` does a step of all sequences in one native call each way; ``OneByOne`` is the same in
+``Together`` does a step of all sequences in one native call; ``OneByOne`` is the same in
 plain Python, for any drafter. Chains follow the first child of each node of a draft.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tasc._native import LookupDrafter, NgramDrafter, SuffixDrafter, draft_chains, observe_chains
+from tasc._native import LookupDrafter, NgramDrafter, SuffixDrafter, step_chains
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter
 
@@ -19,16 +19,17 @@ _NATIVE = (NgramDrafter, SuffixDrafter, LookupDrafter)
 class Batch(Protocol):
     """How the drafters of a step, all made by one factory, are asked."""
 
-    def observe(self, drafters: Sequence[Drafter], tokens: Sequence[Sequence[int]]) -> None:
-        """Let drafter i read ``tokens[i]``."""
-
-    def draft(
-        self, drafters: Sequence[Drafter], budgets: Sequence[int], least: float
+    def step(
+        self,
+        drafters: Sequence[Drafter],
+        tokens: Sequence[Sequence[int]],
+        budgets: Sequence[int],
+        least: float,
     ) -> list[list[int]]:
-        """Return a chain of each, ``budgets[i]`` tokens at most.
+        """Return a chain of each, which has read ``tokens[i]``, ``budgets[i]`` tokens at most.
 
-        A token whose path is less likely than ``least`` is left out; a drafter that tells no
-        probabilities is certain.
+        One reads and drafts before the next one does. A token whose path is less likely than
+        ``least`` is left out; a drafter that tells no probabilities is certain.
         """
 
 
@@ -40,37 +41,36 @@ def batch_for(drafter: Drafter) -> Batch:
 class OneByOne:
     """The definition, in plain Python."""
 
-    def observe(self, drafters: Sequence[Drafter], tokens: Sequence[Sequence[int]]) -> None:
-        """See Batch.observe."""
-        for drafter, new in zip(drafters, tokens, strict=True):
-            drafter.observe(np.array(new, np.int32))
-
-    def draft(
-        self, drafters: Sequence[Drafter], budgets: Sequence[int], least: float
+    def step(
+        self,
+        drafters: Sequence[Drafter],
+        tokens: Sequence[Sequence[int]],
+        budgets: Sequence[int],
+        least: float,
     ) -> list[list[int]]:
-        """See Batch.draft."""
-        return [
-            _first_path(drafter.draft(budget), least) if budget > 0 else []
-            for drafter, budget in zip(drafters, budgets, strict=True)
-        ]
+        """See Batch.step."""
+        chains = []
+        for drafter, new, budget in zip(drafters, tokens, budgets, strict=True):
+            drafter.observe(np.array(new, np.int32))
+            chains.append(_first_path(drafter.draft(budget), least) if budget > 0 else [])
+        return chains
 
 
 class Together:
     """The same for drafters around a native one, called ``native``; all of one kind."""
 
-    def observe(self, drafters: Sequence[Any], tokens: Sequence[Sequence[int]]) -> None:
-        """See Batch.observe: what ends is remembered before the next one reads its tokens."""
+    def step(
+        self,
+        drafters: Sequence[Any],
+        tokens: Sequence[Sequence[int]],
+        budgets: Sequence[int],
+        least: float,
+    ) -> list[list[int]]:
+        """See Batch.step: what ends is remembered before the next one reads its tokens."""
         end = getattr(drafters[0], "end", None) if drafters else None
         if end is not None and any(len(new) and new[-1] == end for new in tokens):
-            OneByOne().observe(drafters, tokens)
-        else:
-            observe_chains([drafter.native for drafter in drafters], tokens)
-
-    def draft(
-        self, drafters: Sequence[Any], budgets: Sequence[int], least: float
-    ) -> list[list[int]]:
-        """See Batch.draft."""
-        return draft_chains([drafter.native for drafter in drafters], budgets, least)
+            return OneByOne().step(drafters, tokens, budgets, least)
+        return step_chains([drafter.native for drafter in drafters], tokens, budgets, least)
 
 
 def _first_path(draft: Draft, least: float) -> list[int]:

@@ -135,11 +135,11 @@ class ChainProposer:
         for row, request in zip(rows, known, strict=True):
             (ended if self.end in new[row] else going).append((row, request))
         self._finish([(new[row], request) for row, request in ended])
-        drafters = [request.drafter for _, request in going]
-        self.batch.observe(drafters, [new[row] for row, _ in going])
         left = [row for row, _ in going]
         grown = [lengths[row] for row in left]
-        chains = self._draft(drafters, grown)
+        budgets, least = self._budgets(grown)
+        drafters = [request.drafter for _, request in going]
+        chains = self.batch.step(drafters, [new[row] for row in left], budgets, least)
         answer: list[list[int]] = [[] for _ in new]
         for (row, request), chain, key in zip(
             going, chains, keys(tokens, left, grown), strict=True
@@ -162,7 +162,7 @@ class ChainProposer:
     def _finish(self, ended: list[tuple[list[int], Request]]) -> None:
         """Read outputs to their ends, which are not kept: what follows is cut by the engine."""
         outputs = [tokens[: tokens.index(self.end) + 1] for tokens, _ in ended]
-        self.batch.observe([request.drafter for _, request in ended], outputs)
+        self.batch.step([request.drafter for _, request in ended], outputs, [0] * len(ended), 0)
         free = [request.drafter for _, request in ended if request.factory is self.factory]
         self.spare = (self.spare + free)[: self.sizes.sequences]
 
@@ -171,12 +171,11 @@ class ChainProposer:
             accepted = sum(n - 1 for n, asked in zip(committed, drafted, strict=True) if asked)
             self.guard.learn(len(drafted), sum(drafted), accepted)
 
-    def _draft(self, drafters: list[Drafter], lengths: list[int]) -> list[list[int]]:
+    def _budgets(self, lengths: list[int]) -> tuple[list[int], float]:
+        """Return how many tokens each may draft, and how likely each must be at least."""
         most, least = self.sizes.tokens, 0.0
         if self.guard:
-            allowed, least = self.guard.limits(len(drafters))
+            allowed, least = self.guard.limits(len(lengths))
             most = min(most, allowed)
-        if not drafters or most < 1:
-            return [[] for _ in drafters]
         room = self.sizes.positions - 1
-        return self.batch.draft(drafters, [min(most, room - n) for n in lengths], least)
+        return [min(most, room - n) for n in lengths], least

@@ -1,4 +1,4 @@
-"""What the rows that train cost: memory and time of a few steps, by ``--train-rows``.
+"""What the rows that train cost: memory and time of some steps of 8 examples, by ``--train-rows``.
 
 A model of random weights in the shape of Qwen2.5-0.5B, 151,936 rows of which are tied to its LM
 head. Adapters train beside them. Each choice has a process of its own; "without" says what that
@@ -30,7 +30,7 @@ def main() -> None:
     """Train with each choice and print what it took as JSON."""
     parser = script(__doc__, threads=True, tokenizer=str, output=str, preset="large", budget=250)
     parser.add_argument("data")
-    parser.add_argument("--steps", type=int, default=3, help="of 8 examples")
+    parser.add_argument("--tokens", type=int, default=1000, help="train on so many")
     parser.add_argument("--rows", choices=("without", *ROWS), help="this choice alone")
     options = parser.parse_args()
     if options.rows:
@@ -68,8 +68,7 @@ def trained(options: Namespace) -> dict[str, Any]:
         validation=None,
         batch_size=8,
         effective_batch=8,
-        limit=8 * options.steps,
-        epochs=1,
+        tokens=options.tokens,
         threads=options.threads,
     )
     report = tasc.finetune(given).report

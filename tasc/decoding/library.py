@@ -183,6 +183,8 @@ def prepare(
     outputs: Sequence[np.ndarray] = [np.empty(0, np.int32)]
     if corpus is not None and not isinstance(corpus, NgramIndex):
         outputs = [ids_of(c, tokenizer) for c in corpus]
+    if resources.target is not None:
+        resources.target.check_ids(np.concatenate([*outputs, [0]]), "the corpus")
     drafts = DRAFTERS[method.name].needs in ("draft", "either")
     needed = drafts or resources.token_counts is not None
     known = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None

@@ -177,13 +177,27 @@ class Target:
         self.kv_cache.drop(sequence)
 
     def check(self, prompt: np.ndarray, room: int) -> None:
-        """Raise InputError for a prompt (L,) that is empty, or too long with ``room`` to come."""
+        """Refuse a prompt (L,) that is empty, of other tokens, or too long with ``room`` to come.
+
+        Raises InputError.
+        """
         if len(prompt) == 0:
             raise InputError("the prompt has no tokens: add some text to the prompt template")
+        self.check_ids(prompt, "the prompt")
         if self.max_positions and len(prompt) + room > self.max_positions:
             raise InputError(
                 f"prompt of {len(prompt)} tokens plus {room} new ones exceeds the model's "
                 f"{self.max_positions} positions: lower --max-new-tokens or shorten the prompt"
+            )
+
+    def check_ids(self, tokens: np.ndarray, what: str) -> None:
+        """Raise InputError where ``what``, ids (L,), has a token that the model has no row for."""
+        rows = self.model.get_input_embeddings().weight.shape[0]
+        wrong = tokens[(tokens < 0) | (tokens >= rows)]
+        if len(wrong):
+            raise InputError(
+                f"{what} has token id {wrong[0]}, and the model {rows} rows: give the model's own "
+                "tokenizer"
             )
 
     def forward(

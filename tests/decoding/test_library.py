@@ -255,6 +255,16 @@ def test_wrong_arguments_are_refused(model, tokenizer):
         _ = tasc.draft
 
 
+@pytest.mark.parametrize("wrong", [320, 10**6, -1])
+def test_tokens_of_another_tokenizer_are_refused(model, tokenizer, wrong):
+    for prompts, corpus, where in (
+        ([[1, wrong]], None, "the prompt"),
+        ([[1]], [[2, wrong]], "the corpus"),
+    ):
+        with pytest.raises(InputError, match=f"{where} has token id {wrong}, and the model 320"):
+            tasc.generate(model, tokenizer, prompts, corpus=corpus, max_new_tokens=4)
+
+
 def test_the_package_itself_is_light():
     code = (
         "import sys, tasc; assert 'torch' not in sys.modules; tasc.Sampling; "

@@ -45,7 +45,8 @@ class Typed:
         held: Any = kinds[0] if len(kinds) == 1 and kinds[0] in (bool, int, float) else str
         told: dict[str, Any] = {"help": self.help}
         if self.choices:
-            told["metavar"] = f"[{'|'.join(self.choices)}]"
+            numbers = [f"<{kind.__name__}>" for kind in kinds if kind in (int, float)]
+            told["metavar"] = f"[{'|'.join([*numbers, *self.choices])}]"
         if not self.group and get_origin(self.annotation) is tuple:
             held = list[held]
         if not self.group:

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tasc.environment import environment
+from tasc.environment import command_line, environment
 from tests.campaign.seeds import make
 
 HERE = Path(__file__).parent
@@ -106,7 +106,7 @@ def _summary(
     tried = Counter(_family(outcome) for outcome in outcomes)
     wrong = Counter(_family(outcome) for outcome in failed)
     return {
-        "command": f"python -m tests.campaign --minutes {given.minutes:g} --seed {given.seed}",
+        "command": command_line(),
         "seconds": round(seconds),
         "jobs": given.jobs,
         "tried": sum(tried.values()),

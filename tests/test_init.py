@@ -47,6 +47,16 @@ def test_a_file_alone_is_split_and_its_recipe_is_sound(capsys):
     assert set(held[0][0]) == {"input", "output"}
 
 
+def test_examples_without_an_output_are_not_held_out(capsys):
+    empty = [{"input": f"nothing {n}", "output": " "} for n in range(50)]
+    write(Path("mine.jsonl"), jsonl([*empty, *ROWS[:30]]))
+    found = done(capsys, "init", "mine.jsonl")
+    assert found["held_out"] == {"train": 24, "validation": 3, "test": 3}
+    write(Path("few.jsonl"), jsonl([*empty, *ROWS[:19]]))
+    told = tasc(capsys, "init", "few.jsonl", "--recipe", "few.yaml")[2]
+    assert "19 different examples with an output" in told
+
+
 def test_equal_examples_are_never_trained_on_and_tested(capsys):
     write(Path("mine.jsonl"), jsonl(ROWS[:30] * 4))
     done(capsys, "init", "mine.jsonl")
@@ -125,7 +135,7 @@ def test_names_that_steer_are_quoted(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("few.jsonl",), "has 2 different examples, too few to hold out"),
+        (("few.jsonl",), "has 2 different examples with an output, too few to hold out"),
         (("absent.jsonl",), "no such file or folder"),
         (("task",), "has no split test: add one beside the others"),
         (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is no folder: make it"),

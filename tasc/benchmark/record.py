@@ -68,7 +68,7 @@ def _record(
         accepted_by_position=tuple(steps.accepted_by_position),
         drafted=int(steps.drafted.sum()),
         accepted=int(steps.accepted.sum()),
-        canonical=_canonical(cell, outputs),
+        **_retokenized(cell, outputs),
         seconds=_seconds(cell.runs),
         quality=quality,
         lossless=lossless,
@@ -138,15 +138,19 @@ def _shared(text: str, part: str) -> int:
     return next((i for i, (a, b) in enumerate(zip(text, part, strict=False)) if a != b), len(part))
 
 
-def _canonical(cell: Cell, outputs: Sequence[results.Output]) -> float:
-    """Return the share of outputs that the tokenizer would write in the same tokens."""
+def _retokenized(cell: Cell, outputs: Sequence[results.Output]) -> dict[str, float]:
+    """Compare what was written with the tokens that the tokenizer makes of it: fields of a cell."""
     own = cell.model.encode([output.text for output in outputs])
     ends = cell.model.end_ids
     written = [
         run.tokens[:-1] if np.isin(run.tokens[-1:], ends).any() else run.tokens
         for run in cell.runs[0]
     ]
-    return float(np.mean([np.array_equal(a, b) for a, b in zip(own, written, strict=True)]))
+    same = [np.array_equal(a, b) for a, b in zip(own, written, strict=True)]
+    return {
+        "canonical": float(np.mean(same)),
+        "times_canonical_length": sum(map(len, written)) / max(1, sum(map(len, own))),
+    }
 
 
 def _seconds(runs: Sequence[Sequence[Generation]]) -> results.Seconds:

@@ -124,8 +124,22 @@ def _message(table: Table, name: str, row: int, item: Mapping[str, Any]) -> Mess
             f"{table.where(row)}: a message in {name!r} has no role but {seen:.100}; {_ADVICE}"
         )
     if "content" in held:
-        held["content"] = table.text(name, row, held["content"])
+        held["content"] = _content(table, name, row, held["content"])
     return held
+
+
+def _content(table: Table, name: str, row: int, content: object) -> str:
+    """Return a message's text, which may come in parts of text."""
+    if not isinstance(content, list):
+        return table.text(name, row, content)
+    found = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+    parts = [part for part in found if isinstance(part, str)]
+    if len(parts) < len(content):
+        raise InputError(
+            f"{table.where(row)}: a message in {name!r} has a content with a part that is no "
+            "text; give text, or parts of text"
+        )
+    return "".join(parts)
 
 
 def _tools(table: Table, name: str | None, row: int) -> list[Any] | None:

@@ -43,15 +43,15 @@ class Table:
     def text(self, name: str, position: int, value: object) -> str:
         """Return a value of a row of column ``name`` as text; InputError where it is none."""
         if isinstance(value, list) and all(isinstance(word, _SCALARS) for word in value):
-            value = " ".join([str(word) for word in value])
+            value = " ".join([_written(word) for word in value])
         if value is None:
             return ""
         if not isinstance(value, _SCALARS):
             raise InputError(
-                f"{self.where(position)}: column {name!r} holds a {_kind(value)}; give text, "
+                f"{self.where(position)}: column {name!r} holds a{_kind(value)}; give text, "
                 "a number or a list of words"
             )
-        text = str(value)
+        text = _written(value)
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -89,11 +89,16 @@ def choose_split(path: str, existing: Sequence[str], split: str) -> str:
 
 def _words(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
-        return tuple(map(str, value))
-    return () if value is None else tuple(str(value).split())
+        return tuple(map(_written, value))
+    return () if value is None else tuple(_written(value).split())
+
+
+def _written(value: object) -> str:
+    """Write a value as JSON has it, a text as it is."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _kind(value: object) -> str:
     if isinstance(value, list):
-        return "list of lists or objects"
-    return "object" if isinstance(value, dict) else type(value).__name__
+        return " list of lists or objects"
+    return "n object" if isinstance(value, dict) else f" {type(value).__name__}"

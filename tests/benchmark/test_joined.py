@@ -75,12 +75,15 @@ def test_nothing_is_tested_on_other_samples_and_no_speed_on_another_machine(save
 
 
 def test_what_a_bench_warns_of_is_told_of_each_run(save, capsys, tmp_path):
-    fine, cut = save("fine", model("a", 12, 2.0)), save("cut", model("b", 12, 2.0, canonical=0.2))
+    fine, cut = (
+        save("fine", model("a", 12, 2.0)),
+        save("cut", model("b", 12, 2.0, times_canonical_length=2.0)),
+    )
     code, _, err = tasc(capsys, "report", fine, cut, "--output", tmp_path / "out")
     assert code == 0
-    assert "cut: b writes most outputs in other tokens" in " ".join(err.split())
+    assert "cut: b writes 2.0 times the tokens" in " ".join(err.split())
     assert "fine:" not in err
-    assert "cut: b writes most outputs" in (tmp_path / "out" / "report.html").read_text()
+    assert "cut: b writes 2.0 times the tokens" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_runs_of_one_name_are_refused(save, tmp_path):

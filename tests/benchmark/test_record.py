@@ -92,6 +92,7 @@ def test_outputs_in_other_tokens_than_the_tokenizers_are_counted(rows):
     ended = [generation([0, 25], [], 1), generation([24], [], 1), generation([4, 6, 25], [], 1)]
     (row,) = records([cell("m", "ar", ended)], None, ["a"] * 3, ["exact_match"], ";")
     assert row.canonical == pytest.approx(2 / 3)
+    assert row.times_canonical_length == pytest.approx(3 / 2)
 
 
 def test_a_difference_is_counted_and_located(rows):

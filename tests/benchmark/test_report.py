@@ -77,12 +77,13 @@ def test_the_speed_of_a_model_that_lost_its_quality_is_no_headline():
 def test_new_tokens_that_a_model_does_not_write_are_told():
     cells = [
         said("old", ["x"], [4.0]),
-        said("new", ["x"], [4.0], canonical=0.2),
-        said("new", ["x"], [4.0], method="tasc-spec", canonical=0.9),  # the first method's counts
+        said("new", ["x"], [4.0], canonical=0.2, times_canonical_length=3.0),
+        said("new", ["x"], [4.0], method="tasc-spec"),  # the first method's counts
+        said("other", ["x"], [4.0], canonical=0.2, times_canonical_length=1.1),
     ]
     results = make_results(*cells, references=("x",))
     (line,) = warnings(results)
-    assert line.startswith("new writes most outputs in other tokens")
+    assert line.startswith("new writes 3.0 times the tokens that its tokenizer makes")
     assert render(results).count("new tokens are hardly learnt") == 1
     assert warnings(make_results(cells[0], references=("x",))) == ()
 

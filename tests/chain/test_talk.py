@@ -109,8 +109,21 @@ def test_accepted_text_has_the_colour_of_its_source_on_a_terminal(monkeypatch):
     assert "48;2;250;225;189mmine" in shown
 
 
+def test_a_system_message_that_no_template_takes_is_refused(base):
+    with pytest.raises(InputError, match=r"has no chat template .* leave --system out"):
+        conversation(base, system="be brief")
+
+
+def test_answers_to_a_file_are_as_they_were_written(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(command, "out", Console(file=screen))
+    monkeypatch.setattr(sys, "stdout", screen)
+    command._show("if x:\n\treturn \x1b[31m", "")
+    assert screen.getvalue() == "if x:\n\treturn \\x1b[31m"
+
+
 def test_a_chat_is_written_whole_and_begins_anew(base, monkeypatch):
-    talk = conversation(base, system="be brief")
+    talk = conversation(base)
     written = []
 
     class Template:
@@ -119,6 +132,8 @@ def test_a_chat_is_written_whole_and_begins_anew(base, monkeypatch):
             return "\n".join(m["content"] for m in messages)
 
     talk.template = Template()
+    talk.options = talk.options.but(system="be brief")
+    talk.forget()
     answer = talk.say("one", lambda *_: None).text
     talk.say("two", lambda *_: None)
     talk.forget()
@@ -160,9 +175,10 @@ def test_with_a_draft_head_both_draft_unless_said_otherwise():
 def test_a_line_that_is_no_utf_8_is_what_is_wrong(capsys, base, monkeypatch, errors):
     given = io.TextIOWrapper(io.BytesIO(b"caf\xe9\nplay some jazz\n"), "utf-8", errors)
     monkeypatch.setattr(sys, "stdin", given)
-    code, _, err = tasc(capsys, "chat", base, *FEW)
-    assert code == 0
-    refused, answered = err.splitlines()
+    code, out, err = tasc(capsys, "chat", base, *FEW)
+    assert (code, out[0]) == (2, "\n")  # an answer stands in its question's line
+    refused, answered, told = err.splitlines()
+    assert "lines that were not answered: 1" in told
     assert "error: the line 'caf\\udce9' is not UTF-8: write it" in refused
     assert "24 tokens in 24 steps" in answered
 
@@ -170,8 +186,8 @@ def test_a_line_that_is_no_utf_8_is_what_is_wrong(capsys, base, monkeypatch, err
 def test_what_does_not_fit_ends_no_conversation(capsys, base, typed):
     typed(TEXTS[0].replace("\n", " ") * 2000, "play some jazz")
     code, _, err = tasc(capsys, "chat", base, *FEW)
-    assert code == 0
-    refused, answered = err.splitlines()
+    assert code == 2
+    refused, answered, _ = err.splitlines()
     assert refused.startswith("error: ")
     assert refused.endswith("or type /new")
     assert "24 tokens in 24 steps" in answered

@@ -136,6 +136,15 @@ def test_prompts_and_completions_without_rows_are_an_empty_split(tmp_path):
     assert "the split 'train' is empty" in message(Source(str(tmp_path / "t.parquet")))
 
 
+def test_a_message_may_come_in_parts_of_text(tmp_path):
+    parts = [{"type": "text", "text": "2 + "}, {"type": "text", "text": "2?"}]
+    one, two = (
+        read(tmp_path, [{"messages": [{**ASK, "content": content}, SAY]}]).examples
+        for content in ("2 + 2?", parts)
+    )
+    assert one == two
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [

@@ -95,7 +95,7 @@ def test_text_has_no_list_of_words_and_is_split_at_whitespace_where_they_are_cou
 def test_scalars_become_text(tmp_path):
     rows = [{"input": 7, "output": 1.5}, {"input": None, "output": True}]
     corpus = load(Source(write(tmp_path / "t.jsonl", jsonl(rows))), "train")
-    assert [(e.input, e.output) for e in corpus.examples] == [("7", "1.5"), ("", "True")]
+    assert [(e.input, e.output) for e in corpus.examples] == [("7", "1.5"), ("", "true")]
 
 
 def test_unused_columns_may_hold_anything(tmp_path):

@@ -45,7 +45,7 @@ def _talk(talk: "Conversation") -> None:
     """Answer line by line; on a terminal, which shows a mark for each."""
     from tasc.errors import InputError
 
-    asked = sys.stdin.isatty()
+    asked, failed = sys.stdin.isatty(), 0
     if asked:
         chats = f", {_NEW} begins a new chat" if talk.template else ""
         note(f"a line is a message{chats}, Ctrl-D ends")
@@ -54,13 +54,19 @@ def _talk(talk: "Conversation") -> None:
     while (line := _line(asked)) is not None:
         if line == _NEW:
             talk.forget()
-        elif not is_text(line):
-            note(f"error: the line {line[:_LONGEST]!r} is not UTF-8: write it in UTF-8")
         elif line:
             try:
+                if not is_text(line):
+                    told = f"the line {line[:_LONGEST]!r} is not UTF-8"
+                    raise InputError(f"{told}: write it in UTF-8")
                 _tell(talk.say(line, _show))
             except InputError as error:
                 note(f"error: {error}; or type {_NEW}")
+                failed += 1
+                if not asked:
+                    out.print()  # answers stay beside their questions
+    if failed and not asked:
+        raise InputError(f"lines that were not answered: {failed}; mend them and ask them again")
 
 
 def _line(asked: bool) -> str | None:
@@ -72,7 +78,11 @@ def _line(asked: bool) -> str | None:
 
 
 def _show(text: str, source: str) -> None:
-    style = _SHADES[source] if source and out.is_terminal and not out.no_color else ""
+    if not out.is_terminal:  # where tabs are to stay
+        sys.stdout.write(visible(text))
+        sys.stdout.flush()
+        return
+    style = _SHADES[source] if source and not out.no_color else ""
     out.print(Text(visible(text), style), end="", soft_wrap=True)
 
 

@@ -32,7 +32,7 @@ def _show(found: "ResultsComparison") -> None:
             [
                 change.model,
                 change.method,
-                change.what,
+                "speed, ms" if change.what == "speed" else change.what,
                 f"{change.old:.4g}",
                 f"{change.new:.4g}",
                 f"{change.change:{_form(change)}}",

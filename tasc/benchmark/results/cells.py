@@ -131,6 +131,9 @@ class Cell(Record):
     canonical: float
     """Share of outputs in the tokens that the tokenizer makes of their text: with new tokens, how
     far the model has adopted them."""
+    times_canonical_length: float | None = None
+    """Tokens written, as a multiple of those that the tokenizer makes of the same texts; None in
+    results of before."""
     seconds: Seconds
     quality: dict[str, float]
     """By metric, between 0 and 1."""

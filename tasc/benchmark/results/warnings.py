@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # that repeats: from so much on it makes another speed-up. Few samples of a task of commands that
 # recur reach it by chance, so it must be so many standard deviations, too.
 _SEEN, _DEVIATIONS = 1 / 4, 3
+_LONG = 1.25  # times the tokens that would do: what is spelled in more has not learnt the new ones
 
 
 def warnings(results: "BenchResults") -> tuple[str, ...]:
@@ -41,16 +42,16 @@ def _unasked(task: "Task") -> Iterator[str]:
 
 
 def _unlearnt(models: "list[Cell]") -> Iterator[str]:
-    """Name models that write most outputs in other tokens than their tokenizer.
+    """Name models that write far more tokens than their tokenizer would for the same outputs.
 
     New tokens that a model does not write save no step, however often they would stand.
     """
     for cell in models:
-        if cell.canonical < 1 / 2:
+        if (times := cell.times_canonical_length or 1) > _LONG:
             yield (
-                f"{cell.model} writes most outputs in other tokens than its tokenizer: new tokens "
-                "are hardly learnt, and save no steps; train it longer (--epochs), or with a "
-                "higher --learning-rate"
+                f"{cell.model} writes {times:.1f} times the tokens that its tokenizer makes of the "
+                "same outputs: new tokens are hardly learnt, and save few steps; train it longer "
+                "(--epochs), or with a higher --learning-rate"
             )
 
 

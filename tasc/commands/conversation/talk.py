@@ -21,6 +21,7 @@ from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen, prepare
 from tasc.decoding.steps import StepStats
+from tasc.errors import InputError
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.load import load_model
 from tasc.models.static import target_for
@@ -54,6 +55,11 @@ class Conversation:
         _, path = resolve_model(options.model)
         tokenizer = load_tokenizer(path)
         self.template = self._chat_template(tokenizer)
+        if options.system and self.template is None:
+            raise InputError(
+                f"{options.model} has no chat template that a system message stands in: leave "
+                "--system out"
+            )
         self.tokenizer = tokenizer.ending(self.template.end if self.template else None)
         model = load_model(path, dtype=options.dtype, device=options.device, tokenizer=tokenizer)
         self.target = target_for(model)

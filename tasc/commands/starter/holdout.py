@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from tasc.data.chat import turns
 from tasc.data.corpus import read_table
 from tasc.data.source import Source
 from tasc.errors import InputError
@@ -17,8 +18,9 @@ _SHARE = 10  # one in so many is held out for each split
 def hold_out(source: Source, seed: int) -> dict[str, list[str]]:
     """Divide the one split of ``source`` into three: a tenth of it into two of them.
 
-    Only the columns that are read are kept. Which examples are held out follows from what they hold
-    and the seed: equal ones stay together, and no test example is trained on.
+    Only the columns that are read are kept, and the rows with an output. Which examples are held
+    out follows from what they hold and the seed: equal ones stay together, and no test example is
+    trained on.
 
     Returns:
         lines of JSON by split.
@@ -28,16 +30,21 @@ def hold_out(source: Source, seed: int) -> dict[str, list[str]]:
     """
     table = read_table(source, "train")
     columns = source.columns()
+    if source.chat:
+        answered = sorted({row for row, _ in turns(source, table)[0]})
+    else:
+        outputs = table.texts(source.output_column)
+        answered = [row for row, output in enumerate(outputs) if output.strip()]
     lines = [
         json.dumps(
             {name: table.columns[name][row] for name in columns}, ensure_ascii=False, default=str
         )
-        for row in range(table.length)
+        for row in answered
     ]
     if (found := len(set(lines))) < FEWEST:
         raise InputError(
-            f"{source.path} has {found:,} different examples, too few to hold out a tenth of for "
-            f"validation and test: add some, to {FEWEST} or more"
+            f"{source.path} has {found:,} different examples with an output, too few to hold out "
+            f"a tenth of for validation and test: add some, to {FEWEST} or more"
         )
     return _divided(lines, seed)
 

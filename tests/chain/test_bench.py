@@ -85,7 +85,7 @@ def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_pa
     assert "at temperature 0.9 with the same random numbers for every method" in page
     code, out, err = tasc(capsys, *options, *sampled, "--force", "--output", tmp_path / "sampled")
     assert code == 0, err
-    assert out.count("6/6") == 3
+    assert out.count("6/6") == 2  # the first method has no other to be equal to
     for option in (("--top-k", 5), ("--verify", "multi-branch")):
         code, _, err = tasc(capsys, *options, *option, "--output", tmp_path / "sampled-x")
         assert code == 2

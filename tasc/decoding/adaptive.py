@@ -14,6 +14,7 @@ import numpy as np
 from tasc._native import Acceptance
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.typical import Typical
+from tasc.decoding.joint import MOST_NODES, Joint
 from tasc.decoding.live_cost import LiveCost
 from tasc.models.cost import CostCurve
 
@@ -21,7 +22,6 @@ ALLOWANCE = 0.01  # of autoregressive time, to find out whether drafting pays
 CREDIT = 1.0  # forwards without drafts: what may be spent before anything was saved
 SAVINGS = 4.0  # forwards without drafts: what may be lost again of what was saved
 DECAY = 0.98  # of the present pace, a step
-MOST_NODES = 64
 FIRST_PAUSE, LAST_PAUSE = 16, 512  # steps without drafting once nothing is left to spend
 FIRST_TRIAL, LAST_TRIAL = 4, 256  # steps from one trial to the next
 SURPRISE = 0.2  # a forward that changes a time by less confirms it
@@ -43,10 +43,10 @@ class Adaptive:
     DOUBT times cheaper, or none are drafted where that is what was not seen. Trials grow rarer
     while they confirm what was known.
 
-    A forward of B sequences, padded to n nodes each, takes T(B · (1 + n)), of which a sequence's
-    share is one part in B. Nodes are weighed by that share, as if all drafted alike; but who drafts
-    more than those before it in a step pays all that this adds, and no more nodes than these have
-    cost nothing. So what is charged for a step is what it costs. B is that of the step before.
+    A forward of B sequences, padded to n nodes each, takes T(B · (1 + n)). So in a batch ``Joint``
+    chooses one n for all, and nodes up to that cost nothing. Who drafts more than those before it
+    in a step is charged all that this adds: what is charged for a step is what it costs. B is that
+    of the step before.
     """
 
     def __init__(self, cost: CostCurve, *, learns: bool = True) -> None:
@@ -62,6 +62,7 @@ class Adaptive:
         self.decided = Counter[str]()  # "drafted", "not worth it", "paused", "plain", "trial"
         self.ready = 0.0  # when the last draft of this step was made
         self.acceptance = Acceptance()
+        self.joint = Joint()
         self.sequences, self.together = 1, float(cost.at(1))  # seconds of a step without drafts
         self.balance = 0.0
         self._share(1)
@@ -109,6 +110,8 @@ class Adaptive:
             self.trial = False
             if self.learns and self.steps >= self.next_trial and self.balance >= self.least:
                 self._try()
+            if self.sequences > 1:
+                self.joint.begin(self.together + self.adds)
         self.begun, self.open = self.begun + 1, self.open + 1
 
     def _try(self) -> None:
@@ -140,7 +143,7 @@ class Adaptive:
             draft.tokens,
             draft.parents,
             draft.probabilities,
-            self.beyond / self.sequences,
+            self.joint.price if self.sequences > 1 else self.beyond,
             pace=min(self.time / self.tokens, self.forward),
             per_node=self.per_node.value,
             limit=self.balance / self.sequences,

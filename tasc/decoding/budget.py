@@ -7,9 +7,10 @@ import time
 
 import numpy as np
 
-from tasc.decoding.adaptive import MOST_NODES, Adaptive
+from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter, Spends
+from tasc.decoding.joint import MOST_NODES
 
 FIRST_DRAFT = 4
 NOTHING = Draft()
@@ -32,7 +33,7 @@ class Budgeted:
     def draft(self, budget: int) -> Draft:
         """See Drafter.draft; may be less than the drafter would propose, or nothing."""
         self.in_step = True
-        self.held, self.busy, self.drafted = 0.0, 0.0, NOTHING
+        self.held, self.busy, self.drafted, self.given = 0.0, 0.0, NOTHING, NOTHING
         self.policy.enter()
         self.others = self.nodes = self.policy.width
         self.asked = self._nodes(budget)
@@ -46,8 +47,8 @@ class Budgeted:
     def _nodes(self, room: int) -> int:
         """Return how many nodes to ask for: half as many again as were worthwhile lately.
 
-        So trees can grow. The first draft is small, as nobody knows yet what drafting costs; none
-        may cost more to make than the account holds.
+        So trees can grow; in a batch they are all of one size. The first draft is small, as nobody
+        knows yet what drafting costs; none may cost more to make than the account holds.
         """
         policy, per_node = self.policy, self.policy.per_node
         if policy.plain > 0 or policy.pause > 0 or policy.balance < 0:
@@ -55,6 +56,8 @@ class Budgeted:
             policy.pause = max(policy.pause - 1, 0)
             return 0
         wanted = int(1.5 * policy.usual) + 4 if per_node.known else FIRST_DRAFT
+        if policy.sequences > 1:
+            wanted = policy.joint.width
         if per_node.value * wanted > policy.balance:
             wanted = max(int(policy.balance / per_node.value), 1)
         if policy.whole:
@@ -75,7 +78,7 @@ class Budgeted:
             self.held = float(policy.beyond[len(nodes)])
             policy.balance -= self.held  # held back from the others, till it is booked
             self.nodes = policy.width = max(policy.width, len(nodes))
-            draft = _part(draft, nodes)
+            draft = self.given = _part(draft, nodes)
         self.busy = time.perf_counter() - self.begun
         return draft
 
@@ -90,6 +93,8 @@ class Budgeted:
             self.in_step = False
             policy, begin = self.policy, time.perf_counter()
             policy.scored()
+            if self.asked and policy.sequences > 1:
+                policy.joint.learn(self.given, self.asked, tokens)
             if len(drafted := self.drafted):
                 given = drafted.tokens, drafted.parents, drafted.probabilities
                 policy.acceptance.learn(*given, tokens)

@@ -1,0 +1,56 @@
+"""The width of a batch's drafts: what was accepted lately, for the time of a step."""
+
+import numpy as np
+import pytest
+
+from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.joint import EVERY, FIRST, MOST_NODES, Joint
+from tests.decoding.scripted import ints
+
+SECONDS = 0.010 + 0.001 * np.arange(MOST_NODES + 1)  # of steps of n nodes a sequence
+
+
+def after(*learnt, seconds=SECONDS, steps=1):
+    joint = Joint()
+    for draft, asked, tokens in learnt:
+        joint.learn(draft, asked, ints(*tokens))
+    for _ in range(steps):
+        joint.begin(seconds)
+    return joint
+
+
+def test_nothing_known_is_a_draft_of_a_usual_size():
+    assert after().width == FIRST
+    assert Joint().price.tolist() == [0.0] * (FIRST + 1) + [1e9] * (MOST_NODES - FIRST)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "width"),
+    [((4, 5, 6, 7, 8), 4), ((4, 5, 9), 2), ((4, 9), 1), ((9,), 0)],
+)
+def test_as_many_nodes_as_were_accepted_and_pay(tokens, width):
+    """Of a chain of four: (1 + accepted) / seconds is largest there."""
+    steep = 0.010 + 0.006 * np.arange(MOST_NODES + 1)
+    joint = after(*[(chain(ints(4, 5, 6, 7)), 8, tokens)] * 3, seconds=steep)
+    rates = [(1 + min(n, len(tokens) - 1)) / steep[n] for n in range(9)]
+    assert joint.width == int(np.argmax(rates)) == width
+
+
+def test_a_branch_counts_from_the_node_that_was_accepted():
+    tree = Draft(ints(4, 7, 5), ints(-1, -1, 0))  # the third node is the second token's
+    joint = after(*[(tree, 8, (4, 5, 9))] * 3)
+    once = joint.accepted[1]
+    assert joint.accepted[:5].tolist() == pytest.approx([0, once, once, 2 * once, 2 * once])
+    assert joint.width == 3
+
+
+def test_a_wider_draft_is_tried_now_and_then():
+    learnt = [(chain(ints(4, 5)), 2, (4, 5, 6))] * 3
+    widths = [after(*learnt, steps=n).width for n in range(1, EVERY + 1)]
+    assert widths == [2] * (EVERY - 1) + [4]
+
+
+def test_what_changes_is_noticed():
+    learnt = [(chain(ints(4, 5, 6, 7)), 4, (4, 5, 6, 7, 8))] * 50
+    assert after(*learnt).width == 4
+    assert after(*learnt, *[(chain(ints(4, 5, 6, 7)), 4, (9,))] * 400).width == 0

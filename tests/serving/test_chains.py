@@ -9,7 +9,7 @@ from tasc._native import sequence_tails
 from tasc.decoding.drafters import Resources
 from tasc.decoding.drafters.ngram import tasc_spec
 from tasc.decoding.drafters.ngram.index import build_index
-from tasc.serving.drafts.batch import OneByOne, Together
+from tasc.serving.drafts.batch import one_by_one, together
 from tasc.serving.drafts.proposer import ChainProposer, Sizes, keys, slow_keys
 from tests.serving.engine import Engine
 
@@ -56,8 +56,8 @@ def test_a_chain_is_the_first_path_of_the_tree(
         drafter.start(np.array(sequence, np.int32))
     for budget in (0, 1, 7):
         budgets, nothing = [budget] * len(drafters), [[]] * len(drafters)
-        slow = OneByOne().step(drafters, nothing, budgets, least)
-        assert Together().step(drafters, nothing, budgets, least) == slow
+        slow = one_by_one(drafters, nothing, budgets, least)
+        assert together(drafters, nothing, budgets, least) == slow
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

@@ -7,7 +7,7 @@ import pytest
 
 from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.decoding.simulate import References, simulate
-from tasc.serving.drafts.batch import Batch, OneByOne, Together, batch_for
+from tasc.serving.drafts.batch import Step, one_by_one, step_for, together
 from tasc.serving.drafts.proposer import ChainProposer, Request, Requests, Sizes, keys
 from tests.serving.engine import Engine
 
@@ -49,8 +49,8 @@ def make(text: str, known: list[np.ndarray]) -> Factory:
     return parse(text).prepare(Resources(known, END))
 
 
-def proposer(factory: Factory, batch: Batch | None = None, most: int = 64) -> ChainProposer:
-    return ChainProposer(factory, END, Sizes(K, 400, most), batch=batch)
+def proposer(factory: Factory, step: Step | None = None, most: int = 64) -> ChainProposer:
+    return ChainProposer(factory, END, Sizes(K, 400, most), step=step)
 
 
 def served(task):
@@ -85,10 +85,10 @@ def test_one_native_call_drafts_what_the_slow_twin_drafts(task, text, trouble):
     _, _, known = task
     factory = make(text, known)
     slow = text.startswith("ngram-trie")
-    assert isinstance(batch_for(factory()), OneByOne if slow else Together)
+    assert step_for(factory()) is (one_by_one if slow else together)
     answers = []
-    for batch in (None, OneByOne()):
-        engine = Engine(proposer(make(text, known), batch), 8, np.random.default_rng(2))
+    for step in (None, one_by_one):
+        engine = Engine(proposer(make(text, known), step), 8, np.random.default_rng(2))
         engine.run(served(task), trouble)
         answers.append(engine.drafts)
     assert answers[0] == answers[1]
@@ -105,9 +105,9 @@ def test_unlikely_ends_of_chains_are_left_out_alike(task, least):
         for drafter, prompt in zip(drafters, prompts, strict=True):
             drafter.start(prompt)
         budgets, nothing = [i % 9 for i in range(len(drafters))], [[]] * len(drafters)
-        slow = OneByOne().step(drafters, nothing, budgets, least)
+        slow = one_by_one(drafters, nothing, budgets, least)
         if not text.startswith("ngram-trie"):
-            assert Together().step(drafters, nothing, budgets, least) == slow
+            assert together(drafters, nothing, budgets, least) == slow
         assert all(len(c) <= budget for c, budget in zip(slow, budgets, strict=True))
 
 

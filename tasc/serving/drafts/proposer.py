@@ -14,7 +14,7 @@ import numpy as np
 from tasc._native import sequence_tails
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
-from tasc.serving.drafts.batch import Batch, batch_for
+from tasc.serving.drafts.batch import Step, step_for
 from tasc.serving.drafts.guard import Guard
 
 TAIL = 64  # tokens at the end of a sequence that, with its length, tell it from others
@@ -102,14 +102,14 @@ class ChainProposer:
         end: int,
         sizes: Sizes,
         guard: Guard | None = None,
-        batch: Batch | None = None,
+        step: Step | None = None,
     ) -> None:
         """Draft with what ``factory`` makes, one for each request; ``end`` ends an output.
 
         Without a ``guard`` every step drafts as much as it may.
         """
         self.factory, self.end, self.sizes, self.guard = factory, end, sizes, guard
-        self.batch = batch or batch_for(factory())
+        self.step = step or step_for(factory())
         self.requests = Requests(sizes.sequences)
         self.spare: list[Drafter] = []  # of ended sequences, to begin others with
 
@@ -139,7 +139,7 @@ class ChainProposer:
         grown = [lengths[row] for row in left]
         budgets, least = self._budgets(grown)
         drafters = [request.drafter for _, request in going]
-        chains = self.batch.step(drafters, [new[row] for row in left], budgets, least)
+        chains = self.step(drafters, [new[row] for row in left], budgets, least)
         answer: list[list[int]] = [[] for _ in new]
         for (row, request), chain, key in zip(
             going, chains, keys(tokens, left, grown), strict=True
@@ -162,7 +162,7 @@ class ChainProposer:
     def _finish(self, ended: list[tuple[list[int], Request]]) -> None:
         """Read outputs to their ends, which are not kept: what follows is cut by the engine."""
         outputs = [tokens[: tokens.index(self.end) + 1] for tokens, _ in ended]
-        self.batch.step([request.drafter for _, request in ended], outputs, [0] * len(ended), 0)
+        self.step([request.drafter for _, request in ended], outputs, [0] * len(ended), 0)
         free = [request.drafter for _, request in ended if request.factory is self.factory]
         self.spare = (self.spare + free)[: self.sizes.sequences]
 

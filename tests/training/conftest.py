@@ -1,8 +1,10 @@
 import pytest
 
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.training.core.batch import example_sequences
 from tasc.training.train import Start
 from tests import pico
-from tests.training.samples import ROWS, phrases
+from tests.training.samples import ROWS, corpus, phrases
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +20,10 @@ def augmented(base, tmp_path_factory):
 @pytest.fixture
 def start(base, augmented):
     return Start(str(base), str(augmented), ROWS)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+    made = corpus()
+    return example_sequences(tokenizer, made.prompts, made.outputs, 100)

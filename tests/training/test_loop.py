@@ -5,46 +5,9 @@ import torch
 from safetensors.torch import save_file
 
 from tasc.errors import InputError
-from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import checkpoint
-from tasc.training.core.batch import example_sequences
-from tasc.training.core.schedule import Evaluation, Schedule
-from tasc.training.loop import Run
-from tasc.training.objectives.language import learner
-from tests import pico
-from tests.training.samples import corpus
-
-SCHEDULE = Schedule(
-    2.0, 4, 8, warmup_steps=2, bfloat16=False, checkpoint_steps=2, shape="cosine", seed=3
-)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
-    made = corpus()
-    return example_sequences(tokenizer, made.prompts, made.outputs, 100)
-
-
-def start(data, work, schedule=SCHEDULE, name="a"):
-    model = pico.build_model(hidden=32, layers=1)
-    model.config.attention_dropout = 0.2  # draws from the generator that a checkpoint restores
-    for layer in model.model.layers:
-        layer.self_attn.attention_dropout = 0.2
-    groups = [{"params": list(model.parameters()), "lr": 1e-3, "weight_decay": 0.1}]
-    return Run(learner(model, None), groups, data, schedule, work=work, name=name)
-
-
-def weights(run):
-    return {name: p.detach().clone() for name, p in run.trainable.items()}
-
-
-def stop_after(step):
-    def progress(description, done, total):
-        if done == step:
-            raise KeyboardInterrupt
-
-    return progress
+from tasc.training.core.schedule import Schedule
+from tests.training.runs import SCHEDULE, start, stop_after, weights
 
 
 @pytest.fixture(scope="module")
@@ -218,84 +181,3 @@ def test_a_run_is_as_far_as_its_steps_or_its_minutes_say_whichever_is_more():
 def test_schedules_that_cannot_be_are_refused(change, said):
     with pytest.raises(InputError, match=said):
         replace(SCHEDULE, **change)
-
-
-STOPPING = replace(SCHEDULE, epochs=8.0, patience=2, checkpoint_steps=2)
-
-
-def rising(run, losses=(3.0, 1.0, 2.0, 1.0, 0.5)):
-    """Let a run find these validation losses, by the number of its evaluation, and no others."""
-
-    def score(*_arguments, **_options):
-        number = len(run.journal.evaluations)
-        return Evaluation(step=_arguments[3], loss=losses[number], exact=0.0)
-
-    run.score = score
-    return run
-
-
-def weights_after(data, work, steps):
-    """Weights of a run that has no patience, after so many of its steps."""
-    seen = {}
-    run = start(data, work, replace(STOPPING, patience=None, checkpoint_steps=0))
-
-    def look(_description, done, _total):
-        if done == steps:
-            seen.update(weights(run))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run.train(progress=look)
-    return seen
-
-
-def test_patience_stops_and_leaves_the_weights_of_the_lowest_loss(data, tmp_path):
-    run = rising(start(data, tmp_path / "a", STOPPING))
-    report = run.train(data)
-    # A loss as low as the lowest is no lower one: 1.0 at step 6, then 2.0 and 1.0.
-    assert [e.step for e in report.evaluations] == [3, 6, 9, 12]
-    assert (report.steps, report.kept_step, report.stopped_early) == (12, 6, True)
-    expected = weights_after(data, tmp_path / "b", 6)
-    assert all(torch.equal(held, expected[name]) for name, held in weights(run).items())
-    assert not run.model.training
-
-
-def test_the_learning_rate_falls_as_if_the_run_went_on(data, tmp_path):
-    run = rising(start(data, tmp_path, STOPPING))
-    run.train(data)
-    assert run.steps == 24
-    assert run.optimizer.param_groups[0]["lr"] == 1e-3 * STOPPING.rate(11, 11 / 24)
-
-
-def test_patience_that_lasts_leaves_the_lowest_loss_too(data, tmp_path):
-    short = replace(STOPPING, epochs=3.0)
-    report = rising(start(data, tmp_path / "a", short)).train(data)
-    assert (report.steps, report.kept_step, report.stopped_early) == (9, 6, False)
-    run = rising(start(data, tmp_path / "b", short), (3.0, 2.0, 1.0))
-    report = run.train(data)
-    assert (report.steps, report.kept_step, report.stopped_early) == (9, 9, False)
-
-
-def test_without_patience_the_last_weights_are_kept(data, tmp_path):
-    report = rising(start(data, tmp_path, replace(STOPPING, epochs=3.0, patience=None))).train(data)
-    assert (report.steps, report.kept_step, report.stopped_early) == (9, 9, False)
-
-
-@pytest.mark.parametrize("stop", [4, 7, 8, 11, 12])
-def test_a_resumed_run_keeps_the_same_best_weights(data, tmp_path, stop):
-    whole = rising(start(data, tmp_path / "whole", STOPPING))
-    report = whole.train(data)
-    with pytest.raises(KeyboardInterrupt):
-        rising(start(data, tmp_path / "cut", STOPPING)).train(data, progress=stop_after(stop))
-    second = rising(start(data, tmp_path / "cut", STOPPING))
-    again = second.train(data, resume=True)
-    assert replace(again, seconds=0.0) == replace(report, seconds=0.0)
-    expected = weights(whole)
-    assert all(torch.equal(held, expected[name]) for name, held in weights(second).items())
-    kept = {p.suffix for p in (tmp_path / "cut").rglob("*") if p.is_file()}
-    assert kept == {".safetensors", ".json"}
-
-
-def test_patience_below_one_is_refused():
-    with pytest.raises(InputError, match="patience must be 1 or more, got 0"):
-        replace(SCHEDULE, patience=0)

@@ -1,0 +1,31 @@
+"""Runs of the training loop on a tiny model."""
+
+from tasc.training.core.schedule import Schedule
+from tasc.training.loop import Run
+from tasc.training.objectives.language import learner
+from tests import pico
+
+SCHEDULE = Schedule(
+    2.0, 4, 8, warmup_steps=2, bfloat16=False, checkpoint_steps=2, shape="cosine", seed=3
+)
+
+
+def start(data, work, schedule=SCHEDULE, name="a"):
+    model = pico.build_model(hidden=32, layers=1)
+    model.config.attention_dropout = 0.2  # draws from the generator that a checkpoint restores
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.2
+    groups = [{"params": list(model.parameters()), "lr": 1e-3, "weight_decay": 0.1}]
+    return Run(learner(model, None), groups, data, schedule, work=work, name=name)
+
+
+def weights(run):
+    return {name: p.detach().clone() for name, p in run.trainable.items()}
+
+
+def stop_after(step):
+    def progress(description, done, total):
+        if done == step:
+            raise KeyboardInterrupt
+
+    return progress

@@ -3,7 +3,7 @@
 The requests of a narrow task are replayed as an engine would run them: each row holds one, takes
 as much of its draft as the expected output agrees with and one token more, and makes room for the
 next request where the output ends. Nothing else runs, so what is timed is ``ChainProposer`` alone,
-on one core, by the time that this thread was given.
+by the time that the calling thread was given: it works, or waits for the others awake.
 Usage: python -m benchmarks.serving.propose --tokenizer FOLDER --data-dir DIR [--millions 4]
 """
 
@@ -116,7 +116,8 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
     for rows in given.rows:
         factory = parse("tasc-spec:width=1").prepare(resources)
         sizes = Sizes(given.tokens, POSITIONS, 2 * rows)
-        made = ChainProposer(factory, tokenizer.eos_id, sizes, Guard(StepCost(FREE)))
+        guard = Guard(StepCost(FREE))
+        made = ChainProposer(factory, tokenizer.eos_id, sizes, guard, threads=given.threads)
         endless = cycle(requests)
         gc.collect()
         replay(made, endless, rows, given.steps // 4)  # warms up, and fills the memory of outputs
@@ -126,7 +127,7 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
 
 def main() -> None:
     """Measure and print the figures as JSON."""
-    parser = script(__doc__, data=True, tokenizer=str, steps=1000)
+    parser = script(__doc__, data=True, threads=True, tokenizer=str, steps=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--tokens", type=int, default=8, help="of a draft")
     parser.add_argument(

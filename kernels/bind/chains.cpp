@@ -17,8 +17,10 @@ void bind_kind(nb::module_& m) {
   m.def(
       "step_chains",
       [](const std::vector<Drafter*>& drafters, const std::vector<tasc::Tokens>& tokens, const tasc::Tokens& budgets,
-         double least) { return tasc::step_chains<Drafter>(drafters, tokens, budgets, least); },
-      nb::arg("drafters"), nb::arg("tokens"), nb::arg("budgets"), nb::arg("least"));
+         double least, tasc::ThreadPool* pool) {
+        return tasc::step_chains<Drafter>(drafters, tokens, budgets, least, pool);
+      },
+      nb::arg("drafters"), nb::arg("tokens"), nb::arg("budgets"), nb::arg("least"), nb::arg("pool").none());
 }
 
 // The last tokens, no more than most, of the first lengths[i] in row rows[i].
@@ -41,6 +43,7 @@ nb::list sequence_tails(const nb::ndarray<const int32_t, nb::ndim<2>, nb::c_cont
 void bind_chains(nb::module_& m) {
   m.def("sequence_tails", &sequence_tails, nb::arg("tokens").noconvert(), nb::arg("rows"), nb::arg("lengths"),
         nb::arg("most"));
+  nb::class_<tasc::ThreadPool>(m, "ThreadPool").def(nb::init<size_t>(), nb::arg("size"));
   bind_kind<tasc::NgramDrafter>(m);
   bind_kind<tasc::SuffixDrafter>(m);
   bind_kind<tasc::LookupDrafter>(m);

@@ -173,6 +173,8 @@ void bind_drafter(nb::module_& m) {
             for (const int32_t token : view(tokens)) self.append(token);
           },
           nb::arg("tokens").noconvert())
+      .def("hold", &tasc::NgramDrafter::hold)
+      .def("settle", &tasc::NgramDrafter::settle)
       .def(
           "draft",
           [](tasc::NgramDrafter& self, int budget) {

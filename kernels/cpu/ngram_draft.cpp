@@ -135,38 +135,44 @@ void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double
     scale *= rest;
   }
   const size_t before = named.size();
-  const double most = named.most();
-  // The chain of contexts first: their lists are fetched from memory side by side.
-  struct Level {
-    uint32_t node;
-    double scale;
-  } levels[16];
-  size_t depth = 0;
-  for (uint32_t node = state.node; scale >= kCut * weight && scale + most > bound.floor; node = index.shorter(node)) {
-    index.prefetch_list(node);
-    levels[depth++] = {node, scale};
-    if (node == 0 || depth > state.depth) break;
-    scale *= index.back_off(node);
-  }
   const auto bit = static_cast<uint8_t>(1u << source);
+  const double most = named.most();
   const auto floor = [&] { return bound.best ? std::max(bound.floor, kBelow * named.most()) : bound.floor; };
-  for (size_t k = 0; k < depth; ++k) {
+  // What shorter contexts can add: to tokens that none has named, and to those of other sources.
+  const auto decided = [&](double rest) {
+    for (size_t u = 0; u < before; ++u)
+      if (!(named[u].sources & bit) && named[u].probability + rest > floor()) return false;
+    return rest <= floor();
+  };
+  const auto levels = [&](auto&& visit) {  // (its list, scale, tokens); all lead on until visit says no
+    double left = scale;
+    uint32_t node = state.node;
+    for (uint32_t order = state.depth; left >= kCut * weight && left + most > bound.floor; --order) {
+      if (!visit(node, left, order) || node == 0 || order == 0) break;
+      left *= index.back_off(node);
+      node = index.shorter(node);
+    }
+  };
+  // Where all may be needed, the chain of contexts first: their lists are fetched side by side.
+  if (!bound.best) levels([&](uint32_t node, double, uint32_t) { return index.prefetch_list(node), true; });
+  levels([&](uint32_t node, double left, uint32_t order) {
+    if (bound.best && decided(left)) return false;
     // A list falls: below the floor only tokens that others have named can still matter.
-    const auto list = index.ranked(levels[k].node);
-    const auto order = static_cast<uint32_t>(state.depth - k);
+    const auto list = index.ranked(node);
     size_t i = 0;
-    for (; i < list.size() && levels[k].scale * index.probability(list[i]) > floor(); ++i)
+    for (; i < list.size() && left * index.probability(list[i]) > floor(); ++i)
       if (list[i].token() < index.vocabulary())  // not a mark
-        name(source, list[i], levels[k].scale * index.probability(list[i]), order, named);
-    if (i == list.size()) continue;
-    const double highest = levels[k].scale * index.probability(list[i]);
+        name(source, list[i], left * index.probability(list[i]), order, named);
+    if (i == list.size()) return true;
+    const double highest = left * index.probability(list[i]);
     for (size_t u = 0; u < before; ++u) {
       const NamedTokens::Seen& seen = named[u];
       if ((seen.sources & bit) || seen.probability + highest <= floor()) continue;
-      if (const NgramIndex::Entry* entry = index.find(levels[k].node, seen.token))
-        name(source, *entry, levels[k].scale * index.probability(*entry), order, named);
+      if (const NgramIndex::Entry* entry = index.find(node, seen.token))
+        name(source, *entry, left * index.probability(*entry), order, named);
     }
-  }
+    return true;
+  });
 }
 
 NamedTokens& NgramDrafter::collect(const State& state, Bound bound) {

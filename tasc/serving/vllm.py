@@ -5,6 +5,7 @@ and changes no output. What it drafts with is told by ``--additional-config``, u
 """
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -51,6 +52,12 @@ class ProposerOptions(Options):
         TOKEN_COST,
         description="What a drafted token adds to a step, as a share of a step of one token; or "
         "seconds of a step by its number of tokens.",
+    )
+    threads: int = Field(
+        2,
+        ge=1,
+        description="Threads that draft where a step takes 0.2 ms or more; no more than the cores "
+        "that the engine's process may use.",
     )
 
     @classmethod
@@ -102,7 +109,8 @@ class TascProposer:
         )
         guard = Guard(StepCost(options.cost)) if options.guard else None
         factory = chain_factory(options, tokenizer)
-        self.proposer = ChainProposer(factory, tokenizer.eos_id, sizes, guard)
+        threads = min(options.threads, _cores())
+        self.proposer = ChainProposer(factory, tokenizer.eos_id, sizes, guard, threads=threads)
 
     def load_model(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - vLLM's own
         """Load nothing, as there is no model; warn where vLLM would sample wrongly with drafts."""
@@ -132,6 +140,12 @@ class TascProposer:
             log.warning("the replaced index is not used, the one before it is: %s", error)
         else:
             log.warning("an index was replaced: requests that begin now draft from it")
+
+
+def _cores() -> int:
+    """Return how many cores this thread may use; an engine may have bound it to a single one."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not of every system
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def _keeps_temperatures() -> bool:

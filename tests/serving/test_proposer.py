@@ -87,14 +87,33 @@ def test_one_native_call_drafts_what_the_slow_twin_drafts(task, text, trouble):
     slow = text.startswith("ngram-trie")
     assert step_for(factory()) is (one_by_one if slow else together)
     answers = []
-    for step in (None, one_by_one):
-        engine = Engine(proposer(make(text, known), step), 8, np.random.default_rng(2))
+    for step in (step_for(factory()), step_for(factory(), 3), one_by_one):
+        engine = Engine(proposer(make(text, known), step), 24, np.random.default_rng(2))
         engine.run(served(task), trouble)
         answers.append(engine.drafts)
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
     lengths = [len(chain) for step in answers[0] for chain in step]
     assert np.count_nonzero(lengths) > 50
     assert max(lengths) <= K
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_order_of_sequences_changes_no_draft(task, threads):
+    """Of those that learn together, too: what a step learns counts behind it."""
+    prompts, outputs, known = task
+    rng, found = np.random.default_rng(6), []
+    for order in (np.arange(len(prompts)), rng.permutation(len(prompts))):
+        factory = make("tasc-spec:width=1", known)
+        drafters = [factory() for _ in prompts]
+        for drafter, prompt in zip(drafters, prompts, strict=True):
+            drafter.start(prompt)
+        step, drafts = step_for(drafters[0], threads), []
+        for begin in (0, 3):
+            mine = [outputs[i][begin : begin + 3].tolist() for i in order]
+            chains = step([drafters[i] for i in order], mine, [K] * len(order), 0.0)
+            drafts.append(dict(zip(order.tolist(), chains, strict=True)))
+        found.append(drafts)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("least", [0.0, 0.3, 1.0])

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tasc/ngram_draft.h"
+#include "tasc/thread_pool.h"
 
 namespace tasc {
 
@@ -32,18 +33,42 @@ void draft_chain(Drafter& drafter, int budget, double least, Tokens& tokens) {
   follow_first(drafter.draft(budget), least, tokens);
 }
 
-// Sequence i reads tokens[i] and drafts budgets[i] tokens at most, before the next one does: what it
-// looks at is then in cache.
+// What several drafters of a step learn is held back until all have drafted: they share it.
+template <class Drafter>
+class Held {
+ public:
+  explicit Held(std::span<Drafter* const> drafters) : drafters_(drafters.size() > 1 ? drafters : drafters.first(0)) {
+    if constexpr (kLearns)
+      for (Drafter* drafter : drafters_) drafter->hold();
+  }
+  ~Held() {
+    if constexpr (kLearns)
+      for (Drafter* drafter : drafters_) drafter->settle();
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  static constexpr bool kLearns = requires(Drafter& drafter) { drafter.hold(), drafter.settle(); };
+  std::span<Drafter* const> drafters_;
+};
+
+// Drafter i reads tokens[i] and drafts budgets[i] tokens at most; all are different. What they share
+// stays as it was until the last one has drafted, so neither their order nor a pool's threads matter.
 template <class Drafter>
 std::vector<Tokens> step_chains(std::span<Drafter* const> drafters, std::span<const Tokens> tokens,
-                                std::span<const int32_t> budgets, double least) {
-  if (tokens.size() != drafters.size() || budgets.size() != drafters.size())
+                                std::span<const int32_t> budgets, double least, ThreadPool* pool) {
+  const size_t n = drafters.size();
+  if (tokens.size() != n || budgets.size() != n)
     throw std::invalid_argument("each drafter needs tokens and a budget of its own");
-  std::vector<Tokens> chains(drafters.size());
-  for (size_t i = 0; i < drafters.size(); ++i) {
+  std::vector<Tokens> chains(n);
+  const Held<Drafter> held(drafters);
+  const auto draft = [&](size_t i) {
     for (const int32_t token : tokens[i]) drafters[i]->append(token);
     if (budgets[i] > 0) draft_chain(*drafters[i], budgets[i], least, chains[i]);
-  }
+  };
+  if (pool) pool->for_each(n, draft);
+  else for (size_t i = 0; i < n; ++i) draft(i);
   return chains;
 }
 

@@ -59,6 +59,9 @@ class NgramDrafter {
   }
   void start(std::span<const int32_t> prompt, bool mark);
   void append(int32_t token);
+  // From hold() to settle() the weights, which are shared, stay as they are.
+  void hold() { holds_ = true; }
+  void settle();
   DraftTree draft(int budget);           // best-first: no tree of this size has a larger mass
   bool chains() const { return options_.width == 1; }
   // Where drafts are chains: adds the tokens of draft(budget) whose path is at least that likely.
@@ -82,6 +85,10 @@ class NgramDrafter {
     size_t source, bucket;
     double weight;
     const RecycledLogits::Row* said = nullptr;  // of logits
+  };
+  struct Lesson {
+    size_t source, bucket;
+    double gradient;
   };
   struct Bound {
     double floor;  // tokens that are less likely are not needed
@@ -130,6 +137,8 @@ class NgramDrafter {
   std::vector<Active> active_;          // what weighs something, the matches first
   SourceWeights fixed_;
   SourceWeights* learnt_;               // null: the fixed ones stay
+  bool holds_ = false;
+  std::vector<Lesson> held_;            // not learnt yet
   Source only_;                         // where they stay
   bool prompting_ = true;               // what a prompt holds is not what drafts are for
   std::vector<Candidate> open_;         // from head_ on: falling probability, room_ at most

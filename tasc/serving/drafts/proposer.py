@@ -103,13 +103,14 @@ class ChainProposer:
         sizes: Sizes,
         guard: Guard | None = None,
         step: Step | None = None,
+        threads: int = 1,
     ) -> None:
         """Draft with what ``factory`` makes, one for each request; ``end`` ends an output.
 
-        Without a ``guard`` every step drafts as much as it may.
+        Without a ``guard`` every step drafts as much as it may. ``threads`` share a large step.
         """
         self.factory, self.end, self.sizes, self.guard = factory, end, sizes, guard
-        self.step = step or step_for(factory())
+        self.step = step or step_for(factory(), threads)
         self.requests = Requests(sizes.sequences)
         self.spare: list[Drafter] = []  # of ended sequences, to begin others with
 

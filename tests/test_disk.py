@@ -10,7 +10,7 @@ import pytest
 from safetensors import SafetensorError
 
 from tasc.errors import InputError, StorageError
-from tasc.files.disk import no_room, refusal, replacing, writing
+from tasc.files.disk import no_room, refusal, remedy, replacing, writing
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 
@@ -115,6 +115,13 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
     assert "MB are free there): make room, or name another" in line
     left = {p.name for p in tmp_path.iterdir()} - before
     assert left <= ({".out.work"} if "--draft-head" in command else set())  # answers are kept
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EPERM])
+def test_room_is_made_where_room_is_missing(number):
+    told = remedy(OSError(number, ""), "name another")
+    full = number in (errno.ENOSPC, errno.EDQUOT)
+    assert told == ("make room, or name another" if full else "name another")
 
 
 def test_a_full_temporary_folder_is_one_line(capsys, tmp_path, monkeypatch):

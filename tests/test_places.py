@@ -27,6 +27,8 @@ def test_a_label_has_no_slash_and_what_exists_is_a_path(tmp_path, monkeypatch):
         assert parse_label(path) == ("", path)
         assert join(*parse_label(path)) == path
     assert join(*parse_label("base=some/model")) == "base=some/model"
+    with pytest.raises(InputError, match="'base=' names no folder"):
+        parse_label("base=")
 
 
 def test_home_is_written_out_behind_a_label_too(tmp_path, monkeypatch):

@@ -1,7 +1,19 @@
 """``tasc base``: train a small base model and its tokenizer from scratch."""
 
+from typing import Any
+
 from .._command import Command
-from .finetune import show
+from .._console import say
+from . import finetune
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print what the training did, and where the tokenizer is smaller than it was to be."""
+    finetune.show(result)
+    tokens, wanted = result["vocabulary"], result["vocabulary_wanted"]
+    if wanted and tokens < wanted:
+        say(f"the tokenizer has {tokens:,} tokens, not {wanted:,}: the texts hold no more pairs")
+
 
 COMMAND = Command(
     "base",

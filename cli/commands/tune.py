@@ -15,6 +15,11 @@ def show(result: dict[str, Any]) -> None:
         interval = interval_text(trial.tokens_per_step_interval, ".2f")
         figure = f"{trial.tokens_per_step:.2f} tokens a step (95 % interval {interval})"
         say(f"{name}: {figure}, {trial.method}")
+    default, best = found.default, found.best
+    if best.method == default.method:
+        say("no other setting is better")
+    elif best.tokens_per_step_interval[0] <= default.tokens_per_step:
+        say("the best may be so by chance: the default lies within its interval")
 
 
 COMMAND = Command(

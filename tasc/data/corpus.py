@@ -230,9 +230,10 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
 def as_recognised(source: Source, split: str) -> tuple[Source, str]:
     """Return the source with its columns by the data's own shape; see ``tasc.data.chat``."""
     if source.path.startswith(BUILTIN) or source.names("input_column", "output_column"):
-        return source, ""
+        return source.with_input(), ""
     look = local.peek if local.is_local(source.path) else hub.peek
-    return recognised(source, *look(source, split))
+    found, how = recognised(source, *look(source, split))
+    return found.with_input(), how
 
 
 def precheck(source: Source, split: str) -> None:

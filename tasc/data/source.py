@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Formatter
 
 from tasc.errors import InputError
@@ -55,6 +55,13 @@ class Source:
             field in self.named or getattr(self, field) != getattr(Source, field)
             for field in fields
         )
+
+    def with_input(self) -> "Source":
+        """Return the source; where nobody names the input, it is the template's first column."""
+        shown = [name for _, name, _ in template_parts(self.template) if name is not None]
+        if self.chat or INPUT_FIELD in shown or self.names("input_column"):
+            return self
+        return replace(self, input_column=shown[0])
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns that are read, each once: input, output, the template's, tools."""

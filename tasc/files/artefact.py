@@ -20,7 +20,7 @@ from tasc import __version__
 from tasc.environment import environment
 from tasc.errors import InputError, IntegrityError
 from tasc.files import folders
-from tasc.files.disk import files_below, flush, flush_below, writing
+from tasc.files.disk import files_below, flush, flush_below, remedy, writing
 from tasc.files.resume import resumable
 
 MANIFEST = "manifest.json"
@@ -113,8 +113,8 @@ def check_output(output: Path, *, force: bool) -> None:
         folders.owner(next(p for p in output.absolute().parents if p.exists()) / output.name)
     except OSError as error:
         raise InputError(
-            f"output {output} cannot be written: {error.strerror}: make room, or name "
-            "another folder"
+            f"output {output} cannot be written: {error.strerror}: "
+            f"{remedy(error, 'name another folder')}"
         ) from error
 
 

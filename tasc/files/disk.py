@@ -81,7 +81,13 @@ def _line(path: Path, refused: OSError, size: int | None, instead: str) -> str:
         held = f"{_amount(size)} were to be written"
     free = _amount(shutil.disk_usage(there).free)
     what = f"{refused.filename or path} cannot be written: {refused.strerror}"
-    return f"{what} ({held}, {free} are free there): make room, or {instead}"
+    return f"{what} ({held}, {free} are free there): {remedy(refused, instead)}"
+
+
+def remedy(refused: OSError, instead: str) -> str:
+    """Say what can be done where the system refused to write: ``instead``, or making room."""
+    full = refused.errno in _NO_ROOM - {errno.EROFS}
+    return f"make room, or {instead}" if full else instead
 
 
 def _amount(size: int) -> str:

@@ -10,10 +10,14 @@ def parse_label(text: str) -> tuple[str, str]:
     """Split ``LABEL=PATH`` into (label, path); the label is "" where there is none.
 
     A path may hold "=", too: a label has no "/", and whatever exists as it stands is a path.
+
+    Raises InputError where nothing follows the label.
     """
     label, found, path = text.partition("=")
     if not found or "/" in label or Path(text).exists():
         return "", text
+    if not path:
+        raise InputError(f"{text!r} names no folder or file: write it behind the label")
     return label, path
 
 

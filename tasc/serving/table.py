@@ -62,8 +62,8 @@ EXPORTS: dict[str, Entry] = {
     "llama-cpp": Entry(
         "llama.cpp",
         "install llama.cpp (github.com/ggml-org/llama.cpp), so that llama-server is on PATH",
-        "text that holds new tokens is not encoded as the tokenizer does: send prompts as token "
-        "ids where they hold earlier outputs",
+        "where a model has new tokens, text that holds them is not encoded as the tokenizer does: "
+        "send prompts as token ids where they hold earlier outputs",
         frozenset({"index"}),
         _format("llama_cpp"),
     ),

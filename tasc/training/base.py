@@ -56,14 +56,19 @@ class BaseResult:
     model: PreTrainedModel
     tokenizer: LoadedTokenizer
     report: TrainReport
+    vocabulary: int | None = None  # tokens that a new tokenizer was to have, where a user said so
 
     def save(self, folder: Path) -> None:
         """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
         save_model(self.model, self.tokenizer, folder)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return how the training went, as JSON values."""
-        return self.report.to_dict()
+        """Return how the training went, and the tokenizer's size, as JSON values."""
+        tokens = {
+            "vocabulary": len(self.tokenizer.vocabulary()),
+            "vocabulary_wanted": self.vocabulary,
+        }
+        return self.report.to_dict() | tokens
 
 
 def train_base(
@@ -102,7 +107,7 @@ def train_base(
     )
     with tracking.opened(options, work) as log:
         report = run.train(held_out, resume=resume, progress=progress, log=log)
-    return BaseResult(model, tokenizer, report)
+    return BaseResult(model, tokenizer, report, options.vocabulary)
 
 
 def new_tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:

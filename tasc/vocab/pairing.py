@@ -122,6 +122,8 @@ def recommend(pair: Pairing, acceptance: dict[str, float] | None) -> tuple[str, 
     if acceptance:
         alpha = dict(acceptance) if few else {k: v for k, v in acceptance.items() if k != "slrs"}
         best = max(alpha, key=lambda name: (alpha[name], name == "tli"))
+        if alpha[best] < _NOTHING:
+            return "slem", "sampled, next to nothing would be accepted of any; it drafts greedily"
         return best, f"the largest expected acceptance when sampling, {alpha[best]:.2f}"
     if pair.shared_by_occurrence >= LARGE_SHARE:
         return "tli", f"{pair.shared_by_occurrence:.0%} of what the target says are tokens of both"
@@ -133,3 +135,4 @@ def recommend(pair: Pairing, acceptance: dict[str, float] | None) -> tuple[str, 
 
 
 _SHORT = 3.0  # bytes
+_NOTHING = 0.005  # expected acceptance that is written as 0.00

@@ -1,11 +1,13 @@
 """What becomes of files, folders and the Hub: examples."""
 
+from dataclasses import replace
+
 import pytest
 
 from tasc.analysis.scan import scan
 from tasc.data.corpus import load, splits
 from tasc.data.source import Source
-from tasc.errors import UnavailableError
+from tasc.errors import InputError, UnavailableError
 from tests.cli import tasc
 from tests.data.files import ROWS, as_csv, contents, jsonl, message, write
 from tests.pico import make_tokenizer
@@ -161,6 +163,17 @@ def test_a_template_fills_in_columns_and_keeps_braces(tmp_path):
     path = write(tmp_path / "t.jsonl", jsonl(rows))
     source = Source(path, "question", "answer", "{{q}} {input} | {question} | {context}\n")
     assert load(source, "train").prompts == ["{q} why? | why? | so\n"]
+
+
+def test_the_first_column_of_a_template_without_input_is_the_input(tmp_path):
+    path = tmp_path / "task.csv"
+    path.write_text("text,place,label\nred,here,a\n")
+    source = Source(str(path), output_column="label", template="{text} ({place}):\n")
+    corpus = load(source, "train")
+    assert corpus.prompts == ["red (here):\n"]
+    assert corpus.examples[0].input == "red"
+    with pytest.raises(InputError, match="no column 'input'"):
+        load(replace(source, template="{input} ({place}):\n"), "train")
 
 
 def test_a_template_cuts_a_column(tmp_path):

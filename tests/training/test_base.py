@@ -2,6 +2,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from cli.commands.base import show
 from tasc.errors import InputError, UnavailableError
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.base import PRESETS, build, train_base
@@ -29,6 +30,16 @@ def test_training_lowers_the_loss_on_whole_documents(result):
     assert len(evaluations) == 12
     assert evaluations[-1].loss < 0.7 * evaluations[0].loss
     assert result.report.trainable_parameters == result.report.total_parameters
+
+
+def test_a_vocabulary_that_the_texts_do_not_fill_is_told(result, capsys):
+    told = result.to_dict()
+    assert told["vocabulary"] == 311
+    show(told)
+    assert "the tokenizer has 311 tokens, not 320" in capsys.readouterr().out
+    for enough in (311, None):
+        show(told | {"vocabulary_wanted": enough})
+        assert "no more pairs" not in capsys.readouterr().out
 
 
 def test_vanilla_transformers_loads_and_runs_the_folder(result, tmp_path):

@@ -112,6 +112,8 @@ def test_sizes_and_intersection_are_those_of_tables_4_and_5(real_tokenizer):
     assert pair.shared == 109_566
     assert round(pair.share, 2) == 0.85
     assert recommend(pair, None)[0] == "tli"
+    assert recommend(pair, {"tli": 0.3, "union": 0.6})[0] == "union"
+    assert recommend(pair, {"tli": 0.001, "slrs": 0.0})[0] == "slem"
     assert recommend(pairing(qwen, qwen, ["hello"]), None)[0] == "standard"
 
 

@@ -30,7 +30,7 @@ from tasc.decoding.drafters.ngram.recycling import NgramTrees, RecyclingOptions
 from tasc.errors import InputError
 from tasc.options.bounds import MOST, within
 
-CONTEXT = 4  # tokens of past outputs' contexts: matches know the longer ones
+CONTEXT = 4  # tokens that past outputs and the prompt are counted by: matches know the longer ones
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class TascSpec(NgramTrees):
             learnt.memory.table if learnt else None,
             learnt.weights if learnt else None,
             o.prompt,
-            o.n_max,
+            min(o.n_max, CONTEXT) if o.match else o.n_max,
             o.lambda_,
             o.gain,
             o.prompt_discount,

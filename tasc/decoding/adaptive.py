@@ -25,6 +25,7 @@ DECAY = 0.98  # of the present pace, a step
 FIRST_PAUSE, LAST_PAUSE = 16, 512  # steps without drafting once nothing is left to spend
 FIRST_TRIAL, LAST_TRIAL = 4, 256  # steps from one trial to the next
 SURPRISE = 0.2  # a forward that changes a time by less confirms it
+SELDOM = 4  # steps without drafts, of which there may be many, to one that is learnt from
 PLAIN = 3  # steps to learn what one without drafts takes: the first feels the tree before it
 
 
@@ -37,6 +38,10 @@ class Adaptive:
     holds nothing, drafting pauses, twice as long each time, until a draft pays again. So n steps
     of drafts that all fail cost at most ALLOWANCE · n + CREDIT forwards without any, and what one
     trial is dearer than it looked. The time spent in this class is charged like drafting.
+
+    A pause is no blind one: half of the allowance goes into looks, tokens that are drafted and not
+    scored. Whether they come tells what a draft of one would have saved; where that adds up to
+    CREDIT, the pause ends, and the account opens anew.
 
     A wrong curve would hide its error where nothing is drafted, or never more than a few nodes. So
     now and then a step is a trial: nodes are chosen as if sizes that were not seen lately were
@@ -72,6 +77,8 @@ class Adaptive:
         # of drafting and this: drafts of a kind that takes longer are told apart
         self.overhead = Typical(), Typical()
         self.whole = True  # whether drafts are verified as they come, so that all is paid for
+        self.look = Typical()  # seconds of a token that is drafted and not scored
+        self.unlooked = 0.0  # seconds that looks may take
 
     def _open(self) -> None:
         """Open the account, and forget the pace: what was entered under other times is void."""
@@ -79,6 +86,7 @@ class Adaptive:
         self.time, self.tokens = self.forward, 1.0  # decayed: the present pace
         self.pause, self.next_pause = 0, FIRST_PAUSE
         self.tried = False  # whether anything was drafted since the last pause
+        self.missed = 0.0  # seconds that drafts would have saved, by the last looks
 
     def _share(self, sequences: int) -> None:
         """Let so many sequences share a step; what the account holds is worth as many of them."""
@@ -133,6 +141,29 @@ class Adaptive:
         found: np.ndarray = np.maximum(adds - adds[self.width], 0)
         return found
 
+    def looks(self) -> bool:
+        """Return whether a step without a draft is to see what one would bring."""
+        if self.plain > 0 or self.whole:
+            return False
+        self.unlooked += ALLOWANCE / 2 * self.forward
+        typical = self.look if self.look.known else self.overhead[False]
+        found = typical.known and self.unlooked >= typical.value
+        self.unlooked *= not found
+        return found
+
+    def looked(self, draft: Draft, committed: np.ndarray, seconds: float) -> None:
+        """Enter whether the token of a look came; end a pause in which drafting would have paid."""
+        self.decided["looked"] += 1
+        self.look.add(seconds)
+        self.acceptance.learn(draft.tokens, draft.parents, draft.probabilities, committed)
+        came = draft.tokens.tolist() == committed[:1].tolist()
+        saved = came * self.forward - float(self.adds[1]) / self.sequences
+        self.missed = max(self.missed + saved, 0.0)
+        if self.missed >= CREDIT * self.forward:
+            pace = self.time, self.tokens
+            self._open()
+            self.time, self.tokens = pace
+
     def worthwhile(self, draft: Draft) -> np.ndarray:
         """Return the nodes (m,) int32, ascending, that bring the most beyond what they cost."""
         if draft.q is not None:
@@ -154,7 +185,8 @@ class Adaptive:
         if self.open < self.begun or not self.learns:
             return
         seconds = time.perf_counter() - self.ready
-        if self.width > 0 or not self.drafted_before:
+        seldom = self.width == 0 and self.plain == 0 and self.steps % SELDOM > 0
+        if (self.width > 0 or not self.drafted_before) and not seldom:
             changed = self.cost.learn(self.begun * (1 + self.width), seconds)
             together, expected = self.together, self.together + float(self.adds[self.width])
             if changed:

@@ -34,6 +34,7 @@ class Budgeted:
         """See Drafter.draft; may be less than the drafter would propose, or nothing."""
         self.in_step = True
         self.held, self.busy, self.drafted, self.given = 0.0, 0.0, NOTHING, NOTHING
+        self.looked: Draft | None = None
         self.policy.enter()
         self.others = self.nodes = self.policy.width
         self.asked = self._nodes(budget)
@@ -41,6 +42,8 @@ class Budgeted:
             self.spends.spend = self.policy.balance
         self.begun = time.perf_counter()
         draft = self._choose(self.drafter.draft(self.asked)) if self.asked else NOTHING
+        if not self.asked and budget > 0 and self.policy.looks():
+            self._look()
         self.policy.ready = time.perf_counter()
         return draft
 
@@ -82,6 +85,13 @@ class Budgeted:
         self.busy = time.perf_counter() - self.begun
         return draft
 
+    def _look(self) -> None:
+        """Draft a token that is not scored; no other drafter is asked."""
+        if self.spends is not None:
+            self.spends.spend = 0.0
+        self.looked = self.drafter.draft(1)
+        self.busy = time.perf_counter() - self.begun
+
     @property
     def long(self) -> bool:
         """Whether the last draft was of a kind that takes longer."""
@@ -98,8 +108,12 @@ class Budgeted:
             if len(drafted := self.drafted):
                 given = drafted.tokens, drafted.parents, drafted.probabilities
                 policy.acceptance.learn(*given, tokens)
+            if self.looked is not None:
+                policy.looked(self.looked, tokens, self.busy)
             self.busy += time.perf_counter() - begin
             spent = float(policy.adds[self.nodes] - policy.adds[self.others])
+            if self.looked is not None:
+                spent += policy.look.value
             if self.asked:
                 policy.overhead[self.long].add(self.busy)
                 spent += policy.overhead[self.long].value

@@ -98,17 +98,19 @@ class Asking:
         usual = (self.gains.sum() + HOPED) / (self.asked.sum() + 1)
         return float((self.gains[k] + usual) / (self.asked[k] + 1))
 
-    def pays(self, expected: float, spend: float = math.inf) -> bool:
+    def pays(self, expected: float, spend: float = math.inf, *, begins: bool = False) -> bool:
         """Return whether to ask, which may take ``spend`` seconds.
 
-        What does not seem to pay is tried within an allowance.
+        Where a sequence ``begins`` to ask, its prompt is read, too, which may be too much; whether
+        asking pays is judged without, as it is done once. What does not seem to pay is tried within
+        an allowance.
         """
         if self.always:
             return True
         pace = self.time / self.tokens if self.tokens > 0 else 0.0
         if not self.seconds.known:
             return spend == math.inf or 0 < (self.first or HOPED * pace) < spend
-        if self.seconds.value > spend:
+        if (self.first if begins else self.seconds.value) > spend:
             return False
         if self.gain(expected) * pace > self.seconds.value:
             return True
@@ -161,7 +163,7 @@ class Mix:
         self.drafted, self.asked = self.own.draft(budget), False
         if budget > 0:
             expected = self.asking.expected(self.drafted, asked=False)
-            if self.asking.pays(expected, self.spend):
+            if self.asking.pays(expected, self.spend, begins=not self.before):
                 self._ask(budget, expected)
         return self.drafted
 

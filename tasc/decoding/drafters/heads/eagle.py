@@ -45,11 +45,11 @@ class Eagle(HeadDrafter):
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
         super().start(prompt)
-        self.pending: list[tuple[Tensor, Tensor]] = []  # (hidden (k, d), tokens after them (k,))
+        self.pending: list[tuple[Tensor, np.ndarray]] = []  # (k, d), and (k,) after them
         self.cache, self.kv_cache = tree_cache(1, len(prompt) + 256)
         self.last = torch.empty(0)  # (1, d) the head's state after the last committed token
 
-    def commit(self, hidden: Tensor, tokens: Tensor) -> None:
+    def commit(self, hidden: Tensor, tokens: np.ndarray) -> None:
         """See HeadDrafter.commit."""
         self.pending.append((hidden, tokens))
 
@@ -70,13 +70,14 @@ class Eagle(HeadDrafter):
         """Let the head read what was committed since the last draft."""
         if not self.pending:
             return
-        hidden, tokens = (torch.cat(part) for part in zip(*self.pending, strict=True))
+        states, committed = zip(*self.pending, strict=True)
+        hidden, tokens = torch.cat(states), self.ids(np.concatenate(committed))
         self.pending.clear()
         begin, count = self.kv_cache.length, len(tokens)
         positions = torch.arange(begin, begin + count, device=self.device)
-        states = self._forward(tokens, hidden, positions, None)
+        read = self._forward(tokens, hidden, positions, None)
         self.kv_cache.fill([count]) if begin == 0 else self.kv_cache.keep([range(count - 1)])
-        self.last = states[-1:]
+        self.last = read[-1:]
 
     def _expand(self, tokens: Tensor, hidden: Tensor, position: int, mask: Tensor) -> Tensor:
         """Read a level of the tree."""

@@ -7,6 +7,7 @@ once a draft, whatever the number of levels.
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +32,7 @@ class Medusa(HeadDrafter):
         self.state = torch.empty(0)  # (1, d)
         super().__init__(vocabulary, heads.weight.device)
 
-    def commit(self, hidden: Tensor, tokens: Tensor) -> None:  # noqa: ARG002
+    def commit(self, hidden: Tensor, tokens: np.ndarray) -> None:  # noqa: ARG002
         """See HeadDrafter.commit."""
         self.state = hidden[-1:]
 

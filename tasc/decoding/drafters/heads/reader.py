@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
+from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Unchanging
 from tasc.errors import InputError
 
 
@@ -25,8 +25,8 @@ class HeadDrafter(ABC):
         self.start(np.empty(0, np.int32))
 
     @abstractmethod
-    def commit(self, hidden: Tensor, tokens: Tensor) -> None:
-        """Learn the pairs (the target's state (k, d) at i, token (k,) int64 at i + 1) committed."""
+    def commit(self, hidden: Tensor, tokens: np.ndarray) -> None:
+        """Learn the pairs (the target's state (k, d) at i, token (k,) int32 at i + 1) committed."""
 
     @abstractmethod
     def grow(self, budget: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -34,7 +34,7 @@ class HeadDrafter(ABC):
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
-        self.prompt = self._ids(prompt)
+        self.prompt = prompt
         self.seen: tuple[Tensor, Tensor, np.ndarray] | None = None
         self.begun = False
 
@@ -50,15 +50,16 @@ class HeadDrafter(ABC):
             )
         hidden, rows, path = self.seen
         self.seen = None
-        committed = self._ids(tokens)
-        kept = self._ids(np.append(np.int32(0), path + 1)[: len(tokens)])
-        if self.begun:
-            self.commit(hidden[kept], committed)
-        else:
+        if not self.begun:
             self.begun = True
-            self.vocabulary.start(self.prompt, hidden)
-            self.commit(hidden, torch.cat((self.prompt[1:], committed)))
-        self.vocabulary.observe(committed, rows, kept)
+            self.vocabulary.start(self.ids(self.prompt), hidden)
+            self.commit(hidden, np.append(self.prompt[1:], tokens))
+        elif len(path) == 0:  # a step without a draft: it should cost nothing
+            self.commit(hidden[:1], tokens)
+        else:
+            self.commit(hidden[self._kept(path, tokens)], tokens)
+        if not isinstance(self.vocabulary, Unchanging):
+            self.vocabulary.observe(self.ids(tokens), rows, self._kept(path, tokens))
 
     @torch.inference_mode()
     def draft(self, budget: int) -> Draft:
@@ -69,7 +70,12 @@ class HeadDrafter(ABC):
         self.vocabulary.drafted(tokens)
         return _draft(tokens, parents, values)
 
-    def _ids(self, tokens: np.ndarray) -> Tensor:
+    def _kept(self, path: np.ndarray, tokens: np.ndarray) -> Tensor:
+        """Return the rows that committed ``tokens``: the root's, and those of ``path``."""
+        return self.ids(np.append(np.int32(0), path + 1)[: len(tokens)])
+
+    def ids(self, tokens: np.ndarray) -> Tensor:
+        """Return tokens or rows as int64 on the device, without waiting for it."""
         return torch.from_numpy(tokens.astype(np.int64)).to(self.device, non_blocking=True)
 
 

@@ -45,6 +45,23 @@ def test_it_comes_back_when_drafts_pay_again():
     assert drafted[-1000:] == [8] * 1000
 
 
+def test_looks_end_a_pause_where_tokens_come_and_cost_nothing_where_they_do_not():
+    steps = {}
+    for share in (0.0, 1.0):
+        guard = Guard(StepCost(0.1))
+        while guard.pause < 100:
+            guard.learn(4, 4 * min(guard.limits(4)[0], 8), 0)
+        waited = 0
+        while guard.limits(4)[0] == 0 and waited < 80:
+            waited += 1
+            if guard.looks:
+                guard.looked(4, int(4 * share))
+            guard.learn(4, 0, 0)
+        steps[share] = waited
+    assert steps[0.0] == 80
+    assert 4 < steps[1.0] <= 12
+
+
 def test_a_token_costs_more_in_a_forward_that_is_busy():
     cost = StepCost(0.05)
     prices = [cost.price(n) for n in (1, 8, 64)]

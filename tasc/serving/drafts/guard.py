@@ -15,6 +15,7 @@ ALLOWANCE = 0.01  # of the forwards without drafts, to find out whether drafting
 CREDIT = 1.0  # forwards: what may be spent before anything was saved
 SAVINGS = 4.0  # forwards: what may be lost again of what was saved
 FIRST_PAUSE, LAST_PAUSE = 16, 512  # steps without drafts once nothing is left to spend
+LOOK = 4  # steps of a pause to one in which a token is drafted that nobody verifies
 TOKEN_COST = 0.05  # of a forward of one token: what one more token adds, on a CPU
 
 
@@ -57,7 +58,8 @@ class Guard:
 
     A sequence whose draft is accepted needs fewer forwards; a drafted token makes one longer. With
     nothing left, drafting pauses, twice as long each time, until a draft pays again: n steps of
-    drafts that all fail cost at most ALLOWANCE · n + CREDIT forwards.
+    drafts that all fail cost at most ALLOWANCE · n + CREDIT forwards. A pause looks: where tokens
+    come that were drafted and not verified, and would have saved CREDIT, it ends.
     """
 
     def __init__(self, cost: StepCost) -> None:
@@ -65,6 +67,7 @@ class Guard:
         self.cost = cost
         self.balance = CREDIT
         self.pause, self.next_pause = 0, FIRST_PAUSE
+        self.looks, self.missed = False, 0.0  # whether this step does; what the last ones saw
 
     def learn(self, sequences: int, drafted: int, accepted: int) -> None:
         """Book a step of so many sequences, and the tokens drafted and accepted in all of them."""
@@ -77,11 +80,20 @@ class Guard:
         if saved > 0:
             self.next_pause = FIRST_PAUSE
 
+    def looked(self, sequences: int, came: int) -> None:
+        """Book a look at a token of each of so many sequences, of which ``came`` came."""
+        self.missed = max(self.missed + came / sequences - self.cost.price(sequences), 0.0)
+        if self.missed >= CREDIT:
+            self.balance, self.missed = CREDIT, 0.0
+            self.pause, self.next_pause = 0, FIRST_PAUSE
+
     def limits(self, sequences: int) -> tuple[int, float]:
         """Begin a step: tokens that a sequence may draft, and how likely each must be at least."""
         price = self.cost.price(sequences)
+        self.looks = False
         if self.pause > 0:
             self.pause -= 1
+            self.looks = self.pause % LOOK == 0
             return 0, price
         if self.balance < price:
             self.pause, self.next_pause = self.next_pause - 1, min(2 * self.next_pause, LAST_PAUSE)

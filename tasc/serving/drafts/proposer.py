@@ -7,7 +7,7 @@ so far as the prompt; drafts are then a little worse, and outputs the same.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,11 +31,15 @@ class Sizes:
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """One sequence's drafter, what made it, and how many tokens it drafted in its last step."""
+    """One sequence's drafter, what made it, and what it drafted in its last step.
+
+    That are so many tokens to verify, or one that the guard looks at.
+    """
 
     drafter: Drafter
     factory: Factory
     drafted: int = 0
+    looked: list[int] = field(default_factory=list)
 
 
 Key = tuple[int, bytes]
@@ -130,7 +134,7 @@ class ChainProposer:
             self.requests.take(key) or self._begin(tokens[row, : key[0]])
             for row, key in zip(rows, keys(tokens, rows, read), strict=True)
         ]
-        self._learn([request.drafted for request in known], [len(new[row]) for row in rows])
+        self._learn(known, [new[row] for row in rows])
         going: list[tuple[int, Request]] = []
         ended: list[tuple[int, Request]] = []
         for row, request in zip(rows, known, strict=True):
@@ -142,11 +146,12 @@ class ChainProposer:
         drafters = [request.drafter for _, request in going]
         chains = self.step(drafters, [new[row] for row in left], budgets, least)
         answer: list[list[int]] = [[] for _ in new]
+        looks = self.guard is not None and self.guard.looks
         for (row, request), chain, key in zip(
             going, chains, keys(tokens, left, grown), strict=True
         ):
-            answer[row] = chain
-            request.drafted = len(chain)
+            answer[row], request.looked = ([], chain) if looks else (chain, [])
+            request.drafted = len(answer[row])
             self.requests.put(key, request)
         return answer
 
@@ -167,16 +172,21 @@ class ChainProposer:
         free = [request.drafter for _, request in ended if request.factory is self.factory]
         self.spare = (self.spare + free)[: self.sizes.sequences]
 
-    def _learn(self, drafted: list[int], committed: list[int]) -> None:
-        if self.guard:
-            accepted = sum(n - 1 for n, asked in zip(committed, drafted, strict=True) if asked)
-            self.guard.learn(len(drafted), sum(drafted), accepted)
+    def _learn(self, requests: list[Request], committed: list[list[int]]) -> None:
+        if self.guard is None:
+            return
+        read = list(zip(requests, committed, strict=True))
+        accepted = sum(len(new) - 1 for request, new in read if request.drafted)
+        self.guard.learn(len(read), sum(request.drafted for request in requests), accepted)
+        came = [request.looked[0] == new[0] for request, new in read if request.looked]
+        if came:
+            self.guard.looked(len(came), sum(came))
 
     def _budgets(self, lengths: list[int]) -> tuple[list[int], float]:
         """Return how many tokens each may draft, and how likely each must be at least."""
         most, least = self.sizes.tokens, 0.0
         if self.guard:
             allowed, least = self.guard.limits(len(lengths))
-            most = min(most, allowed)
+            most, least = (1, 0.0) if self.guard.looks else (min(most, allowed), least)
         room = self.sizes.positions - 1
         return [min(most, room - n) for n in lengths], least

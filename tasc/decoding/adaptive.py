@@ -71,7 +71,7 @@ class Adaptive:
         self.sequences, self.together = 1, float(cost.at(1))  # seconds of a step without drafts
         self.balance = 0.0
         self._share(1)
-        self._open()
+        self._begin()
         self.usual = 16.0  # nodes that recent steps found worthwhile, the larger ones
         self.per_node = Typical()  # of drafting
         # of drafting and this: drafts of a kind that takes longer are told apart
@@ -80,10 +80,14 @@ class Adaptive:
         self.look = Typical()  # seconds of a token that is drafted and not scored
         self.unlooked = 0.0  # seconds that looks may take
 
-    def _open(self) -> None:
+    def _begin(self) -> None:
         """Open the account, and forget the pace: what was entered under other times is void."""
-        self.balance = CREDIT * self.together
         self.time, self.tokens = self.forward, 1.0  # decayed: the present pace
+        self._open()
+
+    def _open(self) -> None:
+        """Open the account."""
+        self.balance = CREDIT * self.together
         self.pause, self.next_pause = 0, FIRST_PAUSE
         self.tried = False  # whether anything was drafted since the last pause
         self.missed = 0.0  # seconds that drafts would have saved, by the last looks
@@ -160,9 +164,7 @@ class Adaptive:
         saved = came * self.forward - float(self.adds[1]) / self.sequences
         self.missed = max(self.missed + saved, 0.0)
         if self.missed >= CREDIT * self.forward:
-            pace = self.time, self.tokens
             self._open()
-            self.time, self.tokens = pace
 
     def worthwhile(self, draft: Draft) -> np.ndarray:
         """Return the nodes (m,) int32, ascending, that bring the most beyond what they cost."""
@@ -192,7 +194,7 @@ class Adaptive:
             if changed:
                 self._share(self.sequences)
                 if abs(self.together / together - 1) > SURPRISE:
-                    self._open()
+                    self._begin()
             if self.trial and self.width > 0:
                 found = self.together + float(self.adds[self.width])
                 confirmed = abs(found / expected - 1) <= SURPRISE

@@ -108,11 +108,10 @@ class Budgeted:
             if len(drafted := self.drafted):
                 given = drafted.tokens, drafted.parents, drafted.probabilities
                 policy.acceptance.learn(*given, tokens)
-            if self.looked is not None:
-                policy.looked(self.looked, tokens, self.busy)
             self.busy += time.perf_counter() - begin
             spent = float(policy.adds[self.nodes] - policy.adds[self.others])
             if self.looked is not None:
+                policy.looked(self.looked, tokens, self.busy)
                 spent += policy.look.value
             if self.asked:
                 policy.overhead[self.long].add(self.busy)

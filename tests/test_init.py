@@ -87,6 +87,17 @@ def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):
     assert "TASC-ft, each" not in Path("recipe.yaml").read_text()
 
 
+@pytest.mark.parametrize(("size", "tokens"), [(3, 64), (200, 128), (1000, 512), (90_000, 2048)])
+def test_the_longest_output_says_how_many_tokens_may_be_written(capsys, size, tokens):
+    rows = [{"input": str(i), "output": f"{i} {'ab ' * (size // 3)}"} for i in range(30)]
+    Path("task.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert tasc(capsys, "init", "task.jsonl")[0] == 0
+    assert (
+        yaml.safe_load(Path("recipe.yaml").read_text())["steps"]["bench"]["max_new_tokens"]
+        == tokens
+    )
+
+
 def test_without_a_model_one_is_trained_from_scratch(capsys):
     write(Path("mine.jsonl"), jsonl(ROWS))
     done(capsys, "init", "mine.jsonl", "--seed", 3)

@@ -26,6 +26,7 @@ from tasc.visible import STEERING, visible_line
 
 _SMALL = 10**8  # parameters; the largest model that 3e-3 was tried on has a third of them
 _LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
+_LEAST, _MOST, _UNSEEN = 64, 2048, 300  # tokens of an output, and bytes of one that is not seen
 _WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
 
 
@@ -134,11 +135,15 @@ def _is_small(folder: Path) -> bool:
         return False
 
 
-def _has_labels(source: Source) -> bool:
-    """Say whether every output is one short word; data of the Hub and chats are taken not to."""
-    if source.chat or not is_local(source.path):
-        return False
-    return all(_LABEL.fullmatch(output) for output in load(source, "train").outputs)
+def _has_labels(source: Source, outputs: list[str]) -> bool:
+    """Say whether every output is one short word; chats, and data not seen, are taken not to."""
+    return not source.chat and bool(outputs) and all(map(_LABEL.fullmatch, outputs))
+
+
+def _longest(outputs: list[str]) -> int:
+    """Return a number of tokens that hardly an output has: one for two bytes, a power of two."""
+    longest = max((len(output.encode()) for output in outputs), default=_UNSEEN)
+    return min(max(1 << (longest // 2).bit_length(), _LEAST), _MOST)
 
 
 def _name(source: Source) -> str:
@@ -159,6 +164,7 @@ def _text(
         keep_trailing_newline=True,
     )
     look = ["tasc", "data", data["path"], "--tokenizer", options.model or ""]
+    outputs = load(source, "train").outputs if is_local(source.path) else []
     return environment.get_template("recipe.yaml").render(
         look=visible_line(shlex.join(look)),
         path=_value(data.pop("path")),
@@ -171,7 +177,8 @@ def _text(
         model=None if options.model is None else _value(options.model),
         small=options.model is None or _is_small(Path(resolve_model(options.model)[1])),
         chat=source.chat,
-        labels=_has_labels(source),
+        labels=_has_labels(source, outputs),
+        longest=_longest(outputs),
         seed=options.seed,
     )
 

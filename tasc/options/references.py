@@ -10,12 +10,16 @@ def parse_label(text: str) -> tuple[str, str]:
     """Split ``LABEL=PATH`` into (label, path); the label is "" where there is none.
 
     A path may hold "=", too: a label has no "/", and whatever exists as it stands is a path.
-
-    Raises InputError where nothing follows the label.
     """
     label, found, path = text.partition("=")
     if not found or "/" in label or Path(text).exists():
         return "", text
+    return label, path
+
+
+def labelled(text: str) -> tuple[str, str]:
+    """Do as ``parse_label`` for a folder or file. Raises InputError where none is named."""
+    label, path = parse_label(text)
     if not path:
         raise InputError(f"{text!r} names no folder or file: write it behind the label")
     return label, path
@@ -48,7 +52,7 @@ def resolve_model(text: str) -> tuple[str, str]:
 
     Returns (label, folder or Hub id). Raises InputError for an artefact without a plain model.
     """
-    label, path = parse_label(text)
+    label, path = labelled(text)
     folder = Path(path)
     label = label or folder.name or path
     if not (folder / MANIFEST).is_file():
@@ -67,7 +71,7 @@ def resolve_model(text: str) -> tuple[str, str]:
 
 def trained_template(text: str) -> str | None:
     """Return the template of the prompts that tasc trained a model on, where its folder tells."""
-    folder = Path(parse_label(text)[1])
+    folder = Path(labelled(text)[1])
     made = folder if (folder / MANIFEST).is_file() else folder.parent
     if not (made / MANIFEST).is_file():
         return None
@@ -80,7 +84,7 @@ def resolve_tokenizer(text: str) -> str:
 
     What tasc augment wrote holds no model.
     """
-    path = parse_label(text)[1]
+    path = labelled(text)[1]
     return str(_plain_model(Path(path)) or path)
 
 

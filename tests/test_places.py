@@ -4,7 +4,7 @@ import pytest
 
 from tasc.errors import InputError
 from tasc.files.artefact import Step, create
-from tasc.options.references import expand_user, join, labelled, parse_label, resolve_model
+from tasc.options.references import expand_user, join, parse_label, parse_path, resolve_model
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import tasc
 from tests.pico import make_tokenizer
@@ -29,7 +29,7 @@ def test_a_label_has_no_slash_and_what_exists_is_a_path(tmp_path, monkeypatch):
     assert join(*parse_label("base=some/model")) == "base=some/model"
     assert parse_label("base=") == ("base", "")
     with pytest.raises(InputError, match="'base=' names no folder"):
-        labelled("base=")
+        parse_path("base=")
 
 
 def test_home_is_written_out_behind_a_label_too(tmp_path, monkeypatch):

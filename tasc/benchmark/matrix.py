@@ -22,7 +22,7 @@ from tasc.decoding.library import chosen
 from tasc.models.cost import cost_curve
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
-from tasc.options.references import labelled
+from tasc.options.references import parse_path
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -106,7 +106,7 @@ def prepare(
         resources = Resources(
             model.encode(corpus.outputs),
             model.end_ids[0],
-            indexes=[load_index(Path(labelled(i)[1]), model.tokenizer) for i in options.indexes],
+            indexes=[load_index(Path(parse_path(i)[1]), model.tokenizer) for i in options.indexes],
             target=model.target,
             cache=cache_folder(),
             progress=progress,

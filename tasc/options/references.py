@@ -17,7 +17,7 @@ def parse_label(text: str) -> tuple[str, str]:
     return label, path
 
 
-def labelled(text: str) -> tuple[str, str]:
+def parse_path(text: str) -> tuple[str, str]:
     """Do as ``parse_label`` for a folder or file. Raises InputError where none is named."""
     label, path = parse_label(text)
     if not path:
@@ -52,7 +52,7 @@ def resolve_model(text: str) -> tuple[str, str]:
 
     Returns (label, folder or Hub id). Raises InputError for an artefact without a plain model.
     """
-    label, path = labelled(text)
+    label, path = parse_path(text)
     folder = Path(path)
     label = label or folder.name or path
     if not (folder / MANIFEST).is_file():
@@ -71,7 +71,7 @@ def resolve_model(text: str) -> tuple[str, str]:
 
 def trained_template(text: str) -> str | None:
     """Return the template of the prompts that tasc trained a model on, where its folder tells."""
-    folder = Path(labelled(text)[1])
+    folder = Path(parse_path(text)[1])
     made = folder if (folder / MANIFEST).is_file() else folder.parent
     if not (made / MANIFEST).is_file():
         return None
@@ -84,7 +84,7 @@ def resolve_tokenizer(text: str) -> str:
 
     What tasc augment wrote holds no model.
     """
-    path = labelled(text)[1]
+    path = parse_path(text)[1]
     return str(_plain_model(Path(path)) or path)
 
 

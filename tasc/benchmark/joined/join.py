@@ -17,7 +17,7 @@ from tasc.errors import InputError
 from tasc.files.artefact import Step, check_kept, create, fingerprint
 from tasc.options.command import CommandOptions
 from tasc.options.fields import Shell
-from tasc.options.references import labelled
+from tasc.options.references import parse_path
 
 Named = dict[str, BenchResults]
 
@@ -43,7 +43,7 @@ def join_results(options: ReportOptions) -> JoinedResults | BenchResults:
     """
     named: Named = {}
     for text in options.runs:
-        label, path = labelled(text)
+        label, path = parse_path(text)
         name = label or Path(path).resolve().name
         if name in named:
             raise InputError(f"two runs are named {name}: tell them apart with LABEL=DIR")
@@ -78,7 +78,7 @@ def write_report(
 ) -> JoinedResults | BenchResults:
     """Write the page of ``join_results`` into ``output``, a folder."""
     found = join_results(options)
-    read = [Path(labelled(text)[1]) for text in options.runs]
+    read = [Path(parse_path(text)[1]) for text in options.runs]
     check_kept(output, read)
     inputs = {"runs": " ".join(map(fingerprint, read))}
     step = Step(options.command, options.model_dump(mode="json"), inputs)

@@ -9,7 +9,7 @@ from tasc.benchmark.load.results import Equality, LoadCell, LoadResults, Output
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.conditions import Sample
 from tasc.errors import InputError
-from tasc.options.references import labelled, results_file
+from tasc.options.references import parse_path, results_file
 
 _RESULTS = TypeAdapter[BenchResults | LoadResults](BenchResults | LoadResults)
 _SHOWN = 5  # samples that differ
@@ -49,7 +49,7 @@ def read_reference(text: str, samples: Sequence[Sample]) -> Reference:
     Raises:
         InputError: it holds no results, or those of other samples.
     """
-    file = results_file(labelled(text)[1])
+    file = results_file(parse_path(text)[1])
     try:
         found = _RESULTS.validate_json(file.read_bytes())
     except ValidationError:

@@ -99,6 +99,8 @@ class Sizing(Record):
     """Steps whose draft was dropped: no node of it was worth its time."""
     paused: NonNegativeInt
     """Steps without a draft as earlier ones had cost more than they brought."""
+    looks: NonNegativeInt = 0
+    """Those of them that drafted a token, unscored, to see whether it comes."""
     plain: NonNegativeInt
     """Steps without a draft to measure what these cost."""
     trials: NonNegativeInt

@@ -167,26 +167,57 @@ def test_batches_draft_as_single_sequences_do(model, outputs, head):
     assert sum(sum(g.accepted) for g in alone) > 10
 
 
-class EveryOther:
-    """Drafts in every other step only, and then a part of what was asked for."""
+class Seldom:
+    """Drafts in one of ``every`` steps only, and then a part of what was asked for."""
 
-    def __init__(self, drafter):
-        self.drafter, self.steps = drafter, 0
+    def __init__(self, drafter, every=2):
+        self.drafter, self.every, self.steps = drafter, every, 0
         self.start, self.observe = drafter.start, drafter.observe
 
     def draft(self, budget):
         self.steps += 1
-        return self.drafter.draft(min(budget, 6)) if self.steps % 2 else Draft()
+        return self.drafter.draft(min(budget, 6)) if self.steps % self.every == 1 else Draft()
 
 
 def test_steps_without_a_draft_do_not_lose_the_thread(model, outputs, head):
     recorder = Recorder(eagle(model, head))
-    held = EveryOther(recorder.drafter)
+    held = Seldom(recorder.drafter)
     prompt = outputs[0][1]
     expected = outputs[1][1][len(prompt) :]
     result = generate(Target(model), held, prompt, max_new_tokens=30, budget=12)
     assert result.tokens.tolist() == expected.tolist()
     assert sum(result.accepted) > 3
+
+
+class Captured(Target):
+    """Writes the states of each forward where those of the last one were, as a CUDA graph does."""
+
+    def score(self, last, trees):
+        logits = super().score(last, trees)
+        if not hasattr(self, "buffer"):
+            self.buffer = torch.zeros(1, 64, self.states.shape[2])
+        self.buffer[:, : self.states.shape[1]] = self.states
+        self.states = self.buffer[:, : self.states.shape[1]]
+        return logits
+
+
+def test_states_of_steps_without_a_draft_outlast_the_next_forward(model, outputs, head):
+    drafts: list[list[float]] = []
+    for target in (Target(model), Captured(model)):
+        held = Seldom(eagle(model, head), 4)
+        grow = held.drafter.draft
+        kept: list[float] = []
+
+        def draft(budget, grow=grow, kept=kept):
+            found = grow(budget)
+            kept.extend(found.probabilities.tolist())
+            return found
+
+        held.drafter.draft = draft
+        generate(target, held, outputs[0][1], max_new_tokens=30, budget=12)
+        drafts.append(kept)
+    assert len(drafts[0]) > 10
+    assert drafts[0] == pytest.approx(drafts[1], rel=1e-4)
 
 
 @pytest.mark.parametrize(("drafter", "name"), [("eagle:depth=2", "eagle"), (None, "mix")])

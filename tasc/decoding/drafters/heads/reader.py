@@ -54,8 +54,9 @@ class HeadDrafter(ABC):
             self.begun = True
             self.vocabulary.start(self.ids(self.prompt), hidden)
             self.commit(hidden, np.append(self.prompt[1:], tokens))
-        elif len(path) == 0:  # a step without a draft: it should cost nothing
-            self.commit(hidden[:1], tokens)
+        elif len(path) == 0:  # a step without a draft: it should cost next to nothing
+            # A copy, as a captured graph writes the next states where these are.
+            self.commit(hidden[: len(tokens)].clone(), tokens)
         else:
             self.commit(hidden[self._kept(path, tokens)], tokens)
         if not isinstance(self.vocabulary, Unchanging):

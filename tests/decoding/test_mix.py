@@ -148,6 +148,7 @@ def test_what_does_not_pay_is_tried_within_an_allowance(clock):
     always.seconds.add(100.0)
     stepped(clock, always, 1.0, 1)
     assert always.pays(1.0)
+    assert not always.pays(1.0, spend=0.0)
 
 
 def test_no_more_is_spent_than_may_be(clock):

@@ -106,7 +106,7 @@ class Asking:
         an allowance.
         """
         if self.always:
-            return True
+            return spend > 0
         pace = self.time / self.tokens if self.tokens > 0 else 0.0
         if not self.seconds.known:
             return spend == math.inf or 0 < (self.first or HOPED * pace) < spend

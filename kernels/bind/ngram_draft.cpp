@@ -173,8 +173,8 @@ void bind_drafter(nb::module_& m) {
             for (const int32_t token : view(tokens)) self.append(token);
           },
           nb::arg("tokens").noconvert())
-      .def("hold", &tasc::NgramDrafter::hold)
-      .def("settle", &tasc::NgramDrafter::settle)
+      .def("defer_updates", &tasc::NgramDrafter::defer_updates)
+      .def("apply_updates", &tasc::NgramDrafter::apply_updates)
       .def(
           "draft",
           [](tasc::NgramDrafter& self, int budget) {

@@ -111,17 +111,17 @@ Source NgramDrafter::learn(int32_t token) {
     total += given[i] = active_[i].weight * probability(active_[i], now_, token);
   if (total <= 0) return Source::kOther;  // a token that no source knows tells them not apart
   for (size_t i = 0; i < active_.size(); ++i)
-    held_.push_back({active_[i].source, active_[i].bucket, given[i] / total - active_[i].weight});
-  if (!holds_) settle();
+    updates_.push_back({active_[i].source, active_[i].bucket, given[i] / total - active_[i].weight});
+  if (!deferred_) apply_updates();
   std::array<double, 5> by_kind{};
   for (size_t i = 0; i < active_.size(); ++i) by_kind[static_cast<size_t>(kind(active_[i].source))] += given[i];
   return static_cast<Source>(std::max_element(by_kind.begin(), by_kind.end()) - by_kind.begin());
 }
 
-void NgramDrafter::settle() {
-  holds_ = false;
-  for (const Lesson& lesson : held_) learnt_->learn(lesson.source, lesson.bucket, lesson.gradient);
-  held_.clear();
+void NgramDrafter::apply_updates() {
+  deferred_ = false;
+  for (const Update& update : updates_) learnt_->learn(update.source, update.bucket, update.gradient);
+  updates_.clear();
 }
 
 }  // namespace tasc

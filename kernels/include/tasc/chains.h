@@ -33,23 +33,26 @@ void draft_chain(Drafter& drafter, int budget, double least, Tokens& tokens) {
   follow_first(drafter.draft(budget), least, tokens);
 }
 
-// What several drafters of a step learn is held back until all have drafted: they share it.
+// What several drafters of a step learn is applied once all have drafted: they share it.
 template <class Drafter>
-class Held {
+class DeferredUpdates {
  public:
-  explicit Held(std::span<Drafter* const> drafters) : drafters_(drafters.size() > 1 ? drafters : drafters.first(0)) {
+  explicit DeferredUpdates(std::span<Drafter* const> drafters)
+      : drafters_(drafters.size() > 1 ? drafters : drafters.first(0)) {
     if constexpr (kLearns)
-      for (Drafter* drafter : drafters_) drafter->hold();
+      for (Drafter* drafter : drafters_) drafter->defer_updates();
   }
-  ~Held() {
+  ~DeferredUpdates() {
     if constexpr (kLearns)
-      for (Drafter* drafter : drafters_) drafter->settle();
+      for (Drafter* drafter : drafters_) drafter->apply_updates();
   }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
+  DeferredUpdates(const DeferredUpdates&) = delete;
+  DeferredUpdates& operator=(const DeferredUpdates&) = delete;
 
  private:
-  static constexpr bool kLearns = requires(Drafter& drafter) { drafter.hold(), drafter.settle(); };
+  static constexpr bool kLearns = requires(Drafter& drafter) {
+    drafter.defer_updates(), drafter.apply_updates();
+  };
   std::span<Drafter* const> drafters_;
 };
 
@@ -62,7 +65,7 @@ std::vector<Tokens> step_chains(std::span<Drafter* const> drafters, std::span<co
   if (tokens.size() != n || budgets.size() != n)
     throw std::invalid_argument("each drafter needs tokens and a budget of its own");
   std::vector<Tokens> chains(n);
-  const Held<Drafter> held(drafters);
+  const DeferredUpdates<Drafter> deferred(drafters);
   const auto draft = [&](size_t i) {
     for (const int32_t token : tokens[i]) drafters[i]->append(token);
     if (budgets[i] > 0) draft_chain(*drafters[i], budgets[i], least, chains[i]);

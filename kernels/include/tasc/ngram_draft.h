@@ -59,9 +59,9 @@ class NgramDrafter {
   }
   void start(std::span<const int32_t> prompt, bool mark);
   void append(int32_t token);
-  // From hold() to settle() the weights, which are shared, stay as they are.
-  void hold() { holds_ = true; }
-  void settle();
+  // From defer_updates() to apply_updates() the weights, which are shared, stay as they are.
+  void defer_updates() { deferred_ = true; }
+  void apply_updates();
   DraftTree draft(int budget);           // best-first: no tree of this size has a larger mass
   bool chains() const { return options_.width == 1; }
   // Where drafts are chains: adds the tokens of draft(budget) whose path is at least that likely.
@@ -86,7 +86,7 @@ class NgramDrafter {
     double weight;
     const RecycledLogits::Row* said = nullptr;  // of logits
   };
-  struct Lesson {
+  struct Update {
     size_t source, bucket;
     double gradient;
   };
@@ -137,8 +137,8 @@ class NgramDrafter {
   std::vector<Active> active_;          // what weighs something, the matches first
   SourceWeights fixed_;
   SourceWeights* learnt_;               // null: the fixed ones stay
-  bool holds_ = false;
-  std::vector<Lesson> held_;            // not learnt yet
+  bool deferred_ = false;
+  std::vector<Update> updates_;         // of the weights, not applied yet
   Source only_;                         // where they stay
   bool prompting_ = true;               // what a prompt holds is not what drafts are for
   std::vector<Candidate> open_;         // from head_ on: falling probability, room_ at most

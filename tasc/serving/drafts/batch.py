@@ -43,13 +43,13 @@ def one_by_one(
     natives = [getattr(drafter, "native", None) for drafter in drafters]
     learning = [n for n in natives if isinstance(n, NgramDrafter)] if len(natives) > 1 else []
     for native in learning:
-        native.hold()
+        native.defer_updates()
     chains = []
     for drafter, new, budget in zip(drafters, tokens, budgets, strict=True):
         drafter.observe(np.array(new, np.int32))
         chains.append(_first_path(drafter.draft(budget), least) if budget > 0 else [])
     for native in learning:
-        native.settle()
+        native.apply_updates()
     return chains
 
 

@@ -16,7 +16,7 @@ PACKAGES = (
     *("torch", "transformers", "tokenizers", "datasets", "peft", "bitsandbytes", "numpy"),
     "openai",
 )
-CHECKOUT = "PATH-OF-THE-CHECKOUT"  # of tasc, for a reader to fill in
+DISTRIBUTION = "tasc-lm"  # the name on PyPI, where "tasc" is another project
 
 
 def environment() -> dict[str, Any]:
@@ -48,21 +48,21 @@ def _version(package: str) -> str | None:
 
 
 def requirement() -> str:
-    """Return what pip installs this very tasc by: the folder, file or repository it came from.
+    """Return the requirement that installs this version of tasc with pip.
 
-    PEP 610 says which. Where nothing does it is left to the reader, as the name alone stands for
-    another project's package in the public index.
+    It names the folder, file or repository that tasc was installed from (PEP 610), if it was not
+    installed from an index.
     """
     try:
-        told = metadata.distribution("tasc").read_text("direct_url.json")
-    except metadata.PackageNotFoundError:
-        told = None
-    origin = json.loads(told) if told else {}
+        record = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:  # imported from a source tree
+        record = None
+    origin = json.loads(record) if record else {}
     if "url" not in origin:
-        return CHECKOUT
+        return f"{DISTRIBUTION}=={__version__}"
     commit = origin.get("vcs_info", {})
     at = f"{commit['vcs']}+{origin['url']}@{commit['commit_id']}" if commit else origin["url"]
-    return f"tasc @ {at}"
+    return f"{DISTRIBUTION} @ {at}"
 
 
 def command_line() -> list[str]:

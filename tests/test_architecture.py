@@ -190,5 +190,8 @@ def test_analyze_without_a_model_needs_no_torch(tmp_path):
 def test_nothing_called_cli_or_kernels_is_installed():
     import importlib.metadata
 
-    files = importlib.metadata.files("tasc") or []
+    try:
+        files = importlib.metadata.files("tasc-lm") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("tasc-lm is not installed: it is imported from the source tree")
     assert not {f.parts[0] for f in files} & {"cli", "kernels", "tests", "recipes"}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasc import environment
+from tasc import __version__, environment
 
 
 def test_asking_for_the_commit_does_not_touch_the_repository(tmp_path, monkeypatch):
@@ -30,15 +30,20 @@ def test_asking_for_the_commit_does_not_touch_the_repository(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("origin", "wanted"),
     [
-        ({}, environment.CHECKOUT),
-        ({"url": "file:///a%20b", "dir_info": {"editable": True}}, "tasc @ file:///a%20b"),
+        ({}, f"tasc-lm=={__version__}"),
+        ({"url": "file:///a%20b", "dir_info": {"editable": True}}, "tasc-lm @ file:///a%20b"),
         (
             {"url": "https://example.org/t.git", "vcs_info": {"vcs": "git", "commit_id": "0af"}},
-            "tasc @ git+https://example.org/t.git@0af",
+            "tasc-lm @ git+https://example.org/t.git@0af",
         ),
     ],
 )
-def test_pip_is_told_where_this_tasc_came_from(monkeypatch, origin, wanted):
+def test_the_requirement_names_the_source_of_the_installation(monkeypatch, origin, wanted):
     found = SimpleNamespace(read_text=lambda _name: json.dumps(origin) if origin else None)
     monkeypatch.setattr("importlib.metadata.distribution", lambda _name: found)
     assert environment.requirement() == wanted
+
+
+def test_a_source_tree_that_is_not_installed_is_required_by_version(monkeypatch):
+    monkeypatch.setattr(environment, "DISTRIBUTION", "no-such-distribution")
+    assert environment.requirement() == f"no-such-distribution=={__version__}"

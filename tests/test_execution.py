@@ -21,7 +21,7 @@ from tests.cli import tasc
 from tests.pico import make_tokenizer
 from tests.work import add, die_once, write_down
 
-NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc[ray]")
+NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc-lm[ray]")
 QUIET = pytest.mark.filterwarnings("ignore::")  # of Ray's own making
 NAMES = [
     pytest.param(name, marks=[pytest.mark.slow, NO_RAY, QUIET] if name == "ray" else ())
@@ -108,7 +108,7 @@ def test_an_executor_that_is_not_installed_names_the_extra(capsys, tmp_path, mon
     line = ("analyze", tmp_path, "--tokenizer", tmp_path / "tokenizer", "--executor", "ray")
     code, _, err = tasc(capsys, *line, "--output", tmp_path / "out")
     assert (code, err.count("\n")) == (2, 1)
-    assert "pip install 'tasc[ray]'" in err
+    assert "pip install 'tasc-lm[ray]'" in err
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The table of engines that models are exported to, from the registry that the program uses."""
 
 from site_tables import markdown
-from tasc.environment import CHECKOUT
+from tasc.environment import DISTRIBUTION
 from tasc.serving.table import EXPORTS
 
 
@@ -13,7 +13,7 @@ def engines(_block: str) -> str:
             [
                 f"`{name}`",
                 entry.label,
-                f"`{entry.installed_by(CHECKOUT)[0]}`" if entry.by_pip else entry.install,
+                f"`{entry.installed_by(DISTRIBUTION)[0]}`" if entry.by_pip else entry.install,
                 ", ".join(sorted(entry.drafts)),
                 entry.limits,
             ]

@@ -79,7 +79,7 @@ def _wanted(metric: Metric) -> Iterator[str]:
     if metric.needs:
         yield metric.needs
     if metric.package:
-        yield f"{metric.package}: `pip install 'tasc[metrics]'`"
+        yield f"{metric.package}: `pip install 'tasc-lm[metrics]'`"
 
 
 def objectives(_block: str) -> str:

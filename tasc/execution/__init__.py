@@ -65,7 +65,7 @@ EXECUTORS: dict[str, Entry] = {
     ),
     "ray": Entry(
         "several pieces at a time, on a Ray cluster: that of --address, or one of this machine",
-        "tasc[ray]",
+        "tasc-lm[ray]",
         _of("ray_cluster"),
     ),
 }

@@ -89,7 +89,7 @@ def _package(*, alone: bool) -> Any:  # noqa: ANN401
         import ray
     except ImportError:
         raise UnavailableError(
-            "--executor ray needs the package ray: install it with pip install 'tasc[ray]'"
+            "--executor ray needs the package ray: install it with pip install 'tasc-lm[ray]'"
         ) from None
     return ray
 

@@ -122,7 +122,7 @@ def library() -> Any:  # noqa: ANN401
         import gguf
     except ImportError as error:
         raise UnavailableError(
-            "GGUF files are written by gguf: install it with pip install 'tasc[llama-cpp]'"
+            "GGUF files are written by gguf: install it with pip install 'tasc-lm[llama-cpp]'"
         ) from error
     return gguf
 

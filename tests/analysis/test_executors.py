@@ -18,7 +18,7 @@ from tasc.data import stream
 from tests.pico import make_tokenizer
 
 PIECE = 4000
-NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc[ray]")
+NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc-lm[ray]")
 QUIET = pytest.mark.filterwarnings("ignore::")  # of Ray's own making
 ELSEWHERE = pytest.mark.parametrize(
     "executor", ["processes", pytest.param("ray", marks=[pytest.mark.slow, NO_RAY, QUIET])]

@@ -121,7 +121,7 @@ def test_code_that_comes_with_a_model_is_refused(model, file):
 
 def test_a_package_that_is_not_installed_is_one_line_that_names_the_extra(monkeypatch):
     monkeypatch.setattr("tasc.benchmark.metrics.metric.find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"needs bert-score, .* pip install 'tasc\[metrics\]'"):
+    with pytest.raises(InputError, match=r"needs bert-score, .* pip install 'tasc-lm\[metrics\]'"):
         check_metrics(["bert_score:model=x"])
 
 

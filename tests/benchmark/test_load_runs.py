@@ -165,7 +165,7 @@ def test_the_command_shows_servers_side_by_side(capsys, task, tmp_path):
 
 def test_a_client_that_is_not_installed_is_one_line(monkeypatch, task):
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(UnavailableError, match=r"pip install 'tasc\[endpoint\]'"):
+    with pytest.raises(UnavailableError, match=r"pip install 'tasc-lm\[endpoint\]'"):
         measure(task, "http://127.0.0.1:9")
 
 

@@ -53,7 +53,7 @@ def test_a_package_that_is_not_installed_is_one_line_that_names_the_extra(monkey
         check_metrics(["rouge_l"])
     assert str(caught.value) == (
         "metric 'rouge_l' needs rouge-score, which is not installed: "
-        "install it with pip install 'tasc[metrics]'"
+        "install it with pip install 'tasc-lm[metrics]'"
     )
 
 

@@ -34,7 +34,7 @@ class Connection:
             import openai
         except ImportError:
             raise UnavailableError(
-                "openai is not installed: install it with pip install 'tasc[endpoint]'"
+                "openai is not installed: install it with pip install 'tasc-lm[endpoint]'"
             ) from None
         self.address, self.model, self._timeout = address, model, timeout
         self.errors = (openai.OpenAIError, TimeoutError, BadAnswerError, *_STRANGE)

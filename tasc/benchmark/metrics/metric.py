@@ -44,7 +44,7 @@ class Metric:
         if self.package and find_spec(self.package.replace("-", "_")) is None:
             raise InputError(
                 f"metric {name!r} needs {self.package}, which is not installed: "
-                "install it with pip install 'tasc[metrics]'"
+                "install it with pip install 'tasc-lm[metrics]'"
             )
         self.ready()
 

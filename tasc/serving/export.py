@@ -119,7 +119,7 @@ def _readme(engine: str, start: Start, format: Format) -> str:
     parts += ["## Install", block("sh", told) if entry.by_pip else f"{told[0].upper()}{told[1:]}."]
     if on_cpu:
         parts += ["Or where there is no GPU:", block("sh", on_cpu)]
-    if entry.by_pip and "file:" in wanted:
+    if "{tasc}" in entry.install and "file:" in wanted:
         parts += ["That is where tasc is on the machine that made this: elsewhere, name your own."]
     if command:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]

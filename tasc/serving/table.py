@@ -54,8 +54,8 @@ EXPORTS: dict[str, Entry] = {
     ),
     "sglang": Entry(
         "SGLang",
-        "pip install {tasc} sglang",
-        "written from its interface and tested against a stub: not run with the engine yet",
+        "pip install sglang",
+        "drafts come from SGLang's own n-gram matching; this export was not run with the engine",
         frozenset({"index"}),
         _format("sglang"),
     ),

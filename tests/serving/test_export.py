@@ -171,6 +171,25 @@ def test_vllm_is_told_the_proposer_the_index_and_how_many_tokens(base, task):
     assert json.loads(words[words.index("--additional-config") + 1]) == {"tasc": {"index": "index"}}
 
 
+def test_sglang_drafts_from_a_corpus_of_the_outputs(tmp_path, base, task):
+    options = {"model": str(base), "to": "sglang", "speculative_tokens": 5}
+    made = tasc.export(tasc.ExportOptions(**options, source=str(task)))
+    made.save(tmp_path)
+    lines = (tmp_path / "corpus.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == OUTPUTS
+    assert not (tmp_path / "index").exists()
+    words = shlex.split(made.to_dict()["command"])
+    found = {word: words[i + 1] for i, word in enumerate(words) if "speculative" in word}
+    assert found == {
+        "--speculative-algorithm": "NGRAM",
+        "--speculative-num-draft-tokens": "6",
+        "--speculative-ngram-external-corpus-path": "corpus.jsonl",
+        "--speculative-ngram-external-sam-budget": "5",
+    }
+    plain = tasc.export(tasc.ExportOptions(**options)).to_dict()["command"]
+    assert "speculative" not in plain
+
+
 GENERATE = """
 import sys, warnings, torch
 if {blocked}:

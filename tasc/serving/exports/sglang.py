@@ -1,22 +1,21 @@
-"""SGLang: the plain model, the task's outputs as its n-gram corpus, and an index for our trees."""
+"""SGLang: the plain model, and the task's outputs as the corpus of SGLang's own n-gram drafter."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from tasc.decoding.drafters.ngram.index import indexed_outputs
-from tasc.serving.parts import Format, Start, completion
+from tasc.serving.parts import Format, Start
 
 CORPUS = "corpus.jsonl"
-_DEFAULT_CORPUS = 10_000_000  # tokens that SGLang takes without a word from us
+_DEFAULT_CORPUS = 10_000_000  # tokens; SGLang does not start with a larger corpus by default
 
 
 class SglangExport(Format):
-    """A model folder, an index for ``tasc.serving.sglang``, and a corpus for SGLang's own NGRAM."""
+    """A model folder and ``corpus.jsonl``: one JSON string per line, an output of the task."""
 
     def save(self, folder: Path) -> None:
-        """See Format. Each line of the corpus is one JSON string, an output."""
-        super().save(folder)
+        self.parts.save_model(folder)
         if self.parts.index is not None:
             ids = [output.tolist() for output in indexed_outputs(self.parts.index)]
             outputs = self.parts.tokenizer.decode_batch(ids)
@@ -24,41 +23,28 @@ class SglangExport(Format):
             (folder / CORPUS).write_text("".join(lines), encoding="utf-8")
 
     def findings(self) -> dict[str, Any]:
-        """See Format."""
         index = self.parts.index
         return {"corpus_tokens": 0 if index is None else index.tokens}
 
     def notes(self) -> list[str]:
-        """See Format."""
-        if self.findings()["corpus_tokens"] > _DEFAULT_CORPUS:
-            return [
-                "the corpus is larger than SGLang takes by default: add "
-                f"--speculative-ngram-external-corpus-max-tokens {self.findings()['corpus_tokens']}"
-            ]
-        return []
+        tokens = self.findings()["corpus_tokens"]
+        if tokens <= _DEFAULT_CORPUS:
+            return []
+        return [
+            "the corpus is larger than SGLang accepts by default: add "
+            f"--speculative-ngram-external-corpus-max-tokens {tokens} to the command"
+        ]
 
     @staticmethod
     def command(start: Start) -> list[str]:
-        """See Format: our trees, through the plug-in that installing tasc brings."""
+        """Return the command; SGLang counts the last committed token as a draft token, too."""
         words = start.module("sglang.launch_server", "--model-path")
-        if start.drafts:  # the last token is one of those that it counts
-            nodes = start.speculative_tokens + 1
-            words += ["--speculative-algorithm", "TASC"]
-            words += ["--speculative-num-draft-tokens", str(nodes)]
+        if start.drafts:
+            words += ["--speculative-algorithm", "NGRAM"]
+            words += ["--speculative-num-draft-tokens", str(start.speculative_tokens + 1)]
+            words += ["--speculative-ngram-external-corpus-path", CORPUS]
+            words += ["--speculative-ngram-external-sam-budget", str(start.speculative_tokens)]
         return words
-
-    @staticmethod
-    def example(start: Start) -> str:
-        """See Format."""
-        if not start.drafts:
-            return completion(start)
-        own = (
-            "Without the plug-in, SGLang's own n-grams draft from the same outputs: replace "
-            f"`--speculative-algorithm TASC` by\n\n```\n--speculative-algorithm NGRAM\n"
-            f"--speculative-ngram-external-corpus-path {CORPUS}\n"
-            f"--speculative-ngram-external-sam-budget {start.speculative_tokens}\n```"
-        )
-        return f"{completion(start)}\n\n{own}"
 
 
 FORMAT = SglangExport

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from tasc.errors import InputError
 from tasc.files.disk import flush, flush_below, writing
 from tasc.files.folders import remove
-from tasc.training.sharding import share
 
 _KEPT = 2  # a damaged newest one falls back to the one before
 _TENSORS, _STATE = "state.safetensors", "state.json"
@@ -102,12 +101,11 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]
 ) -> None:
-    """Undo ``optimizer_tensors``, made whole; parameter groups keep their present options."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    """Undo ``optimizer_tensors``; parameter groups keep their present options."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         number, key = name.split(".", 1)
-        state.setdefault(int(number), {})[key] = share(tensor, parameters[int(number)])
+        state.setdefault(int(number), {})[key] = tensor
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 

@@ -15,7 +15,7 @@ import torch
 
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
-from tasc.training import checkpoint, processes, sharding
+from tasc.training import checkpoint, processes
 from tasc.training.core.batch import Sequences, collate, plan_epoch
 from tasc.training.core.journal import Journal
 from tasc.training.core.schedule import Evaluation, Schedule, TrainReport
@@ -27,10 +27,7 @@ _EVALUATION = 1 << 31  # draws random numbers as a micro-batch of this number
 
 
 class Run:
-    """One training run of a model on the device it is on, alone or among several processes.
-
-    Of a sharded model all processes do every forward and backward at once, evaluation included.
-    """
+    """One training run of a model on the device it is on, alone or among several processes."""
 
     def __init__(
         self,
@@ -68,7 +65,6 @@ class Run:
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
         self.group = processes.group()
         self.model = model
-        self.sharded = sharding.is_sharded(model)
         self.optimizer = torch.optim.AdamW([dict(group) for group in groups], fused=True)
 
     def train(
@@ -102,8 +98,8 @@ class Run:
                 self.journal.seconds = self._seconds(origin)
                 self._checkpoint(step, over=over)
                 progress(f"training, loss {loss:.3f}", step, self.steps)
-            if self._went_on:
-                sharding.hand_out(self.best, self.trainable)
+            if self._went_on and self.group.first:  # which alone reports and writes
+                self._set_parameters(self.best)
         self.model.eval()
         return self._report(step)
 
@@ -122,13 +118,16 @@ class Run:
             if self.group.first:
                 checkpoint.clear(self.work)
             return 0
-        with torch.no_grad():
-            for name, parameter in self.trainable.items():
-                parameter.copy_(sharding.share(state.parameters[name], parameter))
+        self._set_parameters(state.parameters)
         checkpoint.restore_optimizer(self.optimizer, state.optimizer)
         self.journal = Journal(**state.journal)
         self.best = dict(state.best) if self.group.first else {}
         return state.step
+
+    @torch.no_grad()
+    def _set_parameters(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        for name, parameter in self.trainable.items():
+            parameter.copy_(tensors[name])
 
     def _agree(self, step: int) -> None:
         """Refuse to train with processes that have another model, other data or another step."""
@@ -165,12 +164,10 @@ class Run:
         micro = self._rows(step)
         targets = max(1, sum(self.data.targets_of(rows) for rows in micro))
         total = 0.0
-        for index in self._share(len(micro)):
-            batch = collate(self.data, micro[index % len(micro)]).to(self.device)
+        for index in range(self.group.rank, len(micro), self.group.size):
+            batch = collate(self.data, micro[index]).to(self.device)
             self._draw(step, index)
             loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
-            if index >= len(micro):
-                loss = 0 * loss
             torch.autograd.backward(loss)
             total += float(loss.detach())
         total = self.group.total(total)
@@ -190,22 +187,13 @@ class Run:
         self.log({"loss": total, "learning_rate": rate, "tokens": read}, step + 1)
         return total
 
-    def _share(self, micro: int) -> range:
-        """Return the numbers of this process's micro-batches.
-
-        Of a sharded model each process does as many: nothing is learnt from ``micro`` on.
-        """
-        size = self.group.size
-        last = -(-micro // size) * size if self.sharded else micro
-        return range(self.group.rank, last, size)
-
     def _draw(self, step: int, index: int) -> None:
         """Let random numbers begin where those of a micro-batch do."""
         state = np.random.SeedSequence([self.schedule.seed, step, index])
         torch.manual_seed(int(state.generate_state(1)[0]))
 
     def _add_up_gradients(self) -> None:
-        if self.group.size == 1 or self.sharded:  # the backward has done it
+        if self.group.size == 1:
             return
         for parameter in self.trainable.values():
             if parameter.grad is None:  # none of this process's rows came by it
@@ -222,28 +210,19 @@ class Run:
         return self.plan[1][index]
 
     def _evaluate(self, held_out: Sequences, step: int) -> None:
-        """Evaluate, in the first process or, of a sharded model, in all; all know the result."""
+        """Evaluate in the first process; all know the result."""
         loss = exact = 0.0
-        if self.group.first or self.sharded:
+        if self.group.first:
             self._draw(step, _EVALUATION)
             bfloat16 = self.schedule.bfloat16
             found = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
-            if self.group.first:
-                loss, exact = found.loss, found.exact
+            loss, exact = found.loss, found.exact
         result = Evaluation(step, self.group.total(loss), self.group.total(exact))
         self._check(result.loss, step - 1)
         self.journal.evaluations.append(asdict(result))
         self.log({"validation_loss": result.loss, "validation_exact": result.exact}, step)
-        if self.schedule.patience and not self.journal.waited:
-            self._keep()
-
-    def _keep(self) -> None:
-        """Copy the weights: the validation loss was never as low."""
-        self.best = {
-            name: whole.clone()  # on the CPU training goes on in the same memory
-            for name, parameter in self.trainable.items()
-            for whole in sharding.gathered({name: parameter}).values()
-        }
+        if self.schedule.patience and not self.journal.waited and self.group.first:
+            self.best = {n: p.detach().to("cpu", copy=True) for n, p in self.trainable.items()}
 
     def _check(self, loss: float, step: int) -> None:
         """Refuse to go on with a model that is lost."""
@@ -256,17 +235,16 @@ class Run:
     def _checkpoint(self, step: int, *, over: bool) -> None:
         """Save where it is time to, and at the end: what comes after may be killed too."""
         every = self.schedule.checkpoint_steps
-        if not every or (step % every and not over):
+        if not self.group.first or not every or (step % every and not over):
             return
         state = checkpoint.Checkpoint(
             step=step,
-            parameters=sharding.gathered(self.trainable),
-            optimizer=sharding.gathered(checkpoint.optimizer_tensors(self.optimizer)),
+            parameters=self.trainable,
+            optimizer=checkpoint.optimizer_tensors(self.optimizer),
             journal=asdict(self.journal),
             best=self.best,
         )
-        if self.group.first:
-            checkpoint.save(self.work, self.identity, state)
+        checkpoint.save(self.work, self.identity, state)
 
     def _identity(self, name: str) -> str:
         shapes = {n: list(p.shape) for n, p in self.trainable.items()}

@@ -161,7 +161,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         "tokens_of": "training report",
     }
     chat_template_of = "model"
-    incidental: ClassVar = TrainingOptions.incidental | {"processes", "fsdp"}
+    incidental: ClassVar = TrainingOptions.incidental | {"processes"}
     flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
     shared = True
 
@@ -223,11 +223,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         description="Processes of this machine that share each step's examples; torchrun and "
         "accelerate launch start their own.",
     )
-    fsdp: bool = Field(
-        False,
-        description="Shard what several processes would each hold whole: weights, gradients, "
-        "moments of the optimizer.",
-    )
 
     @property
     def makes(self) -> frozenset[Kind]:
@@ -265,8 +260,8 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             raise ValueError("draft_head trains a head and no adapter: leave out augmented, merge")
         if self.draft_head and self.adapter == "none":
             raise ValueError("draft_head trains a head and nothing else: leave out adapter")
-        if self.draft_head and (self.processes > 1 or self.fsdp):
-            raise ValueError("draft_head trains in one process: leave out processes, fsdp")
+        if self.draft_head and self.processes > 1:
+            raise ValueError("draft_head trains in one process: leave out processes")
         if self.head == "medusa" and not self.draft_head:
             raise ValueError("head=medusa is a kind of draft head: add draft_head")
         if self.heads is not None and self.head != "medusa":

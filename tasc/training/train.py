@@ -19,7 +19,7 @@ from tasc.models.load import load_model
 from tasc.options.fields import Device
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.training import processes, sharding, tracking
+from tasc.training import processes, tracking
 from tasc.training.adapters import full, lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import Sequences, example_sequences
@@ -78,7 +78,6 @@ def _finetune(
 ) -> FinetuneResult:
     """Do the work of ``finetune`` as one of the processes."""
     _check_share(options, processes.group().size)
-    sharded = sharding.is_wanted(options.fsdp)
     tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
     model = _loaded(start, options, tokenizer, options.device)
@@ -90,8 +89,6 @@ def _finetune(
         with quiet():  # named otherwise from transformers 5.20 on
             model.gradient_checkpointing_enable({"use_reentrant": False})
     trained = _trained(model, options, start.added, rows.tokens)
-    if sharded:
-        sharding.shard(trained)
     run = Run(
         OBJECTIVES["outputs"].learner(trained, options),
         _groups(trained, options),
@@ -102,8 +99,6 @@ def _finetune(
     )
     with quiet(), tensor_float32(options.tf32, model.device), tracking.opened(options, work) as log:
         report = run.train(held_out, resume=resume, progress=progress, log=log)
-    if sharded:
-        trained = _whole(run, start, options, tokenizer)
     return FinetuneResult(
         trained, report, tokenizer, tuple(start.added), start.model, options.merge
     )
@@ -118,23 +113,6 @@ def _loaded(
     check_tokens(tokenizer, known, {row.new_id for row in start.added})
     extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
     return model
-
-
-@torch.no_grad()
-def _whole(
-    run: Run, start: Start, options: FinetuneOptions, tokenizer: LoadedTokenizer
-) -> PeftModel | PreTrainedModel:
-    """Return a sharded model as one that is not, on the CPU; to others than the first as it is."""
-    run.optimizer.state.clear()  # room for what follows
-    weights = sharding.gathered(run.trainable)
-    if not run.group.first:
-        return run.model
-    model = _loaded(start, options, tokenizer, "cpu")
-    trained = _trained(model, options, start.added, run.data.tokens)
-    for name, parameter in trained.named_parameters():
-        if name in weights:
-            parameter.copy_(weights[name])
-    return trained.eval()
 
 
 def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:

@@ -2,12 +2,8 @@
 
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from tasc.errors import InputError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 def refuse(said: str) -> None:
@@ -35,19 +31,3 @@ def add(_said: str) -> None:
     mine.add_up([torch.full((2,), 2.0), torch.ones(3, 2)])
     mine.of_first("mine")
     mine.total(0.25)
-
-
-def model(folder: object) -> "PreTrainedModel":
-    """Load a model."""
-    from tasc.models.load import load_model
-
-    return load_model(str(folder), "float32")
-
-
-def hold(folder: str) -> None:
-    """Hold a share of a model, and help the first process to gather it."""
-    from tasc.training import sharding
-
-    held = model(folder)
-    sharding.shard(held)
-    assert sharding.gathered(dict(held.named_parameters())) == {}

@@ -81,22 +81,12 @@ def test_a_launcher_starts_the_processes(task, alone, output, launcher):
 
 
 @pytest.mark.slow
-def test_a_configuration_of_accelerate_for_fsdp_shards(task, alone, output):
-    launcher = accelerate("one-node-fsdp", "--num_processes", "2")
-    assert losses(task, output, launcher, TASC, ALL) == pytest.approx(alone, abs=1e-3)
-    process = start(task, launcher, TASC, ["--quantize", "8bit", "--output", str(output / "8")])
-    assert "take --quantize nf4 with --fsdp" in process.communicate()[1]
-    assert process.returncode
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [[], ["--fsdp"]], ids=["data parallel", "sharded"])
-def test_two_machines_meet(task, alone, output, more):
+def test_two_machines_meet(task, alone, output):
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     given = ["--num_processes", "2", "--main_process_port", str(port), "--machine_rank"]
-    command = [*TASC, *ALL, *more, "--output", str(output)]
+    command = [*TASC, *ALL, "--output", str(output)]
     both = [start(task, accelerate("several-nodes", *given, rank), command) for rank in "01"]
     told = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], told
@@ -117,8 +107,8 @@ def second_launched(process: Path) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("launcher", "more", "is_second"),
-    [([], TWO, started_here), (TORCHRUN, ["--fsdp"], second_launched)],
-    ids=["started, data parallel", "launched, sharded"],
+    [([], TWO, started_here), (TORCHRUN, [], second_launched)],
+    ids=["started", "launched"],
 )
 def test_a_process_that_is_killed_costs_no_loss(
     task: Path,
@@ -157,7 +147,6 @@ def children(parent: int) -> list[int]:
     [
         ("one-gpu", DistributedType.NO, 1),
         ("one-node", DistributedType.MULTI_GPU, 1),
-        ("one-node-fsdp", DistributedType.FSDP, 1),
         ("several-nodes", DistributedType.MULTI_GPU, 2),
     ],
 )
@@ -169,6 +158,4 @@ def test_accelerate_reads_the_configurations(name, kind, machines):
 
 
 def test_every_configuration_is_read():
-    assert {path.stem for path in CONFIGS.iterdir()} == {
-        *("one-gpu", "one-node", "one-node-fsdp", "several-nodes"),
-    }
+    assert {path.stem for path in CONFIGS.iterdir()} == {"one-gpu", "one-node", "several-nodes"}

@@ -57,9 +57,8 @@ def test_it_keeps_what_a_training_without_patience_had_by_then(start, alone, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fsdp", [False, True])
-def test_two_processes_stop_and_keep_alike_and_go_on_when_killed(start, alone, tmp_path, fsdp):
-    both = replace(STOPPING, processes=2, fsdp=fsdp)
+def test_two_processes_stop_and_keep_alike_and_go_on_when_killed(start, alone, tmp_path):
+    both = replace(STOPPING, processes=2)
     whole = finetune(start, corpus(2), contrary(), both, work=tmp_path / "whole")
     assert whole.report.kept_step == alone.report.kept_step
     assert whole.report.steps == alone.report.steps

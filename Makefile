@@ -213,8 +213,8 @@ build/hetero/target:  # three quarters of an hour of one core: stories are sampl
 
 # A model with Qwen2's vocabulary and its draft head; HEADS is where they and the tasks are made.
 HEADS ?= build/draft-heads
-bench-heads: install $(HEADS)/head $(HEADS)/medusa  ## draft heads over all and parts of 151,646 tokens; DATA as above
-	$(BIN)/python -m benchmarks.heads --model $(HEADS)/target --draft-head $(HEADS)/head $(HEADS)/medusa \
+bench-heads: install $(HEADS)/head  ## draft heads over all and parts of 151,646 tokens; DATA as above
+	$(BIN)/python -m benchmarks.heads --model $(HEADS)/target --draft-head $(HEADS)/head \
 	  --corpus $(HEADS)/train --prompts 40 --json $(HEADS)/figures.json \
 	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
 	$(BIN)/python -m benchmarks.heads.mix --model $(HEADS)/target --draft-head $(HEADS)/head --corpus $(HEADS)/train \
@@ -228,14 +228,10 @@ $(HEADS)/target: $(HEADS)/train
 	$(BIN)/tasc base $< --tokenizer $(or $(DATA),$(TASC_DATA),../shared/data)/tokenizers/qwen2 \
 	  --preset tiny --block 512 --epochs 12 --minutes 50 --threads 1 --output $@
 
-LEARN_HEAD = $(BIN)/tasc finetune $(HEADS)/train --model $< --draft-head --limit 3200 --epochs 4 \
-  --threads 1 --max-length 256 --max-new-tokens 96 --repetition-penalty 1.3 --learning-rate 2e-3
-
 $(HEADS)/head: $(HEADS)/target
-	$(LEARN_HEAD) --output $@
-
-$(HEADS)/medusa: $(HEADS)/target
-	$(LEARN_HEAD) --head medusa --output $@
+	$(BIN)/tasc finetune $(HEADS)/train --model $< --draft-head --limit 3200 --epochs 4 \
+	  --threads 1 --max-length 256 --max-new-tokens 96 --repetition-penalty 1.3 --learning-rate 2e-3 \
+	  --output $@
 
 # What is tried outside of the checkout: the wheel with its recipes, templates and kernels, by the smallest chain.
 DIST_VENV := build/dist-venv

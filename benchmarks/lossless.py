@@ -75,13 +75,13 @@ def measure(
         "bfloat16": (torch.bfloat16, None),
     }
     with TemporaryDirectory() as folder:
-        heads = draft_heads(model, tokenizer, train, Path(folder))
+        head = train_draft_head(model, tokenizer, train, Path(folder))
         for kind, (dtype, temperature) in kinds.items():
             asked = BenchOptions(
                 source=train.source.path,
                 models=(name,),
                 methods=tuple(SIZED.get(method, method) for method in methods),
-                draft_heads=heads,
+                draft_head=head,
                 max_new_tokens=options.new_tokens,
                 warmup=0,
                 temperature=temperature,
@@ -116,26 +116,22 @@ def compare(
     }
 
 
-def draft_heads(
+def train_draft_head(
     model: PreTrainedModel, tokenizer: LoadedTokenizer, train: Corpus, folder: Path
-) -> tuple[str, ...]:
-    """Train a head of each kind on the model's answers to some prompts; return their folders."""
+) -> str:
+    """Train a head on the model's answers to some prompts; return its folder."""
     save_model(model, tokenizer, folder / "model")
     some = replace(train, examples=train.examples[:200])
-    made, model_path = [], str(folder / "model")
-    for kind in ("eagle", "medusa"):
-        options = FinetuneOptions(
-            source=train.source.path,
-            model=model_path,
-            draft_head=True,
-            head=kind,
-            epochs=2,
-            max_new_tokens=48,
-        )
-        work = folder / f"{kind}.work"
-        train_head(model_path, some, None, options, work=work).save(folder / kind)
-        made.append(str(folder / kind / "head"))
-    return tuple(made)
+    model_path = str(folder / "model")
+    options = FinetuneOptions(
+        source=train.source.path,
+        model=model_path,
+        draft_head=True,
+        epochs=2,
+        max_new_tokens=48,
+    )
+    train_head(model_path, some, None, options, work=folder / "work").save(folder)
+    return str(folder / "head")
 
 
 def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) -> PreTrainedModel:

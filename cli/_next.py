@@ -42,7 +42,7 @@ def after_finetune(options: "FinetuneOptions", folder: Path, _result: dict[str, 
     if not _has_test(options):
         return ""
     if options.draft_head:
-        head = ("--draft-head", str(folder), "--method", "ar", "--method", options.head)
+        head = ("--draft-head", str(folder), "--method", "ar", "--method", "eagle")
         return _line("bench", options, "--model", options.model, *head)
     if not options.merge:
         return ""

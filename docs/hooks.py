@@ -25,7 +25,6 @@ TABLES: dict[str, Callable[[str], str]] = {
     "methods": methods.drafters,
     "verifiers": methods.verifiers,
     "metrics": methods.metrics,
-    "objectives": methods.objectives,
     "executors": methods.executors,
     "engines": exports.engines,
     "results": results.table,

@@ -22,8 +22,6 @@ GIVEN: dict[str, Any] = {  # what must be there before a number is looked at
     "results": "r",
     "target": "t",
     "draft": "d",
-    "head": "medusa",
-    "draft_head": True,
     "to": "transformers",
     "temperature": 1.0,
 }

@@ -132,7 +132,7 @@ def test_no_file_harms_its_reader(tmp_path, text, said):
             "  head: {command: finetune, model: tokens, draft_head: true}\n"
             "  tuned: {command: finetune, model: base, augmented: base}\n"
             "  bench: {command: bench, models: [x=tuned, head], indexes: [base],"
-            " draft_heads: [tuned], token_counts: tokens}\n",
+            " draft_head: tuned, token_counts: tokens}\n",
             [
                 "step tokens: tokenizer: bse is no earlier step: name base",
                 "step head: model: tokens leaves no model but new tokens, tokenizer",
@@ -140,7 +140,7 @@ def test_no_file_harms_its_reader(tmp_path, text, said):
                 "step bench: models: tuned leaves no model but tokenizer, training report (with",
                 "step bench: models: head leaves no model but draft head",
                 "step bench: indexes: base leaves no index",
-                "step bench: draft_heads: tuned leaves no draft head",
+                "step bench: draft_head: tuned leaves no draft head",
                 "step bench: token_counts: tokens leaves no token counts",
             ],
         ),

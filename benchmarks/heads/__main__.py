@@ -1,11 +1,11 @@
-"""Draft heads, EAGLE's and Medusa's, over the whole vocabulary and over parts of it, on some tasks.
+"""A draft head over the whole vocabulary and over parts of it, on several tasks.
 
 Each prompt is decoded with every method in turn, so that drift of the machine hits all alike, and
 each output is compared with autoregressive decoding's. Accepted length counts the bonus token;
 coverage is the share of committed tokens that the step's draft vocabulary held; the LM head's share
 is of the time that drafts take. A weak model that decodes greedily ends in loops, which any
 vocabulary covers: ``--repetition-penalty`` keeps it out of them, in every method alike.
-Usage: python -m benchmarks.heads --model DIR --draft-head DIR DIR --data-dir DIR [DIR …]
+Usage: python -m benchmarks.heads --model DIR --draft-head DIR --data-dir DIR [DIR …]
 """
 
 import argparse
@@ -33,13 +33,12 @@ METHODS += ["microspec:fill=true"]  # short prompts do not fill a window
 METHODS += ["microspec:k_pre=64,k_ver=64"]  # a weak model has more candidates
 METHODS += ["microspec:frequent=2048"]
 METHODS += ["microspec:k_pre=16,k_ver=16,frequent=2048"]
-METHODS += ["medusa", "medusa:size=32768", "medusa:size=4096"]
 
 
 def main() -> None:
     """Measure, and print the figures as JSON."""
     parser = script(__doc__, threads=True, model=str, new_tokens=64, repetition_penalty=1.0)
-    parser.add_argument("--draft-head", type=Path, nargs="+", required=True)
+    parser.add_argument("--draft-head", type=Path, required=True)
     parser.add_argument("--data-dir", type=Path, nargs="+", required=True)
     parser.add_argument("--corpus", type=Path, required=True, help="its outputs rank tokens")
     parser.add_argument("--methods", nargs="+", default=METHODS)
@@ -49,7 +48,7 @@ def main() -> None:
     model = ours.target.model
     corpus = ours.encode(load(Source(path=str(options.corpus)), "train").outputs)
     resources = Resources(
-        corpus, ours.end_ids[0], target=ours.target, draft_heads=options.draft_head
+        corpus, ours.end_ids[0], target=ours.target, draft_head=options.draft_head
     )
     figures: dict[str, Any] = {
         "threads": options.threads,

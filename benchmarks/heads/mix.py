@@ -85,7 +85,7 @@ def prepared(
         method = parse(":".join(filter(None, (name, ",".join(filter(None, (rest, own)))))))
         outputs = known if name == "fr-spec" else [NOTHING] if name == "suffix" else []
         end = ours.end_ids[0]
-        make = method.prepare(Resources(outputs, end, target=ours.target, draft_heads=[head]))
+        make = method.prepare(Resources(outputs, end, target=ours.target, draft_head=head))
         made[label] = held(make, Adaptive(curve)) if method.adaptive else make
     return made
 

@@ -81,7 +81,7 @@ def ours(
     schedule = Schedule(epochs, BATCH, BATCH, bfloat16=False, checkpoint_steps=every, seed=seed)
     rate = task.preset.learning_rate
     groups = [{"params": list(model.parameters()), "lr": rate, "weight_decay": 0.0}]
-    run = Run(learner(model, None), groups, task.rows, schedule, work=work, name="a")
+    run = Run(learner(model), groups, task.rows, schedule, work=work, name="a")
     run.train(resume=resume, progress=lambda _what, done, _total: stop(done))
 
 

@@ -1,4 +1,4 @@
-"""Tables of methods, verifiers, metrics and objectives, from the program's own registries."""
+"""Tables of methods, verifiers and metrics, from the program's own registries."""
 
 import inspect
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from tasc.benchmark.metrics.metric import Metric
 from tasc.decoding.drafters.table import DRAFTERS, NEEDS, Entry
 from tasc.decoding.verify import VERIFIERS
 from tasc.execution import EXECUTORS
-from tasc.training.objectives import ANSWERS, OBJECTIVES
 
 
 def drafters(_block: str) -> str:
@@ -80,21 +79,6 @@ def _wanted(metric: Metric) -> Iterator[str]:
         yield metric.needs
     if metric.package:
         yield f"{metric.package}: `pip install 'tasc-lm[metrics]'`"
-
-
-def objectives(_block: str) -> str:
-    """Return a table of what can be trained; a kind of draft head is asked for by name."""
-    return markdown.table(
-        ["objective", "what is learnt", "learns from", "source", "option"],
-        [
-            [f"`{name}`", entry.label, entry.needs, entry.paper, _asked(name, entry.needs)]
-            for name, entry in OBJECTIVES.items()
-        ],
-    )
-
-
-def _asked(name: str, needs: str) -> str:
-    return f"`--draft-head --head {name}`" if needs == ANSWERS else ""
 
 
 def executors(_block: str) -> str:

@@ -110,7 +110,7 @@ def prepare(
             target=model.target,
             cache=cache_folder(),
             progress=progress,
-            draft_heads=[Path(head) for head in options.draft_heads],
+            draft_head=Path(options.draft_head) if options.draft_head else None,
             token_counts=Path(options.token_counts) if options.token_counts else None,
             tokenizer=model.tokenizer,
             draft=draft,

@@ -56,7 +56,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         "models": "model",
         "indexes": "index",
         "draft_model": "model",
-        "draft_heads": "draft head",
+        "draft_head": "draft head",
         "token_counts": "token counts",
     }
     chat_template_of = "models"
@@ -77,10 +77,9 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
         (), description="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."
     )
-    draft_heads: Annotated[tuple[str, ...], Shell("draft-head")] = Field(
-        (),
-        description="Folder of tasc finetune --draft-head, for mix, eagle, fr-spec, microspec, or "
-        "medusa; repeatable: each method takes the first of its kind.",
+    draft_head: str | None = Field(
+        None,
+        description="Folder of tasc finetune --draft-head, for mix, eagle, fr-spec or microspec.",
     )
     token_counts: Annotated[str | None, Shell(default="by training outputs")] = Field(
         None,
@@ -134,7 +133,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     @model_validator(mode="before")
     @classmethod
     def _with_head(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was given
-        if isinstance(given, dict) and given.get("draft_heads") and "methods" not in given:
+        if isinstance(given, dict) and given.get("draft_head") and "methods" not in given:
             return {**given, "methods": ("ar", default_method(head=True))}
         return given
 
@@ -155,7 +154,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     def _together(self) -> Self:
         with as_value_error():
             methods = [parse(text) for text in self.methods]
-            check(methods, head=bool(self.draft_heads), draft=self.draft_model is not None)
+            check(methods, head=bool(self.draft_head), draft=self.draft_model is not None)
         return self
 
     @model_validator(mode="after")

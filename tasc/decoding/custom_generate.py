@@ -105,8 +105,7 @@ class CustomGenerate:
     def _factory(self, ends: Sequence[int], target: Target) -> Factory:
         end = ends[0] if ends else -1
         if end not in self.factories:
-            heads = (self.draft_head,) if self.draft_head else ()
-            resources = Resources((), end, target=target, draft_heads=heads)
+            resources = Resources((), end, target=target, draft_head=self.draft_head)
             self.factories[end] = prepare(self.method, self.corpus, self.tokenizer, resources)
         return self.factories[end]
 

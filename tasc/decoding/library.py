@@ -126,7 +126,7 @@ def generate(
             target=target,
             draft=draft_source(draft, options.get("draft_tokenizer")),
             sampling=sampling,
-            draft_heads=(head,) if head else (),
+            draft_head=head,
             token_counts=options.get("token_counts"),
         )
         make = prepare(method, corpus, tokenizer, resources)

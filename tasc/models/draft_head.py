@@ -18,7 +18,6 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRot
 from tasc.errors import InputError
 from tasc.models import attention
 from tasc.models.folder import head_files
-from tasc.models.medusa import HEADS
 
 _ATTENTION = "layers.0.self_attn"
 _SHARED = ("embed_tokens.", "lm_head.")  # the target's, frozen: some checkpoints hold copies
@@ -106,8 +105,6 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
     """
     folder = head_files.find(path)
     values, weights = head_files.read(folder)
-    if HEADS in values:
-        raise InputError(f"draft head {folder} holds Medusa heads: decode with the method medusa")
     if "fc.weight" not in weights:
         raise InputError(
             f"draft head {folder} holds no EAGLE head: give the folder that tasc finetune "

@@ -18,7 +18,7 @@ from tasc.training.core.batch import Sequences, example_sequences, packed_blocks
 from tasc.training.core.schedule import TrainReport
 from tasc.training.folder import save_model
 from tasc.training.loop import Run
-from tasc.training.objectives import OBJECTIVES
+from tasc.training.objectives import sampled
 from tasc.training.options import BaseOptions
 
 
@@ -96,9 +96,8 @@ def train_base(
     model.to(resolve_device(options.device))
     documents = _documents(tokenizer, corpus, sys.maxsize)
     held_out = None if validation is None else _documents(tokenizer, validation, options.positions)
-    learner = OBJECTIVES["documents"].learner(model, options)
     run = Run(
-        learner,
+        sampled.learner(model),
         _groups(model, options.learning_rate or preset.learning_rate),
         packed_blocks(documents, options.block, options.seed),
         options.schedule(bfloat16=device_has_bfloat16(model.device)),

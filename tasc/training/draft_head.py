@@ -1,4 +1,4 @@
-"""Training a draft head, of any kind in ``objectives``, on the answers of its target."""
+"""Train a draft head on the answers of its target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.models.attention import check_stateless
+from tasc.models.draft_head import DraftHead, new_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.load import device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
@@ -20,7 +21,7 @@ from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
 from tasc.training.generate_targets import generate_targets
 from tasc.training.loop import Run
-from tasc.training.objectives import OBJECTIVES
+from tasc.training.objectives.eagle import learner
 from tasc.training.options import FinetuneOptions
 
 _HELD_OUT = 128
@@ -30,7 +31,7 @@ _HELD_OUT = 128
 class HeadResult:
     """A trained head, still in memory."""
 
-    head: Any  # a module that writes itself with ``save(folder)``
+    head: DraftHead
     report: TrainReport
 
     def save(self, folder: Path) -> None:
@@ -69,8 +70,7 @@ def train_head(
     check_stateless(model)
     _check_positions(model, options)
     tokenizer = tokenizer.ending(train.end)
-    learner = OBJECTIVES[options.head].learner(model, options)
-    head = learner.module
+    head = new_head(model, options.seed)
 
     def answers(prompts: Sequence[str], name: str) -> Sequences:
         return generate_targets(
@@ -91,7 +91,7 @@ def train_head(
         )
 
     run = Run(
-        learner,
+        learner(model, head),
         [{"params": list(head.parameters()), "lr": options.peak, "betas": (0.9, 0.95)}],
         answers(train.prompts, "answers"),
         options.schedule(bfloat16=options.bf16 or device_has_bfloat16(model.device)),

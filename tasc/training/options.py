@@ -1,7 +1,7 @@
 """The options of the commands that train: ``tasc finetune`` and ``tasc base``."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,7 +11,6 @@ from tasc.options.command import Kind, ModelOptions
 from tasc.options.fields import LONGEST, AtHome, Device, Dtype, Shell, as_value_error
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
-from tasc.training.objectives import MEDUSA_HEADS, heads, told
 
 MOST_SEQUENCES = 2**16  # of a batch
 MOST_EPOCHS, MOST_RATE = 10**6, 100
@@ -21,11 +20,6 @@ _BATCH, _HEAD_BATCH = 64, 16
 _VALIDATION = 1000  # examples: enough for a loss, and not more work than the training itself
 
 Tracker = Literal["tensorboard", "wandb", "mlflow"]
-
-if TYPE_CHECKING:
-    HeadKind = str
-else:
-    HeadKind = Literal[tuple(heads())]
 
 
 class TrainingOptions(ModelOptions):
@@ -183,10 +177,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     draft_head: bool = Field(
         False, description="Train a draft head for the model, on the model's own answers."
     )
-    head: HeadKind = Field("eagle", description=f"With --draft-head: {told(heads())}.")
-    heads: Annotated[int | None, Shell(default=str(MEDUSA_HEADS))] = Field(
-        None, ge=1, le=64, description="With --head medusa: how many, one for each token ahead."
-    )
     learning_rate: Annotated[
         float | None, Shell(default=f"{_RATE:g}; of a draft head {_HEAD_RATE:g}")
     ] = Field(None, gt=0, le=MOST_RATE, description="Peak learning rate of AdamW.")
@@ -262,10 +252,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             raise ValueError("draft_head trains a head and nothing else: leave out adapter")
         if self.draft_head and self.processes > 1:
             raise ValueError("draft_head trains in one process: leave out processes")
-        if self.head == "medusa" and not self.draft_head:
-            raise ValueError("head=medusa is a kind of draft head: add draft_head")
-        if self.heads is not None and self.head != "medusa":
-            raise ValueError("heads: only Medusa has several, add head=medusa")
         return self
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
 from tasc.training.core.schedule import Schedule
 from tasc.training.finetuned import FinetuneResult
 from tasc.training.loop import Run
-from tasc.training.objectives import OBJECTIVES
+from tasc.training.objectives import language
 from tasc.training.options import FinetuneOptions
 
 
@@ -90,7 +90,7 @@ def _finetune(
             model.gradient_checkpointing_enable({"use_reentrant": False})
     trained = _trained(model, options, start.added, rows.tokens)
     run = Run(
-        OBJECTIVES["outputs"].learner(trained, options),
+        language.learner(trained),
         _groups(trained, options),
         rows,
         schedule,

@@ -8,7 +8,6 @@ import torch
 from tasc.decoding.drafters.heads.draft_vocab.full import Full
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.models.draft_head import DraftHead, new_head
-from tasc.models.medusa import MedusaHeads, new_medusa
 
 EAGLE_OPTIONS = EagleOptions(depth=4, width=3)
 
@@ -36,24 +35,6 @@ def teach(model, sequences: list[np.ndarray], steps: int = 60) -> DraftHead:
         optimizer.step()
         optimizer.zero_grad()
     return head.eval().requires_grad_(False)
-
-
-def teach_medusa(model, sequences: list[np.ndarray], steps: int = 60) -> MedusaHeads:
-    """Return two heads that have learnt the tokens of ``sequences``, each (L,) int32."""
-    heads = new_medusa(model, 2).train()
-    optimizer = torch.optim.AdamW(heads.parameters(), lr=1e-2)
-    lm_head = model.get_output_embeddings()
-    for step in range(steps):
-        ids = torch.from_numpy(sequences[step % len(sequences)].astype(np.int64))
-        with torch.no_grad():
-            hidden = model.base_model(input_ids=ids[None], use_cache=False).last_hidden_state[0]
-        first, second = lm_head(heads(hidden[:-3]))
-        loss = torch.nn.functional.cross_entropy(first, ids[2:-1])
-        loss = loss + torch.nn.functional.cross_entropy(second, ids[3:])
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return heads.eval().requires_grad_(False)
 
 
 def eagle(model, head, vocabulary=None, options=EAGLE_OPTIONS):

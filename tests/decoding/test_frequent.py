@@ -62,7 +62,7 @@ def test_a_draft_head_drafts_frequent_tokens_only(model, tokenizer, counts, tmp_
     save_head(model, tmp_path)
     target = Target(model)
     resources = Resources(
-        [], 0, target=target, tokenizer=tokenizer, draft_heads=[tmp_path], token_counts=counts
+        [], 0, target=target, tokenizer=tokenizer, draft_head=tmp_path, token_counts=counts
     )
     drafter = parse("fr-spec:size=40").prepare(resources)()
     generate(target, drafter, np.array([5, 6, 7], np.int32), max_new_tokens=3, budget=30)

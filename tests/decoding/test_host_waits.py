@@ -15,9 +15,7 @@ from tasc.decoding.drafters.heads.draft_vocab.full import Full
 from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
 from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
-from tasc.decoding.drafters.heads.medusa import Medusa
 from tasc.models.draft_head import new_head
-from tasc.models.medusa import new_medusa
 from tests.pico import build_model
 
 V, D, BUDGET = 320, 64, 60
@@ -38,25 +36,22 @@ VOCABULARIES = {
 }
 
 
-def drafter(kind, model, make):
+def drafter(model, make):
     lm_head = model.get_output_embeddings()
-    if kind == "medusa":
-        return Medusa(new_medusa(model, 3), lambda: make(lm_head), EagleOptions())
     embedding = model.get_input_embeddings()
     return Eagle(new_head(model), embedding, lambda: make(lm_head), EagleOptions())
 
 
-@pytest.mark.parametrize("kind", ["eagle", "medusa"])
 @pytest.mark.parametrize("name", VOCABULARIES)
 @torch.no_grad()
-def test_no_step_waits_for_the_device(model, monkeypatch, kind, name):
+def test_no_step_waits_for_the_device(model, monkeypatch, name):
     kernels = []
     monkeypatch.setattr(microspec, "window", NativeWindow)
     monkeypatch.setattr(window, "push", lambda *_: kernels.append("push"))
     monkeypatch.setattr(window, "gather", lambda *_: kernels.append("gather"))
     trees = []
     monkeypatch.setattr(reader, "_draft", lambda *tree: trees.append(tree))
-    found = drafter(kind, model, VOCABULARIES[name])
+    found = drafter(model, VOCABULARIES[name])
     found.start(np.arange(1, 9, dtype=np.int32))
     rows = 8
     for committed, path in [([3], []), ([4, 5, 6], [0, 2]), ([7], []), ([1, 2], [59])]:

@@ -13,7 +13,7 @@ from tasc.decoding.verify import greedy, verifier
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.decoding.heads import teach, teach_medusa
+from tests.decoding.heads import teach
 from tests.pico import ARCHITECTURES, OTHERS, build_model, make_tokenizer
 
 MORE = {  # settings that reach what the defaults do not; every other method runs as it is
@@ -42,7 +42,6 @@ MORE = {  # settings that reach what the defaults do not; every other method run
         "microspec:context=false,frequent=9,fill=true",
         "microspec:extension=false,width=4",
     ],
-    "medusa": ["medusa", "medusa:size=100,depth=1,width=40", "medusa:width=3,budget=5"],
     "mix": ["mix", "mix:always=true,depth=3,width=4,budget=20", "mix:always=true,size=100"],
     "slem": ["slem", "slem:lookahead=3,confidence=0"],
     "slrs": ["slrs:confidence=0", "slrs:floor=0,nodes=3,budget=5,size=200"],
@@ -64,7 +63,7 @@ FEW = [
 NEW_TOKENS, FEW_TOKENS = 40, 20
 # What drafts well enough here that nothing accepted would be a sign of a wrong cache.
 HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs", "eagle",
-        "fr-spec", "microspec", "medusa", "mix"}  # fmt: skip
+        "fr-spec", "microspec", "mix"}  # fmt: skip
 
 
 def by_transformers(model, new_tokens=NEW_TOKENS):
@@ -81,26 +80,25 @@ def by_transformers(model, new_tokens=NEW_TOKENS):
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def case(request, tmp_path_factory):
-    """A model, prompts, what transformers makes of them, and draft heads."""
+    """A model, prompts, what transformers makes of them, and a draft head."""
     model = build_model(request.param)
     prompts, outputs = by_transformers(model)
-    heads = tmp_path_factory.mktemp("heads")
+    head = tmp_path_factory.mktemp("head")
     sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
-    teach(model, sequences).save(heads / "eagle")
-    teach_medusa(model, sequences).save(heads / "medusa")
-    return Target(model), prompts, outputs, [heads / "eagle", heads / "medusa"]
+    teach(model, sequences).save(head)
+    return Target(model), prompts, outputs, head
 
 
 @pytest.fixture(scope="module", params=[*ARCHITECTURES, *OTHERS])
 def any_case(request, tmp_path_factory):
-    """As ``case``, of more architectures, without Medusa's heads."""
+    """As ``case``, of more architectures."""
     model = build_model(request.param, tied=False)
     prompts, outputs = by_transformers(model, FEW_TOKENS)
     assert len(np.unique(np.concatenate(outputs))) > 20, "outputs repeat a few tokens"
-    heads = tmp_path_factory.mktemp("heads")
+    head = tmp_path_factory.mktemp("head")
     sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
-    teach(model, sequences).save(heads)
-    return target_for(model, graphs="off"), prompts, outputs, [heads]
+    teach(model, sequences).save(head)
+    return target_for(model, graphs="off"), prompts, outputs, head
 
 
 def test_every_setting_here_is_of_a_method_that_there_is():
@@ -114,7 +112,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
 def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(case, text, tokenizer):
-    target, prompts, _, heads = case
+    target, prompts, _, head = case
     method, sampling = parse(text), Sampling(0.7, top_k=3, seed=3)
 
     def said(drafter, prompt, budget):
@@ -130,7 +128,7 @@ def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(cas
         target=target,
         tokenizer=tokenizer,
         draft=DraftSource(tokenizer, target.model),
-        draft_heads=heads,
+        draft_head=head,
         sampling=sampling,
     )
     factory, accepted = method.prepare(resources), 0
@@ -145,7 +143,7 @@ def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(cas
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
 def test_greedy_output_equals_transformers_generate(case, text, static, tokenizer):
-    target, prompts, outputs, heads = case
+    target, prompts, outputs, head = case
     target = StaticTarget(target.model, graphs=False) if static else target
     # Half of the corpus is what the model says, so that drafts are accepted; half is misleading.
     rng = np.random.default_rng(1)
@@ -154,7 +152,7 @@ def test_greedy_output_equals_transformers_generate(case, text, static, tokenize
     corpus = [*outputs, *outputs, *noise]
     draft = DraftSource(tokenizer, target.model)  # methods with a vocabulary of their own
     resources = Resources(
-        corpus, 0, target=target, tokenizer=tokenizer, draft=draft, draft_heads=heads
+        corpus, 0, target=target, tokenizer=tokenizer, draft=draft, draft_head=head
     )
     factory = method.prepare(resources)
     accepted = 0
@@ -192,7 +190,7 @@ SAMPLED = Sampling(0.7, top_k=3, seed=3)
 def test_every_architecture_keeps_its_output_alone_and_in_batches(
     any_case, text, sampling, size, tokenizer
 ):
-    target, prompts, outputs, heads = any_case
+    target, prompts, outputs, head = any_case
     times = 1 if size == 1 else 2  # there are four
     prompts, outputs = prompts * times, outputs * times
 
@@ -210,7 +208,7 @@ def test_every_architecture_keeps_its_output_alone_and_in_batches(
         target=target,
         tokenizer=tokenizer,
         draft=DraftSource(tokenizer, target.model),
-        draft_heads=heads,
+        draft_head=head,
         sampling=sampling,
     )
     method = parse(text)

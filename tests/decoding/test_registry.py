@@ -113,5 +113,5 @@ def test_mix_takes_a_head_or_a_small_model_and_is_the_default_with_a_head():
     drafters.check([parse("mix")], head=False, draft=True)
     given = {"source": {"path": "builtin:stdlib-tokens"}, "models": ("m",)}
     assert BenchOptions(**given).methods == ("ar", "tasc-spec")
-    assert BenchOptions(**given, draft_heads=("h",)).methods == ("ar", "mix")
-    assert BenchOptions(**given, draft_heads=("h",), methods=("eagle",)).methods == ("eagle",)
+    assert BenchOptions(**given, draft_head="h").methods == ("ar", "mix")
+    assert BenchOptions(**given, draft_head="h", methods=("eagle",)).methods == ("eagle",)

@@ -16,7 +16,7 @@ def start(data, work, schedule=SCHEDULE, name="a"):
     for layer in model.model.layers:
         layer.self_attn.attention_dropout = 0.2
     groups = [{"params": list(model.parameters()), "lr": 1e-3, "weight_decay": 0.1}]
-    return Run(learner(model, None), groups, data, schedule, work=work, name=name)
+    return Run(learner(model), groups, data, schedule, work=work, name=name)
 
 
 def weights(run):

@@ -1,8 +1,3 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,20 +6,17 @@ from transformers import GenerationConfig
 
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head, new_head
-from tasc.models.medusa import load_medusa, new_medusa
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import generate_targets
 from tasc.training.core.batch import collate, example_sequences
 from tasc.training.draft_head import train_head
-from tasc.training.objectives import OBJECTIVES, heads, sampled
+from tasc.training.objectives import sampled
 from tasc.training.objectives.eagle import EagleLoss
 from tasc.training.objectives.language import summed_loss
-from tasc.training.objectives.medusa import MedusaLoss
 from tests import pico
-from tests.options import HeadOptions, replace
+from tests.options import HeadOptions
 from tests.training.samples import corpus
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = HeadOptions(
     epochs=30.0,
     learning_rate=5e-3,
@@ -59,17 +51,6 @@ def test_a_saved_head_loads_for_its_target(result, tmp_path):
     head = load_head(tmp_path, pico.build_model())
     for name, tensor in result.head.state_dict().items():
         assert torch.equal(tensor, head.state_dict()[name])
-
-
-def test_medusas_heads_are_trained_alike(base, tmp_path):
-    options = replace(OPTIONS, head="medusa", heads=2)
-    result = train_head(str(base), corpus(), corpus(first=12), options, work=tmp_path)
-    evaluations = result.report.evaluations
-    assert evaluations[-1].loss < 0.6 * evaluations[0].loss
-    assert evaluations[-1].exact > 0.15  # by chance 1 of 320
-    result.save(tmp_path)
-    loaded = load_medusa(tmp_path, pico.build_model())
-    torch.testing.assert_close(loaded.state_dict(), result.head.state_dict())
 
 
 def test_the_same_options_make_the_same_head(base, result, tmp_path):
@@ -172,35 +153,12 @@ def test_the_loss_is_eagles_on_the_states_that_lead_to_targets(batch):
     assert noisy != found
 
 
-def test_the_loss_is_medusas_on_tokens_of_outputs_behind_the_first(batch):
-    model, (data, together) = pico.build_model(), batch
-    heads, lm_head = new_medusa(model, 3), model.get_output_embeddings()
-    torch.nn.init.normal_(heads.weight, std=0.1)
-    expected = torch.tensor(0.0)
-    for i in range(len(data)):
-        part = slice(data.offsets[i], data.offsets[i + 1])
-        ids, targets = torch.from_numpy(data.tokens[part].astype(np.int64)), data.targets[part]
-        with torch.no_grad():
-            hidden = model.base_model(input_ids=ids[None]).last_hidden_state[0]
-            for at in range(len(ids)):
-                for k in (1, 2, 3):
-                    if at + 1 + k < len(ids) and targets[at + 1] and targets[at + 1 + k]:
-                        said = heads(hidden[at : at + 1])[k - 1]
-                        cross = cross_entropy(lm_head(said), ids[at + 1 + k : at + 2 + k])
-                        expected += 0.8**k / (0.8 + 0.8**2 + 0.8**3) * cross
-    with torch.no_grad():
-        found = MedusaLoss(model)(heads, together, bfloat16=False)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
-
-
 def test_held_out_figures_are_means_over_all_targets_however_many_rows_a_forward_has(batch):
     model, (data, together) = pico.build_model(), batch
-    heads = new_medusa(model, 2)
-    torch.nn.init.normal_(heads.weight, std=0.1)
-    loss = MedusaLoss(model)
+    head, loss = new_head(model), EagleLoss(model)
     with torch.no_grad():
-        mean = float(loss(heads, together, bfloat16=False)) / data.targets.sum()
-    few, many = (loss.evaluate(heads, data, n, 3, bfloat16=False) for n in (2, len(data)))
+        mean = float(loss(head, together, bfloat16=False)) / data.targets.sum()
+    few, many = (loss.evaluate(head, data, n, 3, bfloat16=False) for n in (2, len(data)))
     assert few.loss == pytest.approx(mean, rel=1e-5)
     assert (few.step, few.exact) == (3, many.exact)
 
@@ -236,38 +194,3 @@ def test_options_out_of_range_are_refused():
         HeadOptions(learning_rate=0)
     with pytest.raises(InputError, match="max_new_tokens must be from 1 to below max_length 64"):
         HeadOptions(max_length=64, max_new_tokens=64)
-
-
-@pytest.mark.parametrize("kind", heads())
-def test_every_kind_of_head_learns_from_a_batch_and_is_evaluated(batch, kind):
-    model, (data, together) = pico.build_model().requires_grad_(False), batch
-    learner = OBJECTIVES[kind].learner(model, replace(OPTIONS, head=kind))
-    learner.loss(learner.module, together, bfloat16=False).backward()
-    assert any(p.grad is not None for p in learner.module.parameters())
-    assert learner.score(learner.module, data, 2, 7, bfloat16=False).step == 7
-
-
-def test_a_new_objective_is_one_line_and_shows_in_help_options_and_docs():
-    code = (
-        "import sys\n"
-        "from tasc.training.objectives import ANSWERS, OBJECTIVES, Objective\n"
-        "OBJECTIVES['dummy'] = Objective('nothing at all', ANSWERS, 'nobody', lambda *_: None)\n"
-        "assert 'torch' not in sys.modules\n"
-        "from tests.options import HeadOptions\n"
-        "assert HeadOptions(head='dummy').head == 'dummy'\n"
-        "sys.path.insert(0, 'docs')\n"
-        "import hooks\n"
-        "print(hooks.render(open('docs/reference/objectives.md').read(), 'a/b.md'))\n"
-        "from tasc_cli.main import app\n"
-        "app(['finetune', '--help'])\n"
-    )
-    run = [sys.executable, "-c", code]
-    environment = os.environ | {"COLUMNS": "400"}
-    done = subprocess.run(
-        run, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    row = "| `dummy` | nothing at all | the target's own answers | nobody |"
-    assert row in done.stdout
-    assert "eagle|medusa|dummy" in done.stdout
-    assert "heads side by side; or dummy, nothing at all." in done.stdout

@@ -78,7 +78,7 @@ class Conversation:
             progress=context.progress,
             tokenizer=self.tokenizer,
             sampling=self.sampling,
-            draft_heads=[Path(options.draft_head)] if options.draft_head else (),
+            draft_head=Path(options.draft_head) if options.draft_head else None,
         )
         outputs = self.tokenizer.encode(known.outputs).split() if known else None
         index = load_index(Path(options.index), self.tokenizer) if options.index else None

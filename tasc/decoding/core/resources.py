@@ -49,9 +49,9 @@ class Resources:
     ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
     vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (n-grams of bytes
     where None), and draw as ``sampling`` says, the most likely token where None.
-    ``draft_heads`` are folders of heads trained for that target, of which a method takes the first
-    of its kind; ``token_counts`` is what ``tasc analyze`` wrote with its tokenizer: it ranks tokens
-    where drafts keep to frequent ones, instead of ``outputs``.
+    ``draft_head`` is the folder of a head trained for that target. ``token_counts``, written by
+    ``tasc analyze`` with its tokenizer, ranks tokens for drafts that keep to frequent ones; without
+    it, ``outputs`` do.
     """
 
     outputs: Sequence[np.ndarray]
@@ -63,5 +63,5 @@ class Resources:
     tokenizer: "LoadedTokenizer | None" = None
     draft: DraftSource | None = None
     sampling: "Sampling | None" = None
-    draft_heads: Sequence[Path] = ()
+    draft_head: Path | None = None
     token_counts: Path | None = None

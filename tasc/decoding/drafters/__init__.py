@@ -50,14 +50,14 @@ class Method:
         """Return what drafts come from where the drafter does not tell: one thing, or "other"."""
         source = source_of(self.name)
         if DRAFTERS[self.name].needs == "either" and resources is not None:
-            return "draft head" if resources.draft_heads else "draft model"
+            return "draft head" if resources.draft_head else "draft model"
         neural = resources is None or (resources.draft and resources.draft.model)
         return "corpus" if source == "draft model" and not neural else source
 
     def prepare(self, resources: Resources) -> Factory:
         """Build what sequences share; the result makes one drafter a sequence."""
         if resources.target is not None:  # else that is what is said to be lacking
-            self.check(bool(resources.draft_heads), draft=resources.draft is not None)
+            self.check(resources.draft_head is not None, draft=resources.draft is not None)
         return DRAFTERS[self.name].prepare(resources, self.options)
 
     def check(self, head: bool, *, draft: bool) -> None:

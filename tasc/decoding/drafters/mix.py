@@ -23,10 +23,11 @@ from tasc.decoding.core.protocols import Drafter, Factory, UsesHiddenStates
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.core.typical import Typical
 from tasc.decoding.drafters.heads import methods
+from tasc.decoding.drafters.heads.eagle import EagleOptions
 from tasc.decoding.drafters.hetero import source
 from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.ngram.tasc_spec import Learnt, TascSpec, TascSpecOptions, indexes_of
-from tasc.models.medusa import is_medusa
+from tasc.options.bounds import MOST, within
 
 HOPED = 2.0  # accepted tokens that asking is thought to add before anything is known
 BINS, PER_TOKEN = 8, 2  # expected accepted tokens that are told apart
@@ -35,13 +36,14 @@ ALLOWANCE = 0.01  # of all time, to find out whether asking has come to pay
 
 
 @dataclass(frozen=True)
-class MixOptions(methods.MedusaOptions):
+class MixOptions(EagleOptions):
     """``depth`` and ``width`` of the head's tree, as EAGLE-2's; a draft model's is a chain.
 
     ``size``: the head, or the model, scores so many of the most frequent tokens alone, 0 for all.
     ``always`` asks at every step.
     """
 
+    size: int = within(0, 0, MOST)
     always: bool = False
 
 
@@ -57,16 +59,12 @@ def prepare(resources: Resources, options: MixOptions) -> Factory:
 def _other(resources: Resources, options: MixOptions) -> Factory:
     """Prepare what is asked; a draft model says what is likeliest, however outputs are drawn."""
     o = options
-    if not resources.draft_heads:
+    if resources.draft_head is None:
         drawing = HeteroOptions(lookahead=o.depth, size=o.size)
         return source.tli(replace(resources, sampling=None), drawing)
-    head = resources.draft_heads[0]
-    some = replace(resources, draft_heads=[head])
-    if is_medusa(head):
-        return methods.medusa(some, o)
     if o.size:
-        return methods.fr_spec(some, methods.FrSpecOptions(o.depth, o.width, o.size))
-    return methods.eagle(some, o)
+        return methods.fr_spec(resources, methods.FrSpecOptions(o.depth, o.width, o.size))
+    return methods.eagle(resources, o)
 
 
 class Asking:

@@ -77,7 +77,6 @@ PROMPT = {"corpus": False, "adapt": False}
 _TSUR = "Tsur et al., TASC, section 5.2"
 _TIMOR = "Timor et al., Heterogeneous Vocabularies"
 _TRIE = "N-Gram Trie Speculative Decoding, section 3"
-_MEDUSA = "Cai et al., Medusa, section 2.1; pruned as in FR-Spec, table 5"
 _MICRO = "MicroSpec, arXiv:2605.26444, section 3"
 _MIX = "`tasc-spec`, and a head or model as one more source"
 
@@ -100,7 +99,6 @@ DRAFTERS: dict[str, Entry] = {
     "eagle": Entry("heads.methods:eagle", "Li et al., EAGLE-2", "head", 60),
     "fr-spec": Entry("heads.methods:fr_spec", "Zhao et al., FR-Spec, section 3.2", "head", 60),
     "microspec": Entry("heads.methods:microspec", _MICRO, "head", 60),
-    "medusa": Entry("heads.methods:medusa", _MEDUSA, "head", 60),
     "mix": Entry("mix", _MIX, "either"),
 }
 

@@ -18,8 +18,6 @@ from tasc.models.folder.files import CONFIG, WEIGHTS, check_inside, read_json
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import stated
 
-_NAMES = (WEIGHTS, "medusa_lm_head.safetensors")  # the latter is Medusa's
-
 
 def write(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
     """Write ``config`` and ``weights``."""
@@ -49,8 +47,8 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
     Raises InputError where there are none in safetensors, IntegrityError where they are damaged.
     """
-    file = next((folder / name for name in _NAMES if (folder / name).is_file()), None)
-    if file is None:
+    file = folder / WEIGHTS
+    if not file.is_file():
         if found := sorted([*folder.glob("*.bin"), *folder.glob("*.pt")]):
             raise InputError(
                 f"draft head {folder} holds {found[0].name}, a pickle, which can run code and is "

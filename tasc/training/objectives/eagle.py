@@ -1,36 +1,78 @@
-"""EAGLE's objective: the target's next hidden state, and the distribution made of it."""
+"""EAGLE's objective: the target's next hidden state and the distribution derived from it."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 from transformers import PreTrainedModel
 
-from tasc.models.draft_head import new_head
-from tasc.training.core.batch import IGNORED, Batch
-from tasc.training.objectives.heads import HeadLoss
-from tasc.training.objectives.learner import HeadOptions, Learner
+from tasc.models.draft_head import DraftHead
+from tasc.training.core.batch import IGNORED, Batch, Sequences, collate
+from tasc.training.core.schedule import Evaluation
+from tasc.training.objectives.learner import Learner
 from tasc.training.objectives.sampled import Columns
 
-
-def learner(model: PreTrainedModel, options: HeadOptions) -> Learner:
-    """Return what trains a new head for ``model``."""
-    return EagleLoss(model).learner(new_head(model, options.seed))
+_ROWS = 256  # states whose logits over the whole vocabulary are in memory at once
 
 
-class EagleLoss(HeadLoss):
-    """EAGLE's: the target's next hidden state, and the distribution the LM head makes of it.
+def learner(model: PreTrainedModel, head: DraftHead) -> Learner:
+    """Train ``head`` in float32 to draft for ``model``."""
+    loss = EagleLoss(model)
+    return Learner(head.float(), loss, loss.evaluate)
+
+
+class EagleLoss:
+    """Distance between the head's states and the target's, and between their distributions.
 
     Li et al., "EAGLE" (2024), section 4.2: Smooth L1 between the states plus 0.1 times the
-    cross-entropy between the distributions, with uniform noise on the states that the head reads,
-    since while drafting it reads its own. Departs: the distributions count ``DISTRIBUTION_WEIGHT``
-    = 1, as a state of the right size is no use with the wrong arg-max, above all in a small model.
+    cross-entropy between the distributions. Uniform noise on the input states prepares the head
+    for reading its own states while drafting. Departs: the cross-entropy has the weight
+    ``DISTRIBUTION_WEIGHT`` = 1, because a close state with the wrong arg-max is useless, above all
+    in a small model.
     """
 
     DISTRIBUTION_WEIGHT = 1.0
     NOISE = 0.1
 
-    def states(self, head: nn.Module, batch: Batch, hidden: Tensor) -> tuple[Tensor, ...]:
-        """See HeadLoss.states; more are the target's states (N, d)."""
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.embedding: nn.Module = model.get_input_embeddings()
+        self.lm_head: nn.Linear = model.get_output_embeddings()
+
+    def __call__(self, model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
+        """Return the loss in nats, summed over the states that lead to targets."""
+        with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
+            return self._loss(*self._states(model, batch))
+
+    @torch.no_grad()
+    def evaluate(
+        self, model: nn.Module, data: Sequences, rows_at_once: int, step: int, *, bfloat16: bool
+    ) -> Evaluation:
+        """Return the loss per target, and how often the head's likeliest token is the target's."""
+        was_training = model.training
+        model.eval()
+        order = np.argsort(data.lengths, kind="stable")
+        device = self.lm_head.weight.device
+        total, agreed, count, targets = 0.0, 0, 0, 0
+        for start in range(0, len(order), rows_at_once):
+            batch = collate(data, order[start : start + rows_at_once]).to(device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                predicted, tokens, true = self._states(model, batch)
+                total += float(self._loss(predicted, tokens, true))
+                pieces = zip(*(torch.split(t, _ROWS) for t in (predicted, tokens)), strict=True)
+                for some, wanted in pieces:
+                    logits = self.lm_head(some.to(self.lm_head.weight.dtype))
+                    agreed += int((logits.argmax(-1) == wanted).sum())
+            count += len(predicted)
+            targets += int((batch.labels != IGNORED).sum())
+        model.train(was_training)
+        return Evaluation(step, total / max(1, targets), agreed / max(1, count))
+
+    def _states(self, head: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the head's states (N, d), the tokens (N,) to predict, and the target's states."""
+        with torch.no_grad():
+            body: nn.Module = self.model.base_model
+            hidden = body(input_ids=batch.input_ids, use_cache=False).last_hidden_state.float()
         read = hidden[:, :-2]
         if head.training:
             read = read + (2 * torch.rand_like(read) - 1) * self.NOISE
@@ -40,11 +82,10 @@ class EagleLoss(HeadLoss):
         predicted = head(embedded, read, positions)[wanted]
         return predicted, batch.labels[:, 2:][wanted], hidden[:, 1:-1][wanted]
 
-    def loss(self, predicted: Tensor, tokens: Tensor, more: Tensor) -> Tensor:
-        """See HeadLoss.loss."""
+    def _loss(self, predicted: Tensor, tokens: Tensor, true: Tensor) -> Tensor:
         columns = Columns(tokens, self.lm_head.weight.shape[0])
         with torch.no_grad():
-            distribution = columns.logits(self.lm_head, more).softmax(-1)
+            distribution = columns.logits(self.lm_head, true).softmax(-1)
         cross = -(distribution * columns.logits(self.lm_head, predicted).log_softmax(-1)).sum()
-        states = smooth_l1_loss(predicted.float(), more.float(), reduction="none").mean(-1).sum()
+        states = smooth_l1_loss(predicted.float(), true.float(), reduction="none").mean(-1).sum()
         return states + self.DISTRIBUTION_WEIGHT * cross

@@ -13,7 +13,7 @@ from tasc.training.core.schedule import Evaluation
 from tasc.training.objectives.learner import Learner
 
 
-def learner(model: torch.nn.Module, _options: object) -> Learner:
+def learner(model: torch.nn.Module) -> Learner:
     """Return what trains ``model`` on its targets."""
     return Learner(model, summed_loss, evaluate)
 

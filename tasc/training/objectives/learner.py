@@ -9,18 +9,6 @@ from tasc.training.core.batch import Batch, Sequences
 from tasc.training.core.schedule import Evaluation
 
 
-class HeadOptions(Protocol):
-    """What the options of a command say of a draft head."""
-
-    @property
-    def seed(self) -> int:
-        """Of its weights."""
-
-    @property
-    def heads(self) -> int | None:
-        """How many, where it has several."""
-
-
 class Loss(Protocol):
     """What a run minimises: a sum over the batch's targets."""
 

@@ -19,7 +19,7 @@ SAMPLED_FROM = 1 << 15  # vocabularies from this size on are sampled
 DRAWN = 4096
 
 
-def learner(model: nn.Module, _options: object) -> Learner:
+def learner(model: nn.Module) -> Learner:
     """Return what trains ``model`` on its targets, sampled where its vocabulary is large."""
     size = innermost(model).get_output_embeddings().weight.shape[0]  # type: ignore[operator]
     return Learner(model, sampled_loss if size >= SAMPLED_FROM else summed_loss, evaluate)

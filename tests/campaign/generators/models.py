@@ -44,7 +44,7 @@ def build(rng: random.Random, seeds: "Seeds", sandbox: Path) -> list[str]:
     task, base = str(seeds.task), str(seeds.base)
     bench = ["bench", task, "--split", "train", "--limit", "2", "--max-new-tokens", "4"]
     if head:
-        kind = rng.choice(("eagle", "medusa", "fr-spec:size=16", "microspec"))
+        kind = rng.choice(("eagle", "fr-spec:size=16", "microspec"))
         return [*bench, "--model", base, "--draft-head", str(folder), "--method", kind]
     tune = ["finetune", task, "--model", str(folder), "--epochs", "1", "--limit", "8"]
     return rng.choice(

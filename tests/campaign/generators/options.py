@@ -102,7 +102,7 @@ SHORT = {  # keeps every run to a second or two, unless a hostile value is put t
 }
 LONG = {"jobs", "repeats", "epochs", "minutes"}  # a large value that is allowed takes its time
 SLOW = {"compile", "grid", "processes", "quantize"}
-HEADS = ("eagle", "fr-spec", "microspec", "medusa")
+HEADS = ("eagle", "fr-spec", "microspec")
 
 
 def build(rng: random.Random, seeds: "Seeds", sandbox: Path) -> list[str]:
@@ -129,7 +129,7 @@ def _ordinary(rng: random.Random, command: str, seeds: "Seeds") -> dict[str, str
         case "vocab":
             return {"target": base, "draft": rng.choice([base, tokenizer]), "data": task}
         case "finetune":
-            head = {"draft_head": "", "head": rng.choice(["eagle", "medusa"])}
+            head = {"draft_head": ""}
             tokens = {"augmented": str(seeds.augmented)}
             return {"source": task, "model": base} | rng.choice([{}, tokens, head])
         case "bench":

@@ -1,4 +1,4 @@
-"""The methods with a trained head by name: EAGLE-2, FR-Spec, MicroSpec and Medusa.
+"""The methods with a trained head by name: EAGLE-2, FR-Spec and MicroSpec.
 
 A vocabulary of another kind needs an options class and a function of a few lines here, which hands
 ``drafters`` what makes one ``DraftVocabulary`` a sequence.
@@ -6,9 +6,7 @@ A vocabulary of another kind needs an options class and a function of a few line
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from tasc.decoding.core.protocols import Factory
@@ -19,17 +17,15 @@ from tasc.decoding.drafters.heads.draft_vocab.frequent import (
     most_frequent,
     token_counts,
 )
-from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Full, HeadsOwn
+from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Full
 from tasc.decoding.drafters.heads.draft_vocab.microspec import (
     MicroSpec,
     WindowOptions,
     quick,
 )
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
-from tasc.decoding.drafters.heads.medusa import Medusa
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head
-from tasc.models.medusa import is_medusa, load_medusa
 from tasc.options.bounds import MOST, within
 
 
@@ -38,13 +34,6 @@ class FrSpecOptions(EagleOptions):
     """As EAGLE-2's, over the ``size`` most frequent tokens; all, where there are no more."""
 
     size: int = within(32768, 1, MOST)
-
-
-@dataclass(frozen=True)
-class MedusaOptions(EagleOptions):
-    """As EAGLE-2's, at most a level a head; over the ``size`` most frequent tokens, 0 for all."""
-
-    size: int = within(0, 0, MOST)
 
 
 @dataclass(frozen=True)
@@ -72,42 +61,22 @@ def microspec(resources: Resources, options: MicroSpecOptions) -> Factory:
     return drafters(resources, lambda: MicroSpec(head, options, ranking, frequent), options)
 
 
-def medusa(resources: Resources, options: MedusaOptions) -> Factory:
-    """Prepare Medusa, with FR-Spec where a ``size`` is given."""
-    model = _model(resources)
-    heads = load_medusa(_folder(resources, medusa=True), model)
-    vocabulary: DraftVocabulary
-    if heads.lm_heads is not None:
-        some = _ids(resources, options.size, heads.lm_heads.shape[1]) if options.size else None
-        vocabulary = HeadsOwn(heads.lm_heads, some)
-    else:
-        size = options.size
-        vocabulary = _frequent(resources, size) if size else Full(lm_head(model))
-    return lambda: Medusa(heads, lambda: vocabulary, options)
-
-
 def drafters(
     resources: Resources, vocabulary: Callable[[], DraftVocabulary], options: EagleOptions
 ) -> Factory:
     """Load EAGLE's head; each sequence gets a vocabulary from ``vocabulary``."""
     model = _model(resources)
-    head = load_head(_folder(resources, medusa=False), model)
+    if resources.draft_head is None:
+        raise InputError("no draft head: name its folder with --draft-head")
+    head = load_head(resources.draft_head, model)
     return lambda: Eagle(head, model.get_input_embeddings(), vocabulary, options)
 
 
 def _frequent(resources: Resources, size: int) -> Frequent:
     head = lm_head(_model(resources))
-    return Frequent(head, _ids(resources, size, head.weight.shape[0]))
-
-
-def _ids(resources: Resources, size: int, vocabulary: int) -> Tensor:
-    return most_frequent(token_counts(resources, vocabulary), min(size, vocabulary))
-
-
-def _folder(resources: Resources, *, medusa: bool) -> Path:
-    """Return the first head of a kind; without one the first, whose loader says what it is."""
-    heads = resources.draft_heads
-    return next((head for head in heads if is_medusa(head) == medusa), heads[0])
+    vocabulary = head.weight.shape[0]
+    counts = token_counts(resources, vocabulary)
+    return Frequent(head, most_frequent(counts, min(size, vocabulary)))
 
 
 def _model(resources: Resources) -> PreTrainedModel:

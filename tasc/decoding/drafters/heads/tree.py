@@ -58,32 +58,6 @@ def grow(
     return ranked(levels, budget)
 
 
-def product(
-    vocabulary: DraftVocabulary, states: Tensor, *, width: int, budget: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the best tree, as ``ranked`` does, where a level has one distribution for all paths.
-
-    ``states`` (levels, d): the LM head makes one distribution of each. A level offers ``width``
-    tokens. As a node's ancestors are worth no less than itself, expanding the ``budget`` best nodes
-    of each level leaves out none of the ``budget`` best ones of all.
-    """
-    none = states.new_zeros(len(states))
-    found, values = (
-        part.view(len(states), -1) for part in _children(vocabulary, states, none, width)
-    )
-    tokens, scores = found[0], values[0]
-    levels = [(tokens, torch.full_like(tokens, -1), scores)]
-    frontier, total = torch.arange(len(tokens), device=states.device), len(tokens)
-    for offered, worth in zip(found[1:], values[1:], strict=True):
-        grown = (scores[:, None] + worth).flatten()
-        levels.append(
-            (offered.repeat(len(scores)), frontier.repeat_interleave(len(offered)), grown)
-        )
-        scores, best = grown.topk(min(budget, len(grown)))
-        frontier, total = total + best, total + len(grown)
-    return ranked(levels, budget)
-
-
 def ranked(
     levels: list[tuple[Tensor, Tensor, Tensor]], budget: int
 ) -> tuple[Tensor, Tensor, Tensor]:

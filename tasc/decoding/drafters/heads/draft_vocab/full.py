@@ -6,7 +6,6 @@ what it was, also when sampling: trees are chosen without randomness and carry n
 
 from typing import Protocol
 
-import torch
 from torch import Tensor, nn
 
 
@@ -78,16 +77,3 @@ class Full(Unchanging):
         """See DraftVocabulary.logits."""
         rows: Tensor = self.lm_head(hidden)
         return rows
-
-
-class HeadsOwn(Unchanging):
-    """An LM head for each of Medusa's heads, of all tokens or some. Sequences may share it."""
-
-    def __init__(self, lm_heads: Tensor, ids: Tensor | None = None) -> None:
-        """Score the tokens ``ids`` (n,) int64, all for None, with ``lm_heads`` (heads, V, d)."""
-        self.ids = None if ids is None else ids.to(lm_heads.device)
-        self.weight = lm_heads if self.ids is None else lm_heads[:, self.ids]
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Return the logits (m, n) of ``hidden`` (m, d), whose row k is head k's state."""
-        return torch.bmm(self.weight[: len(hidden)], hidden[..., None])[..., 0]

@@ -28,7 +28,7 @@ def after_analyze(options: "AnalyzeOptions", _folder: Path, result: dict[str, An
         method = result["drafting"]["best"]["method"]
         methods = ("--method", "ar", "--method", method)
         return _line("bench", options, "--model", _model(options), *methods)
-    return _line("augment", options, "--tokenizer", tokenizer, "--budget", "auto")
+    return _line("augment", options, "--tokenizer", tokenizer, "--new-tokens", "auto")
 
 
 def after_augment(options: "AugmentOptions", folder: Path, _result: dict[str, Any]) -> str:

@@ -59,7 +59,8 @@ class Typed:
             held = list[held]
         if self.default is None:
             held = held | None
-        return Annotated[held, typer.Option(flag, **told)]
+        older = [f"--{self.shell.alias}"] if self.shell.alias else []
+        return Annotated[held, typer.Option(flag, *older, **told)]
 
     @property
     def shown(self) -> Any:  # noqa: ANN401

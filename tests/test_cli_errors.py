@@ -99,10 +99,10 @@ def test_outputs_without_text_are_left_out_and_counted(capsys, tmp_path):
 def test_budget_larger_than_the_candidates(capsys, task, tmp_path):
     tokenizer = make_tokenizer(tmp_path / "tok")
     write(task, [{"input": "a", "output": f"value {i} and {i + 1}"} for i in range(12)])
-    command = ("augment", task, "--tokenizer", tokenizer, "--budget", 5000)
+    command = ("augment", task, "--tokenizer", tokenizer, "--new-tokens", 5000)
     line = refused(capsys, *command, "--output", tmp_path / "out")
     assert "budget 5000" in line
-    assert "--budget" in line
+    assert "--new-tokens" in line
     assert not (tmp_path / "out").exists()
 
 
@@ -196,10 +196,13 @@ def test_unknown_recipe_and_data_folder(capsys, tmp_path):
             ("augment", "--overfit-penalty", "inf"),
             "overfit_penalty: input should be a finite number",
         ),
-        (("augment", "--budget", 0), "budget: a number from 1 to 1,000,000,000 or auto, got '0'"),
-        (("augment", "--budget", "--5"), "budget: a number from 1 to"),
-        (("augment", "--budget", "²"), "budget: a number from 1 to"),
-        (("augment", "--budget", 10**11), "budget: a number from 1 to"),
+        (
+            ("augment", "--new-tokens", 0),
+            "new_tokens: a number from 1 to 1,000,000,000 or auto, got '0'",
+        ),
+        (("augment", "--new-tokens", "--5"), "new_tokens: a number from 1 to"),
+        (("augment", "--new-tokens", "²"), "new_tokens: a number from 1 to"),
+        (("augment", "--new-tokens", 10**11), "new_tokens: a number from 1 to"),
         (("base", "--epochs", "inf"), "epochs: input should be a finite number"),
     ],
 )

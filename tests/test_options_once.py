@@ -4,7 +4,7 @@ import ast
 import re
 from collections import Counter
 from pathlib import Path
-from typing import get_origin
+from typing import Any, get_origin
 
 import pytest
 from click import unstyle
@@ -20,6 +20,7 @@ from tasc.commands.data.report import DataOptions
 from tasc.commands.plan import RunOptions
 from tasc.commands.registry import COMMANDS
 from tasc.commands.starter.write import InitOptions
+from tasc.errors import InputError
 from tasc.options.command import CommandOptions, StepOptions
 from tasc.serving.options import ServeOptions
 from tests.cli import tasc as run
@@ -56,6 +57,16 @@ def test_what_is_typed_for_a_newline_is_one_in_recipes_and_python_too():
     )
     assert tasc.AugmentOptions(source="d", tokenizer="t", protect=("\\n",)).protect == ("\n",)
     assert tasc.BenchOptions(source="d", models=("m",), delimiter="\\n").delimiter == "\n"
+
+
+def test_an_older_name_of_an_option_works_in_python_in_recipes_and_on_the_command_line(capsys):
+    old: Any = {"source": "d", "tokenizer": "t", "budget": 5}
+    assert tasc.AugmentOptions(**old).new_tokens == 5
+    assert tasc.AnalyzeOptions(**{"source": "d", "budget": (1, 2)}).budgets == (1, 2)
+    with pytest.raises(InputError, match="budget is an older name of new_tokens"):
+        tasc.AugmentOptions(**old, new_tokens=6)
+    code, _, err = run(capsys, "augment", "missing.jsonl", "--tokenizer", "t", "--budget", "0")
+    assert (code, "new_tokens: a number from 1" in err) == (2, True)
 
 
 def test_no_help_text_is_written_twice():
@@ -123,7 +134,8 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
     for field in fields:
         name = field.option if field.group == 0 else f"--{field.option}"
         several = field.group == 0 and get_origin(field.annotation) is tuple
-        assert f"{name}{'...' if several else ''} " in shown
+        older = f",--{field.shell.alias}" if field.shell.alias else ""
+        assert f"{name}{older}{'...' if several else ''} " in shown
         assert field.help
         assert " ".join(field.help.split()) in shown
         assert "|".join(field.choices) in shown
@@ -175,7 +187,7 @@ def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
     before = sorted(tmp_path.rglob("*"))
     found = tasc.analyze(tasc.AnalyzeOptions(source=task, tokenizer=base, budgets=(0, 2)))
     assert found.analysis.report.samples == 30
-    made = tasc.augment(tasc.AugmentOptions(source=task, tokenizer=base, budget=2))
+    made = tasc.augment(tasc.AugmentOptions(source=task, tokenizer=base, new_tokens=2))
     assert (len(made.tokens), made.to_dict()["added"]) == (2, 2)
     assert tasc.index(tasc.IndexOptions(source=task, tokenizer=base)).to_dict()["outputs"] == 30
     tuned = tasc.tune(tasc.TuneOptions(source=task, tokenizer=base))
@@ -194,8 +206,8 @@ def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
 
 def test_wrong_options_are_refused_in_one_line_that_names_them_all():
     with pytest.raises(tasc.errors.InputError) as caught:
-        tasc.AugmentOptions(source="builtin:stdlib-tokens", budget=0, n_max=99)  # type: ignore[call-arg]
+        tasc.AugmentOptions(source="builtin:stdlib-tokens", new_tokens=0, n_max=99)  # type: ignore[call-arg]
     line = str(caught.value)
     assert line.startswith("tasc augment: ")
-    assert all(name in line for name in ("tokenizer: missing", "budget: ", "n_max: "))
+    assert all(name in line for name in ("tokenizer: missing", "new_tokens: ", "n_max: "))
     assert line.endswith("see tasc augment --help")

@@ -150,7 +150,9 @@ def analysis_results() -> AnalysisResults:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, str]:
     """Each page by its template."""
-    made = augment(corpus(list(TEXTS * 4)), tokenizer(), AugmentOptions(budget="auto"), [*TEXTS])
+    made = augment(
+        corpus(list(TEXTS * 4)), tokenizer(), AugmentOptions(new_tokens="auto"), [*TEXTS]
+    )
     return {
         "analysis.html": analysis_page(analysis_results()),
         "budget.html": budget_page(made.to_dict(), EVIL),

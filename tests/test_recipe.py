@@ -30,7 +30,7 @@ def test_a_recipe_without_steps_is_refused(tmp_path):
 
 
 def test_a_step_that_is_there_twice_is_refused(tmp_path):
-    step = "  a: {command: augment, tokenizer: t, budget: 2}\n"
+    step = "  a: {command: augment, tokenizer: t, new_tokens: 2}\n"
     assert "the key 'a' is there twice" in refused(tmp_path, step + step)
 
 

@@ -55,7 +55,7 @@ def test_a_broken_validation_split_is_not_passed_over(tmp_path):
     broken = tmp_path / "task" / "validation.jsonl"
     broken.write_text('{"input": "a"\n')
     tokens = str(make_tokenizer(tmp_path / "tok"))
-    config = AugmentOptions(source=Data(path=str(broken.parent)), tokenizer=tokens, budget=3)
+    config = AugmentOptions(source=Data(path=str(broken.parent)), tokenizer=tokens, new_tokens=3)
     with pytest.raises(InputError, match=r"validation\.jsonl:1: invalid JSON"):
         run_step(config, tmp_path / "out")
 
@@ -64,7 +64,7 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     write(tmp_path / "task" / "train.jsonl", ROWS)
     write(tmp_path / "task" / "dev.jsonl", ROWS)
     source, tokens = Data(path=str(tmp_path / "task")), str(make_tokenizer(tmp_path / "tok"))
-    config = AugmentOptions(source=source, tokenizer=tokens, budget=3, split="dev")
+    config = AugmentOptions(source=source, tokenizer=tokens, new_tokens=3, split="dev")
     assert run_step(config, tmp_path / "tokens").result["held_out"] is None
     analysis = AnalyzeOptions(source=source, tokenizer=tokens, budgets=(0,), split="valid")
     assert run_step(analysis, tmp_path / "analysis").result["drafting"]["samples"] == 10
@@ -140,7 +140,7 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path):
     write(tmp_path / "task" / "train.jsonl", ROWS)
     tokenizer = make_tokenizer(tmp_path / "tokenizer")
     recipe = tmp_path / "r.yaml"
-    steps = f"  t: {{command: augment, tokenizer: {tokenizer}, budget: 2}}\n"
+    steps = f"  t: {{command: augment, tokenizer: {tokenizer}, new_tokens: 2}}\n"
     steps += "  i: {command: index, tokenizer: t}\n"
     recipe.write_text(HEAD + steps)
     command = ("run", recipe, "--data-dir", tmp_path, "--output", tmp_path / "out")
@@ -151,7 +151,7 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path):
     starts = [line.split()[:4] for line in out.splitlines()]
     assert ["t", "augment", "-", "-"] in starts
     assert ["i", "index", "t", "-"] in starts
-    assert "budget=2" in out
+    assert "new_tokens=2" in out
     assert sorted(tmp_path.rglob("*")) == before
     assert tasc(capsys, *command)[0] == 0
     code, out, _ = tasc(capsys, *command, "--dry-run", "--json")

@@ -45,7 +45,7 @@ def show(result: dict[str, Any]) -> None:
     if found.budgets:
         _show_budgets(found.budgets)
     if found.recommended_size:
-        why = "steps saved against rows and rarely seen tokens, as augment --budget auto"
+        why = "steps saved against rows and rarely seen tokens, as augment --new-tokens auto"
         say(f"Recommended size: {found.recommended_size.budget:,} added tokens ({why})")
     if found.drafting:
         _show_drafting(found.drafting)

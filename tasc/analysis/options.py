@@ -45,10 +45,12 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ShardOptions):
     )
     dtype: Dtype = "float32"
     device: Device = "auto"
-    budgets: Annotated[tuple[Annotated[int, Field(ge=0, le=MOST)], ...], Shell("budget")] = Field(
+    budgets: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=MOST)], ...], Shell("new-tokens", alias="budget")
+    ] = Field(
         (0, 50, 100, 250, 500, 1000),
         min_length=1,
-        description="Budgets of added tokens to predict; repeatable.",
+        description="Number of new tokens to predict the effect of; repeatable.",
     )
     serve: Annotated[Literal["vllm"] | None, Shell(default="no engine")] = Field(
         None, description="Predict steps and accepted lengths of drafts served by an engine."

@@ -72,7 +72,7 @@ def augment(options: AugmentOptions, context: StepContext | None = None) -> "Aug
 
     Example:
         >>> made = tasc.augment(
-        ...     tasc.AugmentOptions(source="builtin:stdlib-tokens", tokenizer="base", budget=50)
+        ...     tasc.AugmentOptions(source="builtin:stdlib-tokens", tokenizer="base", new_tokens=50)
         ... )
         >>> made.save(Path("tokens"))  # a folder that AutoTokenizer loads
     """

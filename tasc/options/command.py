@@ -23,7 +23,7 @@ from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.options.bounds import Bounded, Bounds
 from tasc.options.explain import explain
-from tasc.options.fields import AtHome, Split, Unescaped, as_value_error
+from tasc.options.fields import AtHome, Shell, Split, Unescaped, as_value_error
 from tasc.options.references import expand_user
 
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # no system takes it in a path, no file as UTF-8
@@ -126,6 +126,22 @@ class CommandOptions(Options):
                 super().__init__(**values)
             except ValidationError as error:
                 raise OptionsError(self.command, explain(error.errors())) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename_old_keys(cls, values: Any) -> Any:  # noqa: ANN401 - whatever was given
+        """Accept the older name of a field."""
+        if not isinstance(values, dict):
+            return values
+        renamed = dict(values)
+        for field, info in cls.model_fields.items():
+            aliases = [held.alias for held in info.metadata if isinstance(held, Shell)]
+            old = "".join(aliases).replace("-", "_")
+            if old and old in renamed:
+                if field in renamed:
+                    raise ValueError(f"{old} is an older name of {field}: keep {field} alone")
+                renamed[field] = renamed.pop(old)
+        return renamed
 
 
 class StepOptions(CommandOptions):

@@ -87,7 +87,7 @@ class Augmentation:
         """Return the report, as JSON values."""
         return {
             "export": self.options.export,
-            "budget": self.options.budget,
+            "budget": self.options.new_tokens,
             "added": len(self.tokens),
             "base_size": self.base_size,
             "size": self.base_size + len(self.tokens),
@@ -115,7 +115,7 @@ def augment(
     rows: EmbeddingCost | None = None,
     progress: Progress = silent,
 ) -> Augmentation:
-    """Choose ``options.budget`` tokens for a task's outputs and export them.
+    """Choose ``options.new_tokens`` tokens for a task's outputs and export them.
 
     ``held_out`` are outputs to measure on; ``rows`` says what a token costs the model. Fewer tokens
     come back where they shorten the outputs as far, where ``min_gain`` ends the search, or where
@@ -128,14 +128,14 @@ def augment(
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     refiner = Refiner(tokenizer, outputs, others, options)
     size, name = len(tokenizer.vocabulary()), corpus.source.path
-    curve, budget = None, options.budget
+    curve, budget = None, options.new_tokens
     if not isinstance(budget, int):
         survey = refiner.search(MOST, progress)
         curve = budget_curve(survey, size, outputs, others, rows, options.overfit_penalty)
         budget = curve.recommended_size.budget
         if not budget:
             most = curve.points[-1].budget
-            advice = f": use --budget {min(50, most)} to see"
+            advice = f": use --new-tokens {min(50, most)} to see"
             if not most:
                 instead = (
                     "leave out the steps `tokens` and `tasc-ft` of a recipe, and bench the rest"

@@ -29,7 +29,7 @@ OUTPUTS = [
 @pytest.mark.parametrize("export", EXPORTS)
 def test_every_new_token_is_produced_and_numbered_in_order(export):
     base = tokenizer()
-    made = augment(corpus(OUTPUTS), base, AugmentOptions(budget=12, export=export), OUTPUTS[:5])
+    made = augment(corpus(OUTPUTS), base, AugmentOptions(new_tokens=12, export=export), OUTPUTS[:5])
     size = len(base.vocabulary())
     assert [token.new_id for token in made.tokens] == list(range(size, size + 12))
     produced = {i for entry in made.tokenizer.encode_batch(OUTPUTS) for i in entry.ids}
@@ -41,7 +41,7 @@ def test_every_new_token_is_produced_and_numbered_in_order(export):
 @pytest.mark.parametrize("export", EXPORTS)
 def test_ids_and_base_ids_spell_the_string(export):
     base = tokenizer()
-    made = augment(corpus(OUTPUTS), base, AugmentOptions(budget=20, export=export))
+    made = augment(corpus(OUTPUTS), base, AugmentOptions(new_tokens=20, export=export))
     strings = base.vocabulary()
     for token in made.tokens:
         assert b"".join(strings[i] for i in token.ids) == token.string.encode()
@@ -53,7 +53,7 @@ def test_ids_and_base_ids_spell_the_string(export):
 
 def test_a_token_that_longer_ones_swallowed_costs_no_budget():
     # " fills: {" and the like always stand inside a longer n-gram.
-    made = augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(budget=12))
+    made = augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(new_tokens=12))
     assert made.intermediate_merges > 0
     assert any(len(token.ids) > 4 for token in made.tokens)
 
@@ -61,7 +61,7 @@ def test_a_token_that_longer_ones_swallowed_costs_no_budget():
 @pytest.mark.parametrize("export", EXPORTS)
 def test_the_report_is_what_the_saved_folder_does(tmp_path, export):
     held_out = OUTPUTS[::7] + TEXTS
-    options = AugmentOptions(budget=12, export=export)
+    options = AugmentOptions(new_tokens=12, export=export)
     made = augment(corpus(OUTPUTS), tokenizer(), options, held_out)
     made.save(tmp_path)
     saved = load_tokenizer(str(tmp_path))
@@ -83,7 +83,7 @@ def test_pretoken_changes_no_base_token_and_added_does():
     texts = corpus([" in the"] * 3)
     changed = {}
     for export in EXPORTS:
-        options = AugmentOptions(budget=1, pcs=2.0, export=export)
+        options = AugmentOptions(new_tokens=1, pcs=2.0, export=export)
         made = augment(texts, base, options, [" in therapy"])
         assert made.tokens[0].string == " in the"
         changed[export] = made.changed
@@ -91,8 +91,8 @@ def test_pretoken_changes_no_base_token_and_added_does():
 
 
 def test_identical_outputs_are_counted_not_repeated():
-    once = augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(budget=8))
-    thrice = augment(corpus(OUTPUTS * 3), tokenizer(), AugmentOptions(budget=8))
+    once = augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(new_tokens=8))
+    thrice = augment(corpus(OUTPUTS * 3), tokenizer(), AugmentOptions(new_tokens=8))
     assert [t.string for t in thrice.tokens] == [t.string for t in once.tokens]
     assert [t.frequency for t in thrice.tokens] == [3 * t.frequency for t in once.tokens]
     assert thrice.train.reached == 3 * once.train.reached
@@ -102,12 +102,12 @@ def test_identical_outputs_are_counted_not_repeated():
 def test_a_budget_beyond_the_candidates_names_the_largest_that_works(texts):
     few = corpus(texts)
     with pytest.raises(InputError, match=r"tiny.jsonl: budget 900 is larger than the ") as e:
-        augment(few, tokenizer(), AugmentOptions(budget=900))
-    largest = int(re.search(r"--budget (\d+) or auto$", str(e.value))[1])
-    made = augment(few, tokenizer(), AugmentOptions(budget=largest))
+        augment(few, tokenizer(), AugmentOptions(new_tokens=900))
+    largest = int(re.search(r"--new-tokens (\d+) or auto$", str(e.value))[1])
+    made = augment(few, tokenizer(), AugmentOptions(new_tokens=largest))
     assert 0 < len(made.tokens) <= largest
     with pytest.raises(InputError, match="is larger than"):
-        augment(few, tokenizer(), AugmentOptions(budget=largest + 1))
+        augment(few, tokenizer(), AugmentOptions(new_tokens=largest + 1))
     with pytest.raises(InputError, match=r"larger than the 0 n-grams .* use more outputs"):
         augment(corpus(["x"]), tokenizer(), AugmentOptions())
 
@@ -117,7 +117,7 @@ def test_a_budget_beyond_the_candidates_names_the_largest_that_works(texts):
 def test_few_outputs_become_a_token_each(budget, held_out):
     for rare in ([], ["Q"]):
         texts = [*LABELS * 9, *rare]
-        made = augment(corpus(texts), tokenizer(), AugmentOptions(budget=budget), held_out)
+        made = augment(corpus(texts), tokenizer(), AugmentOptions(new_tokens=budget), held_out)
         assert {token.string for token in made.tokens} == set(LABELS)
         once = len(tokenizer().encode(rare).tokens) if rare else 0
         assert made.train.reached == len(LABELS * 9) + once
@@ -133,7 +133,7 @@ def test_few_outputs_stay_in_pieces_that_others_are_made_of():
     )
     for budget in (4, 6):
         whole, pieces = (
-            augment(corpus(seen * 9), tokenizer(), AugmentOptions(budget=budget), held_out)
+            augment(corpus(seen * 9), tokenizer(), AugmentOptions(new_tokens=budget), held_out)
             for held_out in ((), unseen)
         )
         assert {token.string for token in whole.tokens} == set(seen)
@@ -150,19 +150,21 @@ def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
     assert "naïve" not in {token.string for token in added.tokens}
     safe = augment(corpus(texts), base, AugmentOptions(**options, export="pretoken"))
     assert safe.excluded["byte_alphabet"] == 0
-    cut = augment(corpus(["\u65e5\u6700"] * 2 + ["\u65e6"] * 9), base, AugmentOptions(budget=1))
+    cut = augment(corpus(["\u65e5\u6700"] * 2 + ["\u65e6"] * 9), base, AugmentOptions(new_tokens=1))
     assert cut.excluded["not_utf8"] > 0
 
 
 def test_no_ngram_holds_an_added_token():
     texts = ["a<tool>b c<|end|>"] * 5 + ["x y z"] * 5
-    made = augment(corpus(texts), tokenizer(), AugmentOptions(budget=2, pcs=2.0, export="added"))
+    made = augment(
+        corpus(texts), tokenizer(), AugmentOptions(new_tokens=2, pcs=2.0, export="added")
+    )
     assert all("<tool>" not in token.string for token in made.tokens)
 
 
 @pytest.mark.parametrize("export", EXPORTS)
 def test_no_new_token_holds_a_protected_text(export):
-    options = AugmentOptions(budget=500, pcs=2.0, export=export, min_gain=1e-9)
+    options = AugmentOptions(new_tokens=500, pcs=2.0, export=export, min_gain=1e-9)
     protected = replace(options, protect=("{", "s:"))
     free, made = (augment(corpus(OUTPUTS), tokenizer(), o) for o in (options, protected))
     assert any("{" in token.string for token in free.tokens)
@@ -175,7 +177,7 @@ def test_no_new_token_holds_a_protected_text(export):
 def test_the_search_ends_where_a_token_gains_too_little():
     tokens = len(tokenizer().encode(OUTPUTS).tokens)
     few, many = (
-        augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(budget=500, min_gain=gain))
+        augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(new_tokens=500, min_gain=gain))
         for gain in (0.02, 0.005)
     )
     assert 0 < len(few.tokens) < len(many.tokens) < 500
@@ -189,7 +191,7 @@ def test_the_search_ends_where_a_token_gains_too_little():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 0}, "budget: a number from 1 to 1,000,000,000 or auto, got 0"),
+        ({"new_tokens": 0}, "new_tokens: a number from 1 to 1,000,000,000 or auto, got 0"),
         ({"n_max": 1}, "n_max: input should be greater than or equal to 2, got 1"),
         ({"pcs": 0.0}, "pcs: input should be greater than 0, got 0.0"),
         ({"pcs": float("nan")}, "pcs: input should be a finite number, got nan"),
@@ -217,7 +219,7 @@ def test_real_outputs_reach_what_the_search_predicts(data_dir, real_tokenizer, n
     source = Source(str(data_dir / "massive-en"))
     base = real_tokenizer(name)
     train, held_out = load(source, "train", limit=4000), load(source, "validation", limit=1000)
-    made = augment(train, base, AugmentOptions(budget=250), held_out.outputs)
+    made = augment(train, base, AugmentOptions(new_tokens=250), held_out.outputs)
     assert (len(made.tokens), made.unused, made.changed) == (250, 0, 0)
     for part in (made.train, made.held_out):
         assert part.before / part.reached > 3.5
@@ -227,6 +229,6 @@ def test_real_outputs_reach_what_the_search_predicts(data_dir, real_tokenizer, n
 def test_real_outputs_in_the_added_export(data_dir, real_tokenizer):
     base = real_tokenizer("gpt2")
     train = load(Source(str(data_dir / "eur-lex")), "train", limit=5000)
-    made = augment(train, base, AugmentOptions(budget=300, export="added"))
+    made = augment(train, base, AugmentOptions(new_tokens=300, export="added"))
     assert (len(made.tokens), made.unused) == (300, 0)
     assert made.train.before / made.train.reached > 1.8

@@ -93,7 +93,7 @@ def test_held_out_steps_are_those_of_the_replayed_merges():
 
 @pytest.mark.parametrize("export", ["pretoken", "added"])
 def test_auto_takes_the_recommended_size_and_reports_the_curve(export):
-    options = AugmentOptions(budget="auto", export=export)
+    options = AugmentOptions(new_tokens="auto", export=export)
     made = augment(corpus(OUTPUTS), tokenizer(), options, OUTPUTS[::5])
     assert len(made.tokens) == made.curve.recommended_size.budget > 0
     assert made.curve.points[-1].budget > len(made.tokens)
@@ -104,11 +104,11 @@ def test_auto_takes_the_recommended_size_and_reports_the_curve(export):
 
 
 def test_auto_says_so_where_no_token_pays():
-    dear = AugmentOptions(budget="auto", overfit_penalty=1e6)
+    dear = AugmentOptions(new_tokens="auto", overfit_penalty=1e6)
     with pytest.raises(InputError, match=r"tiny.jsonl: no new token is worth its row here"):
         augment(corpus(OUTPUTS), tokenizer(), dear)
     with pytest.raises(InputError, match=r"for no n-gram recurs: leave out the steps `tokens` and"):
-        augment(corpus(["x"] * 3), tokenizer(), AugmentOptions(budget="auto"))
+        augment(corpus(["x"] * 3), tokenizer(), AugmentOptions(new_tokens="auto"))
 
 
 @pytest.mark.parametrize(("tied", "rows"), [(True, 1), (False, 2)])
@@ -142,7 +142,7 @@ def test_an_analysis_predicts_what_augment_adds_and_reaches(texts, export, measu
     found = predict_budgets(outputs, base, options, held_out)
     assert [point.budget for point in found.budgets[:2]] == [0, 1]
     for point in found.budgets[1:]:
-        wanted = AugmentOptions(budget=point.budget, export=export)
+        wanted = AugmentOptions(new_tokens=point.budget, export=export)
         made = augment(corpus(texts), base, wanted, held_out)
         assert point.added == len(made.tokens)
         # In further rounds the saved tokenizer did without a token, and took the next best.
@@ -150,7 +150,7 @@ def test_an_analysis_predicts_what_augment_adds_and_reaches(texts, export, measu
         if made.rounds == 1:
             assert point.tokens_per_output == made.train.predicted / len(texts)
             assert point.h2_bits == made.h2[1]
-    auto = augment(corpus(texts), base, AugmentOptions(budget="auto", export=export), held_out)
+    auto = augment(corpus(texts), base, AugmentOptions(new_tokens="auto", export=export), held_out)
     assert found.recommended_size == auto.curve.recommended_size
     if auto.rounds == 1:
         steps = [tokens / len(texts) + 1 for tokens in (auto.train.before, auto.train.predicted)]
@@ -161,8 +161,8 @@ def test_the_grid_ends_at_the_largest_budget_that_augment_takes():
     base = tokenizer()
     last = predict_budgets(encode_outputs(OUTPUTS, base, "pretoken"), base, GRID).budgets[-1]
     assert last.added == last.budget < 9000
-    with pytest.raises(InputError, match=f"use --budget {last.budget} or auto"):
-        augment(corpus(OUTPUTS), base, AugmentOptions(budget=last.budget + 1))
+    with pytest.raises(InputError, match=f"use --new-tokens {last.budget} or auto"):
+        augment(corpus(OUTPUTS), base, AugmentOptions(new_tokens=last.budget + 1))
     few = predict_budgets(encode_outputs(FEW, base, "pretoken"), base, GRID).budgets
     assert [(point.budget, point.added) for point in few] == [(0, 0), (1, 1), (4, 2)]
 

@@ -24,7 +24,7 @@ PIECES = [MARK, " ", "\n", "é", "日本語", *(word for text in TEXTS for word 
 @cache
 def both(kind: str, export: Any) -> tuple[LoadedTokenizer, LoadedTokenizer]:
     base = marked(kind)
-    options = AugmentOptions(budget=40, pcs=2.0, export=export, min_gain=1e-9)
+    options = AugmentOptions(new_tokens=40, pcs=2.0, export=export, min_gain=1e-9)
     made = augment(corpus(TEXTS * 3 + [f"so {text}" for text in TEXTS]), base, options)
     return base, LoadedTokenizer(made.tokenizer, kind)
 

@@ -26,7 +26,7 @@ OUTPUTS = [
 BASES = {kind: marked(kind) for kind in KINDS}
 MADE = {
     (kind, export): augment(
-        corpus(OUTPUTS), BASES[kind], AugmentOptions(budget=12, export=export, pcs=2.0)
+        corpus(OUTPUTS), BASES[kind], AugmentOptions(new_tokens=12, export=export, pcs=2.0)
     )
     for kind in KINDS
     for export in ("pretoken", "added")
@@ -109,7 +109,7 @@ def test_every_new_token_is_produced_and_the_old_ones_stay(kind, export):
 @pytest.mark.parametrize("kind", ALWAYS)
 def test_where_an_added_token_would_gain_a_space_behind_it_one_line_says_so(kind):
     with pytest.raises(InputError, match=rf"{kind}: .* puts a space before .* --export pretoken"):
-        augment(corpus(OUTPUTS), BASES[kind], AugmentOptions(budget=2, export="added"))
+        augment(corpus(OUTPUTS), BASES[kind], AugmentOptions(new_tokens=2, export="added"))
 
 
 def test_with_a_prepending_normalizer_only_words_with_their_space_are_added():
@@ -135,7 +135,7 @@ def test_auto_tokenizer_loads_the_folder_as_it_is_saved(tmp_path, kind, export):
 @pytest.mark.parametrize("kind", ["bpe-normalizer", "unigram-first"])
 def test_an_augmented_tokenizer_can_be_augmented_again(kind):
     once = LoadedTokenizer(MADE[kind, "pretoken"].tokenizer, "once", BASES[kind].files)
-    again = augment(corpus(OUTPUTS), once, AugmentOptions(budget=3, pcs=2.0))
+    again = augment(corpus(OUTPUTS), once, AugmentOptions(new_tokens=3, pcs=2.0))
     assert (again.unused, again.changed, len(again.tokens)) == (0, 0, 3)
     assert again.train.reached < MADE[kind, "pretoken"].train.reached
 
@@ -151,7 +151,7 @@ def test_a_vocabulary_with_tokens_across_words_is_not_cut():
 @pytest.mark.parametrize("export", ["pretoken", "added"])
 def test_real_vocabularies(data_dir, name, export):
     base = real(data_dir, name)
-    options = AugmentOptions(budget=12, export=export)
+    options = AugmentOptions(new_tokens=12, export=export)
     made = augment(corpus(OUTPUTS), base, options, OUTPUTS[::7])
     assert (made.unused, made.changed) == (0, 0)
     assert made.train.predicted == made.train.reached < made.train.before / 3

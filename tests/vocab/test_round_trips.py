@@ -59,7 +59,7 @@ def test_random_text_survives_wherever_it_survives_the_base_tokenizer(kind, expo
 def check(kind: str, export: Any, texts: list[str]) -> None:
     """Assert that what the base tokenizer of ``kind`` gives back, the augmented one does, too."""
     base = marked(kind) if kind in KINDS else tokenizer(kind)
-    options = AugmentOptions(budget=40, pcs=2.0, export=export, min_gain=1e-9)
+    options = AugmentOptions(new_tokens=40, pcs=2.0, export=export, min_gain=1e-9)
     try:
         made = augment(corpus(TEXTS * 3 + [f"so {text}" for text in TEXTS]), base, options)
     except InputError as error:

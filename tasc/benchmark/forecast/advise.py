@@ -90,7 +90,7 @@ def advise(
 ) -> Verdict:
     """Weigh the analysis and the best setting that was simulated.
 
-    New tokens are judged at the recommended size, which is what ``tasc augment --budget auto``
+    New tokens are judged at the recommended size, which is what ``tasc augment --new-tokens auto``
     adds.
     """
     inputs, outputs = report.input.ngrams[0], report.output.ngrams[0]

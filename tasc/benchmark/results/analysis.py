@@ -27,7 +27,7 @@ class AnalysisResults(TaskReport):
 
     # What ``tasc augment`` reaches at each budget of the grid; empty without a tokenizer
     budgets: tuple[BudgetPoint, ...]
-    # What ``tasc augment --budget auto`` adds, None without a tokenizer or n-grams that recur
+    # What ``tasc augment --new-tokens auto`` adds, None without a tokenizer or n-grams that recur
     recommended_size: Point | None
     # TASC-spec simulated on held-out outputs, None without a tokenizer or outputs
     drafting: Drafting | None

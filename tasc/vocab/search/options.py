@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from tasc.analysis.options import MergeSearchOptions
 from tasc.options.bounds import MOST
-from tasc.options.fields import TOKENIZER, Text
+from tasc.options.fields import TOKENIZER, Shell, Text
 
 OVERFIT_PENALTY = 10.0  # of analyses, too, which know no other
 
@@ -20,7 +20,9 @@ class AugmentOptions(MergeSearchOptions):
     references: ClassVar = {"tokenizer": "tokenizer"}
 
     tokenizer: Annotated[str, TOKENIZER]
-    budget: int | Literal["auto"] = Field(500, description="New tokens, or auto: as many as pay.")
+    new_tokens: Annotated[int | Literal["auto"], Shell(alias="budget")] = Field(
+        500, description="Number of new tokens; auto chooses the recommended size."
+    )
     overfit_penalty: float = Field(
         OVERFIT_PENALTY,
         ge=0,
@@ -40,10 +42,10 @@ class AugmentOptions(MergeSearchOptions):
         (), description="No new token may hold this text, as { or \\n; repeatable."
     )
 
-    @field_validator("budget", mode="before")
+    @field_validator("new_tokens", mode="before")
     @classmethod
     def _number_or_auto(cls, value: object) -> object:
         text = str(value)
         if text == "auto" or (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
             return value
-        raise ValueError(f"budget: a number from 1 to {MOST:,} or auto, got {value!r:.60}")
+        raise ValueError(f"new_tokens: a number from 1 to {MOST:,} or auto, got {value!r:.60}")

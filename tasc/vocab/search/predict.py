@@ -22,7 +22,7 @@ from tasc.vocab.search.selection import most_tokens
 
 @dataclass(frozen=True)
 class BudgetPoint:
-    """The training outputs after ``tasc augment --budget M``, as its search predicts them."""
+    """The training outputs after ``tasc augment --new-tokens M``, as its search predicts them."""
 
     budget: int  # M
     added: int  # new tokens; fewer than M where fewer shorten the outputs as far
@@ -41,7 +41,7 @@ class Prediction:
     """What new tokens bring, by their number."""
 
     budgets: tuple[BudgetPoint, ...] = ()  # the grid; empty where the export cannot be written
-    recommended_size: Point | None = None  # of ``--budget auto``; None where no n-gram recurs
+    recommended_size: Point | None = None  # of ``--new-tokens auto``; None where no n-gram recurs
     step_ratio: float = 1.0  # of the recommended size
     refused: str | None = None  # why the tokenizer does not take the export
 

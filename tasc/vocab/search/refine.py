@@ -179,7 +179,7 @@ class Refiner:
         if found < (1 if self._options.min_gain else budget):
             most = most_tokens(result, len(self._vocabulary))
             advice = (
-                f"use --budget {most} or auto" if most else "use more outputs or a higher --pcs"
+                f"use --new-tokens {most} or auto" if most else "use more outputs or a higher --pcs"
             )
             if self._options.min_gain:
                 raise InputError(

@@ -281,7 +281,10 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused(capsys,
     ):
         out = () if command[0] == "chat" else ("--output", tmp_path / "out")
         line = refused(capsys, *command, *out)
-        assert "wrong has 320 tokens and the model 300 rows: give the model's own" in line
+        assert (
+            "wrong has 320 tokens, but the model has 300 embedding rows: use the model's own"
+            in line
+        )
         assert not (tmp_path / "out").exists()
 
 

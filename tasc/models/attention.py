@@ -1,12 +1,10 @@
-"""Tree attention through transformers' attention interface: no forked model files.
+"""Tree attention, registered with transformers' attention interface: no forked model files.
 
-Registering an attention of our own does two things: a step pays for no mask that it does not need,
-and keys are shared by query groups instead of being copied once for every query head.
+It builds a mask only where one is needed, and query heads share keys instead of copying them.
 
-The heads of a group ask the same keys, so they stand as further queries of one head. torch's own
-``enable_gqa`` is slower for few queries (ten times for a single one in bfloat16 on a CPU), and on
-CUDA none of its fused kernels takes it together with a mask. Many queries at a time, on a CPU, it
-serves a little faster.
+The query heads of a group use the same keys, so they are folded into more queries of one head.
+torch's ``enable_gqa`` is slower for few queries (ten times for one query in bfloat16 on a CPU), and
+on CUDA no fused kernel combines it with a mask. For many queries on a CPU it is a little faster.
 """
 
 from typing import Any
@@ -19,11 +17,11 @@ from tasc.errors import UnavailableError
 
 NAME = "tasc"
 _FEW = 16  # queries
-_KEPT = {"full_attention", "sliding_attention", "chunked_attention"}  # as keys and values alone
+_STATELESS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
 def register() -> str:
-    """Make the attention known to transformers (once); return the name to configure models with."""
+    """Register the attention with transformers; return its name."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, attend)
@@ -31,15 +29,15 @@ def register() -> str:
 
 
 def check_stateless(model: PreTrainedModel) -> set[str]:
-    """Return the types of a model's layers, where config.json states them.
+    """Return the types of a model's layers, if config.json states them.
 
-    Raises UnavailableError for layers that keep more than keys and values.
+    Raises UnavailableError for layers that store more than keys and values.
     """
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
-    if model._is_stateful or layers - _KEPT:
+    if model._is_stateful or layers - _STATELESS:
         raise UnavailableError(
-            f"{type(model).__name__} has layers with a state, where rejected drafts would "
-            "stay: decode it with transformers"
+            f"{type(model).__name__} has layers with a recurrent state, which rejected drafts "
+            "would corrupt: decode it with transformers"
         )
     return layers
 
@@ -56,34 +54,32 @@ def attend(
     softcap: float | None = None,
     position_ids: torch.Tensor | None = None,
     s_aux: torch.Tensor | None = None,
-    **_: Any,  # noqa: ANN401 - whatever else a model hands to every attention
+    **_: Any,  # noqa: ANN401 - whatever else a model passes to its attention
 ) -> tuple[torch.Tensor, None]:
-    """Attend ``query`` (B, H, q, d) to ``key`` and ``value`` (B, H_kv, k, d).
+    """Attend from ``query`` (B, H, q, d) to ``key`` and ``value`` (B, H_kv, k, d).
 
-    The last q keys are those of the queries.
-
-    ``attention_mask`` (B, 1, q, k) is True where a query may look. None means causal: every key for
-    a single query, the lower triangle for a prefill. A mask of int32 says how many positions back a
-    key lies, negative where a query may not look, wherever the keys stand. ``s_aux`` (H,) are the
-    scores of sinks, which take weight and give nothing. Returns (B, q, H, d).
+    The last q keys belong to the queries. ``attention_mask`` (B, 1, q, k) is True where a query
+    may attend; None means causal. An int32 mask holds the distance from query to key in positions,
+    negative where the query may not attend. ``s_aux`` (H,) are the scores of attention sinks,
+    which take weight and contribute nothing. Returns (B, q, H, d).
     """
     queries, keys = query.shape[2], key.shape[2]
     if attention_mask is not None and attention_mask.dtype == torch.int32:
         near = attention_mask < (sliding_window or torch.iinfo(torch.int32).max)
         attention_mask = (attention_mask >= 0) & near
     elif sliding_window is not None and keys > sliding_window:
-        shape = queries, keys, sliding_window
-        attention_mask = _windowed(attention_mask, *shape, position_ids, query.device)
+        base = _causal(queries, keys, query.device) if attention_mask is None else attention_mask
+        attention_mask = base & _window(queries, keys, sliding_window, position_ids, query.device)
     if softcap is not None or s_aux is not None:
-        return _written_out(query, key, value, attention_mask, scaling, softcap, s_aux), None
+        return _explicit(query, key, value, attention_mask, scaling, softcap, s_aux), None
     if attention_mask is None and queries not in (1, keys):
         attention_mask = _causal(queries, keys, query.device)
     causal = attention_mask is None and queries > 1
     grouped = query.shape[1] != key.shape[1]
     if grouped and not causal and (queries <= _FEW or query.is_cuda):
-        one = _folded(query, key.shape[1])
-        mask = None if attention_mask is None else _tiled(attention_mask, query, key)
-        out = functional.scaled_dot_product_attention(one, key, value, mask, scale=scaling)
+        folded = _fold(query, key.shape[1])
+        mask = None if attention_mask is None else _tile(attention_mask, query, key)
+        out = functional.scaled_dot_product_attention(folded, key, value, mask, scale=scaling)
         return out.reshape(query.shape).transpose(1, 2), None
     out = functional.scaled_dot_product_attention(
         query, key, value, attention_mask, scale=scaling, is_causal=causal, enable_gqa=grouped
@@ -91,13 +87,13 @@ def attend(
     return out.transpose(1, 2), None
 
 
-def _folded(query: torch.Tensor, heads: int) -> torch.Tensor:
-    """Return ``query`` (B, H, q, d) as (B, heads, H / heads * q, d)."""
+def _fold(query: torch.Tensor, heads: int) -> torch.Tensor:
+    """Reshape ``query`` (B, H, q, d) to (B, heads, H / heads * q, d)."""
     return query.reshape(len(query), heads, -1, query.shape[3])
 
 
-def _tiled(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    """Return ``mask`` (B, 1, q, k) for the folded queries."""
+def _tile(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """Repeat ``mask`` (B, 1, q, k) for the folded queries."""
     return mask.repeat(1, 1, query.shape[1] // key.shape[1], 1)
 
 
@@ -106,28 +102,26 @@ def _causal(queries: int, keys: int, device: torch.device) -> torch.Tensor:
     return mask.tril(keys - queries)[None, None]
 
 
-def _windowed(
-    mask: torch.Tensor | None,
+def _window(
     queries: int,
     keys: int,
     window: int,
     position_ids: torch.Tensor | None,
     device: torch.device,
 ) -> torch.Tensor:
-    """Narrow ``mask`` to keys fewer than ``window`` positions back; tree nodes share positions.
+    """Return a mask (B, 1, q, k) of the keys fewer than ``window`` positions back.
 
-    The keys before the queries stand at their positions; ``position_ids`` (B, q) are the queries'.
+    Earlier keys are at their positions; ``position_ids`` (B, q) are the queries', as tree nodes
+    share positions.
     """
     before = torch.arange(keys - queries, device=device)
     if position_ids is None:
         position_ids = torch.arange(keys - queries, keys, device=device)[None]
     positions = torch.cat([before.expand(len(position_ids), -1), position_ids], dim=1)
-    near = position_ids[:, None, :, None] - positions[:, None, None, :] < window
-    base = _causal(queries, keys, device) if mask is None else mask
-    return base & near
+    return position_ids[:, None, :, None] - positions[:, None, None, :] < window
 
 
-def _written_out(
+def _explicit(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -136,13 +130,13 @@ def _written_out(
     softcap: float | None,
     sinks: torch.Tensor | None,
 ) -> torch.Tensor:
-    """What the fused kernels do not offer: capped scores (Gemma 2), sinks (gpt-oss)."""
+    """Attend with what the fused kernels lack: capped scores (Gemma 2) or sinks (gpt-oss)."""
     queries, keys, heads = query.shape[2], key.shape[2], key.shape[1]
     seen = _causal(queries, keys, query.device) if mask is None else mask
-    scores = _folded(query, heads) @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+    scores = _fold(query, heads) @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    scores = scores.masked_fill(~_tiled(seen, query, key), float("-inf"))
+    scores = scores.masked_fill(~_tile(seen, query, key), float("-inf"))
     if sinks is not None:
         column = sinks.reshape(1, heads, -1, 1, 1).expand(len(scores), -1, -1, queries, 1)
         scores = torch.cat([scores, column.reshape(*scores.shape[:3], 1).to(scores.dtype)], dim=-1)

@@ -1,4 +1,4 @@
-"""Compaction of a key/value cache: accepted positions move down to where their row goes on."""
+"""Compaction of a key/value cache: move accepted positions down to the end of their row."""
 
 import numpy as np
 import torch
@@ -10,31 +10,31 @@ from tasc.errors import InputError
 
 
 def compact_reference(data: torch.Tensor, moves: np.ndarray) -> None:
-    """Do what ``compact`` does, in plain torch."""
+    """Compact in plain torch: the definition of ``compact``."""
     row, source, target = torch.from_numpy(moves).long().to(data.device).T
     data[..., row, :, target, :] = data[..., row, :, source, :]
 
 
 def compact(data: torch.Tensor, moves: np.ndarray) -> None:
-    """Move position ``from`` of a row to ``to``, in place, for each of ``moves`` (m, 3) int32.
+    """Move positions of rows in place, by ``moves`` (m, 3) int32.
 
-    ``data`` (..., rows, heads, positions, d), contiguous, of any dtype. A move is (row, from, to):
-    it goes down or stays, and both rise behind the move before it in its row; rows come one after
-    another. Raises InputError for others. One kernel on CUDA, one native call on the CPU.
+    ``data`` (..., rows, heads, positions, d) is contiguous, of any dtype. A move is (row, source,
+    target) with target <= source. Moves are sorted by row; within a row, sources and targets rise.
+    Raises InputError for other moves. Launches one kernel on CUDA, one native call on the CPU.
     """
     if data.is_cuda and cuda.library() is None:
         compact_reference(data, moves)
     elif data.is_cuda:
         compact_kv(data, torch.from_numpy(moves).to(data.device, non_blocking=True))
-    else:  # not through the dispatcher, which takes longer than the work
+    else:  # not through torch's dispatcher, which would take longer than the work
         _on_cpu(data, moves)
 
 
 @torch.library.custom_op("tasc::compact_kv", mutates_args={"data"})
 def compact_kv(data: torch.Tensor, moves: torch.Tensor) -> None:
-    """Do what ``compact`` does, as a torch operator; ``moves`` lie on the device of ``data``.
+    """Compact as a torch operator; ``moves`` are on the device of ``data``.
 
-    On CUDA, where nothing waits for them, the caller answers for the moves.
+    On CUDA the moves are not checked, as that would wait for the device.
     """
     if not data.is_cuda:
         _on_cpu(data, moves.numpy())
@@ -67,6 +67,6 @@ def _on_cpu(data: torch.Tensor, moves: np.ndarray) -> None:
 def _check(data: torch.Tensor) -> None:
     if data.dim() < 4 or not data.is_contiguous():
         raise InputError(
-            "a cache to compact is contiguous, (..., rows, heads, positions, d), got shape "
+            "the cache must be contiguous, of shape (..., rows, heads, positions, d): got shape "
             f"{tuple(data.shape)}, strides {data.stride()}"
         )

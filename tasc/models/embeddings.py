@@ -10,27 +10,24 @@ from tasc.errors import InputError
 
 
 class NewEmbedding(Protocol):
-    """A token to add: its id and the base tokens its string is made of."""
+    """A token to add: its id, and the base tokens of its string, in order and with repetitions."""
 
     @property
-    def new_id(self) -> int:
-        """Row of the new token."""
+    def new_id(self) -> int: ...
 
     @property
-    def base_ids(self) -> Sequence[int]:
-        """Base tokens of the string, in order; a token that occurs twice counts twice."""
+    def base_ids(self) -> Sequence[int]: ...
 
 
 def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewEmbedding], size: int = 0) -> None:
-    """Give each new token the mean of its base tokens' rows, in both matrices, tied or not.
+    """Set the rows of each new token, in embedding and LM head, to the mean of its base tokens'.
 
-    The matrices grow to ``size`` rows, the tokenizer's length, or to the highest new id; a padded
-    vocabulary is never shrunk, its spare rows are used first. Means are set after resizing, which
-    fills new rows with its own guess. Departs from the paper in one point: the mean is over the
-    *base* tokens, as the constituents of a nested n-gram may be new themselves.
+    The matrices grow to ``size`` rows, the tokenizer's length, or to the highest new id. A padded
+    vocabulary never shrinks; its spare rows are used first. Departs from the paper: the mean is
+    over *base* tokens, as the constituents of a nested n-gram may be new themselves.
 
     Raises:
-        InputError: a base id that is no base token, or a new id given twice.
+        InputError: a base id is not a base token, or two new tokens have the same id.
     """
     old = model.get_input_embeddings().weight.shape[0]
     _check(rows, old)
@@ -50,26 +47,26 @@ def output_head(model: PreTrainedModel) -> torch.nn.Module:
     head = model.get_output_embeddings()
     if not isinstance(head, torch.nn.Module):
         raise InputError(
-            f"{type(model).__name__} has no LM head for new tokens: give a causal model"
+            f"{type(model).__name__} has no LM head for new tokens: use a causal language model"
         )
     return head
 
 
 def is_tied(model: PreTrainedModel) -> bool:
-    """Say whether the embedding and the LM head are one matrix."""
+    """Return whether the embedding and the LM head are one matrix."""
     return output_head(model).weight is model.get_input_embeddings().weight
 
 
 def _check(rows: Sequence[NewEmbedding], base_size: int) -> None:
     new = {row.new_id for row in rows}
     if len(new) != len(rows):
-        raise InputError("two new tokens have the same id: make the tokenizer with tasc augment")
+        raise InputError("two new tokens have the same id: create them with tasc augment")
     for row in rows:
         wrong = [i for i in row.base_ids if i in new or not 0 <= i < base_size]
         if wrong or not row.base_ids:
             raise InputError(
-                f"new token {row.new_id} is made of {list(row.base_ids)}, which are not all among "
-                f"the model's {base_size} tokens: make them for its tokenizer with tasc augment"
+                f"new token {row.new_id} consists of tokens {list(row.base_ids)}, not all among "
+                f"the model's {base_size}: create it for this tokenizer with tasc augment"
             )
 
 
@@ -84,7 +81,7 @@ def _matrices(model: PreTrainedModel) -> list[torch.Tensor]:
 
 @torch.no_grad()
 def _set_means(matrix: torch.Tensor, rows: Sequence[NewEmbedding]) -> None:
-    """Set rows of ``matrix`` (V, d), or entries of a bias (V,), from rows of the same."""
+    """Set rows of ``matrix`` (V, d), or entries of a bias (V,), to the means of their base rows."""
     for row in rows:
         base = torch.tensor(list(row.base_ids), device=matrix.device)
         matrix[row.new_id] = matrix[base].float().mean(0).to(matrix.dtype)

@@ -1,4 +1,4 @@
-"""A model that belongs to somebody else, as a target for a while."""
+"""Borrow a caller's model as a target, and return it unchanged."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from tasc.models.target import Target
 
 @contextmanager
 def target_from_model(model: PreTrainedModel, graphs: Graphs = "off") -> Iterator[Target]:
-    """Use ``model`` as a target; give it back with its own attention and training modes.
+    """Use ``model`` as a target; restore its attention and training modes afterwards.
 
-    ``graphs`` as in ``target_for``: what was captured is lost at the end.
-    Not for two threads at a time: the attention is a property of the model.
+    Captured ``graphs`` (see ``target_for``) are lost at the end. Not thread-safe: the attention is
+    a property of the model.
     """
     with restore_model(model):
         yield target_for(model, graphs=graphs)
@@ -23,7 +23,7 @@ def target_from_model(model: PreTrainedModel, graphs: Graphs = "off") -> Iterato
 
 @contextmanager
 def restore_model(model: PreTrainedModel | None) -> Iterator[None]:
-    """Let ``model`` be used, if there is one; restore its own attention and training modes."""
+    """Restore the attention and training modes of ``model``, if there is one, after the block."""
     if model is None:
         yield
         return

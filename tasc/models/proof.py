@@ -1,9 +1,8 @@
-"""Proof, before a model is decoded with, that trees and batches leave its logits as they are.
+"""Check, before decoding with a model, that trees and batches do not change its logits.
 
-That a model's attention can be replaced does not say that the model gives tree nodes the positions
-they are told, or reads a mask as it is meant. Such a model would decode without any error, and
-wrongly. So a few tokens are run both ways: trees and rows of different lengths through a target,
-and each of their texts in one plain forward of the model with its own attention.
+A model may ignore the positions of tree nodes or the mask, and would then decode wrongly without
+any error. So a few tokens are run both ways: as trees and batches of different lengths through a
+target, and as plain text through the model with its own attention.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,24 +19,24 @@ from tasc.models.folder import disk_cache
 from tasc.models.folder.quiet import quiet
 from tasc.models.target import Target
 
-PROMPTS = 6, 3  # tokens; a tree and what follows it take four positions more
+PROMPTS = 6, 3  # tokens
 PARENTS = np.array([-1, -1, 0, 1], np.int32), np.array([-1, -1], np.int32)
-PATHS = (1, 3), (1,)  # what is accepted: never the first nodes, so that keys move
-AFTER = 4
-EXACT = 1e-3  # of the logits' spread
-COARSE = 32  # roundings, in dtypes of few bits
-TRIES = 3  # where rounding is coarse: it may hand a token to another expert, which is no error
-_FORMAT = 1  # of the cached entry
+PATHS = (1, 3), (1,)  # accepted nodes: not the first ones, so that keys move
+AFTER = 4  # positions that a tree and the tokens after it need
+EXACT = 1e-3  # allowed error as a share of the logits' spread
+COARSE = 32  # allowed error in roundings, for dtypes of few bits
+TRIES = 3  # with coarse rounding, which may legitimately route a token to another expert
+_FORMAT = 1  # of the cache entry
 _NONE = np.empty(0, np.int32)
 _SIZES = frozenset({"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"})
-_PROVED: set[str] = set()  # in this process, where the cache cannot be written
+_PROVED: set[str] = set()  # by this process, in case the cache is not writable
 
 Text = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt (L,), the ``last`` token, a tree after it, the path accepted and one token then."""
+    """A prompt (L,), the ``last`` token, a tree, its accepted ``path``, and one token ``then``."""
 
     prompt: np.ndarray
     last: int
@@ -47,24 +46,24 @@ class Case:
     then: int
 
     def texts(self) -> list[Text]:
-        """Return what stands before each row of logits: the prompt's, the tree's, the one after."""
+        """Return the text before each row of logits: of the prompt, the tree, the token after."""
 
-        def down_to(node: int) -> Text:
+        def text_at(node: int) -> Text:
             if node < 0:
                 return (*self.prompt.tolist(), self.last)
-            return (*down_to(int(self.parents[node])), int(self.tokens[node]))
+            return (*text_at(int(self.parents[node])), int(self.tokens[node]))
 
-        nodes = [down_to(node) for node in range(-1, len(self.tokens))]
-        return [tuple(self.prompt.tolist()), *nodes, (*down_to(self.path[-1]), self.then)]
+        nodes = [text_at(node) for node in range(-1, len(self.tokens))]
+        return [tuple(self.prompt.tolist()), *nodes, (*text_at(self.path[-1]), self.then)]
 
 
 def prove(target: Target) -> None:
-    """Let ``target`` decode as its untouched model does, or refuse it; once for an architecture.
+    """Check that ``target`` gives its model's own logits, once per architecture.
 
-    A success is kept in the user's cache. The sequence that ``target`` was decoding is lost. A
-    model of so few positions that no tree fits is let through: no tree will be decoded either.
+    A success is stored in the user's cache. The target loses its sequences. A model with too few
+    positions for a tree passes, as it will decode none.
 
-    Raises UnavailableError where logits are others than the model's own, beyond rounding.
+    Raises UnavailableError if logits differ from the model's own by more than rounding.
     """
     identity = _identity(target)
     path = disk_cache.entry("proof", identity)
@@ -74,15 +73,15 @@ def prove(target: Target) -> None:
     allowed = _tolerance(target.model)
     for attempt in range(1 if allowed == EXACT else TRIES):
         errors = _run(target, attempt)
-        what, worst = max(errors.items(), key=lambda item: item[1])
+        kind, worst = max(errors.items(), key=lambda item: item[1])
         if worst <= allowed:
             _PROVED.add(path.name)
             disk_cache.write(path, {"errors": errors}, identity)
             return
-    raise _refused(
+    raise _unavailable(
         target,
-        f"gives other logits for {what} than for plain text (off by {worst:.1%} of their spread, "
-        f"where rounding explains {allowed:.1%})",
+        f"gives different logits for {kind} than for plain text (off by {worst:.1%} of their "
+        f"spread; rounding explains {allowed:.1%})",
     )
 
 
@@ -92,13 +91,13 @@ def _run(target: Target, attempt: int) -> dict[str, float]:
             return _errors(target, _cases(target, attempt))
     except (TascError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # whatever a model's own code says of inputs it was not made for
+    except Exception as error:  # a model's code may raise anything on inputs it does not expect
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise _refused(target, f"cannot be run on a tree of drafts ({reason})") from error
+        raise _unavailable(target, f"cannot run on a tree of drafts ({reason})") from error
 
 
 def _tolerance(model: PreTrainedModel) -> float:
-    """Return how far logits may be off by rounding alone, as a share of their spread."""
+    """Return the error that rounding alone may cause, as a share of the logits' spread."""
     coarsest = torch.finfo(torch.bfloat16).eps
     rounding = min(torch.finfo(model.dtype).eps, coarsest)
     if getattr(model, "is_quantized", False) or torch.get_float32_matmul_precision() != "highest":
@@ -106,12 +105,12 @@ def _tolerance(model: PreTrainedModel) -> float:
     return max(EXACT, COARSE * rounding)
 
 
-def _refused(target: Target, what: str) -> UnavailableError:
-    return UnavailableError(f"{type(target.model).__name__} {what}: decode it with transformers")
+def _unavailable(target: Target, reason: str) -> UnavailableError:
+    return UnavailableError(f"{type(target.model).__name__} {reason}: decode it with transformers")
 
 
 def _identity(target: Target) -> disk_cache.Identity:
-    """What the outcome depends on: the code that runs, and the configuration that steers it."""
+    """Return everything that the outcome depends on: the code and its configuration."""
     kind = type(target.model)
     return {
         "format": _FORMAT,
@@ -128,7 +127,7 @@ def _identity(target: Target) -> disk_cache.Identity:
 
 
 def _cases(target: Target, attempt: int) -> list[Case]:
-    """Return a case for each row of a batch, shorter where positions are few."""
+    """Return one case per sequence of a batch, shorter if the model has few positions."""
     room = target.max_positions - AFTER if target.max_positions else PROMPTS[0]
     tokens, cases = target.any_tokens(32 * (attempt + 1))[32 * attempt :], []
     for length, parents, path in zip(PROMPTS, PARENTS, PATHS, strict=True):
@@ -141,34 +140,33 @@ def _cases(target: Target, attempt: int) -> list[Case]:
 
 @torch.inference_mode()
 def _errors(target: Target, cases: Sequence[Case]) -> dict[str, float]:
-    """Return how far the logits are off, as a share of their spread, by what was run."""
-    texts = [case.texts() for case in cases]
+    """Return the error of the logits as a share of their spread, by kind of input."""
     with target.untouched() as model:
-        own = _plain(model, [text for of_case in texts for text in of_case])
-    ways: dict[str, Callable[[], torch.Tensor]] = {
+        own = _plain(model, [text for case in cases for text in case.texts()])
+    kinds: dict[str, Callable[[], torch.Tensor]] = {
         "a tree of drafts": lambda: _alone(target, cases[0]),
-        "rows of a batch": lambda: _together(target, cases),
+        "a batch": lambda: _together(target, cases),
     }
-    return {what: _off(run().float().cpu(), own) for what, run in ways.items()}
+    return {kind: _error(run().float().cpu(), own) for kind, run in kinds.items()}
 
 
 def _plain(model: PreTrainedModel, texts: Sequence[Text]) -> torch.Tensor:
-    """Return the logits (n, V) after each text, on the CPU, by one forward of the model's own.
+    """Return the logits (n, V) after each text, on the CPU, from one forward.
 
-    What pads a text stands behind it, and a causal model does not look there.
+    Texts are padded at the end, which a causal model does not see.
     """
     whole = [t for t in texts if not any(len(o) > len(t) and o[: len(t)] == t for o in texts)]
     width = max(map(len, whole))
     ids = torch.tensor([t + t[-1:] * (width - len(t)) for t in whole], device=model.device)
     logits = model(input_ids=ids, use_cache=False).logits
-    holder = [next(i for i, w in enumerate(whole) if w[: len(t)] == t) for t in texts]
-    found: torch.Tensor = logits[holder, [len(t) - 1 for t in texts]].float().cpu()
-    if not found.isfinite().any(-1).all():
+    row = [next(i for i, w in enumerate(whole) if w[: len(t)] == t) for t in texts]
+    own: torch.Tensor = logits[row, [len(t) - 1 for t in texts]].float().cpu()
+    if not own.isfinite().any(-1).all():
         raise UnavailableError(
-            f"{type(model).__name__} gives logits that are no numbers, without any draft: check "
+            f"{type(model).__name__} gives logits that are not finite, even without drafts: check "
             "its weights and its dtype"
         )
-    return found
+    return own
 
 
 def _alone(target: Target, case: Case) -> torch.Tensor:
@@ -181,7 +179,7 @@ def _alone(target: Target, case: Case) -> torch.Tensor:
 
 
 def _together(target: Target, cases: Sequence[Case]) -> torch.Tensor:
-    """Return the logits (r, V) of all cases, one after the other, as rows of a batch."""
+    """Return the logits (r, V) of all cases, one after the other, run as a batch."""
     target.begin(PROMPTS[0] + AFTER, len(cases))
     first = target.join([case.prompt for case in cases])
     trees = target.score([c.last for c in cases], [(c.tokens, c.parents) for c in cases])
@@ -195,15 +193,15 @@ def _together(target: Target, cases: Sequence[Case]) -> torch.Tensor:
     return torch.cat(rows)
 
 
-def _off(found: torch.Tensor, own: torch.Tensor) -> float:
-    """Return how far the worst row of ``found`` (r, V) is off the first r of ``own``.
+def _error(logits: torch.Tensor, own: torch.Tensor) -> float:
+    """Return the largest error of a row of ``logits`` (r, V) against the first r of ``own``.
 
-    The root of the mean square over the row, as a share of the spread of all logits; tokens whose
-    own logits are not finite are left out.
+    The root mean square over the row, as a share of the spread of all logits. Ignores tokens whose
+    own logits are not finite.
     """
-    own = own[: len(found)]
-    known = own.isfinite()
-    gap = torch.where(known, found - own, 0).nan_to_num(nan=torch.inf)
-    spread = own[known].std(correction=0)
+    own = own[: len(logits)]
+    finite = own.isfinite()
+    gap = torch.where(finite, logits - own, 0).nan_to_num(nan=torch.inf)
+    spread = own[finite].std(correction=0)
     worst = gap.square().mean(-1).sqrt().max()
     return float(worst / spread.clamp(min=1e-12))

@@ -1,9 +1,9 @@
-"""Decoding steps of static shape, which CUDA graphs and torch.compile need.
+"""Decoding steps of static shape, for CUDA graphs and torch.compile.
 
 A step's tree is padded to a bucket of queries, and attention reads a bucket of cached positions
-under a mask. All that changes from step to step stands in one small buffer, ``inputs``: the tokens,
-their depths, their 64-bit ancestor masks, and how many positions are kept. The rest, mask and
-positions included, is made from it on the device, so that a step is one copy and one replay.
+under a mask. One small buffer, ``inputs``, contains everything that changes between steps: tokens,
+depths, 64-bit ancestor masks, and the number of accepted positions. The device computes mask and
+positions from it, so a step is one copy and one replay.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ from tasc.models.cache import Layer
 from tasc.models.proof import prove
 from tasc.models.target import Target, Tree
 
-QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees go without
-KEYS = 256  # cached positions in the smallest bucket; each is twice the one before
+QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees run eagerly
+KEYS = 256  # cached positions in the smallest bucket; each bucket is twice the previous one
 
 Graphs = Literal["auto", "off"]
 Forward = Callable[[Cache, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -30,18 +30,16 @@ Forward = Callable[[Cache, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tens
 def target_for(
     model: PreTrainedModel, *, graphs: Graphs = "auto", compiled: bool = False
 ) -> Target:
-    """Return the target that suits the device of ``model``: static steps on CUDA, unless "off".
+    """Return a target for ``model``, with CUDA graphs on CUDA unless ``graphs`` is "off".
 
-    ``compiled`` makes steps static and passes the forward through torch.compile, on any device: a
-    minute for each shape, so it is for long runs.
-
-    Every model that is decoded with comes by here, and is proved to give its own logits.
-    Raises UnavailableError where it does not.
+    ``compiled`` also passes the forward through torch.compile, on any device, which takes a minute
+    per shape and pays off in long runs. Raises UnavailableError if the target's logits differ from
+    the model's own.
     """
     captured = graphs == "auto" and model.device.type == "cuda"
     if captured or compiled:
         target: Target = StaticTarget(model, graphs=captured, compiled=compiled)
-        prove(StaticTarget(model, graphs=False))  # the same step, not captured once for this
+        prove(StaticTarget(model, graphs=False))  # the same steps, without capturing them
     else:
         target = Target(model)
         prove(target)
@@ -51,32 +49,31 @@ def target_for(
 class StaticTarget(Target):
     """A target whose steps of one sequence and at most 64 nodes have static shapes.
 
-    Its cache stays where it is from one sequence to the next, as captured graphs hold its address.
-    Rows are valid until the next ``score``.
+    The cache keeps its address from one sequence to the next, as captured graphs refer to it.
+    Logits are valid until the next ``score``.
     """
 
     def __init__(
         self, model: PreTrainedModel, *, graphs: bool = True, compiled: bool = False
     ) -> None:
-        """Take ``model`` into use.
+        """Capture each shape in a CUDA graph at its first use, if ``graphs``.
 
-        ``graphs`` captures each shape in a CUDA graph at its first use; ``compiled`` passes the
-        forward through torch.compile first.
+        ``compiled`` passes the forward through torch.compile first.
         """
         super().__init__(model)
         self.graphs, self.compiled = graphs, compiled
         self.run: Forward = self.forward
         if compiled:
-            # Every bucket is a shape of its own, and torch gives up after eight by default.
+            # Each bucket is a shape, and torch stops compiling after eight by default.
             torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
             self.run = torch.compile(self.forward, dynamic=False)
         config = model.config.get_text_config()
         self.windowed = getattr(config, "sliding_window", None) is not None
         self.steps: dict[tuple[int, int, bool], Step] = {}
-        self.pool: Any = None  # the memory that all graphs share
+        self.pool: Any = None  # memory shared by all graphs
 
     def allocate(self, capacity: int, size: int) -> None:
-        """Make room; for a single sequence instead of the last one where that is enough."""
+        # A single sequence reuses the cache of the previous one if it is large enough.
         needed = _keys(capacity + QUERIES[-1])
         known = getattr(self, "kv_cache", None)
         if size == 1 and known is not None and known.rows == 1 and known.capacity >= needed:
@@ -86,7 +83,6 @@ class StaticTarget(Target):
 
     @torch.inference_mode()
     def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
-        """See Target.score."""
         (tokens, parents), kv_cache = trees[0], self.kv_cache
         n, keys = len(tokens), _keys(kv_cache.length + QUERIES[-1])
         if kv_cache.rows > 1 or n >= QUERIES[-1] or keys > kv_cache.capacity:
@@ -100,11 +96,11 @@ class StaticTarget(Target):
         return logits[None, : n + 1]
 
     def step(self, queries: int, keys: int) -> "Step":
-        """Return the step of a shape, made at its first use and when the cache has moved."""
+        """Return the step of a shape, created at first use and whenever the cache was replaced."""
         if self.steps and next(iter(self.steps.values())).data is not self.kv_cache.data:
-            self.steps.clear()  # they hold the old cache; a pool without graphs takes no new ones
-            self.pool = None
-        key = queries, keys, self.capture_hidden  # a captured graph keeps hidden states or does not
+            self.steps.clear()  # they refer to the old cache
+            self.pool = None  # a pool that lost all its graphs accepts no new ones
+        key = queries, keys, self.capture_hidden  # whether a graph stores hidden states is fixed
         step = self.steps.get(key)
         if step is None:
             step = self.steps[key] = Step(self, queries, keys)
@@ -115,29 +111,28 @@ class Step:
     """One static shape: ``queries`` tokens over ``keys`` cached positions."""
 
     def __init__(self, target: StaticTarget, queries: int, keys: int) -> None:
-        """Make the buffers of a shape, over the cache that ``target`` has now."""
         self.target, self.queries, self.keys = target, queries, keys
         assert target.kv_cache.data is not None, "score comes after prefill"
         self.data = target.kv_cache.data
-        # Rows: tokens, ancestor bits, depths; then the number of kept positions.
+        # Tokens, ancestor bits, depths; then the number of accepted positions.
         cuda = target.device.type == "cuda"
         self.host = torch.zeros(3 * queries + 1, dtype=torch.int64, pin_memory=cuda)
         self.inputs = self.host.to(target.device) if cuda else self.host
         self.slots = torch.empty(queries, dtype=torch.int64, device=target.device)
         self.cache = Cache(layers=[_Layer(layer, self.slots, keys) for layer in self.data])
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.states: torch.Tensor  # (1, queries, d) hidden, of a capture_hidden target
+        self.states: torch.Tensor  # (1, queries, d) hidden states, with capture_hidden
 
     def load(
         self, last: int, tokens: np.ndarray, bits: np.ndarray, depths: np.ndarray, length: int
     ) -> None:
-        """Enter a step: a tree of n < ``queries`` nodes after ``last`` and ``length`` others."""
-        held, n = self.host.numpy(), len(tokens)
-        held[:-1] = 0  # padding: sees what the last token sees, and nobody sees it
-        ids, ancestors, depth = held[:-1].reshape(3, self.queries)
+        """Load a tree of n < ``queries`` nodes after ``length`` accepted tokens and ``last``."""
+        buffer, n = self.host.numpy(), len(tokens)
+        buffer[:-1] = 0  # padding sees what the last token sees, and nothing sees it
+        ids, ancestors, depth = buffer[:-1].reshape(3, self.queries)
         ids[0], ids[1 : n + 1] = last, tokens
         ancestors[1 : n + 1], depth[1 : n + 1] = bits.view(np.int64), depths + 1
-        held[-1] = length
+        buffer[-1] = length
         if self.inputs is not self.host:
             self.inputs.copy_(self.host, non_blocking=True)
 
@@ -151,13 +146,13 @@ class Step:
         return self.result
 
     def forward(self) -> torch.Tensor:
-        """Do the step's work, reading nothing but tensors that stay where they are."""
+        """Run the step, reading only tensors whose address is fixed."""
         ids, bits, depths = self.inputs[:-1].view(3, self.queries)
         length = self.inputs[-1]
         self.slots.copy_(length + torch.arange(self.queries, device=length.device))
         positions = length + depths
         mask = tree_mask(bits, positions, length, self.keys, distances=self.target.windowed)
-        # A hook that watches the hidden states would break what torch.compile sees.
+        # The hook that captures hidden states does not work under torch.compile.
         run = self.target.forward if self.target.capture_hidden else self.target.run
         logits = run(self.cache, ids[None], positions[None], mask[None, None])[0]
         if self.target.states is not None:
@@ -165,30 +160,29 @@ class Step:
         return logits
 
     def _capture(self) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
-        """Run twice aside, so that libraries allocate and compile, then capture."""
+        """Run twice on a side stream, so that libraries allocate and compile, then capture."""
         target = self.target
         try:
             target.pool = target.pool or torch.cuda.graph_pool_handle()
-            aside = torch.cuda.Stream(target.device)  # type: ignore[no-untyped-call]
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
+            side = torch.cuda.Stream(target.device)  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
                 for _ in range(2):
                     self.forward()
-            torch.cuda.current_stream().wait_stream(aside)
+            torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=target.pool):
                 logits = self.forward()
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[0]
             raise UnavailableError(
-                f"this model's forward cannot be captured in a CUDA graph ({reason}): "
-                "set graphs='off'"
+                f"cannot capture this model's forward in a CUDA graph ({reason}): set graphs='off'"
             ) from error
         return graph, logits
 
 
 class _Layer(Layer):
-    """One layer's face of the kv_cache: writes at ``slots``, shows the first ``keys`` positions."""
+    """A cache layer that writes at ``slots`` and returns the first ``keys`` positions."""
 
     is_compileable = True
 
@@ -204,43 +198,40 @@ class _Layer(Layer):
         *_args: object,
         **_kwargs: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store this step's keys and values and return the whole bucket."""
         self.keys.index_copy_(2, self.slots, key_states)
         self.values.index_copy_(2, self.slots, value_states)
         return self.keys[:, :, : self.shown], self.values[:, :, : self.shown]
 
     def get_seq_length(self) -> int:
-        """Return 0: positions are always given."""
-        return 0
+        return 0  # positions are always passed
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002
-        """Return the keys a step sees, the bucket, and the position of the first."""
         return self.shown, 0
 
     def get_max_length(self) -> int:
-        """Return the size of the bucket."""
         return self.shown
 
 
 def tree_mask(
     bits: torch.Tensor, positions: torch.Tensor, length: torch.Tensor, keys: int, *, distances: bool
 ) -> torch.Tensor:
-    """Return the mask (q, keys) of q tokens written behind ``length`` kept positions.
+    """Return the mask (q, keys) of q tokens written after ``length`` accepted positions.
 
-    ``bits`` (q,) int64: bit i of a token says that node i is itself or an ancestor. All see what is
-    kept and the first token. ``positions`` (q,) int64 are the tokens'. With ``distances`` the mask
-    is int32: how many positions back a key lies, negative where a token may not look.
+    Bit i of ``bits`` (q,) int64 is set if node i is the token itself or an ancestor. All tokens see
+    the accepted positions and the first token. ``positions`` (q,) int64 are the tokens'. With
+    ``distances`` the mask is int32: the distance to a key in positions, negative if hidden.
     """
-    held = torch.arange(keys, device=bits.device)  # the position of each key
-    column = held - length  # 0 is the last token, i + 1 is node i
+    key_positions = torch.arange(keys, device=bits.device)
+    column = key_positions - length  # 0 is the last token, i + 1 is node i
     node = (column - 1).clamp(0, len(bits) - 1)
     seen = ((bits[:, None] >> node.clamp(max=63)) & 1).bool() & (column < len(bits))
     seen |= column <= 0
     if not distances:
         return seen
     inside = (column >= 0) & (column < len(bits))
-    held = torch.where(inside, positions[column.clamp(0, len(bits) - 1)], held)
-    return (positions[:, None] - held).masked_fill(~seen, -1).int()
+    tree_positions = positions[column.clamp(0, len(bits) - 1)]
+    key_positions = torch.where(inside, tree_positions, key_positions)
+    return (positions[:, None] - key_positions).masked_fill(~seen, -1).int()
 
 
 def _keys(positions: int) -> int:

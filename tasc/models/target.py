@@ -1,8 +1,8 @@
-"""The target model as the decoding loop sees it: read prompts, score trees, keep paths.
+"""The target model of the decoding loop: read prompts, score trees, keep paths.
 
-A sequence's keys lie at its own positions from 0 on, and a step writes behind the longest one, so
-that every layer stores with one copy. What a shorter one has in between is stale: the mask hides
-it, and the accepted tokens move down to their positions once a step, for all layers at once.
+A sequence's keys are stored from position 0. A step writes after the longest sequence, so that
+each layer stores with one copy. The mask hides the stale positions in between, and the accepted
+tokens move down once per step, for all layers at once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,29 +23,29 @@ Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
 
 
 class Target:
-    """Some sequences on one model: any causal language model whose layers all attend.
+    """A batch of sequences on one causal language model whose layers are all attention layers.
 
-    ``begin`` once; then ``join`` and ``leave`` between steps, and (``score``, ``keep``) once a step
-    for all sequences. They are numbered from 0 in the order of joining; one that leaves gives its
-    number to the last. ``prefill`` begins with a single one.
+    Call ``begin`` once, ``join`` and ``leave`` between steps, and ``score`` and ``keep`` once per
+    step for all sequences. Sequences are numbered from 0 in the order of joining; when one leaves,
+    the last one takes its number. ``prefill`` begins with a single sequence.
 
-    Sequences that join with ``hidden`` keep the last hidden states of the latest forward, those
-    that the LM head reads, in ``states`` (B, q, d): in the order of ``join``'s prompts or of the
-    sequences, padding behind each one's own.
+    Once a sequence joined with ``hidden``, ``states`` (B, q, d) are the last hidden states, which
+    the LM head reads, of the latest forward: in the order of ``join``'s prompts or of the
+    sequences, padded at the end.
     """
 
-    graphs = compiled = False  # whether steps are captured or compiled: see tasc.models.static
+    graphs = compiled = False  # whether steps are captured or compiled (tasc.models.static)
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Take ``model`` into use: its attention is replaced by the tree attention, for good.
+        """Replace the attention of ``model`` by tree attention, permanently.
 
-        Raises UnavailableError for a model that keeps more than keys and values, or whose attention
-        is not transformers' to replace.
+        Raises UnavailableError for a model that stores more than keys and values, or whose
+        attention transformers cannot replace.
         """
         config = model.config.get_text_config()
         layers = attention.check_stateless(model)
         own = model.config._attn_implementation
-        self.own_attention = own if own != attention.NAME else "eager"  # which every model has
+        self.own_attention = own if own != attention.NAME else "eager"  # every model has it
         if own != attention.NAME:
             model.set_attn_implementation(attention.register())
         if model.config._attn_implementation != attention.NAME:
@@ -57,7 +57,7 @@ class Target:
         self.device = model.device
         self.layers = int(config.num_hidden_layers)
         self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
-        if "chunked_attention" in layers:  # positions of other chunks are not masked
+        if "chunked_attention" in layers:  # our mask does not hide other chunks
             chunk = int(config.attention_chunk_size)
             self.max_positions = min(self.max_positions or chunk, chunk)
         self.kv_cache: KVCache
@@ -66,7 +66,7 @@ class Target:
 
     @contextmanager
     def untouched(self) -> Iterator[PreTrainedModel]:
-        """Lend the model with its own attention, as transformers would run it."""
+        """Yield the model with its own attention, as transformers would run it."""
         self.model.set_attn_implementation(self.own_attention)
         try:
             yield self.model
@@ -74,35 +74,35 @@ class Target:
             self.model.set_attn_implementation(attention.register())
 
     def any_tokens(self, count: int) -> np.ndarray:
-        """Return ``count`` tokens (count,) int32 that are as unlike each other as may be."""
+        """Return ``count`` arbitrary tokens (count,) int32, as different as possible."""
         vocabulary = int(self.model.config.get_text_config().vocab_size)
         return (np.arange(1, count + 1) * 7919 % vocabulary).astype(np.int32)
 
     def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
         """Begin with a single sequence; return the logits (1, V) after ``prompt`` (L,) int32.
 
-        ``room`` is how many further positions will be needed; the cache is allocated for them.
+        The cache is allocated for ``room`` further positions.
         """
         self.check(prompt, room)
         self.begin(len(prompt) + room)
         return self.join([prompt])
 
     def begin(self, capacity: int, size: int = 1) -> None:
-        """Forget all sequences; plan for ``size`` at a time, of ``capacity`` positions each."""
+        """Drop all sequences; plan for up to ``size``, of ``capacity`` positions each."""
         if size < 1:
-            raise InputError(f"a batch holds at least 1 sequence, got {size}")
+            raise InputError(f"a batch needs at least 1 sequence, got {size}")
         self.capture_hidden, self.states = False, None
         self.allocate(capacity, size)
 
     def allocate(self, capacity: int, size: int) -> None:
-        """Make room for ``size`` sequences of ``capacity`` positions."""
+        """Create the cache for ``size`` sequences of ``capacity`` positions."""
         self.cache, self.kv_cache = tree_cache(self.layers, capacity, size)
 
     @torch.inference_mode()
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
         """Read ``prompts``, each (L_i,) int32, as new sequences; return their last logits (r, V).
 
-        With ``hidden`` the states of this forward and of all that follow are kept.
+        With ``hidden``, keep the hidden states of this forward and all later ones.
         """
         kv_cache = self.kv_cache
         if len(kv_cache.lengths) + len(prompts) > kv_cache.rows:
@@ -115,7 +115,7 @@ class Target:
         ids = np.zeros((len(prompts), lengths.max()), np.int64)
         for row, prompt in zip(ids, prompts, strict=True):
             row[: len(prompt)] = prompt
-        # Padding stands behind the prompts, where causal attention does not look: no mask.
+        # No mask: causal attention does not see the padding after a prompt.
         positions = torch.arange(ids.shape[1], device=self.device).expand(len(prompts), -1)
         last, which = np.unique(lengths - 1, return_inverse=True)
         kv_cache.open()
@@ -131,10 +131,10 @@ class Target:
 
     @torch.inference_mode()
     def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
-        """Return the logits (B, 1 + n, V) of each one's ``last`` token and tree, in one forward.
+        """Return the logits (B, 1 + n, V) of each sequence's ``last`` token and tree.
 
-        Row 0 is after the last token, row i + 1 after node i. n is the largest tree's number of
-        nodes; behind the nodes of a smaller one stands padding.
+        Entry 0 is after the last token, entry i + 1 after node i. n is the size of the largest
+        tree; smaller ones are padded at the end.
         """
         lengths, start = self.kv_cache.lengths, self.kv_cache.length
         queries = 1 + max(len(tokens) for tokens, _ in trees)
@@ -158,9 +158,9 @@ class Target:
         )
 
     def _mask(self, queries: int) -> np.ndarray:
-        """(B, 1, q, k): each query sees its own accepted tokens and itself, padding as well.
+        """Return a mask (B, 1, q, k) under which each query sees the accepted tokens and itself.
 
-        A query that saw nothing would yield NaN, and write it into the cache.
+        Padding does too: a query that sees nothing would write NaN into the cache.
         """
         lengths, start = self.kv_cache.lengths, self.kv_cache.length
         mask = np.zeros((len(lengths), 1, queries, start + queries), np.bool_)
@@ -169,35 +169,32 @@ class Target:
         return mask
 
     def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
-        """Accept each one's last token and the nodes of its path; forget the other nodes."""
+        """Accept the last token of each sequence and the nodes of its path; drop other nodes."""
         self.kv_cache.keep(paths)
 
     def leave(self, sequence: int) -> None:
-        """Forget a sequence; the last one gets its number."""
+        """Drop a sequence; the last one takes its number."""
         self.kv_cache.drop(sequence)
 
     def check(self, prompt: np.ndarray, room: int) -> None:
-        """Refuse a prompt (L,) that is empty, of other tokens, or too long with ``room`` to come.
-
-        Raises InputError.
-        """
+        """Raise InputError for a prompt (L,) that is empty, invalid or, with ``room``, too long."""
         if len(prompt) == 0:
-            raise InputError("the prompt has no tokens: add some text to the prompt template")
+            raise InputError("the prompt has no tokens: add text to the prompt template")
         self.check_ids(prompt, "the prompt")
         if self.max_positions and len(prompt) + room > self.max_positions:
             raise InputError(
-                f"prompt of {len(prompt)} tokens plus {room} new ones exceeds the model's "
+                f"a prompt of {len(prompt)} tokens plus {room} new ones exceeds the model's "
                 f"{self.max_positions} positions: lower --max-new-tokens or shorten the prompt"
             )
 
     def check_ids(self, tokens: np.ndarray, what: str) -> None:
-        """Raise InputError where ``what``, ids (L,), has a token that the model has no row for."""
+        """Raise InputError if ``tokens`` (L,), described by ``what``, exceed the embedding."""
         rows = self.model.get_input_embeddings().weight.shape[0]
         wrong = tokens[(tokens < 0) | (tokens >= rows)]
         if len(wrong):
             raise InputError(
-                f"{what} has token id {wrong[0]}, and the model {rows} rows: give the model's own "
-                "tokenizer"
+                f"{what} has token id {wrong[0]}, but the model has {rows} embedding rows: use the "
+                "model's own tokenizer"
             )
 
     def forward(
@@ -208,12 +205,12 @@ class Target:
         mask: torch.Tensor | None,
         rows: int | torch.Tensor = 0,
     ) -> torch.Tensor:
-        """Run the model on ``ids`` (B, q) at ``positions`` (B, q) after what ``cache`` holds.
+        """Run the model on ``ids`` (B, q) at ``positions`` (B, q), after the contents of ``cache``.
 
-        ``mask`` is as in ``attention.attend``. Returns logits (B, r, V): of the ``rows`` last
-        tokens, 0 for all, or of the tokens that an index (r,) names.
+        ``mask`` is as in ``attention.attend``. Returns logits (B, r, V) of the last ``rows``
+        tokens (0 = all), or of the tokens at an index (r,).
         """
-        with self._watching():
+        with self._capturing():
             out = self.model(
                 input_ids=ids,
                 attention_mask=mask,
@@ -226,17 +223,17 @@ class Target:
         return logits
 
     @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """Keep what the model's body returns meanwhile, if it was asked for."""
+    def _capturing(self) -> Iterator[None]:
+        """Store the hidden states of forwards in the block, if ``capture_hidden``."""
         if not self.capture_hidden:
             yield
             return
 
-        def see(_module: object, _inputs: object, out: ModelOutput) -> None:
+        def store(_module: object, _inputs: object, out: ModelOutput) -> None:
             self.states = out.last_hidden_state
 
-        # Not the base model: OPT calls what is in it by itself.
-        handle = self.model.get_decoder().register_forward_hook(see)
+        # Not on base_model, whose forward OPT bypasses.
+        handle = self.model.get_decoder().register_forward_hook(store)
         try:
             yield
         finally:

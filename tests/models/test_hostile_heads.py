@@ -49,7 +49,7 @@ def test_a_pickle_beside_no_weights_is_refused_and_not_loaded(head, model, tmp_p
 def test_weights_linked_from_elsewhere_are_refused(head, model, tmp_path):
     (head / "model.safetensors").rename(tmp_path / "elsewhere")
     (head / "model.safetensors").symlink_to(tmp_path / "elsewhere")
-    assert "outside of the folder" in refused(head, model)
+    assert "outside the folder" in refused(head, model)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "null", "[" * 10**5, "\xff"])

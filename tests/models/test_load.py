@@ -124,7 +124,7 @@ def test_a_model_may_have_more_rows_than_tokens_but_not_fewer(tmp_path):
     tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path)))
     small, padded = (str(pico.make_model(tmp_path / str(n), vocabulary=n)) for n in (319, 400))
     load_model(padded, tokenizer=tokenizer)
-    with pytest.raises(InputError, match="320 tokens and the model 319 rows: give"):
+    with pytest.raises(InputError, match="320 tokens, but the model has 319 embedding rows: use"):
         load_model(small, tokenizer=tokenizer)
     tokenizer.tokenizer.add_special_tokens(["<image>"])  # of a larger model that shares it
     load_model(padded, tokenizer=tokenizer)

@@ -49,7 +49,7 @@ def decoder(kind, dtype=torch.float32):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", DECODERS)
 def test_a_model_that_ignores_positions_is_refused(kind, dtype):
-    with pytest.raises(UnavailableError, match=r"gives other logits.*with transformers") as caught:
+    with pytest.raises(UnavailableError, match=r"gives different logits.*with transformers") as caught:
         target_for(decoder(kind, dtype))
     assert "\n" not in str(caught.value)
 
@@ -91,9 +91,9 @@ class Strict(Qwen2ForCausalLM):
 
 def test_what_a_class_does_with_a_tree_is_found_out_by_running_it():
     config = build_model("qwen2").config
-    with pytest.raises(UnavailableError, match="gives other logits"):
+    with pytest.raises(UnavailableError, match="gives different logits"):
         target_for(Shifted(config))
-    with pytest.raises(UnavailableError, match=r"cannot be run on a tree of drafts \(.*unexpected"):
+    with pytest.raises(UnavailableError, match=r"cannot run on a tree of drafts \(.*unexpected"):
         target_for(Strict(config))
 
 
@@ -173,7 +173,7 @@ def test_a_model_whose_logits_are_no_numbers_is_told_apart():
 
 
 def test_a_step_without_numbers_is_refused():
-    assert proof._off(torch.tensor([[1.0, torch.nan]]), torch.tensor([[1.0, 2.0]])) == torch.inf
+    assert proof._error(torch.tensor([[1.0, torch.nan]]), torch.tensor([[1.0, 2.0]])) == torch.inf
 
 
 def test_tokens_that_a_model_rules_out_are_not_compared():

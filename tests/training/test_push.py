@@ -72,7 +72,7 @@ def test_a_push_that_fails_leaves_the_model_and_says_how_to_try_again(
     assert TOKEN not in err
     assert "\x1b" not in err
     model = tmp_path / "out" / "model"
-    assert err.endswith(f"type hf upload --private me/tuned {model} . to push it\n")
+    assert err.endswith(f"push it with hf upload --private me/tuned {model} .\n")
     assert (tmp_path / "out" / "manifest.json").is_file()
     assert (model / "model.safetensors").is_file()
 

@@ -111,13 +111,13 @@ def test_plain_lora_on_unquantised_weights_works_too(base, tmp_path):
 
 
 def test_a_tokenizer_of_another_model_is_refused(base, augmented, tmp_path):
-    with pytest.raises(InputError, match="322 tokens and the model 320 rows"):
+    with pytest.raises(InputError, match="322 tokens, but the model has 320 embedding rows"):
         finetune(Start(str(base), str(augmented)), corpus(), None, OPTIONS, work=tmp_path)
 
 
 def test_new_tokens_of_another_tokenizer_are_refused(base, tmp_path):
     start = Start(str(base), str(base), [Row(400, (1, 2))])
-    with pytest.raises(InputError, match="make the new tokens for this one"):
+    with pytest.raises(InputError, match="create the new tokens for this tokenizer"):
         finetune(start, corpus(), None, OPTIONS, work=tmp_path)
 
 

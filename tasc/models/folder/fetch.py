@@ -1,4 +1,4 @@
-"""Where a model's files are: in a folder, or on the Hub, from which harmless ones are taken."""
+"""Find a model's folder, or download its JSON and safetensors files from the Hub."""
 
 import re
 from pathlib import Path
@@ -13,9 +13,7 @@ _FIRST = (CONFIG, "generation_config.json", "adapter_config.json", WEIGHTS, INDE
 
 
 def model_folder(path: str) -> Path:
-    """Return the folder of a model that ``path`` names, or one in the Hub's cache.
-
-    Nothing but JSON and safetensors is downloaded.
+    """Return the model folder ``path``, or the folder in the Hub's cache for a Hub id.
 
     Raises:
         InputError: there is no such folder, and no such model on the Hub.
@@ -25,7 +23,7 @@ def model_folder(path: str) -> Path:
     if folder.exists():
         return folder
     if path.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(path):
-        raise InputError(f"model {path}: no such folder; give a model folder or a Hub id")
+        raise InputError(f"model {path}: no such folder: give a model folder or a Hub id")
     folder = _download(path, _FIRST)
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
         folder = _download(path, shard_names(folder), revision=folder.name)
@@ -41,11 +39,11 @@ def _download(name: str, files: tuple[str, ...] | list[str], revision: str | Non
             return Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
     except (RepositoryNotFoundError, HFValidationError) as error:
         raise InputError(
-            f"model {name}: no such folder here, and not a model on the Hub: {one_line(error)}; "
-            "give the path of a model folder"
+            f"model {name}: no such folder, and no such model on the Hub: {one_line(error)}: give "
+            "the path of a model folder"
         ) from error
     except OSError as error:
         raise UnavailableError(
-            f"model {name}: no such folder here, and the Hub cannot be reached; "
-            "give the path of a model folder"
+            f"model {name}: no such folder, and the Hub cannot be reached: give the path of a "
+            "model folder"
         ) from error

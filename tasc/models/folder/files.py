@@ -1,7 +1,7 @@
-"""The files of a model folder, looked at before a library reads them: the folder may be anybody's.
+"""Check the files of an untrusted model folder before a library reads them.
 
-Nothing is read but JSON and safetensors that lie in the folder itself. Weights in other formats
-are pickles, which can run code.
+Only JSON and safetensors files in the folder itself are read. Other weights are pickles, which can
+run code.
 """
 
 import json
@@ -19,56 +19,56 @@ from tasc.errors import InputError, IntegrityError
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 Shapes = Mapping[str, Sequence[int]]  # of the tensors by name
 
-_PLAIN_NAME = re.compile(r"[\w.-]+\.safetensors")  # no folder, and nothing that a pattern reads
-_MOST_JSON = 1 << 26  # bytes; the index of the largest models has some ten millions
-_AGAIN = "fetch or save the model again"
+_PLAIN_NAME = re.compile(r"[\w.-]+\.safetensors")  # no folder, no wildcard
+_MOST_JSON = 1 << 26  # bytes; the index of the largest models has about ten million
+AGAIN = "download or save the model again"
 
 
 def read_json(file: Path, what: str) -> dict[str, Any]:
-    """Return the object in a JSON file of ``what``, which a message begins with ("model F").
+    """Read the object in a JSON file; errors begin with ``what``, such as "model F".
 
-    Raises InputError where the file is not a regular one in its folder, or no JSON object.
+    Raises InputError if it is not a regular file in its folder, or not a JSON object.
     """
     check_inside(file, what)
     try:
         if file.stat().st_size > _MOST_JSON:
-            raise InputError(f"{what}: {file.name} is larger than any real one: {_AGAIN}")
-        found = json.loads(file.read_text(encoding="utf-8"))
+            raise InputError(f"{what}: {file.name} is larger than {_MOST_JSON:,} bytes: {AGAIN}")
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{what}: {file.name} is not JSON: {one_line(error)}: {_AGAIN}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{what}: {file.name} is not a JSON object: {_AGAIN}")
-    return found
+        raise InputError(f"{what}: {file.name} is not JSON: {one_line(error)}: {AGAIN}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{what}: {file.name} is not a JSON object: {AGAIN}")
+    return content
 
 
 def check_inside(file: Path, what: str) -> None:
-    """Refuse what is no regular file, or is a link to one outside of its folder.
+    """Raise InputError for a file that is not regular, or a link to one outside its folder.
 
-    A snapshot in the Hub's cache holds links into the ``blobs`` of the same repository.
+    Links of a snapshot in the Hub's cache into the ``blobs`` of the same repository are accepted.
     """
     if not file.is_file():
-        raise InputError(f"{what}: {file.name} is missing or no regular file: {_AGAIN}")
+        raise InputError(f"{what}: {file.name} is missing or not a regular file: {AGAIN}")
     folder = file.parent.resolve()
-    homes = [folder]
+    allowed = [folder]
     if folder.parent.name == "snapshots":
-        homes.append(folder.parent.parent / "blobs")
-    if not any(file.resolve().is_relative_to(home) for home in homes):
+        allowed.append(folder.parent.parent / "blobs")
+    if not any(file.resolve().is_relative_to(parent) for parent in allowed):
         raise InputError(
-            f"{what}: {file.name} is a link to {file.resolve()}, outside of the folder, which is "
-            "not followed: put a copy there"
+            f"{what}: {file.name} is a link to {file.resolve()}, outside the folder: replace the "
+            "link by a copy"
         )
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files that hold a model's weights, in the folder itself.
+    """Return the safetensors files of a model's weights, all in the folder itself.
 
-    Raises InputError where there are none, or the index names anything else.
+    Raises InputError if there are none, or the index names any other file.
     """
     what = f"model {folder}"
     if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
         if not (folder / WEIGHTS).exists():
             raise InputError(
-                f"{what}: no safetensors weights; convert it with save_pretrained of transformers"
+                f"{what}: no safetensors weights: convert it with transformers' save_pretrained"
             )
         files = [folder / WEIGHTS]
     else:
@@ -79,44 +79,44 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def shard_names(folder: Path) -> list[str]:
-    """Return the names of the files that the index of a model names.
+    """Return the names of the weight files that a model's index lists.
 
-    Raises InputError where one is no plain name of a safetensors file.
+    Raises InputError if one is not the plain name of a safetensors file.
     """
     what = f"model {folder}"
-    listed = read_json(folder / INDEX, what).get("weight_map")
-    if not isinstance(listed, dict) or not listed:
-        raise InputError(f"{what}: {INDEX} names no weights: {_AGAIN}")
-    for name in listed.values():
+    names = read_json(folder / INDEX, what).get("weight_map")
+    if not isinstance(names, dict) or not names:
+        raise InputError(f"{what}: {INDEX} lists no weights: {AGAIN}")
+    for name in names.values():
         if not isinstance(name, str) or not _PLAIN_NAME.fullmatch(name):
             raise InputError(
-                f"{what}: {INDEX} names {str(name)[:80]!r}, and only safetensors files in the "
-                "folder itself are read: convert it with save_pretrained of transformers, on a "
-                "machine you trust"
+                f"{what}: {INDEX} lists {str(name)[:80]!r}, but only safetensors files in the "
+                "folder itself are read: convert the model with transformers' save_pretrained, "
+                "where you trust it"
             )
-    return sorted(set(listed.values()))
+    return sorted(set(names.values()))
 
 
 def tensor_shapes(files: Sequence[Path], what: str) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all tensors, from the files' headers alone.
 
-    Raises IntegrityError where a header is damaged.
+    Raises IntegrityError if a header is damaged.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for file in files:
         try:
-            with safe_open(file, framework="pt") as held:
-                names: list[str] = held.keys()
-                shapes |= {name: tuple(held.get_slice(name).get_shape()) for name in names}
+            with safe_open(file, framework="pt") as tensors:
+                names: list[str] = tensors.keys()
+                shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in names}
         except (OSError, ValueError, SafetensorError) as error:
             raise IntegrityError(
-                f"{what}: damaged weights: {file.name}: {one_line(error)}: {_AGAIN}"
+                f"{what}: damaged weights: {file.name}: {one_line(error)}: {AGAIN}"
             ) from error
     if not shapes:
-        raise IntegrityError(f"{what}: its weights hold no tensors: {_AGAIN}")
+        raise IntegrityError(f"{what}: its weights contain no tensors: {AGAIN}")
     return shapes
 
 
 def elements(shapes: Shapes) -> int:
-    """Return how many numbers tensors of these shapes hold."""
+    """Return the total number of elements of tensors of these shapes."""
     return sum(math.prod(shape) for shape in shapes.values())

@@ -1,7 +1,7 @@
-"""What a model's config.json may say: compared with the weights before anything is built from it.
+"""Check a model's config.json against the weights before building anything from it.
 
-Building a model takes the time of its layers and the memory of its sizes, which are just numbers
-in a file. A number that the weights cannot bear out is refused before it costs either.
+The numbers in config.json decide how much time and memory building takes. Numbers that do not fit
+the weights are rejected first.
 """
 
 import re
@@ -16,7 +16,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError
-from tasc.models.folder.files import CONFIG, Shapes, elements, read_json
+from tasc.models.folder.files import AGAIN, CONFIG, Shapes, elements, read_json
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 _ADAPTER = "adapter_config.json"
@@ -24,49 +24,49 @@ _LAYERS = re.compile(r"layers?$|depth$|blocks$|types$")
 _SIZES = re.compile(
     r"(size|dim|heads?|experts|embd|inner|rank|d_model|d_ff|groups)$|^num_|^n_(?!positions|ctx)"
 )
-_FEW = 1 << 10  # layers that are no reason to look closer
+_FEW = 1 << 10  # layers that are always accepted
 _QUANTISED = ["bitsandbytes", *AUTO_QUANTIZATION_CONFIG_MAPPING]
-_USUAL = 1 << 16  # a size that is no reason to look closer; what is built of it is compared anyway
-_PACKED = 8  # 4-bit weights in 32-bit words
+_USUAL = 1 << 16  # a size that is always accepted here; check_built compares the result
+_PACKED = 8  # 4-bit weights per 32-bit word
 _MOST_INTEGER = 1 << 53
-_BUFFERS = 1 << 28  # numbers that a model may compute for itself, as masks and angles are
+_BUFFERS = 1 << 28  # numbers that a model may compute itself, such as masks and angles
 _SLACK = 1 << 20
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return config.json of a causal language model that needs no code of its own.
+    """Read config.json of a causal language model that needs no code of its own.
 
-    Raises InputError for anything else.
+    Raises InputError for any other model.
     """
     what = f"model {folder}"
     if not folder.is_dir():
-        raise InputError(f"{what} is a file: give the folder that holds config.json")
+        raise InputError(f"{what} is a file: give the folder that contains config.json")
     if not (folder / CONFIG).exists():
         if (folder / _ADAPTER).exists():
             raise InputError(
-                f"{what} is an adapter, which is not a model by itself: run tasc finetune with "
-                "--merge, and give the folder model/ that it writes"
+                f"{what} is an adapter, not a model: run tasc finetune with --merge, and give the "
+                "folder model/ that it writes"
             )
         raise InputError(
-            f"{what} has no config.json: it is not a model folder; give one that "
-            "save_pretrained of transformers wrote"
+            f"{what} has no config.json, so it is not a model folder: give one that transformers' "
+            "save_pretrained wrote"
         )
     config = read_json(folder / CONFIG, what)
     if (folder / _ADAPTER).exists():
         raise InputError(
-            f"{what} holds an adapter beside the model, which is not read: merge it with PEFT's "
-            f"merge_and_unload, or remove {_ADAPTER}"
+            f"{what} contains an adapter beside the model, which would be ignored: merge it with "
+            f"PEFT's merge_and_unload, or remove {_ADAPTER}"
         )
     _check_kind(what, config)
     _check_quantisation(what, config)
-    _check_doors(what, config)
+    _check_references(what, config)
     return config
 
 
 def check_numbers(folder: Path, config: dict[str, Any], shapes: Shapes) -> None:
-    """Refuse counts and sizes in config.json that tensors of ``shapes`` cannot be of.
+    """Reject numbers of layers and sizes in config.json that do not fit tensors of ``shapes``.
 
-    Each layer has a tensor, and a size is one of a tensor's. Raises InputError.
+    Each layer has at least one tensor, and each size is a dimension of one. Raises InputError.
     """
     widest = max((n for shape in shapes.values() for n in shape), default=0)
     for key, value in _leaves(config):
@@ -79,46 +79,46 @@ def check_numbers(folder: Path, config: dict[str, Any], shapes: Shapes) -> None:
             most = max(_USUAL, _PACKED * widest)
         if abs(value) > most:
             raise InputError(
-                f"model {folder}: config.json says {key} {_short(value)}, and its weights are "
-                f"{len(shapes)} tensors of at most {widest:,} rows: fetch or save the model again"
+                f"model {folder}: config.json says {key} {_short(value)}, but the weights are "
+                f"{len(shapes)} tensors of at most {widest:,} rows: {AGAIN}"
             )
 
 
 def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, packed: bool) -> None:
-    """Refuse weights that are not those of ``skeleton``, the model that config.json makes.
+    """Reject weights that do not fit ``skeleton``, the model that config.json describes.
 
-    ``skeleton`` is on the meta device, without values. Of ``packed`` weights, which are quantised,
-    only the number is compared. Raises IntegrityError.
+    ``skeleton`` is on the meta device. Of ``packed`` (quantised) weights only the total number is
+    compared. Raises IntegrityError.
     """
-    wanted = dict(skeleton.named_parameters())
-    needed = sum(p.numel() for p in wanted.values())
-    there = elements(shapes) * (_PACKED if packed else 1)
+    parameters = dict(skeleton.named_parameters())
+    needed = sum(p.numel() for p in parameters.values())
+    stored = elements(shapes) * (_PACKED if packed else 1)
     computed = sum(b.numel() for b in skeleton.buffers())
-    if needed > 2 * there + _SLACK or computed > max(_BUFFERS, there):
+    if needed > 2 * stored + _SLACK or computed > max(_BUFFERS, stored):
         raise IntegrityError(
-            f"model {folder}: config.json makes a model of {needed + computed:,} numbers, and the "
-            f"weights hold {there:,}: fetch or save the model again"
+            f"model {folder}: config.json describes a model of {needed + computed:,} numbers, but "
+            f"the weights have {stored:,}: {AGAIN}"
         )
-    for name, parameter in wanted.items():
-        held = shapes.get(name)
-        if held is not None and not packed and elements({name: held}) != parameter.numel():
+    for name, parameter in parameters.items():
+        shape = shapes.get(name)
+        if shape is not None and not packed and elements({name: shape}) != parameter.numel():
             raise IntegrityError(
-                f"model {folder}: {name} is {tuple(held)} in the weights and "
-                f"{tuple(parameter.shape)} by config.json: fetch or save the model again"
+                f"model {folder}: {name} is {tuple(shape)} in the weights and "
+                f"{tuple(parameter.shape)} by config.json: {AGAIN}"
             )
 
 
 def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
-    """Refuse a loaded model that cannot read two tokens: whatever is wrong with it shows here.
+    """Run a loaded model on two tokens, so that any defect shows here.
 
-    Raises InputError and IntegrityError, and what the model itself raises.
+    Raises InputError and IntegrityError, and whatever the model raises.
     """
     if not model.config.get_text_config().num_hidden_layers >= 1:
-        raise InputError(f"model {path}: config.json says no layers: fetch or save the model again")
-    given = getattr(model.generation_config, "eos_token_id", None)
-    if not all(type(i) is int for i in (given if isinstance(given, list) else [given]) if given):
+        raise InputError(f"model {path}: config.json says no layers: {AGAIN}")
+    end = getattr(model.generation_config, "eos_token_id", None)
+    if not all(type(i) is int for i in (end if isinstance(end, list) else [end]) if end):
         raise InputError(
-            f"model {path}: the end token {_short(given)} is no token id: set eos_token_id in "
+            f"model {path}: the end token {_short(end)} is not a token id: correct eos_token_id in "
             "generation_config.json"
         )
     ids = torch.zeros((1, 2), dtype=torch.int64, device=model.device)
@@ -129,13 +129,12 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
         if not quantised:
             raise
         raise InputError(
-            f"model {path} does not run with its layers quantised: {one_line(error)}: choose one "
-            "whose layers all attend"
+            f"model {path} does not run with quantised layers: {one_line(error)}: choose a model "
+            "whose layers are all attention layers"
         ) from error
     if logits.isnan().any():
         raise IntegrityError(
-            f"model {path}: its logits are not numbers: its weights or config.json are damaged; "
-            "fetch or save the model again"
+            f"model {path}: its logits are NaN, so its weights or config.json are damaged: {AGAIN}"
         )
 
 
@@ -143,8 +142,7 @@ def _check_kind(what: str, config: dict[str, Any]) -> None:
     names = config.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(
-            f"{what}: architectures in config.json is {_short(names)}, not a list of names: "
-            "fetch or save the model again"
+            f"{what}: architectures in config.json is {_short(names)}, not a list of names: {AGAIN}"
         )
     kind = config.get("model_type")
     causal = any(name.endswith(_CAUSAL) for name in names) or (
@@ -153,55 +151,57 @@ def _check_kind(what: str, config: dict[str, Any]) -> None:
     if not causal:
         seen = ", ".join(names) or f"model_type {_short(kind)}"
         raise InputError(
-            f"{what} is not a causal language model: config.json says {seen[:200]}; "
-            "give one that continues text"
+            f"{what} is not a causal language model: config.json says {seen[:200]}: use a causal "
+            "one"
         )
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        own = ": it comes with code, which is not run" if config.get("auto_map") else ""
+        own = ", and its own code is never run" if config.get("auto_map") else ""
         raise InputError(
-            f"{what}: model_type {_short(kind)} is not one that this version of transformers "
-            f"knows{own}; give a model of another architecture"
+            f"{what}: this version of transformers does not know model_type {_short(kind)}{own}: "
+            "use a model of another architecture"
         )
 
 
 def _check_quantisation(what: str, config: dict[str, Any]) -> None:
-    """Refuse what transformers would pass over with a warning."""
-    stated = config.get("quantization_config")
-    method = stated.get("quant_method", "bitsandbytes") if isinstance(stated, dict) else stated
-    if stated is not None and method not in _QUANTISED:
+    """Reject quantisation methods that transformers would ignore with a warning."""
+    quantization = config.get("quantization_config")
+    method = quantization
+    if isinstance(quantization, dict):
+        method = quantization.get("quant_method", "bitsandbytes")
+    if quantization is not None and method not in _QUANTISED:
         raise InputError(
-            f"{what} is quantised by a method that this version of transformers does not know "
-            f"({_short(method)}): give the model that it was made from"
+            f"{what} is quantised by {_short(method)}, a method that this version of transformers "
+            "does not know: use the original model"
         )
 
 
-def _check_doors(what: str, config: dict[str, Any]) -> None:
-    """Refuse keys that make transformers read or run something beside the folder's weights."""
+def _check_references(what: str, config: dict[str, Any]) -> None:
+    """Reject keys that make transformers read or run something outside the folder."""
     if "transformers_weights" in config:
         raise InputError(
-            f"{what}: config.json names its weights (transformers_weights), which is not followed: "
-            "remove the key"
+            f"{what}: config.json refers to other weights (transformers_weights), which are never "
+            "read: remove the key"
         )
     for key, value in _leaves(config):
-        door = key.endswith(("_implementation", "_implementation_internal"))
-        if door and isinstance(value, str) and "/" in value:
+        refers = key.endswith(("_implementation", "_implementation_internal"))
+        if refers and isinstance(value, str) and "/" in value:
             raise InputError(
-                f"{what}: config.json wants the code {_short(value)} for {key}, which is not run: "
-                "remove the key"
+                f"{what}: config.json refers to code, {_short(value)} for {key}, which is never "
+                "run: remove the key"
             )
 
 
 def _leaves(value: object) -> Iterator[tuple[str, object]]:
-    """Yield each value that holds no others, with the nearest key above it; not by recursion."""
-    waiting = [("", value)]
-    while waiting:
-        key, found = waiting.pop()
-        if isinstance(found, dict):
-            waiting += found.items()
-        elif isinstance(found, list):
-            waiting += [(key, below) for below in found]
+    """Yield each scalar with the nearest key above it, without recursion."""
+    stack = [("", value)]
+    while stack:
+        key, item = stack.pop()
+        if isinstance(item, dict):
+            stack += item.items()
+        elif isinstance(item, list):
+            stack += [(key, below) for below in item]
         else:
-            yield key, found
+            yield key, item
 
 
 def _short(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Giving a model folder to the Hub, by the Hub's own client, into a private repository."""
+"""Push a model folder to a private repository on the Hub."""
 
 import shlex
 from pathlib import Path
@@ -10,10 +10,10 @@ from tasc.files.disk import files_below
 
 
 def check_repository(repository: str) -> None:
-    """Refuse what cannot be pushed to, before anything is trained; nothing is asked of the Hub.
+    """Check offline that pushing is possible, before anything is trained.
 
     Raises:
-        InputError: ``repository`` is no name of one.
+        InputError: ``repository`` is not a repository name.
         UnavailableError: there is no token, or HF_HUB_OFFLINE is set.
     """
     from huggingface_hub import constants, get_token
@@ -27,21 +27,20 @@ def check_repository(repository: str) -> None:
             f"--push-to-hub {repository!r}: {one_line(error)}: give USER/NAME"
         ) from None
     if constants.HF_HUB_OFFLINE:
-        raise UnavailableError("--push-to-hub: HF_HUB_OFFLINE is set: unset it, or leave it out")
-    if get_token() is None:
         raise UnavailableError(
-            "--push-to-hub: there is no token of the Hub: set HF_TOKEN to one that may write"
+            "--push-to-hub: HF_HUB_OFFLINE is set: unset it, or leave out --push-to-hub"
         )
+    if get_token() is None:
+        raise UnavailableError("--push-to-hub: no Hub token found: set HF_TOKEN to a write token")
 
 
 def push(folder: Path, repository: str) -> str:
-    """Commit the files of ``folder`` to a repository of models; return its URL.
+    """Commit the files of ``folder`` to a model repository; return its URL.
 
-    A repository that is not there is made, private; one that is there stays as visible as it is.
-    Files go with their paths below ``folder``; links are not followed.
+    A new repository is private; an existing one keeps its visibility. Links are not followed.
 
     Raises:
-        UnavailableError: the Hub cannot be reached, or refuses; the folder stays as it is.
+        UnavailableError: the push failed; the folder is unchanged.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -50,12 +49,12 @@ def push(folder: Path, repository: str) -> str:
     added = [CommitOperationAdd(name, str(file)) for name, file in files.items()]
     try:
         with no_bars():
-            found = hub.create_repo(repository, private=True, exist_ok=True)
-            hub.create_commit(found.repo_id, added, commit_message="A model of tasc finetune")
-    except Exception as error:  # the client's errors come from the HTTP library it was built on
+            url = hub.create_repo(repository, private=True, exist_ok=True)
+            hub.create_commit(url.repo_id, added, commit_message="Model trained by tasc finetune")
+    except Exception as error:  # the client raises errors of the HTTP library it was built on
         again = shlex.join(["hf", "upload", "--private", repository, str(folder), "."])
         raise UnavailableError(
-            f"{folder} is whole, but was not pushed to {repository}: {one_line(error)}; "
-            f"type {again} to push it"
+            f"{folder} is complete, but could not be pushed to {repository}: {one_line(error)}: "
+            f"push it with {again}"
         ) from None
-    return str(found)
+    return str(url)

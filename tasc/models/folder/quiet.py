@@ -1,4 +1,4 @@
-"""Keep transformers and what it loads with off the terminal; what matters is raised anyway."""
+"""Silence transformers and its companions; everything that matters raises an error."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ _TALKATIVE = ("transformers", "accelerate", "bitsandbytes", "peft", "torch")
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hide bars, reports and warnings of transformers, PEFT and bitsandbytes in the block."""
-    logging.get_verbosity()  # sets up its logger, which would undo what is set before
+    """Hide progress bars, logs and warnings of transformers, PEFT and bitsandbytes."""
+    logging.get_verbosity()  # sets up transformers' logger, which resets earlier settings
     bars = logging.disable_progress_bar, logging.enable_progress_bar
     with hushed(_TALKATIVE, logging.is_progress_bar_enabled(), *bars), warnings.catch_warnings():
         warnings.simplefilter("ignore")

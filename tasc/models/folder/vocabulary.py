@@ -1,4 +1,4 @@
-"""Whether a model has a row of its embedding for each token of a tokenizer."""
+"""Check that a model has an embedding row for each token of a tokenizer."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -9,37 +9,38 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 
 def check_tokens(tokenizer: LoadedTokenizer, rows: int, new: Collection[int] = ()) -> None:
-    """Refuse a tokenizer with ids beyond a model's ``rows`` but the ``new`` ones.
+    """Raise InputError for a tokenizer with ids, other than ``new`` ones, beyond ``rows``.
 
-    A model may have more rows, which pad its vocabulary. A special token may have none: published
-    tokenizers are shared with larger models, whose images it stands for. Raises InputError.
+    A model may have more rows, as padding. A special token may have no row, because published
+    tokenizers are shared with larger models.
     """
     strings = tokenizer.vocabulary()
     size = len(strings)
     unknown = [i for i in range(rows, size) if strings[i] and i not in new]
     if unknown:
-        told = f", and token {unknown[0]} is not among the {len(new)} new ones" if new else ""
+        extra = f", and token {unknown[0]} is not among the {len(new)} new ones" if new else ""
         raise InputError(
-            f"tokenizer {tokenizer.path} has {size} tokens and the model {rows} rows{told}: give "
-            "the model's own tokenizer, and new tokens with tasc finetune --augmented"
+            f"tokenizer {tokenizer.path} has {size} tokens, but the model has {rows} embedding "
+            f"rows{extra}: use the model's own tokenizer, and add new tokens with tasc finetune "
+            "--augmented"
         )
     beyond = [i for i in new if i >= size]
     if beyond:
         raise InputError(
-            f"tokenizer {tokenizer.path} has {size} tokens and no id {beyond[0]}: "
-            "make the new tokens for this one with tasc augment"
+            f"tokenizer {tokenizer.path} has {size} tokens and no id {beyond[0]}: create the new "
+            "tokens for this tokenizer with tasc augment"
         )
 
 
 def check_folder(tokenizer: LoadedTokenizer, folder: Path) -> None:
-    """Do the same for a model that is not loaded, by its config.json."""
+    """Check a model that is not loaded, by its config.json."""
     rows = stated(folder, "vocab_size")
     if rows is not None:
         check_tokens(tokenizer, rows)
 
 
 def stated(folder: Path, size: str) -> int | None:
-    """Return a size of the language model that config.json in ``folder`` states, if it does."""
+    """Return a size of the language model from config.json in ``folder``, if it is there."""
     config = read_json(folder / CONFIG, f"model {folder}")
     text = config.get("text_config")
     value = (text if isinstance(text, dict) else config).get(size)

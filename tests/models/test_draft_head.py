@@ -168,7 +168,9 @@ def test_a_configuration_that_describes_no_head_is_refused_in_one_line(model, tm
     if isinstance(changed, dict):
         changed = json.loads(path.read_text()) | changed
     path.write_text(json.dumps(changed))
-    with pytest.raises(InputError, match=r"(fetch or (save the model|train it) again)$") as caught:
+    with pytest.raises(
+        InputError, match=r"((download or save the model|fetch or train it) again)$"
+    ) as caught:
         load_head(tmp_path, model)
     assert "\n" not in str(caught.value)
 

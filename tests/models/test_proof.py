@@ -49,7 +49,9 @@ def decoder(kind, dtype=torch.float32):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", DECODERS)
 def test_a_model_that_ignores_positions_is_refused(kind, dtype):
-    with pytest.raises(UnavailableError, match=r"gives different logits.*with transformers") as caught:
+    with pytest.raises(
+        UnavailableError, match=r"gives different logits.*with transformers"
+    ) as caught:
         target_for(decoder(kind, dtype))
     assert "\n" not in str(caught.value)
 

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions as AnalyzeOptions
     from tasc.benchmark.joined.join import ReportOptions as ReportOptions
     from tasc.benchmark.joined.join import join_results as join_results
-    from tasc.benchmark.judge.options import JudgeOptions as JudgeOptions
-    from tasc.benchmark.load.options import LoadOptions as LoadOptions
+    from tasc.benchmark.load_options import LoadOptions as LoadOptions
     from tasc.benchmark.options import BenchOptions as BenchOptions
     from tasc.benchmark.options import TuneOptions as TuneOptions
     from tasc.benchmark.options import VocabularyOptions as VocabularyOptions
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from tasc.commands.calls import export as export
     from tasc.commands.calls import finetune as finetune
     from tasc.commands.calls import index as index
-    from tasc.commands.calls import judge as judge
     from tasc.commands.calls import load_test as load_test
     from tasc.commands.calls import tune as tune
     from tasc.commands.data.report import DataOptions as DataOptions
@@ -50,12 +48,11 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
     "tasc.benchmark.joined.join": "ReportOptions join_results",
-    "tasc.benchmark.judge.options": "JudgeOptions",
-    "tasc.benchmark.load.options": "LoadOptions",
+    "tasc.benchmark.load_options": "LoadOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",
     "tasc.benchmark.paired.compare": "CompareOptions compare_results",
     "tasc.commands.calls": "analyze augment base bench compare_vocabularies export "
-    "finetune index judge load_test tune",
+    "finetune index load_test tune",
     "tasc.commands.data.report": "DataOptions inspect_data",
     "tasc.commands.starter.write": "InitOptions start_recipe",
     "tasc.decoding.core.sampling": "Sampling",

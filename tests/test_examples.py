@@ -21,7 +21,7 @@ CHAIN = [
     "export",
     "compare_vocabularies",
 ]
-SERVED = {"judge", "load_test"}  # their examples need a server
+SERVED = {"load_test"}  # its example needs a server
 
 
 def test_every_call_has_an_example():

@@ -10,12 +10,9 @@ from tasc.analysis.report import analyze
 from tasc.benchmark.joined.join import ReportOptions, join_results
 from tasc.benchmark.joined.page import render as joined_page
 from tasc.benchmark.joined.results import JoinedResults
-from tasc.benchmark.load.page import render as load_page
-from tasc.benchmark.load.results import LoadResults
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.benchmark.results.page import render as bench_page
 from tasc.commands.analysis_page import render as analysis_page
-from tasc.environment import environment
 from tasc.vocab.augment import augment
 from tasc.vocab.page import render as budget_page
 from tasc.vocab.search.predict import predict_budgets
@@ -74,64 +71,6 @@ def joined_results(folder: Path) -> JoinedResults:
     return found
 
 
-def load_results() -> LoadResults:
-    latency = dict.fromkeys(("mean", "median", "p99"), 1234.5)
-
-    def cell(endpoint, at_a_time, failed):
-        answers = [
-            {"text": "" if failed else text, "tokens": 2, "ms": (None if failed else 5.0,)}
-            | {"ttft_ms": (None if failed else 1.0,), "errors": (EVIL if failed else "",)}
-            for text in TEXTS
-        ]
-        of = 0 if failed else 12
-        equal = {"against": EVIL, "identical": of, "of": of, "different": ()}
-        rates = ("requests_per_second", "output_tokens_per_second", "tokens_per_output")
-        seen = dict.fromkeys(
-            ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms"), None if failed else latency
-        )
-        return {
-            "endpoint": endpoint,
-            "concurrency": at_a_time,
-            "requests": 12,
-            "failed": 12 - of,
-        } | {
-            **dict.fromkeys(rates, 1234.5),
-            **seen,
-            "seconds": (1.0,),
-            "client_cpu": 0.9,
-            "quality": {"exact_match": 0.5},
-            "equal": equal,
-            "outputs": answers,
-        }
-
-    speed = {"ratio": 1.1, "interval": (0.9, 1.3)}
-    differs = {"exact_match": {"difference": 0.0, "interval": None, "mcnemar": None}}
-    compared = {"against": EVIL, "throughput_by_repeat": (None, 1.0), "quality": differs}
-    names = (EVIL, "drafts", "dead")
-    return LoadResults.model_validate(
-        {
-            "task": {"source": EVIL, "split": "test", "samples": 12},
-            "settings": {"concurrency": (1, 2), "repeats": 1, "warmup": 1, "max_new_tokens": 9}
-            | {"stop": ("x",), "timeout": 1.0, "seed": 0}
-            | {"metrics": ("exact_match",), "delimiter": ";"},
-            "endpoints": [
-                {"label": n, "url": "http://127.0.0.1:1/v1", "model": EVIL} for n in names
-            ],
-            "samples": [{"id": str(i), "reference": text} for i, text in enumerate(TEXTS)],
-            "cells": [cell(n, at, n == "dead") for n in names for at in (1, 2)],
-            "comparisons": [
-                {"endpoint": n, "concurrency": at, "speed": speed if n == "drafts" else None}
-                | compared
-                for n in names[1:]
-                for at in (1, 2)
-            ],
-            "started": "now",
-            "command_line": EVIL,
-            "environment": environment(),
-        }
-    )
-
-
 def analysis_results() -> AnalysisResults:
     options = AnalyzeOptions(budgets=(0, 10))
     found = analyze(corpus(list(TEXTS * 4)), tokenizer(), options)
@@ -156,7 +95,6 @@ def pages(tmp_path_factory) -> dict[str, str]:
     return {
         "analysis.html": analysis_page(analysis_results()),
         "budget.html": budget_page(made.to_dict(), EVIL),
-        "load.html": load_page(load_results()),
         "report.html": bench_page(bench_results()),
         "runs.html": joined_page(joined_results(tmp_path_factory.mktemp("runs"))),
     }

@@ -153,9 +153,7 @@ NO_OUTPUT = ("chat", "compare", "data", "doctor", "init", "serve")
 def test_an_empty_output_is_no_folder(capsys, command):
     needed = {name: ["--tokenizer", "x"] for name in ("augment", "index", "tune")}
     needed["export"] = ["--to", "vllm"]
-    needed["judge"] = ["--endpoint", "http://127.0.0.1"]
     needed["load"] = ["--endpoint", "http://127.0.0.1"]
-    needed["judge"] = ["--endpoint", "http://127.0.0.1", "--data", "x"]
     given = ["x", "y"] if command == "vocab" else ["quickstart" if command == "run" else "x"]
     more = needed.get(command, ["--model", "x"] if command in ("finetune", "bench") else [])
     code, out, err = tasc(capsys, command, *given, *more, "--output", " ")

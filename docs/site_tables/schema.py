@@ -4,14 +4,12 @@ import json
 from typing import Any
 
 from site_tables import markdown
-from tasc.benchmark.judge.results import JudgeResults
-from tasc.benchmark.load.results import LoadResults
 from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.load import LoadResults
 from tasc.benchmark.results.record import Record
 
 KINDS: dict[str, type[Record]] = {
     "bench": BenchResults,
-    "judge": JudgeResults,
     "load": LoadResults,
 }
 FILE = "reference/results.schema.json"

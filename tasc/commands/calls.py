@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasc.analysis.options import AnalyzeOptions
-from tasc.benchmark.judge.options import JudgeOptions
-from tasc.benchmark.load.options import LoadOptions
+from tasc.benchmark.load_options import LoadOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.commands.context import Result, StepContext, at_work
 from tasc.decoding.drafters.ngram.options import IndexOptions
@@ -25,9 +24,8 @@ from tasc.training.options import BaseOptions, FinetuneOptions
 from tasc.vocab.search.options import AugmentOptions
 
 if TYPE_CHECKING:
-    from tasc.benchmark.judge.results import JudgeResults
-    from tasc.benchmark.load.results import LoadResults
     from tasc.benchmark.results.bench import BenchResults
+    from tasc.benchmark.results.load import LoadResults
     from tasc.benchmark.results.search import Tuning
     from tasc.benchmark.vocabularies import Comparison
     from tasc.commands.analysis import TaskAnalysis
@@ -178,29 +176,16 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
         return bench(known, context.texts.corpus, options, **context.kept)
 
 
-def judge(options: JudgeOptions, context: StepContext | None = None) -> "JudgeResults":
-    """Have the outputs of a bench scored by a language model behind an endpoint.
-
-    Example:
-        >>> found = tasc.judge(tasc.JudgeOptions(results="bench", endpoint="http://[::1]:8000"))
-        >>> [(model.model, model.mean) for model in found.models]
-    """
-    from tasc.benchmark.judge.run import judge
-
-    with at_work(options, context) as context:
-        return judge(context.texts.corpus, options, **context.kept)
-
-
 def load_test(options: LoadOptions, context: StepContext | None = None) -> "LoadResults":
-    """Measure servers with the task's prompts, side by side.
+    """Compare outputs and speed of servers on the task's prompts.
 
     Example:
         >>> found = tasc.load_test(
         ...     tasc.LoadOptions(source="builtin:stdlib-tokens", endpoints=("http://[::1]:8000",))
         ... )
-        >>> [cell.output_tokens_per_second for cell in found.cells]
+        >>> [cell.equal.identical for cell in found.cells]
     """
-    from tasc.benchmark.load.run import load_test
+    from tasc.benchmark.load import load_test
 
     with at_work(options, context) as context:
         return load_test(context.texts.corpus, options, context.progress)
@@ -262,7 +247,6 @@ RUNNERS: dict[str, Callable[[Any, StepContext], Result]] = {
     "index": index,
     "vocab": compare_vocabularies,
     "bench": bench,
-    "judge": judge,
     "load": load_test,
     "export": export,
     "tune": tune,

@@ -54,7 +54,7 @@ class Overrides(CommandOptions):
         None, description="Folder with local data sets."
     )
     split: str | None = Field(
-        None, description="Split for analyze, bench, judge and load, instead of the recipe's."
+        None, description="Split for analyze, bench and load, instead of the recipe's."
     )
     limit: int | None = Field(
         None,
@@ -171,7 +171,7 @@ def _step(
         raise InputError(
             f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by hand"
         )
-    if command in ("analyze", "bench", "judge", "load"):
+    if command in ("analyze", "bench", "load"):
         changed["split"] = overrides.split
     # Where the top level is wrong the steps are checked all the same, with some data.
     data = recipe.data if recipe else Data(path=f"{BUILTIN}stdlib-tokens")

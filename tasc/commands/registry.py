@@ -1,8 +1,7 @@
 """The commands by name, each with the class of its options: what a recipe's steps may be."""
 
 from tasc.analysis.options import AnalyzeOptions
-from tasc.benchmark.judge.options import JudgeOptions
-from tasc.benchmark.load.options import LoadOptions
+from tasc.benchmark.load_options import LoadOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.options.command import StepOptions
@@ -18,7 +17,6 @@ _ALL: tuple[type[StepOptions], ...] = (
     IndexOptions,
     VocabularyOptions,
     BenchOptions,
-    JudgeOptions,
     LoadOptions,
     ExportOptions,
     TuneOptions,

@@ -192,11 +192,6 @@ class StepOptions(CommandOptions):
         """What a later step may refer to in the artefact that these very options make."""
         return self.products
 
-    @property
-    def read_limit(self) -> int | None:
-        """At most how many examples of the split are read."""
-        return self.limit
-
     # Whether several processes of a launcher work on it together; the first leaves the artefact.
     shared: ClassVar[bool] = False
     # Whether the split is read in passing, for it may be larger than memory.

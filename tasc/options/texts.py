@@ -64,7 +64,7 @@ def read_texts(options: StepOptions) -> Texts:
         return Texts({})
     source, corpora, stream = options.data.source(), {}, None
     if not options.streamed:
-        corpora[MAIN] = load(source, options.split, limit=options.read_limit, seed=options.seed)
+        corpora[MAIN] = load(source, options.split, limit=options.limit, seed=options.seed)
     for name, most in options.other_splits.items():
         split = getattr(options, name)
         if split is None:
@@ -72,7 +72,7 @@ def read_texts(options: StepOptions) -> Texts:
         if options.must_exist(name) or _is_another(source, split, options.split):
             corpora[name] = load(source, split, limit=most, seed=options.seed)
     if options.streamed:
-        stream = open_stream(source, options.split, limit=options.read_limit, seed=options.seed)
+        stream = open_stream(source, options.split, limit=options.limit, seed=options.seed)
         if options.part:
             return Texts({}, shard(stream, *options.part))
     return Texts(corpora, stream)

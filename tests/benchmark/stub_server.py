@@ -15,13 +15,13 @@ class Behaviour:
     """How a server answers.
 
     Attributes:
-        text: of the answer to a prompt, streamed word by word.
-        wait: seconds before the first word.
+        text: of the answer to a prompt.
+        wait: seconds before the answer.
         fails: whether a request, by its number, is answered with ``failure``.
-        drops: whether the connection is dropped after the first word of a request.
-        usage: whether tokens are counted.
+        drops: whether the connection is dropped within the answer to a request.
         chat: the reply to a chat, by its messages.
-        raw: lines of the stream instead of all this.
+        raw: the body of an answer, by the number of the request, instead of all this.
+        headers_sent: more headers of an answer.
         redirect: where to, instead of an answer.
         seen: the bodies and headers of all requests.
     """
@@ -31,13 +31,13 @@ class Behaviour:
     fails: Callable[[int], bool] = lambda number: False
     failure: int = 500
     drops: Callable[[int], bool] = lambda number: False
-    usage: bool = True
     chat: Callable[[list[dict[str, str]]], Any] = lambda messages: "no reply"
-    raw: tuple[bytes, ...] = ()
+    raw: Callable[[int], bytes | None] = lambda number: None
+    headers_sent: dict[str, str] = field(default_factory=dict)
     redirect: str = ""
     seen: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
-    most: int = 0  # requests under way at a time
+    most: int = 0  # requests in flight
     busy: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        self._reply(200, json.dumps({"object": "list", "data": [{"id": "m", "object": "model"}]}))
+        self._reply(200, b'{"object": "list", "data": [{"id": "m", "object": "model"}]}')
 
     def do_POST(self):
         told = self.behaviour
@@ -93,49 +93,30 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, told, number, body):
         if told.redirect:
-            return self._reply(307, "", Location=told.redirect)
+            return self._reply(307, b"", Location=told.redirect)
         if told.fails(number):
-            return self._reply(told.failure, '{"error": {"message": "out of \x1b[31mmemory"}}')
+            return self._reply(told.failure, b'{"error": {"message": "out of \x1b[31mmemory"}}')
+        time.sleep(told.wait)
         if self.path.endswith("/chat/completions"):
             message = {"role": "assistant", "content": told.chat(body["messages"])}
-            time.sleep(told.wait)
-            return self._reply(200, json.dumps({"choices": [{"index": 0, "message": message}]}))
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        time.sleep(told.wait)
-        for line in told.raw or self._stream(told, number, body):
-            if line is None:
-                self.close_connection = True
-                return None
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-            self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
-        return None
+            return self._reply(200, json.dumps({"choices": [{"message": message}]}).encode())
+        raw = told.raw(number)
+        if raw is None:
+            raw = completion(told.text(body["prompt"]))
+        if told.drops(number):
+            self.close_connection = True
+        return self._reply(200, raw, cut=self.close_connection, **told.headers_sent)
 
-    def _stream(self, told, number, body):
-        words = told.text(body["prompt"]).split(" ")
-        for i, word in enumerate(words):
-            end = "stop" if i + 1 == len(words) else None
-            yield event(choices=[{"text": " " * (i > 0) + word, "index": 0, "finish_reason": end}])
-            if told.drops(number):
-                yield None
-        if told.usage:
-            yield event(choices=[], usage={"prompt_tokens": 1, "completion_tokens": len(words)})
-        yield b"data: [DONE]\n\n"
-
-    def _reply(self, status, text, **headers):
+    def _reply(self, status, body, cut=False, **headers):
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(text.encode())))
+        sent = {"Content-Type": "application/json", "Content-Length": str(len(body))} | headers
+        for name, value in sent.items():
+            self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write(body[:10] if cut else body)
 
 
-def event(**fields: Any) -> bytes:
-    """Return an event of a stream as it is sent."""
-    held = {"id": "c", "object": "text_completion", "created": 0, "model": "m", **fields}
-    return f"data: {json.dumps(held)}\n\n".encode()
+def completion(text: Any, tokens: Any = None) -> bytes:
+    """Return the body of a completion; a token per word unless told otherwise."""
+    usage = {"completion_tokens": len(text.split(" ")) if tokens is None else tokens}
+    return json.dumps({"choices": [{"text": text, "index": 0}], "usage": usage}).encode()

@@ -67,14 +67,13 @@ def test_options_that_do_not_go_together_are_refused():
     for wrong, why in (
         ({"endpoints": ("http://127.0.0.1:1", "http://127.0.0.1:1/v1")}, "same name"),
         ({"models": ("x", "y", "z")}, "3 models for 2"),
-        ({"concurrency": "0,1"}, "concurrency"),
-        ({"concurrency": "1,,2"}, "concurrency"),
-        ({"concurrency": "1000"}, "concurrency"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": "1,8"}, "concurrency"),
+        ({"concurrency": 1000}, "concurrency"),
         ({"stop": ("",)}, "stop"),
     ):
         with pytest.raises(InputError, match=why):
             tasc.LoadOptions(**two | wrong)
-    assert tasc.LoadOptions(**two, concurrency="8,1,8").levels == (1, 8)
 
 
 def test_a_recipe_cannot_send_a_task_to_another_machine(capsys, task, tmp_path):
@@ -100,7 +99,7 @@ def test_outputs_are_compared_with_those_of_an_earlier_run(capsys, task, tmp_pat
         found = done(capsys, *given, "--reference", first, "--output", second)
     equal = found["cells"][0]["equal"]
     assert equal == {
-        "against": "first: one · 2 at a time",
+        "against": "first: one",
         "identical": 11,
         "of": 12,
         "different": [1],
@@ -111,7 +110,7 @@ def test_outputs_are_compared_with_those_of_an_earlier_run(capsys, task, tmp_pat
         assert (code, "other samples" in err) == (2, True)
         (second / "results.json").write_text("{}")
         code, _, err = run(capsys, *given, "--reference", second, "--output", tmp_path / "third")
-        assert (code, "no result of tasc bench or tasc load" in err) == (2, True)
+        assert (code, "not a result of tasc bench or tasc load" in err) == (2, True)
 
 
 def test_outputs_are_compared_with_those_of_a_bench(task, tmp_path):
@@ -131,23 +130,18 @@ def test_outputs_are_compared_with_those_of_a_bench(task, tmp_path):
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e<img src=x>"
 
 
-def test_a_hostile_server_reaches_neither_page_nor_terminal(capsys, task, tmp_path):
+def test_a_hostile_server_does_not_reach_the_terminal(capsys, task, tmp_path):
     behaviour = Behaviour(text=lambda _: HOSTILE, fails=lambda n: n == 5)
     out = tmp_path / "out"
     with serving(behaviour) as url:
         code, printed, err = run(
             capsys,
-            *("load", task, "--endpoint", f"<b>a={url}", "--concurrency", "1,2"),
+            *("load", task, "--endpoint", f"<b>a={url}", "--concurrency", 2),
             *("--output", out),
         )
     assert code == 0, err
     assert not raw(printed + err)
     assert "FAILED: 1 of 12 requests" in printed
-    page = (out / "report.html").read_text()
-    assert not raw(page)
-    assert not re.search(r"<script|<img|<b>a", page)
-    assert page.count("<svg") == 3
-    assert "1 of 12" in page
 
 
 def test_the_command_shows_servers_side_by_side(capsys, task, tmp_path):
@@ -158,9 +152,9 @@ def test_the_command_shows_servers_side_by_side(capsys, task, tmp_path):
             *("--concurrency", 2, "--output", tmp_path / "out"),
         )
     assert code == 0, err
-    assert re.search(r"drafts against plain, 2 at a time: \d+\.\d\d× as fast", printed)
+    assert re.search(r"drafts against plain: \d+\.\d\d× as fast", printed)
     assert printed.count("12/12") == 2
-    assert "report: " in printed
+    assert "results: " in printed
 
 
 def test_a_client_that_is_not_installed_is_one_line(monkeypatch, task):

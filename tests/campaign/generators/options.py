@@ -134,8 +134,6 @@ def _ordinary(rng: random.Random, command: str, seeds: "Seeds") -> dict[str, str
             return {"source": task, "model": base} | rng.choice([{}, tokens, head])
         case "bench":
             return _bench(rng, seeds, task)
-        case "judge":
-            return {"results": str(seeds.base), "data": task, "endpoint": "http://127.0.0.1:9"}
         case "load":  # nobody answers there
             return {"source": task, "endpoint": "http://127.0.0.1:9", "warmup": "1"}
         case "export":

@@ -1,0 +1,193 @@
+"""Servers with the OpenAI API: their addresses, and requests that can fail but do no harm."""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from ipaddress import ip_address
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import Field
+
+from tasc.data.foreign import one_line
+from tasc.errors import InputError, UnavailableError
+from tasc.options.references import parse_label
+
+KEY = "TASC_API_KEY"  # not OPENAI_API_KEY, which belongs to one company's servers
+# Stricter than the standard, so that no two parsers read two hosts from one text.
+_URL = re.compile(
+    r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?(/[\w.~/-]*)?", re.ASCII | re.I
+)
+_BYTES, _BYTES_PER_TOKEN = 2**20, 2**12  # of the largest response that is read
+_REFUSED = (401, 403)  # HTTP: not authorized, forbidden
+
+AllowRemote = Annotated[
+    bool, Field(description="Allow endpoints on other machines, which then receive the prompts.")
+]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Address:
+    """The address of a server's API."""
+
+    label: str  # its name in reports: host and port by default
+    url: str  # base URL of the API, without a trailing slash
+    local: bool  # whether it is on this machine, whatever resolves names
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read ``URL`` or ``NAME=URL``; a URL without a path gets ``/v1``.
+
+        Raises:
+            InputError: it is not a plain URL; names, passwords and queries are not allowed.
+        """
+        label, url = parse_label(text)
+        match = _URL.fullmatch(url)
+        if match is None or int(match[2] or 0) > 65535:
+            raise InputError(
+                f"endpoint {text!r:.100} is not a plain URL: give one such as "
+                "http://127.0.0.1:8000/v1, without a password or a query"
+            )
+        path = (match[3] or "").rstrip("/")
+        url = url.rstrip("/") if path else f"{url.rstrip('/')}/v1"
+        return cls(label or url.split("/")[2], url, _is_loopback(match[1].strip("[]").lower()))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name, which may resolve to anything
+        return False
+
+
+def check_reach(addresses: Iterable[Address], allow_remote: bool) -> None:
+    """Raise InputError if an address is on another machine and that was not allowed."""
+    remote = [address.label for address in addresses if not address.local]
+    if remote and not allow_remote:
+        raise InputError(
+            f"{', '.join(remote)} is not on this machine and would receive the task's prompts: "
+            "add --allow-remote to send them"
+        )
+
+
+class RequestError(Exception):
+    """A request without a usable answer; the message is the reason, in one line."""
+
+
+class Client:
+    """A connection to one model: no retries, no redirects, no credentials of other services."""
+
+    def __init__(self, address: Address, model: str, timeout: float, max_tokens: int) -> None:
+        """Prepare a client; without a ``model`` it uses the first that the server lists.
+
+        Raises:
+            UnavailableError: the ``openai`` package is not installed.
+        """
+        try:
+            import openai
+        except ImportError:
+            raise UnavailableError(
+                "openai is not installed: install it with pip install 'tasc-lm[endpoint]'"
+            ) from None
+        self.address, self.model, self._timeout = address, model, timeout
+        self._fixed = {"temperature": 0.0, "max_tokens": max_tokens}
+        omitted: Any = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
+        self._client: Any = openai.AsyncOpenAI(
+            base_url=address.url,
+            api_key=os.environ.get(KEY) or "none",
+            default_headers=omitted | {"Accept-Encoding": "identity"},
+            max_retries=0,
+            timeout=timeout,
+            http_client=openai.DefaultAsyncHttpxClient(
+                trust_env=not address.local,
+                follow_redirects=False,
+                event_hooks={"response": [_bounded(_BYTES + _BYTES_PER_TOKEN * max_tokens)]},
+            ),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Find the model's name. Raises UnavailableError if the server does not answer."""
+        try:
+            if not self.model:
+                self.model = await self._request("get", "/models", _first_model)
+        except RequestError as error:
+            await self._client.close()
+            raise self.unavailable(str(error)) from None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+    async def post(self, path: str, read: Callable[[Any], T], **body: Any) -> T:  # noqa: ANN401
+        """Send a request at temperature 0 and return ``read`` of its JSON.
+
+        Raises:
+            RequestError: the request failed, or ``read`` did.
+        """
+        return await self._request(
+            "post", path, read, body={"model": self.model, **self._fixed, **body}
+        )
+
+    async def _request(self, verb: str, path: str, read: Callable[[Any], T], **more: Any) -> T:  # noqa: ANN401
+        try:
+            async with asyncio.timeout(self._timeout):
+                return read(await getattr(self._client, verb)(path, cast_to=object, **more))
+        except Exception as error:  # nothing that a server sends may end a run
+            raise RequestError(self._reason(error)) from None
+
+    def _reason(self, error: Exception) -> str:
+        import openai
+
+        if isinstance(error, TimeoutError | openai.APITimeoutError):
+            return f"no answer within {self._timeout:g} s"
+        if getattr(error, "status_code", None) in _REFUSED:
+            return f"status {error.status_code}: set {KEY} to a valid key"  # type: ignore[attr-defined]
+        if isinstance(error, openai.OpenAIError | RequestError):
+            return one_line(error)
+        return f"not an answer of an OpenAI-compatible server ({type(error).__name__})"
+
+    def unavailable(self, reason: str) -> UnavailableError:
+        """Return the error for a server that does not answer."""
+        return UnavailableError(
+            f"no answer from {self.address.label} at {self.address.url} ({reason}): start the "
+            "server, or name another endpoint and model"
+        )
+
+
+def _first_model(found: Any) -> str:  # noqa: ANN401
+    return text_of(found["data"][0]["id"])
+
+
+def text_of(value: object) -> str:
+    """Check that ``value`` is text, and repair it: a lone half of a character becomes U+FFFD."""
+    if not isinstance(value, str):
+        raise RequestError("the answer has no text")
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _bounded(most: int) -> Callable[[Any], Any]:
+    """Return a HTTP hook that reads at most ``most`` bytes of any response.
+
+    A compressed response fails at once: its size says nothing about the memory that it takes.
+    """
+    import openai
+
+    # The package of the client's HTTP library: its name depends on the version of openai.
+    library = openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0]
+    stream_of = import_module(library).ByteStream
+
+    async def read(response: Any) -> None:  # noqa: ANN401
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise RequestError("the answer is compressed, which was not requested")
+        body = bytearray()
+        async for part in response.stream:
+            body += part
+            if len(body) > most:
+                raise RequestError(f"the answer is longer than {most:,} bytes")
+        await response.stream.aclose()
+        response.stream = stream_of(bytes(body))
+
+    return read

@@ -1,1 +1,0 @@
-"""A language model that judges the outputs of others."""

@@ -1,0 +1,262 @@
+"""``tasc load``: do servers give the same outputs on a task's prompts, and how fast are they?
+
+Servers take turns, and are compared sample by sample. The load is a closed loop: each answer starts
+the next request, so a slow server gets fewer requests per second, as from users who wait for it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from itertools import count
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from tasc.benchmark.endpoint import Client, RequestError, text_of
+from tasc.benchmark.load_options import LoadOptions
+from tasc.benchmark.metrics import score
+from tasc.benchmark.paired.pairs import Speeds, counted, qualities
+from tasc.benchmark.paired.statistics import Bootstrap, turn_length
+from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.comparisons import SpeedRatio
+from tasc.benchmark.results.conditions import Sample, SplitTask, run_facts
+from tasc.benchmark.results.load import (
+    Endpoint,
+    Equality,
+    LoadCell,
+    LoadComparison,
+    LoadResults,
+    LoadSettings,
+    Output,
+)
+from tasc.data.corpus import Corpus
+from tasc.errors import InputError
+from tasc.options.fields import LONGEST
+from tasc.options.references import parse_path, results_file
+from tasc.progress import Progress, silent
+
+_SHOWN = 5  # samples that differ
+Answer = tuple[str, int, float | None, str]  # text, tokens, milliseconds, reason of a failure
+Texts = tuple[str | None, ...]  # an output per sample, None where every request failed
+Reference = tuple[str, Texts]  # its name and outputs
+
+
+_RESULTS = TypeAdapter[BenchResults | LoadResults](BenchResults | LoadResults)
+
+
+class _Server:
+    """A client and the answers of its server so far."""
+
+    def __init__(self, client: Client, samples: int) -> None:
+        self.client, self.outputs, self.seconds = client, [Output()] * samples, list[float]()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        address = self.client.address
+        return Endpoint(label=address.label, url=address.url, model=self.client.model)
+
+    async def measure(
+        self, prompts: Sequence[str], options: LoadOptions, tick: Callable[[], None]
+    ) -> None:
+        """Do one pass over all prompts; call ``tick`` after each answer."""
+        begin = time.perf_counter()
+        answers = await self.answers(prompts, options, tick)
+        self.seconds.append(time.perf_counter() - begin)
+        pairs = zip(self.outputs, answers, strict=True)
+        self.outputs = [output.add(*answer) for output, answer in pairs]
+
+    async def answers(
+        self, prompts: Sequence[str], options: LoadOptions, tick: Callable[[], None]
+    ) -> list[Answer]:
+        """Send the prompts in order, ``concurrency`` at a time."""
+        waiting, answers = iter(enumerate(prompts)), dict[int, Answer]()
+
+        async def user() -> None:
+            for i, prompt in waiting:
+                answers[i] = await _answer(self.client, prompt, options.stop)
+                tick()
+
+        async with asyncio.TaskGroup() as users:
+            for _ in range(options.concurrency):
+                users.create_task(user())
+        return [answers[i] for i in range(len(prompts))]
+
+
+def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -> LoadResults:
+    """Send the prompts of ``test`` to every server and compare the answers.
+
+    Do not call it where an event loop runs, as in a coroutine.
+
+    Raises:
+        UnavailableError: a server does not answer, or the client is not installed.
+        InputError: the reference has other samples, or there are fewer samples than requests in
+            flight.
+    """
+    facts = run_facts()
+    samples = tuple(map(Sample.of, test.prompts, test.outputs))
+    if options.concurrency > len(samples):
+        raise InputError(
+            f"{options.concurrency} requests in flight need as many samples, and there are "
+            f"{len(samples)}: raise --limit, or lower --concurrency"
+        )
+    reference = _read_reference(options.reference, samples) if options.reference else None
+    servers = asyncio.run(_measure(test.prompts, options, progress))
+    cells = list[LoadCell]()
+    for server in servers:
+        cells.append(_cell(server, reference, test.outputs, options))
+        reference = reference or (cells[0].endpoint, _texts(cells[0].outputs))
+    settings = {name: getattr(options, name) for name in LoadSettings.model_fields}
+    return LoadResults(
+        task=SplitTask(source=test.source.path, split=test.split, samples=len(samples)),
+        settings=LoadSettings(**settings),
+        endpoints=tuple(server.endpoint for server in servers),
+        samples=samples,
+        cells=tuple(cells),
+        comparisons=_comparisons(cells, test.outputs, options),
+        **facts,
+    )
+
+
+async def _measure(
+    prompts: Sequence[str], options: LoadOptions, progress: Progress
+) -> list[_Server]:
+    """Measure all servers; each repeat draws a new order of them."""
+    addresses = options.addresses
+    models = options.models or ("",)
+    models *= len(addresses) // len(models)
+    done, total = count(1), options.repeats * len(addresses) * len(prompts)
+    async with AsyncExitStack() as stack:
+        servers = list[_Server]()
+        for address, model in zip(addresses, models, strict=True):
+            client = Client(address, model, options.timeout, options.max_new_tokens)
+            servers.append(_Server(await stack.enter_async_context(client), len(prompts)))
+        for server in servers:
+            *_, error = await _answer(server.client, prompts[0], options.stop)
+            if error:
+                raise server.client.unavailable(error)
+            await server.answers(prompts[1 : options.warmup], options, lambda: None)
+        order = np.random.default_rng(options.seed)
+        for _ in range(options.repeats):
+            for server in order.permutation(np.array(servers, object)):
+                label = f"load, {server.client.address.label}"
+                await server.measure(
+                    prompts, options, lambda label=label: progress(label, next(done), total)
+                )
+    return servers
+
+
+async def _answer(client: Client, prompt: str, stop: Sequence[str]) -> Answer:
+    begin = time.perf_counter()
+    more = {"stop": list(stop)} if stop else {}
+    try:
+        text, tokens = await client.post("/completions", _read, prompt=prompt, **more)
+    except RequestError as error:
+        return "", 0, None, str(error)
+    return text, tokens, round(1000 * (time.perf_counter() - begin), 4), ""
+
+
+def _read(found: Any) -> tuple[str, int]:  # noqa: ANN401
+    """Return the text of a completion and its number of tokens."""
+    tokens = found["usage"]["completion_tokens"]
+    if type(tokens) is not int or not 0 <= tokens <= LONGEST:
+        raise RequestError(f"completion_tokens is {tokens!r:.60}")
+    return text_of(found["choices"][0]["text"]), tokens
+
+
+def _cell(
+    server: _Server,
+    reference: Reference | None,
+    expected: Sequence[str],
+    options: LoadOptions,
+) -> LoadCell:
+    outputs, label = server.outputs, server.client.address.label
+    failed = sum(bool(error) for output in outputs for error in output.errors)
+    requests = len(server.seconds) * len(outputs)
+    latencies = [output.median_ms for output in outputs if output.median_ms is not None]
+    texts = [output.text for output in outputs]
+    return LoadCell(
+        endpoint=label,
+        requests=requests,
+        failed=failed,
+        seconds=tuple(server.seconds),
+        requests_per_second=(requests - failed) / sum(server.seconds),
+        ms_per_sample=float(np.mean(latencies)) if latencies else None,
+        quality=score(options.metrics, texts, expected, options.delimiter),
+        equal=_equality(reference or (label, _texts(outputs)), _texts(outputs)),
+        outputs=tuple(outputs),
+    )
+
+
+def _texts(outputs: Sequence[Output]) -> Texts:
+    return tuple(None if output.median_ms is None else output.text for output in outputs)
+
+
+def _equality(reference: Reference, texts: Texts) -> Equality:
+    against, expected = reference
+    pairs = [(i, a, b) for i, (a, b) in enumerate(zip(expected, texts, strict=True))]
+    both = [(i, a == b) for i, a, b in pairs if a is not None and b is not None]
+    different = [i for i, same in both if not same]
+    return Equality(
+        against=against,
+        identical=len(both) - len(different),
+        of=len(both),
+        different=tuple(different[:_SHOWN]),
+    )
+
+
+def _comparisons(
+    cells: Sequence[LoadCell], expected: Sequence[str], options: LoadOptions
+) -> tuple[LoadComparison, ...]:
+    """Compare each server with the first one."""
+    bootstrap = Bootstrap(len(expected))
+    counts = [
+        counted([o.text for o in cell.outputs], expected, options.metrics, options.delimiter)
+        for cell in cells
+    ]
+    return tuple(
+        LoadComparison(
+            endpoint=cell.endpoint,
+            against=cells[0].endpoint,
+            speed=_speed(cell, cells[0], options.concurrency),
+            quality=qualities(bootstrap, own, counts[0]),
+        )
+        for cell, own in zip(cells[1:], counts[1:], strict=True)
+    )
+
+
+def _speed(cell: LoadCell, base: LoadCell, concurrency: int) -> SpeedRatio | None:
+    """Compare latencies; samples that were in flight together are resampled together."""
+    both = np.array([[o.median_ms for o in one.outputs] for one in (cell, base)], float)
+    both = both[:, ~np.isnan(both).any(axis=0)]
+    if not both.size:
+        return None
+    own, other = (np.stack([ms, np.ones(len(ms))], axis=-1) for ms in both)
+    return Speeds(both.shape[1], turn_length(concurrency)).of_costs(own, other)
+
+
+def _read_reference(text: str, samples: Sequence[Sample]) -> Reference:
+    """Read the first cell of a folder of ``tasc bench`` or ``tasc load``.
+
+    Raises:
+        InputError: there are no results, or they have other samples.
+    """
+    file = results_file(parse_path(text)[1])
+    try:
+        found = _RESULTS.validate_json(file.read_bytes())
+    except ValidationError:
+        found = None
+    if found is None or not found.cells:
+        raise InputError(
+            f"{file} is not a result of tasc bench or tasc load of this version: run it again"
+        )
+    if [sample.id for sample in found.samples] != [sample.id for sample in samples]:
+        raise InputError(
+            f"{file} has {len(found.samples)} other samples, not these {len(samples)}: run both "
+            "with the same --split, --limit, --template and --seed"
+        )
+    cell = found.cells[0]
+    if isinstance(cell, LoadCell):
+        return f"{file.parent.name}: {cell.endpoint}", _texts(cell.outputs)
+    return f"{file.parent.name}: {cell.label}", cell.texts

@@ -1,0 +1,138 @@
+"""``results.json`` of ``tasc load``, typed."""
+
+from collections import Counter
+from statistics import median
+from typing import Literal
+
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from tasc.benchmark.metrics import find
+from tasc.benchmark.metrics.metric import Metric
+from tasc.benchmark.results.comparisons import QualityDifference, SpeedRatio
+from tasc.benchmark.results.conditions import RunResult, Sample, SplitTask
+from tasc.benchmark.results.record import Record
+
+
+class LoadSettings(Record):
+    """Options of the run. Requests have temperature 0 and are not streamed."""
+
+    concurrency: int
+    """Requests in flight."""
+    repeats: int
+    """Passes over all samples."""
+    warmup: int
+    """Unmeasured requests to each server."""
+    max_new_tokens: int
+    """``max_tokens`` of a request."""
+    stop: tuple[str, ...]
+    timeout: float
+    """Seconds after which a request failed."""
+    seed: int
+    """Seed of the order in which the servers took turns."""
+    metrics: tuple[str, ...]
+    delimiter: str
+    """Separates the items for metrics of items."""
+
+
+class Endpoint(Record):
+    """A server."""
+
+    label: str
+    url: str
+    model: str
+    """Its name on the server."""
+
+
+class Output(Record):
+    """A server's answers to one prompt, an item per repeat; text and tokens are the first one's."""
+
+    text: str = ""
+    """Empty if every request failed."""
+    tokens: NonNegativeInt = 0
+    """The server's count (``usage``)."""
+    ms: tuple[NonNegativeFloat | None, ...] = ()
+    """End-to-end milliseconds of each request; None where it failed."""
+    errors: tuple[str, ...] = ()
+    """The reason of each failure; empty where a request was answered."""
+
+    def add(self, text: str, tokens: int, ms: float | None, error: str) -> "Output":
+        """Return the same with one more answer."""
+        known = any(found is not None for found in self.ms)
+        return Output(
+            text=self.text if known else text,
+            tokens=self.tokens if known else tokens,
+            ms=(*self.ms, ms),
+            errors=(*self.errors, error),
+        )
+
+    @property
+    def median_ms(self) -> float | None:
+        """Median over the answered requests."""
+        answered = [ms for ms in self.ms if ms is not None]
+        return median(answered) if answered else None
+
+
+class Equality(Record):
+    """Number of outputs that equal the reference's, character for character."""
+
+    against: str
+    identical: int
+    of: int
+    """Samples that both answered."""
+    different: tuple[int, ...]
+    """The first samples that differ."""
+
+
+class LoadCell(Record):
+    """One server."""
+
+    endpoint: str
+    requests: int
+    """In all repeats."""
+    failed: int
+    seconds: tuple[float, ...]
+    """Duration of each repeat."""
+    requests_per_second: float
+    """Answered requests."""
+    ms_per_sample: float | None
+    """Mean over samples of the median end-to-end latency; None if every request failed."""
+    quality: dict[str, float]
+    """By metric, between 0 and 1; a failed request counts as an empty output."""
+    equal: Equality
+    outputs: tuple[Output, ...]
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """The most common reasons of failures, with their counts."""
+        reasons = Counter(why for output in self.outputs for why in output.errors if why)
+        return dict(reasons.most_common(3))
+
+
+class LoadComparison(Record):
+    """A server compared with the first one on the same samples."""
+
+    endpoint: str
+    against: str
+    speed: SpeedRatio | None
+    """Ratio of end-to-end latencies over the samples that both answered; None without any."""
+    quality: dict[str, QualityDifference]
+
+
+class LoadResults(RunResult):
+    """Servers measured side by side."""
+
+    version: Literal[2] = 2
+    """Version of this format."""
+    task: SplitTask
+    settings: LoadSettings
+    endpoints: tuple[Endpoint, ...]
+    samples: tuple[Sample, ...]
+    """In the order of each cell's outputs."""
+    cells: tuple[LoadCell, ...]
+    """One per server."""
+    comparisons: tuple[LoadComparison, ...]
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Metrics by name."""
+        return {name: find(name) for name in self.settings.metrics}

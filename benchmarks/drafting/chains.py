@@ -37,15 +37,15 @@ class VllmLookup(Lookup):
         """Look for n-grams of so many tokens."""
         self.least, self.most = least, most
 
-    def draft(self, budget: int) -> Draft:
-        """Return at most ``budget`` tokens that followed."""
+    def draft(self, max_nodes: int) -> Draft:
+        """Return at most ``max_nodes`` tokens that followed."""
         tokens = self.sequence
         for n in range(min(self.most, len(tokens) - 1), self.least - 1, -1):
             starts = np.arange(len(tokens) - n)  # all but the n-gram itself
             for i in range(n):
                 starts = starts[tokens[starts + i] == tokens[len(tokens) - n + i]]
             if len(starts):
-                return chain(tokens[starts[0] + n :][:budget].copy())
+                return chain(tokens[starts[0] + n :][:max_nodes].copy())
         return Draft()
 
 

@@ -63,14 +63,14 @@ class TransformersLookup(Lookup):
         """Stop behind ``end``."""
         self.end = end
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         """Ask the peer."""
         import torch
         from transformers.generation.candidate_generator import PromptLookupCandidateGenerator
 
         generator = PromptLookupCandidateGenerator(
             eos_token_id=torch.tensor([self.end]),
-            num_output_tokens=budget,
+            num_output_tokens=max_nodes,
             max_matching_ngram_size=2,
             max_length=1 << 30,
         )
@@ -102,12 +102,12 @@ class Arctic:
         self.context = prompt
         self.cache.start_request(self.request, prompt)
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         """Ask the peer."""
         drafted = self.cache.speculate(
             self.request,
             self.context[-DEPTH:],
-            max_spec_tokens=budget,
+            max_spec_tokens=max_nodes,
             max_spec_factor=self.factor,
             min_token_prob=LEAST,
             use_tree_spec=self.tree,

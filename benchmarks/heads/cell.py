@@ -59,9 +59,9 @@ class Cell:
         known: Tensor | None = None
         drafted = False
 
-        def draft(budget: int, own: Any = drafter.draft) -> Draft:  # noqa: ANN401
+        def draft(max_nodes: int, own: Any = drafter.draft) -> Draft:  # noqa: ANN401
             nonlocal known, drafted
-            result: Draft = own(budget)
+            result: Draft = own(max_nodes)
             drafted = True
             ids = timed.ids
             known = None if ids is None else ids.clone()  # a window's change from step to step

@@ -9,7 +9,7 @@ import numpy as np
 
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Drafter, Spends
+from tasc.decoding.core.protocols import Drafter, HasCostlyDrafts
 from tasc.decoding.joint import MOST_NODES
 
 FIRST_DRAFT = 4
@@ -22,7 +22,7 @@ class Budgeted:
     def __init__(self, drafter: Drafter, policy: Adaptive) -> None:
         """Let ``policy``, which sequences may share, decide for ``drafter``."""
         self.drafter, self.policy = drafter, policy
-        self.spends = drafter if isinstance(drafter, Spends) else None
+        self.spends = drafter if isinstance(drafter, HasCostlyDrafts) else None
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
@@ -30,19 +30,19 @@ class Budgeted:
         self.policy.open = 0  # sequences begin between steps
         self.drafter.start(prompt)
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         """See Drafter.draft; may be less than the drafter would propose, or nothing."""
         self.in_step = True
         self.held, self.busy, self.drafted, self.given = 0.0, 0.0, NOTHING, NOTHING
         self.looked: Draft | None = None
         self.policy.enter()
         self.others = self.nodes = self.policy.width
-        self.asked = self._nodes(budget)
+        self.asked = self._nodes(max_nodes)
         if self.spends is not None:
-            self.spends.spend = self.policy.balance
+            self.spends.max_seconds = self.policy.balance
         self.begun = time.perf_counter()
         draft = self._choose(self.drafter.draft(self.asked)) if self.asked else NOTHING
-        if not self.asked and budget > 0 and self.policy.looks():
+        if not self.asked and max_nodes > 0 and self.policy.looks():
             self._look()
         self.policy.ready = time.perf_counter()
         return draft
@@ -88,14 +88,14 @@ class Budgeted:
     def _look(self) -> None:
         """Draft a token that is not scored; no other drafter is asked."""
         if self.spends is not None:
-            self.spends.spend = 0.0
+            self.spends.max_seconds = 0.0
         self.looked = self.drafter.draft(1)
         self.busy = time.perf_counter() - self.begun
 
     @property
     def long(self) -> bool:
         """Whether the last draft was of a kind that takes longer."""
-        return self.spends is not None and self.spends.asked
+        return self.spends is not None and self.spends.was_costly
 
     def observe(self, tokens: np.ndarray) -> None:
         """See Drafter.observe."""

@@ -18,7 +18,7 @@ from tasc.decoding.core.processors import Processor, Processors
 from tasc.decoding.core.protocols import (
     Drafter,
     Factory,
-    TellsSources,
+    ReportsSources,
     UsesHiddenStates,
     UsesLogits,
     Verifier,
@@ -138,8 +138,8 @@ class _Sequence:
     def done(self) -> bool:
         return bool(self.finished) or len(self.tokens) >= self.limit
 
-    def draft(self, budget: int) -> Draft:
-        room = min(budget, self.limit - len(self.tokens) - 1)  # never beyond the last token
+    def draft(self, max_nodes: int) -> Draft:
+        room = min(max_nodes, self.limit - len(self.tokens) - 1)  # never beyond the last token
         draft = self.drafter.draft(room)
         if len(draft) > room:
             raise InputError(f"the drafter proposed {len(draft)} nodes for a budget of {room}")
@@ -169,20 +169,20 @@ class _Sequence:
         """Show the drafter what a step committed, and of the target's states what it uses."""
         hidden, rows, path = seen
         if self.reads is not None and hidden is not None:
-            self.reads.read(hidden, rows, path)
+            self.reads.on_hidden_states(hidden, rows, path)
         if self.learns is not None:
-            self.learns.read_logits(draft, rows)
+            self.learns.on_logits(draft, rows)
         self.drafter.observe(committed)
 
     def finish(self) -> None:
         self.result.tokens = np.array(self.tokens, np.int32)
         self.result.finish = self.finished or "length"
-        if isinstance(own := inner(self.drafter), TellsSources):
+        if isinstance(own := inner(self.drafter), ReportsSources):
             self.result.sources = own.sources()[: len(self.tokens)]
         del self.drafter, self.reads, self.learns, self.adjust
 
 
-_Seen = tuple[torch.Tensor | None, torch.Tensor, np.ndarray]  # see UsesHiddenStates.read
+_Seen = tuple[torch.Tensor | None, torch.Tensor, np.ndarray]
 
 
 def _join(target: Target, joining: Sequence[_Sequence]) -> None:

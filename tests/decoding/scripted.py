@@ -27,13 +27,13 @@ class Scripted:
     def start(self, prompt):
         pass
 
-    def draft(self, budget):
-        self.asked.append(budget)
+    def draft(self, max_nodes):
+        self.asked.append(max_nodes)
         given = self.proposal.probabilities
         return Draft(
-            self.proposal.tokens[:budget],
-            self.proposal.parents[:budget],
-            probabilities=None if given is None else given[:budget],
+            self.proposal.tokens[:max_nodes],
+            self.proposal.parents[:max_nodes],
+            probabilities=None if given is None else given[:max_nodes],
         )
 
     def observe(self, tokens):
@@ -43,7 +43,7 @@ class Scripted:
 class Whole(Scripted):
     """Proposes the same draft, whatever the budget."""
 
-    def draft(self, budget):
+    def draft(self, max_nodes):
         return self.proposal
 
 

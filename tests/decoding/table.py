@@ -82,7 +82,7 @@ class TreeDrafter:
     def observe(self, tokens: np.ndarray) -> None:
         self.last = int(tokens[-1])
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         tokens: list[int] = []
         parents: list[int] = []
         of = [-1]
@@ -90,7 +90,7 @@ class TreeDrafter:
         for branches in self.branching:
             grown = []
             for node in level:
-                if len(tokens) + branches > budget:
+                if len(tokens) + branches > max_nodes:
                     continue
                 before = tokens[node] if node >= 0 else self.last
                 of[node + 1] = -1 if self.replacement is None else before

@@ -92,9 +92,9 @@ class Scripted:
     def start(self, prompt):
         self.done = 0
 
-    def draft(self, budget):
+    def draft(self, max_nodes):
         right = self.output[self.done : self.done + self.accepted]
-        if budget < len(right) + 2 or len(right) == 0:
+        if max_nodes < len(right) + 2 or len(right) == 0:
             return Draft()
         wrong = ints(*((right[0] + [1, 2]) % 300 + 1))
         parents = ints(-1, 0, -1, *range(2, len(right) + 1))
@@ -239,8 +239,8 @@ def test_what_does_not_fit_is_refused():
 class Excessive(Autoregressive):
     """Proposes a node more than it was asked for."""
 
-    def draft(self, budget):
-        return Draft(np.ones(budget + 1, np.int32), np.arange(-1, budget, dtype=np.int32))
+    def draft(self, max_nodes):
+        return Draft(np.ones(max_nodes + 1, np.int32), np.arange(-1, max_nodes, dtype=np.int32))
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -51,9 +51,9 @@ def test_drafts_that_always_fail_cost_no_more_than_the_allowance(probabilities):
 
 def test_sampled_drafts_that_always_fail_cost_no_more_than_the_allowance():
     class Drawn(Scripted):
-        def draft(self, budget):
-            tokens = np.full(budget, 9, np.int32)
-            return chain(tokens, torch.full((budget, 10), 0.1))
+        def draft(self, max_nodes):
+            tokens = np.full(max_nodes, 9, np.int32)
+            return chain(tokens, torch.full((max_nodes, 10), 0.1))
 
     truth = np.full(300, 3, np.int32)
     steps, seconds = decode(Drawn(Draft()), Adaptive(COST), truth)
@@ -63,7 +63,7 @@ def test_sampled_drafts_that_always_fail_cost_no_more_than_the_allowance():
 
 def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
     class Slow(Scripted):
-        def draft(self, budget):
+        def draft(self, max_nodes):
             clock[0] += 0.005  # half a forward
             asked_at.append(len(steps_seen))
             return Draft()
@@ -96,9 +96,9 @@ def test_a_pause_ends_when_tokens_come_that_were_drafted_and_not_scored(price, w
     """A look takes 0.1 ms, and half a percent of the time goes into looks: one in two steps."""
 
     class Timed(Scripted):
-        def draft(self, budget):
+        def draft(self, max_nodes):
             clock[0] += 0.0001
-            return super().draft(budget)
+            return super().draft(max_nodes)
 
     drafter = Timed(chain(ints(9)))
     policy = Adaptive(CostCurve((1, 65), (0.010, 0.010 + 64 * price)), learns=False)
@@ -112,13 +112,13 @@ def test_a_pause_ends_when_tokens_come_that_were_drafted_and_not_scored(price, w
 
 def test_a_look_is_not_scored_and_asks_no_other_drafter():
     class Other:
-        spend, asked = 9.0, False
+        max_seconds, was_costly = 9.0, False
 
         def start(self, prompt):
             pass
 
-        def draft(self, budget):
-            wanted.append((budget, self.spend))
+        def draft(self, max_nodes):
+            wanted.append((max_nodes, self.max_seconds))
             return chain(ints(9))
 
         def observe(self, tokens):
@@ -147,9 +147,9 @@ def test_drafts_that_always_fit_grow_to_what_pays():
 
 def test_drafting_time_shrinks_what_is_asked_for(clock):
     class Slow(Scripted):
-        def draft(self, budget):
-            clock[0] += 0.004 * budget
-            return super().draft(budget)
+        def draft(self, max_nodes):
+            clock[0] += 0.004 * max_nodes
+            return super().draft(max_nodes)
 
     fitting = chain(np.full(64, 9, np.int32))
     truth = np.resize(ints(9, 9, 9, 9, 3), 3000)

@@ -25,8 +25,8 @@ class Fixed:
     def start(self, prompt):
         self.done = 0
 
-    def draft(self, budget):
-        return chain(self.output[self.done : self.done + budget])
+    def draft(self, max_nodes):
+        return chain(self.output[self.done : self.done + max_nodes])
 
     def observe(self, tokens):
         self.done += len(tokens)

@@ -53,8 +53,8 @@ class Recorder:
         self.sequence = prompt.tolist()
         self.drafter.start(prompt)
 
-    def draft(self, budget):
-        draft = self.drafter.draft(budget)
+    def draft(self, max_nodes):
+        draft = self.drafter.draft(max_nodes)
         self.drafts.append((list(self.sequence), draft))
         return draft
 
@@ -129,7 +129,7 @@ def test_drafting_twice_gives_the_same_tree(model, outputs, head):
     target.begin(len(prompt) + 8)
     row = target.join([prompt], hidden=True)
     drafter.start(prompt)
-    drafter.read(target.states[0], row, np.empty(0, np.int32))
+    drafter.on_hidden_states(target.states[0], row, np.empty(0, np.int32))
     drafter.observe(np.array([int(row.argmax())], np.int32))
     first, second = drafter.draft(12), drafter.draft(12)
     assert first.tokens.tolist() == second.tokens.tolist()
@@ -174,9 +174,9 @@ class Seldom:
         self.drafter, self.every, self.steps = drafter, every, 0
         self.start, self.observe = drafter.start, drafter.observe
 
-    def draft(self, budget):
+    def draft(self, max_nodes):
         self.steps += 1
-        return self.drafter.draft(min(budget, 6)) if self.steps % self.every == 1 else Draft()
+        return self.drafter.draft(min(max_nodes, 6)) if self.steps % self.every == 1 else Draft()
 
 
 def test_steps_without_a_draft_do_not_lose_the_thread(model, outputs, head):
@@ -208,8 +208,8 @@ def test_states_of_steps_without_a_draft_outlast_the_next_forward(model, outputs
         grow = held.drafter.draft
         kept: list[float] = []
 
-        def draft(budget, grow=grow, kept=kept):
-            found = grow(budget)
+        def draft(max_nodes, grow=grow, kept=kept):
+            found = grow(max_nodes)
             kept.extend(found.probabilities.tolist())
             return found
 

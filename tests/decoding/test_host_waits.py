@@ -56,7 +56,9 @@ def test_no_step_waits_for_the_device(model, monkeypatch, name):
     rows = 8
     for committed, path in [([3], []), ([4, 5, 6], [0, 2]), ([7], []), ([1, 2], [59])]:
         logits = torch.empty(rows, V, device="meta")
-        found.read(torch.empty(rows, D, device="meta"), logits, np.array(path, np.int32))
+        found.on_hidden_states(
+            torch.empty(rows, D, device="meta"), logits, np.array(path, np.int32)
+        )
         found.observe(np.array(committed, np.int32))
         found.draft(BUDGET)
         rows = BUDGET + 1

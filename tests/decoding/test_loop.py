@@ -186,8 +186,8 @@ class TooMuch:
     def start(self, prompt):
         pass
 
-    def draft(self, budget):
-        return chain(np.arange(budget + 1, dtype=np.int32)) if budget else Draft()
+    def draft(self, max_nodes):
+        return chain(np.arange(max_nodes + 1, dtype=np.int32)) if max_nodes else Draft()
 
     def observe(self, tokens):
         pass

@@ -24,7 +24,7 @@ def draft_of(model, make, prompt: torch.Tensor) -> Draft:
     target.begin(len(prompt) + 40)
     rows = target.join([prompt.numpy().astype(np.int32)], hidden=True)
     drafter.start(prompt.numpy().astype(np.int32))
-    drafter.read(target.states[0], rows, np.empty(0, np.int32))
+    drafter.on_hidden_states(target.states[0], rows, np.empty(0, np.int32))
     drafter.observe(np.array([int(rows.argmax())], np.int32))
     return drafter.draft(30)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tests.oracles
 from tasc._native import RecycledLogits
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Spends
+from tasc.decoding.core.protocols import HasCostlyDrafts
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, mix, parse
@@ -181,10 +181,10 @@ class Oracle:
     def start(self, prompt: np.ndarray) -> None:
         self.at = 0
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         self.asked += 1
         self.clock.now += self.seconds
-        some = self.said[self.at : self.at + min(budget, 4)]
+        some = self.said[self.at : self.at + min(max_nodes, 4)]
         paths = (self.certainty ** np.arange(1, len(some) + 1)).astype(np.float32)
         return Draft(some, np.arange(-1, len(some) - 1, dtype=np.int32), probabilities=paths)
 
@@ -202,7 +202,7 @@ def steps_of(clock, seconds: float, rounds: int = 4):
         own = make()
         assert isinstance(own, TascSpec)
         made = mix.Mix(own, other, asking)
-        assert isinstance(made, Spends)  # budget=auto looks before a sequence starts
+        assert isinstance(made, HasCostlyDrafts)  # budget=auto looks before a sequence starts
         made.start(ints(2000))
         made.observe(said[:1])
         at = steps = 1

@@ -124,15 +124,15 @@ class Watched:
     def start(self, prompt):
         self.own.start(prompt)
 
-    def draft(self, budget):
-        self.drafted: Draft = self.own.draft(budget)
+    def draft(self, max_nodes):
+        self.drafted: Draft = self.own.draft(max_nodes)
         return self.drafted
 
-    def read_logits(self, draft, logits):
+    def on_logits(self, draft, logits):
         self.seen.append((len(draft), logits.shape))
         if len(self.seen) > 1:
             assert draft is self.drafted
-        self.own.read_logits(draft, logits)
+        self.own.on_logits(draft, logits)
 
     def observe(self, tokens):
         self.own.observe(tokens)
@@ -170,7 +170,7 @@ def test_what_a_token_was_chosen_by_does_not_count_for_it():
     before = [learnt.weights.weight(20, longest) for longest in (1, 3)]
     logits = torch.zeros(1, 320)
     logits[0, 7] = 20.0
-    drafter.read_logits(Draft(), logits)
+    drafter.on_logits(Draft(), logits)
     drafter.observe(ints([7]))
     assert [learnt.weights.weight(20, longest) for longest in (1, 3)] == before
     assert learnt.logits is not None

@@ -37,8 +37,8 @@ class Echo:
     def start(self, prompt: np.ndarray) -> None:
         self.sequence = prompt
 
-    def draft(self, budget):
-        return chain(self.sequence[-self.options.length :][:budget])
+    def draft(self, max_nodes):
+        return chain(self.sequence[-self.options.length :][:max_nodes])
 
     def observe(self, tokens: np.ndarray) -> None:
         self.sequence = np.append(self.sequence, tokens).astype(np.int32)

@@ -29,7 +29,7 @@ class Fixed:
     def start(self, prompt: np.ndarray) -> None:
         pass
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         return self.trees[self.steps]
 
     def observe(self, tokens: np.ndarray) -> None:

@@ -35,9 +35,9 @@ class Likely:
     def start(self, prompt):
         pass
 
-    def draft(self, budget):
-        likely = np.cumprod(np.full(budget, RATE, np.float32), dtype=np.float32)
-        draft = chain(np.full(budget, 9, np.int32))
+    def draft(self, max_nodes):
+        likely = np.cumprod(np.full(max_nodes, RATE, np.float32), dtype=np.float32)
+        draft = chain(np.full(max_nodes, 9, np.int32))
         return type(draft)(draft.tokens, draft.parents, probabilities=likely)
 
     def observe(self, tokens):

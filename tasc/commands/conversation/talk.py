@@ -14,7 +14,7 @@ import numpy as np
 from tasc.commands.context import StepContext
 from tasc.commands.conversation.options import ChatOptions
 from tasc.data.source import Source
-from tasc.decoding.core.protocols import SOURCES, Drafter, TellsSources, inner
+from tasc.decoding.core.protocols import SOURCES, Drafter, ReportsSources, inner
 from tasc.decoding.core.resources import Resources, end_ids
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Request, generate_all
@@ -156,7 +156,7 @@ class _Pieces:
         on_piece: OnPiece,
     ) -> None:
         own = inner(drafter)
-        self.drafter = own if isinstance(own, TellsSources) else None
+        self.drafter = own if isinstance(own, ReportsSources) else None
         self.decode, self.source, self.on_piece = decode, source, on_piece
         self.tokens: list[int] = []
         self.shown = 0  # characters

@@ -42,7 +42,7 @@ class Generation:
     ``drafted[i]`` and ``accepted[i]`` count the nodes proposed and accepted at step i. The first
     token comes from the prefill, the others from steps. ``finish`` is "end" after an end token,
     "stop" where a stop rule cut, "length" at the limit. ``sources`` (T,) uint8 are the tokens', as
-    in ``TellsSources``; None where the drafter does not tell them.
+    in ``ReportsSources``; None where the drafter does not tell them.
     """
 
     tokens: np.ndarray

@@ -1,4 +1,4 @@
-"""What drafters and verifiers are. One object serves one sequence."""
+"""The interfaces of drafters and verifiers. One object serves one sequence."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -10,21 +10,21 @@ from tasc.decoding.core.draft import Draft
 if TYPE_CHECKING:
     import torch
 
-# (tokens this step accepted so far, a row of logits (V,) after them) -> the row (V,) to decide on
+# (draft tokens accepted so far in this step, the logits (V,) after them) -> adjusted logits (V,)
 Adjust = Callable[[Sequence[int], "torch.Tensor"], "torch.Tensor"]
 
 
 class Drafter(Protocol):
-    """Proposes tokens; never decides. Any draft is lossless, a good one is fast.
+    """Proposes tokens. Any draft is lossless; a good one is fast.
 
-    The constructor takes what sequences share.
+    Its constructor takes what the sequences share.
     """
 
     def start(self, prompt: np.ndarray) -> None:
-        """Forget the last sequence and read ``prompt`` (L,) int32. Called once a sequence."""
+        """Forget the last sequence and read ``prompt`` (L,) int32. Called once per sequence."""
 
-    def draft(self, budget: int) -> Draft:
-        """Propose at most ``budget`` nodes after what was observed; changes nothing."""
+    def draft(self, max_nodes: int) -> Draft:
+        """Propose at most ``max_nodes`` nodes after the observed tokens; change no state."""
 
     def observe(self, tokens: np.ndarray) -> None:
         """Learn the tokens (k,) int32 that a step committed: accepted path and bonus token."""
@@ -35,77 +35,81 @@ Factory = Callable[[], Drafter]  # makes the drafter of one sequence
 
 @runtime_checkable
 class UsesHiddenStates(Protocol):
-    """What a drafter is besides, if it reads the target's own states; others cost nothing for it.
+    """A drafter that reads the target's hidden states. The loop keeps them only for such drafters.
 
-    ``read`` is called before each ``observe``; the first time, after ``start``, for the prompt.
+    The hook is called before each ``observe``, first for the prompt, after ``start``.
     """
 
-    def read(self, hidden: "torch.Tensor", logits: "torch.Tensor", path: np.ndarray) -> None:
-        """Take what the target made of the tokens that it read.
+    def on_hidden_states(
+        self, hidden: "torch.Tensor", logits: "torch.Tensor", path: np.ndarray
+    ) -> None:
+        """Receive the target's states of the tokens that it read.
 
-        ``hidden`` (n + 1, d): its last hidden states of the last token and the tree; of the whole
-        prompt, (L, d), the first time. ``logits`` (n + 1, V): its logits there, (1, V) of the
-        prompt's last token. ``path`` (k,) int32: the accepted nodes.
+        Args:
+            hidden: (n + 1, d), last hidden states of the last token and the tree; for the prompt
+                (L, d), of all its tokens.
+            logits: (n + 1, V), the logits there; for the prompt (1, V), of its last token.
+            path: (k,) int32, the accepted nodes.
         """
 
 
 @runtime_checkable
 class UsesLogits(Protocol):
-    """What a drafter is besides, if it learns from logits, also of nodes that are not accepted."""
+    """A drafter that learns from logits, including those of rejected nodes."""
 
-    def read_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
-        """Take the logits (n + 1, V) of a step, before it is observed.
+    def on_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
+        """Receive the logits (n + 1, V) of a step before it is observed.
 
-        Row 0 is after the last token, row i + 1 after node i of ``draft``, which is what was scored
-        and may be a part of what was drafted. The first time, after ``start``, it is empty, and the
-        row is after the prompt.
+        Row 0 follows the last token, row i + 1 follows node i of ``draft``. ``draft`` is the tree
+        that was scored, which may be a part of the proposed one. The first call, after ``start``,
+        has an empty draft and the row after the prompt.
         """
 
 
-# What drafts are made from; a drafter's own are the first ones, by their position.
+# Origins of drafts. A drafter's own sources are the first ones, by position.
 SOURCES = ("corpus", "past outputs", "prompt", "logits", "other")
 
 
 @runtime_checkable
-class TellsSources(Protocol):
-    """What a drafter is besides, if it knows what its drafts come from."""
+class ReportsSources(Protocol):
+    """A drafter that knows the sources of its drafts."""
 
     def sources(self) -> np.ndarray:
-        """Return what most of the probability of each observed token came from, (T,) uint8.
+        """Return the source of each observed token, (T,) uint8 positions in ``SOURCES``.
 
-        Positions in ``SOURCES``: of a mixture, the source with the largest share of it. Of tokens
-        that were not drafted it says what would have proposed them.
+        In a mixture it is the source with the largest share of the token's probability. For a token
+        that was not drafted it is the source that would have proposed it.
         """
 
 
 @runtime_checkable
-class Spends(Protocol):
-    """What a drafter is besides, if some of its drafts take much longer than others.
+class HasCostlyDrafts(Protocol):
+    """A drafter some of whose drafts take much longer than others.
 
-    ``spend``: seconds that the next draft may take, no limit where nobody sets it. ``asked``:
-    whether the last draft was one of the long ones.
+    ``max_seconds``: time that the next draft may take; unlimited unless set. ``was_costly``:
+    whether the last draft was a costly one.
     """
 
-    spend: float
-    asked: bool
+    max_seconds: float
+    was_costly: bool
 
 
 def inner(drafter: Drafter) -> Drafter:
-    """Return the drafter that ``drafter`` holds to a policy, or itself."""
-    held: Drafter = getattr(drafter, "drafter", drafter)
-    return held
+    """Return the drafter inside an adaptive one, or ``drafter`` itself."""
+    wrapped: Drafter = getattr(drafter, "drafter", drafter)
+    return wrapped
 
 
 class Verifier(Protocol):
-    """Decides: from a draft and the target's logits to the accepted path and the token after it.
+    """Accepts a path of a draft, given the target's logits.
 
-    ``logits`` (n + 1, V) are logits of any float dtype: row 0 after the last token, row i + 1 after
-    node i. They are adjusted and made into distributions only where verification comes, in the
-    order of the tokens they commit. Returns the accepted nodes (k,) int32, root to leaf, and the
+    ``logits`` (n + 1, V), of any float dtype: row 0 follows the last token, row i + 1 follows
+    node i. Rows are adjusted and turned into distributions only when verification reaches them, in
+    the order of the committed tokens. Returns the accepted nodes (k,) int32, root to leaf, and the
     bonus token.
 
-    Raises InputError for a tree that is none, logits that do not fit it, or a row that leaves no
-    token to choose.
+    Raises InputError for an invalid tree, logits of another shape, or a row without a finite
+    maximum.
     """
 
     def __call__(

@@ -144,25 +144,25 @@ class Mix:
     def __init__(self, own: TascSpec, other: Drafter, asking: Asking) -> None:
         """Draft with ``own``, and with ``other`` where ``asking`` says so."""
         self.own, self.other, self.asking = own, other, asking
-        self.spend, self.asked = math.inf, False  # see Spends
-        self.read_logits = own.read_logits
+        self.max_seconds, self.was_costly = math.inf, False
+        self.on_logits = own.on_logits
         if isinstance(other, UsesHiddenStates):
-            self.read = other.read
+            self.on_hidden_states = other.on_hidden_states
 
     def start(self, prompt: np.ndarray) -> None:
         """See Drafter.start."""
         self.asking.since = None
-        self.drafted, self.asked, self.before = Draft(), False, False
+        self.drafted, self.was_costly, self.before = Draft(), False, False
         self.own.start(prompt)
         self.other.start(prompt)
 
-    def draft(self, budget: int) -> Draft:
-        """See Drafter.draft: the ``budget`` nodes most likely to be accepted."""
-        self.drafted, self.asked = self.own.draft(budget), False
-        if budget > 0:
+    def draft(self, max_nodes: int) -> Draft:
+        """See Drafter.draft: the ``max_nodes`` nodes most likely to be accepted."""
+        self.drafted, self.was_costly = self.own.draft(max_nodes), False
+        if max_nodes > 0:
             expected = self.asking.expected(self.drafted, asked=False)
-            if self.asking.pays(expected, self.spend, begins=not self.before):
-                self._ask(budget, expected)
+            if self.asking.pays(expected, self.max_seconds, begins=not self.before):
+                self._ask(max_nodes, expected)
         return self.drafted
 
     def _ask(self, budget: int, expected: float) -> None:
@@ -170,24 +170,24 @@ class Mix:
         guess = self.other.draft(budget)
         if guess.probabilities is not None:
             self.own.native.guess(guess.tokens, guess.parents, guess.probabilities)
-            self.drafted, self.asked = self.own.draft(budget), True
+            self.drafted, self.was_costly = self.own.draft(budget), True
         seconds = time.perf_counter() - begin
         if self.before:
             self.asking.seconds.add(seconds)
         else:
             self.asking.first = seconds
         self.before = True
-        self.asking.add(expected, self.asking.expected(self.drafted, asked=self.asked))
+        self.asking.add(expected, self.asking.expected(self.drafted, asked=self.was_costly))
 
     def observe(self, tokens: np.ndarray) -> None:
         """See Drafter.observe."""
         if len(self.drafted):
-            self.asking.learn(self.drafted, tokens, asked=self.asked)
+            self.asking.learn(self.drafted, tokens, asked=self.was_costly)
         self.drafted = Draft()
         self.own.observe(tokens)
         self.other.observe(tokens)
         self.asking.commit(len(tokens))
 
     def sources(self) -> np.ndarray:
-        """See TellsSources."""
+        """See ReportsSources."""
         return self.own.sources()

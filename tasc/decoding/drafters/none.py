@@ -25,7 +25,7 @@ class Autoregressive:
     def start(self, prompt: np.ndarray) -> None:
         """Nothing to prepare."""
 
-    def draft(self, budget: int) -> Draft:  # noqa: ARG002 - the protocol's name
+    def draft(self, max_nodes: int) -> Draft:  # noqa: ARG002 - the protocol's name
         """Propose nothing."""
         return Draft()
 

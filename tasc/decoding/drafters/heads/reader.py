@@ -38,8 +38,8 @@ class HeadDrafter(ABC):
         self.seen: tuple[Tensor, Tensor, np.ndarray] | None = None
         self.begun = False
 
-    def read(self, hidden: Tensor, rows: Tensor, path: np.ndarray) -> None:
-        """See UsesHiddenStates.read."""
+    def on_hidden_states(self, hidden: Tensor, rows: Tensor, path: np.ndarray) -> None:
+        """See UsesHiddenStates.on_hidden_states."""
         self.seen = (hidden, rows, path)
 
     def observe(self, tokens: np.ndarray) -> None:
@@ -63,11 +63,11 @@ class HeadDrafter(ABC):
             self.vocabulary.observe(self.ids(tokens), rows, self._kept(path, tokens))
 
     @torch.inference_mode()
-    def draft(self, budget: int) -> Draft:
-        """See Drafter.draft: at most ``budget`` nodes, the most probable ones first by level."""
-        if budget < 1 or not self.begun:
+    def draft(self, max_nodes: int) -> Draft:
+        """See Drafter.draft: at most ``max_nodes`` nodes, the most probable ones first by level."""
+        if max_nodes < 1 or not self.begun:
             return Draft()
-        tokens, parents, values = self.grow(budget)
+        tokens, parents, values = self.grow(max_nodes)
         self.vocabulary.drafted(tokens)
         return _draft(tokens, parents, values)
 

@@ -37,16 +37,16 @@ class Slem:
             written.ends.append(len(written.text))
         self.session.observe(tokens)
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         """See Drafter.draft."""
-        node = self.session.root() if budget else None
+        node = self.session.root() if max_nodes else None
         if node is None:
             return Draft()
-        string, ended, likely = self._speak(node, budget)
+        string, ended, likely = self._speak(node, max_nodes)
         tokens = self.written.continuation(string) if string else []
         if tokens is None:
             tokens = self.pair.vocabulary.tokenize(string)
-        tokens = [*tokens, *([self.pair.target_end] if ended else [])][:budget]
+        tokens = [*tokens, *([self.pair.target_end] if ended else [])][:max_nodes]
         chain = Chain()
         for token in tokens:  # a draft token's share of it is not known: spread evenly
             chain.add(token, likely ** (1 / len(tokens)))

@@ -41,13 +41,13 @@ class Slrs:
         """See Drafter.observe."""
         self.session.observe(tokens)
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         """See Drafter.draft."""
         draft_model = self.session.draft_model
         self.debt = max(0, self.debt + draft_model.evaluated - self.options.nodes)
-        node = self.session.root() if budget else None
+        node = self.session.root() if max_nodes else None
         chain, distributions = Chain(), list[Bounds]()
-        while node is not None and len(chain.tokens) < budget:
+        while node is not None and len(chain.tokens) < max_nodes:
             if self.debt + draft_model.evaluated >= self.options.nodes:
                 node = self._by_tli(node, chain, distributions)
             else:

@@ -64,13 +64,13 @@ class TokenLevel:
         """See Drafter.observe."""
         self.session.observe(tokens)
 
-    def draft(self, budget: int) -> Draft:
+    def draft(self, max_nodes: int) -> Draft:
         """See Drafter.draft."""
-        node = self.session.root() if budget else None
+        node = self.session.root() if max_nodes else None
         if node is None:
             return Draft()
         drawing, rows = Chain(), list[torch.Tensor]()
-        most = min(budget, self.options.lookahead or budget)
+        most = min(max_nodes, self.options.lookahead or max_nodes)
         while True:
             distribution = self.distribution(node)
             if distribution is None:

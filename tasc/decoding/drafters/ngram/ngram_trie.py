@@ -55,9 +55,11 @@ class NgramTrie:
         self.trie.build(prompt)
         self.tail = prompt[-self.options.prefix :]
 
-    def draft(self, budget: int) -> Draft:
-        """Return the most frequent continuations as one tree of at most ``budget`` nodes."""
-        tokens, parents, _ = self.trie.draft(self.tail, self.options.num_draft or budget, budget)
+    def draft(self, max_nodes: int) -> Draft:
+        """Return the most frequent continuations as one tree of at most ``max_nodes`` nodes."""
+        tokens, parents, _ = self.trie.draft(
+            self.tail, self.options.num_draft or max_nodes, max_nodes
+        )
         return Draft(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:

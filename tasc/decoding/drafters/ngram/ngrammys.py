@@ -117,8 +117,8 @@ class Ngrammys:
         self.sequence, self.positions = [], {}
         self.observe(prompt)
 
-    def draft(self, budget: int) -> Draft:
-        """Return the rows as one tree: context rows first, then the table's, ``budget`` nodes."""
+    def draft(self, max_nodes: int) -> Draft:
+        """Merge the rows into one tree: context rows first, then the table's."""
         tokens: list[int] = []
         parents: list[int] = []
         nodes: dict[tuple[int, int], int] = {}
@@ -127,7 +127,7 @@ class Ngrammys:
             for token in row:
                 key = (at, token)
                 if key not in nodes:
-                    if len(tokens) >= budget:
+                    if len(tokens) >= max_nodes:
                         return _tree(tokens, parents)
                     nodes[key] = len(tokens)
                     tokens.append(token)

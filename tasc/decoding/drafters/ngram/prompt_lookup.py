@@ -40,9 +40,9 @@ class PromptLookup:
         """Begin with ``prompt`` (L,) int32."""
         self.native.start(prompt)
 
-    def draft(self, budget: int) -> Draft:
-        """Return the continuation of the first match, at most ``budget`` tokens."""
-        tokens, parents, _ = self.native.draft(budget)
+    def draft(self, max_nodes: int) -> Draft:
+        """Return the continuation of the first match, at most ``max_nodes`` tokens."""
+        tokens, parents, _ = self.native.draft(max_nodes)
         return Draft(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:

@@ -70,16 +70,16 @@ class NgramTrees:
         self.recent = prompt[-CONTEXT:]
         self.said: Callable[[], None] | None = None
 
-    def draft(self, budget: int) -> Draft:
-        """Return the tree of at most ``budget`` nodes with the most probable paths."""
-        tokens, parents, probabilities = self.native.draft(budget)
+    def draft(self, max_nodes: int) -> Draft:
+        """Return the tree of at most ``max_nodes`` nodes with the most probable paths."""
+        tokens, parents, probabilities = self.native.draft(max_nodes)
         return Draft(tokens, parents, probabilities=probabilities)
 
     def sources(self) -> np.ndarray:
-        """See TellsSources."""
+        """See ReportsSources."""
         return self.native.sources()
 
-    def read_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
+    def on_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
         """See UsesLogits."""
         if self.logits is None:
             return

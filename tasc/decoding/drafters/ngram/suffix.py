@@ -58,9 +58,9 @@ class Suffix:
         """Begin with ``prompt`` (L,) int32."""
         self.native.start(prompt)
 
-    def draft(self, budget: int) -> Draft:
-        """Return the most frequent continuations of the longest match, ``budget`` nodes at most."""
-        tokens, parents, probabilities = self.native.draft(budget)
+    def draft(self, max_nodes: int) -> Draft:
+        """Return the most frequent continuations of the longest match."""
+        tokens, parents, probabilities = self.native.draft(max_nodes)
         return Draft(tokens, parents, probabilities=probabilities)
 
     def observe(self, tokens: np.ndarray) -> None:

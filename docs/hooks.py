@@ -1,7 +1,7 @@
-"""What mkdocs calls while it builds the site: tables that pages ask for are made from the code.
+"""Hooks of mkdocs: tables in pages are made from the code and from result files.
 
-A page asks with a fenced block whose language is ``tasc-`` and a name of ``TABLES``; what stands in
-the block is given to that function, which returns Markdown.
+A fenced block whose language is ``tasc-NAME`` is replaced by the Markdown that the function NAME of
+``TABLES`` returns for the text in the block.
 """
 
 import re
@@ -28,28 +28,29 @@ TABLES: dict[str, Callable[[str], str]] = {
     "executors": methods.executors,
     "engines": exports.engines,
     "results": results.table,
+    "summary": results.summary,
     "schema": schema.tables,
 }
-# Pages that stand in the root of the repository, where their readers look for them.
+# Pages in the root of the repository, where readers of a checkout expect them.
 FROM_ROOT = {"SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
 
 _BLOCK = re.compile(r"^```tasc-(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def render(markdown: str, page: str) -> str:
-    """Return a page, whose name is ``page``, with tables instead of the blocks that ask for them.
+    """Return the Markdown of ``page`` with a table in place of each block.
 
     Tables write ``root:`` before a link that begins at the top of ``docs/``.
 
     Raises:
-        KeyError: a block names a table that is none, or a figure that its file does not hold.
+        KeyError: a block names an unknown table, or a figure that its file does not contain.
     """
-    made = _BLOCK.sub(lambda found: TABLES[found[1]](found[2]), markdown)
-    return made.replace("](root:", "](" + "../" * page.count("/"))
+    drawn = _BLOCK.sub(lambda block: TABLES[block[1]](block[2]), markdown)
+    return drawn.replace("](root:", "](" + "../" * page.count("/"))
 
 
 def on_page_markdown(markdown: str, page: "Page", **_: Any) -> str:  # noqa: ANN401
-    """See ``render``."""
+    """Return the page's Markdown with its tables."""
     return render(markdown, page.file.src_uri)
 
 

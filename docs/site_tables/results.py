@@ -1,16 +1,19 @@
-"""Tables of results: a page names a file and what to show, the file has the figures.
+"""Tables of results: a page names a file and the columns to show, the file has the figures.
 
 A block is YAML with these keys.
 
 - ``file``: one name in ``benchmarks/results``, or several.
-- ``each``: the path of what becomes a line, as ``results.*.auto``. A ``*`` stands for every key or
-  every item, a number for one item, ``a|b`` for either key.
-- ``columns``: heading to path. A path is looked up in the line, then in what encloses it, up to the
-  whole file. ``*1`` is the key that the first ``*`` of ``each`` stood for, and may be part of a
-  path. A question mark behind a path allows that it is absent. Words that follow say how to write
-  what was found: ``sum``, ``min``, ``max``, ``count`` or ``range`` of several numbers, then a
-  format as ``.2f``, ``,`` or ``.0%``.
-- ``where``: heading to the text, or texts, that its cell must be to keep a line.
+- ``each``: the path of the items that become lines, as ``results.*.auto``. A ``*`` stands for every
+  key or every item, a number for one item, ``a|b`` for either key.
+- ``columns``: heading to path. A path is looked up in the line, then in its parents, up to the
+  whole file. ``*1`` is the key that the first ``*`` of ``each`` matched, and may be part of a path.
+  A question mark behind a path makes it optional. The words that follow say how to write the value:
+  ``sum``, ``min``, ``max``, ``count`` or ``range`` of several numbers, or ``/`` and the path of a
+  divisor; then a format as ``.2f``, ``,`` or ``.0%``.
+- ``where``: heading to the text, or texts, of the cells whose lines are shown.
+
+A summary is a list of such blocks. Each is one line: ``topic``, and a ``text`` in which ``{name}``
+is the column of that name, or its lowest and highest value where ``each`` matches several items.
 """
 
 import json
@@ -30,24 +33,57 @@ Write = Callable[[float], str]
 
 
 def table(block: str) -> str:
-    """Return the table that ``block`` asks for, and below it what made the figures.
+    """Return the table of ``block``, and below it the machine, commit and command of each file.
 
     Raises:
-        KeyError: the file does not hold what a column names.
+        KeyError: a column names a figure that the file does not contain.
     """
-    asked = yaml.safe_load(block)
-    names = [asked["file"]] if isinstance(asked["file"], str) else asked["file"]
-    files = {name: json.loads((FOLDER / name).read_text()) for name in names}
-    columns = asked["columns"]
+    query = yaml.safe_load(block)
+    files = _read(query)
+    shown = markdown.table(list(query["columns"]), _lines(query, files))
+    return "\n\n".join([shown, *origins(files)])
+
+
+def summary(block: str) -> str:
+    """Return a table with one line per topic, and the commit of its files.
+
+    Raises:
+        KeyError: a column names a figure that the file does not contain.
+    """
+    lines = []
+    for query in yaml.safe_load(block):
+        files = _read(query)
+        columns = zip(*_lines(query, files), strict=True)
+        figures = dict(zip(query["columns"], map(_spread, columns), strict=True))
+        commits = {found["environment"]["git"].rstrip("+") for found in files.values()}
+        lines.append([query["topic"], query["text"].format(**figures), ", ".join(sorted(commits))])
+    return markdown.table(["Topic", "Result", "Commit"], lines)
+
+
+def _read(query: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    names = [query["file"]] if isinstance(query["file"], str) else query["file"]
+    return {name: json.loads((FOLDER / name).read_text()) for name in names}
+
+
+def _lines(query: dict[str, Any], files: dict[str, dict[str, Any]]) -> list[list[str]]:
+    columns = query["columns"]
     lines = [
         [cell(path, line) for path in columns.values()]
-        for held in files.values()
-        for line in lines_of(held, asked["each"])
+        for content in files.values()
+        for line in lines_of(content, query["each"])
     ]
-    kept = [line for line in lines if _wanted(dict(zip(columns, line, strict=True)), asked)]
-    if not kept:
-        raise KeyError(f"{names}: no line has what the block asks for: {asked}")
-    return "\n\n".join([markdown.table(list(columns), kept), *origins(files)])
+    shown = [line for line in lines if _wanted(dict(zip(columns, line, strict=True)), query)]
+    if not shown:
+        raise KeyError(f"{[*files]}: no line matches the block: {query}")
+    return shown
+
+
+def _spread(cells: Sequence[str]) -> str:
+    """Return the value that all cells have, or else the lowest and the highest one."""
+    if len(set(cells)) == 1:
+        return cells[0]
+    ordered = sorted(cells, key=lambda text: float(text.strip("+%").replace(",", "")))
+    return f"{ordered[0]} – {ordered[-1]}"
 
 
 def lines_of(held: Any, each: str) -> Iterator[Line]:  # noqa: ANN401
@@ -90,6 +126,8 @@ def cell(path: str, line: Line) -> str:
             return "–"
         raise
     form = words[-1] if words and words[-1] not in _SUMS else ""
+    if words and words[0] == "/":
+        return format(found / _look_up(words[1].split("."), inside), form)
     if words and words[0] in _SUMS:
         return _SUMS[words[0]](found, lambda value: format(value, form))
     return format(found, form) if form else _label(str(found))

@@ -15,7 +15,7 @@ from tasc.vocab.exports.splits import splits_of
 from tasc.vocab.measure.check import changed_outputs
 from tests.vocab.tiny import END, TEXTS, TOOL, tokenizer
 
-KINDS = ["bytelevel", "gpt2", "qwen2", "llama3", "o200k"]
+KINDS = ["bytelevel", "gpt2", "qwen2", "llama3", "o200k", "digits", "deepseek"]
 STRINGS = [
     " in the",
     " in the house",
@@ -148,10 +148,10 @@ def prefixed() -> Tokenizer:
     return made
 
 
-def by_digits() -> Tokenizer:
+def falcon() -> Tokenizer:
     made = Tokenizer(models.BPE({"a": 0}, []))
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), byte_level])
+    parts = [pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.Digits(True)]
+    made.pre_tokenizer = pre_tokenizers.Sequence(parts)
     return made
 
 
@@ -160,7 +160,7 @@ def by_digits() -> Tokenizer:
     [
         (across_words, "BPE split by Metaspace"),
         (prefixed, "BPE split by ByteLevel"),
-        (by_digits, "BPE split by Digits"),
+        (falcon, r"BPE split by ByteLevel \+ Digits"),
         (lambda: Tokenizer(models.WordPiece({"a": 0})), "WordPiece split by none"),
     ],
 )

@@ -6,10 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasc.tokenizer.token_bytes import spell_bytes
 from tasc.vocab.exports.pattern import BasePattern
-from tests.vocab.tiny import PATTERNS
+from tasc.vocab.exports.sequence import one_pattern
+from tests.vocab.tiny import BYTE_LEVEL, DIGITS, PATTERNS, SEQUENCES, sequence, split
 
 BASES = {name: BasePattern(pattern) for name, pattern in PATTERNS.items()}
+PUNCTUATION = {"type": "Punctuation", "behavior": "Contiguous"}
+COMPOSED = SEQUENCES | {
+    "runs of digits": [DIGITS | {"individual_digits": False}, BYTE_LEVEL],
+    "punctuation": [PUNCTUATION, DIGITS, BYTE_LEVEL],
+    "digits alone": [DIGITS, SEQUENCES["deepseek"][-1]],
+}
+SINGLE = {name: BasePattern(one_pattern(steps) or "") for name, steps in COMPOSED.items()}
+BASES |= {name: SINGLE[name] for name in SEQUENCES}
 PARTS = [
     *("the", " the", " in", "a", "B", " s", "ll", "日", "ʰ", "ǅ", "e\u0301", " \u0301"),
     *("1", "22", "3333", " 7", "²", " ", "  ", "\n", "\n\n", " \n", "\r\n", "\t", "\u00a0"),
@@ -77,3 +87,27 @@ def test_a_long_chain_of_prefixes_does_not_nest_without_end():
 
 def test_no_ngrams_leave_the_pattern_as_it_is():
     assert BASES["gpt2"].extended([]) == PATTERNS["gpt2"]
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@settings(max_examples=300, deadline=None)
+@given(text=st.one_of(texts, st.text(max_size=20)))
+def test_one_pattern_splits_as_the_sequence_does(name, text):
+    pieces = [spell_bytes(piece.encode()) for piece in SINGLE[name].pieces(text)]
+    assert pieces == [piece for piece, _ in sequence(COMPOSED[name]).pre_tokenize_str(text)]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        # Falcon: digits are split after byte level, whose alphabet has digits of its own.
+        [PUNCTUATION, BYTE_LEVEL, DIGITS, split("[0-9][0-9][0-9]")],
+        # Earlier pieces that are no runs of one class of characters.
+        [split(r"\s?[A-Za-z]+"), BYTE_LEVEL],
+        [split(r"(?<=a)b"), BYTE_LEVEL],
+        [split(r"\p{N}"), split(r"^a+|b"), SEQUENCES["deepseek"][-1]],
+        [{"type": "WhitespaceSplit"}, BYTE_LEVEL],
+    ],
+)
+def test_a_sequence_without_an_equivalent_pattern_has_none(steps):
+    assert one_pattern(steps) is None

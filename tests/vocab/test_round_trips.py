@@ -13,10 +13,10 @@ from tasc.errors import InputError
 from tasc.vocab.augment import augment
 from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, marked
-from tests.vocab.tiny import PATTERNS, TEXTS, corpus, tokenizer
+from tests.vocab.tiny import PATTERNS, SEQUENCES, TEXTS, corpus, tokenizer
 
 COUNT = int(os.environ.get("TASC_ROUND_TRIPS", "2000"))
-BYTE_LEVEL = ["bytelevel", *PATTERNS]
+BYTE_LEVEL = ["bytelevel", *PATTERNS, *SEQUENCES]
 PLANES = [
     (0x20, 0x7E),
     (0, 0x2FF),

@@ -1,6 +1,9 @@
 """Small tokenizers and corpora for the tests of this folder."""
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+import json
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
@@ -19,6 +22,38 @@ PATTERNS = {
     r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 }
+DIGITS = {"type": "Digits", "individual_digits": True}
+BYTE_LEVEL = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+}
+
+
+def split(pattern: str) -> dict[str, Any]:
+    """A Split of tokenizer.json that keeps what the pattern matches as a piece."""
+    return {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+
+
+# Pre-tokenizers that are a sequence: SmolLM2, StarCoder2 and Granite; DeepSeek-V3.
+SEQUENCES = {
+    "digits": [DIGITS, BYTE_LEVEL],
+    "deepseek": [
+        split(r"\p{N}{1,3}"),
+        split("[一-龥\u3040-ゟ゠-ヿ]+"),
+        split(
+            r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        ),
+        BYTE_LEVEL | {"use_regex": False},
+    ],
+}
 TEXTS = [
     "intent: play_music, slot fills: {artist_name: the beatles, year: 1969}",
     "intent: play_music, slot fills: {artist_name: the house in the house}",
@@ -29,14 +64,22 @@ TEXTS = [
 ]
 
 
+def sequence(steps: list[dict[str, Any]]) -> pre_tokenizers.PreTokenizer:
+    """The pre-tokenizer that a tokenizer.json describes by these steps."""
+    state = json.loads(Tokenizer(models.BPE()).to_str())
+    state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
+    if len(steps) == 1:
+        state["pre_tokenizer"] = steps[0]
+    return Tokenizer.from_str(json.dumps(state)).pre_tokenizer
+
+
 def tokenizer(kind: str = "qwen2", size: int = 330) -> LoadedTokenizer:
     """A byte-level BPE tokenizer whose added tokens come after the model's vocabulary."""
     made = Tokenizer(models.BPE())
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "bytelevel")
-    made.pre_tokenizer = byte_level
-    if kind != "bytelevel":
-        split = pre_tokenizers.Split(Regex(PATTERNS[kind]), "isolated")
-        made.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
+    steps = SEQUENCES.get(kind, [BYTE_LEVEL])
+    if kind in PATTERNS:
+        steps = [split(PATTERNS[kind]), BYTE_LEVEL | {"use_regex": False}]
+    made.pre_tokenizer = sequence(steps)
     made.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,

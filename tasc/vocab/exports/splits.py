@@ -9,6 +9,7 @@ from tasc.tokenizer.patterns import GPT2
 from tasc.tokenizer.token_bytes import MARK, spell_bytes
 from tasc.tokenizer.word_boundaries import splitting
 from tasc.vocab.exports.pattern import BasePattern
+from tasc.vocab.exports.sequence import one_pattern
 
 _SPLITS = {("isolated", False), ("removed", True)}  # ways to keep every character
 
@@ -50,13 +51,10 @@ def splits_of(state: dict[str, Any], path: str) -> Splits:
 
 
 def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | None:
-    *ahead, level = parts
+    level = parts[-1]
     if model["type"] != "BPE" or level.get("add_prefix_space", True):
         return None
-    if level["use_regex"]:
-        base = None if ahead else BasePattern(GPT2)  # ByteLevel's own
-    else:
-        base = _pattern(ahead[0]) if [part["type"] for part in ahead] == ["Split"] else None
+    base = _pattern(parts)
     if base is None:
         return None
 
@@ -72,14 +70,15 @@ def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | 
     return Splits(base, spell_bytes, str, described)
 
 
-def _pattern(split: dict[str, Any]) -> BasePattern | None:
-    behavior, invert = split["behavior"].lower(), split["invert"]
-    pattern = split["pattern"].get("Regex")
-    return (
-        BasePattern(pattern, behavior, invert)
-        if pattern and (behavior, invert) in _SPLITS
-        else None
-    )
+def _pattern(parts: list[dict[str, Any]]) -> BasePattern | None:
+    """Return the one pattern of a pre-tokenizer whose last part is byte level."""
+    first = parts[0]
+    if len(parts) == 2 and first["type"] == "Split" and not parts[1]["use_regex"]:
+        pattern = first["pattern"].get("Regex")
+        way = (first["behavior"].lower(), first["invert"])
+        return BasePattern(pattern, *way) if pattern and way in _SPLITS else None
+    single = GPT2 if len(parts) == 1 and first["use_regex"] else one_pattern(parts)
+    return BasePattern(single) if single else None
 
 
 def _marked(state: dict[str, Any]) -> Splits | None:

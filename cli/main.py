@@ -10,7 +10,7 @@ import typer
 
 from tasc import __version__
 from tasc.errors import InputError, TascError
-from tasc.files.disk import refusal
+from tasc.files.disk import system_error
 
 from ._commands import COMMANDS
 from ._console import is_text, note, say
@@ -92,7 +92,7 @@ def _main(arguments: list[str] | None) -> NoReturn:
             raise
         _refuse(f"the package {error.name} is not installed: install tasc again, with pip")
     except Exception as error:
-        refused = refusal(error)  # a folder that vanished, a full disk where a library writes
+        refused = system_error(error)  # a folder that vanished, a full disk where a library writes
         if refused is None:
             raise
         what = f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)

@@ -1,7 +1,6 @@
 import errno
 import fcntl
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -25,7 +24,8 @@ from tasc.files.artefact import (
     up_to_date,
     write_json,
 )
-from tasc.files.resume import resumable
+from tasc.files.folders import NEW, OLD
+from tasc.files.resume import resumable, work_of
 
 STEP = Step("demo", {"size": 1, "model": "somewhere"}, {"model": "abc"})
 
@@ -109,9 +109,9 @@ def test_unusable_outputs_are_refused_before_any_work(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file"):
         check_output(tmp_path / "file", force=True)
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="cannot write output"):
         check_output(tmp_path / "file" / "below", force=False)
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="cannot write output"):
         check_output(Path("/proc/nothing/here"), force=False)
 
 
@@ -124,16 +124,18 @@ def test_the_folder_that_one_is_in_is_no_output(tmp_path, monkeypatch):
     (tmp_path / "in" / "side").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "in" / "side")
     for output in (Path(), Path(".."), tmp_path / "in" / "side"):
-        with pytest.raises(InputError, match="the folder you are in, or above: name one below"):
+        with pytest.raises(InputError, match="is the current folder or above it: choose one below"):
             check_output(output, force=True)
     check_output(Path("out"), force=False)
     check_output(Path("../beside"), force=False)
 
 
 @pytest.mark.parametrize("name", ["out", "out [1]"])
-def test_what_a_killed_process_of_the_same_number_left_is_removed(tmp_path, name):
-    left = tmp_path / f".{name}.new-{os.getpid()}"  # numbers come again, in containers at once
-    left.mkdir()
+@pytest.mark.parametrize("key", [STEP.key, "0" * 64])
+def test_the_half_of_an_artefact_that_a_killed_run_left_is_removed(tmp_path, name, key):
+    left = work_of(tmp_path / name) / NEW
+    left.mkdir(parents=True)
+    (left.parent / "key").write_text(key)
     (left / "half.txt").write_text("half")
     make(tmp_path / name, "hello")
     assert [p.name for p in tmp_path.iterdir()] == [name]
@@ -148,17 +150,13 @@ def test_every_file_can_be_read_by_those_who_may_read_the_manifest(tmp_path):
     assert len(modes) == 1
 
 
-def test_what_a_living_process_or_nobody_known_has_there_stays(tmp_path):
-    others = {f".out.new-{owner}" for owner in (os.getppid(), "mine")}
-    for name in others:
-        (tmp_path / name).mkdir()
+@pytest.mark.parametrize("key", [STEP.key, "0" * 64])
+def test_an_artefact_that_a_killed_process_had_set_aside_comes_back(tmp_path, key):
     make(tmp_path / "out", "hello")
-    assert {p.name for p in tmp_path.iterdir()} == {"out", *others}
-
-
-def test_an_artefact_that_a_killed_process_had_set_aside_comes_back(tmp_path):
-    make(tmp_path / "out", "hello")
-    (tmp_path / "out").rename(tmp_path / f".out.old-{os.getpid()}")
+    work = work_of(tmp_path / "out")
+    work.mkdir()
+    (work / "key").write_text(key)
+    (tmp_path / "out").rename(work / OLD)
     with pytest.raises(RuntimeError):
         fail(tmp_path / "out", "half.txt")
     assert (tmp_path / "out" / "data.txt").read_text() == "hello"
@@ -171,7 +169,7 @@ def test_a_second_run_into_one_folder_is_refused_until_the_first_has_ended(tmp_p
         (workspace.folder / "data.txt").write_text("first")
         (workspace.work / "checkpoint").write_text("first")
         for step in (STEP, Step("demo", {"size": 9}, {})):
-            with pytest.raises(InputError, match="being written by another run"):
+            with pytest.raises(InputError, match="another run is writing"):
                 make(tmp_path / "out", "second", step, force=True)
         assert (workspace.work / "checkpoint").read_text() == "first"
         if fails:

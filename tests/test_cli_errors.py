@@ -113,7 +113,7 @@ def test_outputs_that_cannot_or_must_not_be_written(capsys, task, tmp_path):
     assert (tmp_path / "out" / "manifest.json").read_bytes() == before
     assert tasc(capsys, "analyze", task, "--output", tmp_path / "out", "--force")[0] == 0
     line = refused(capsys, "analyze", task, "--output", task / "below")
-    assert "cannot be written" in line
+    assert "cannot write output" in line
 
 
 @pytest.mark.parametrize("name", ["there", None])
@@ -123,9 +123,10 @@ def test_what_the_system_refuses_is_one_line(capsys, task, tmp_path, monkeypatch
 
     monkeypatch.setattr(artefact, "write_json", full)
     line = refused(capsys, "analyze", task, "--output", tmp_path / "out")
-    assert f"{name or '.out.new-'}" in line
-    assert "cannot be written: No space left on device" in line
-    assert "make room, or name another output" in line
+    assert f"{name or '.out.work/new'}" in line
+    assert "cannot write" in line
+    assert ": No space left on device (" in line
+    assert "free some space, or choose another output" in line
     assert [p.name for p in tmp_path.iterdir()] == [task.name]
 
 

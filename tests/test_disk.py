@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import tempfile
 from contextlib import suppress
@@ -10,7 +11,7 @@ import pytest
 from safetensors import SafetensorError
 
 from tasc.errors import InputError, StorageError
-from tasc.files.disk import no_room, refusal, remedy, replacing, writing
+from tasc.files.disk import remedy, replacing, system_error, writing
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
 
@@ -39,9 +40,9 @@ def test_what_any_library_says_of_a_full_disk_is_one_error(tmp_path, error):
     with pytest.raises(StorageError) as told, writing(tmp_path / "file", 2_500_000):
         raise error
     line = str(told.value)
-    assert f"file cannot be written: {FULL} (2.5 MB were to be written, " in line
-    assert "MB are free there): make room, or name another output" in line
-    with pytest.raises(StorageError, match=r"1\.5 MB were written"), writing(tmp_path):
+    assert f"file: {FULL} (2.5 MB needed, " in line
+    assert "MB free): free some space, or choose another output" in line
+    with pytest.raises(StorageError, match=r"1\.5 MB written"), writing(tmp_path):
         raise error
 
 
@@ -55,8 +56,7 @@ def test_other_errors_stay_what_they_are(tmp_path, error):
 def test_another_refusal_is_an_error_of_the_system_and_a_bug_stays_a_bug(tmp_path):
     with pytest.raises(FileNotFoundError), writing(tmp_path):
         raise Exception("No such file or directory (os error 2)")
-    assert refusal(wrapped(FileNotFoundError(errno.ENOENT, "no such file"))) is None
-    assert no_room(PermissionError(errno.EACCES, "no")) is None
+    assert system_error(wrapped(FileNotFoundError(errno.ENOENT, "no such file"))) is None
 
 
 def test_a_file_that_is_replaced_is_whole_or_as_it_was(tmp_path, monkeypatch):
@@ -111,17 +111,17 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
     code, out, err = tasc(capsys, command[0], task, *command[1:], "--output", "out")
     assert (code, out) == (2, ""), err
     line = err.strip().splitlines()[-1]
-    assert "cannot be written: File too large (" in line
-    assert "MB are free there): make room, or name another" in line
+    assert re.search(r"cannot write \S+: File too large \(", line)
+    assert "MB free): free some space, or choose another" in line
     left = {p.name for p in tmp_path.iterdir()} - before
     assert left <= ({".out.work"} if "--draft-head" in command else set())  # answers are kept
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EPERM])
 def test_room_is_made_where_room_is_missing(number):
-    told = remedy(OSError(number, ""), "name another")
+    told = remedy(OSError(number, ""), "choose another")
     full = number in (errno.ENOSPC, errno.EDQUOT)
-    assert told == ("make room, or name another" if full else "name another")
+    assert told == ("free some space, or choose another" if full else "choose another")
 
 
 def test_a_full_temporary_folder_is_one_line(capsys, tmp_path, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_full_temporary_folder_is_one_line(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     code, _, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
     assert code == 2
-    assert "with TMPDIR" in err
+    assert "set TMPDIR" in err
 
 
 def test_a_cache_that_cannot_be_written_costs_only_the_caching(tmp_path, limited):

@@ -9,7 +9,8 @@ import pytest
 
 from tasc.errors import InputError
 from tasc.files import disk, folders
-from tasc.files.artefact import MANIFEST, Step, check_output, create, fingerprint
+from tasc.files.artefact import MANIFEST, Step, create, fingerprint
+from tasc.files.folders import NEW, OLD
 from tasc.files.resume import work_of
 from tests.cli import tasc
 
@@ -33,7 +34,7 @@ def make(output: Path, text: str = "hello") -> None:
 
 def test_a_work_folder_that_is_a_link_is_refused(tmp_path, thesis):
     work_of(tmp_path / "out").symlink_to(thesis.parent)
-    with pytest.raises(InputError, match=r"is no folder of checkpoints .*: move it away"):
+    with pytest.raises(InputError, match=r"is not a folder of checkpoints .*: move it"):
         make(tmp_path / "out")
     assert thesis.read_text() == "mine"
     assert {p.name for p in tmp_path.iterdir()} == {".out.work", "home"}
@@ -42,7 +43,7 @@ def test_a_work_folder_that_is_a_link_is_refused(tmp_path, thesis):
 def test_a_work_folder_of_others_is_refused(tmp_path, monkeypatch):
     work = work_of(tmp_path / "out")
     work.write_text("a file")
-    with pytest.raises(InputError, match="is no folder of checkpoints"):
+    with pytest.raises(InputError, match="is not a folder of checkpoints"):
         make(tmp_path / "out")
     work.unlink()
     work.mkdir()
@@ -53,7 +54,7 @@ def test_a_work_folder_of_others_is_refused(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="files tasc did not write"):
             make(tmp_path / "out")
     (work / "key").write_text(STEP.key)
-    monkeypatch.setattr("tasc.files.resume.owner", lambda output: os.geteuid() + 1)
+    monkeypatch.setattr("tasc.files.resume.owner_of_new", lambda folder: os.geteuid() + 1)
     with pytest.raises(InputError, match="belongs to another user"):
         make(tmp_path / "out")
     assert (work / "thesis.txt").read_text() == "mine"
@@ -80,14 +81,17 @@ def test_links_in_an_artefact_change_nothing_elsewhere(tmp_path, thesis):
     assert thesis.read_text() == "mine"
 
 
-@pytest.mark.parametrize("kind", ["new", "old", "probe"])
-def test_a_link_with_the_name_of_a_leftover_stays(tmp_path, thesis, kind):
-    link = tmp_path / f".out.{kind}-{os.getpid()}"
-    link.symlink_to(thesis.parent)
+@pytest.mark.parametrize("name", [NEW, OLD])
+def test_a_link_with_the_name_of_a_leftover_is_not_followed(tmp_path, thesis, name):
+    make(tmp_path / "out")
+    work = work_of(tmp_path / "out")
+    work.mkdir()
+    (work / "key").write_text(STEP.key)
+    (work / name).symlink_to(thesis.parent)
     make(tmp_path / "out")
     assert thesis.read_text() == "mine"
     assert not (tmp_path / "out").is_symlink()
-    assert link.is_symlink()
+    assert not work.exists()
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -95,7 +99,7 @@ def test_an_output_that_is_a_link_is_refused(tmp_path, there):
     if there:
         make(tmp_path / "elsewhere")
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="is a link: name the folder it leads to"):
+    with pytest.raises(InputError, match="is a link: pass its target"):
         make(tmp_path / "out")
     (tmp_path / "self").symlink_to(tmp_path / "self")
     with pytest.raises(InputError, match="is a link"):
@@ -162,11 +166,11 @@ def test_names_that_cannot_be_outputs_are_refused_in_one_line(capsys, tmp_path, 
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "volume")
     for name, word in (
         ("n" * 256, "too long"),
-        ("task.jsonl/\n", "cannot be written"),
+        ("task.jsonl/\n", "cannot write output"),
         ("", "--output is empty"),
-        ("/", "the folder you are in"),
-        ("empty/below/..", "the folder you are in"),
-        ("volume", "is where a disk begins: name a folder below it"),
+        ("/", "is the current folder"),
+        ("empty/below/..", "is the current folder"),
+        ("volume", "is a mount point: choose a folder below it"),
     ):
         output = name if name in ("", "/") else tmp_path / name
         code, out, err = tasc(capsys, "analyze", task, "--output", output)
@@ -249,15 +253,3 @@ def test_a_folder_is_read_whatever_lies_in_it(tmp_path):
     for odd in (tmp_path / "model" / "pipe", Path("/dev/zero")):
         with pytest.raises(InputError, match="neither a file nor a folder"):
             fingerprint(odd)
-
-
-def test_a_check_needs_no_name_that_is_free(tmp_path):
-    (tmp_path / f".out.probe-{os.getpid()}").mkdir()  # of a killed run, whose number came again
-    check_output(tmp_path / "out", force=False)
-
-
-def test_a_probe_of_a_killed_run_goes_also_where_the_folder_above_was_not_there_yet(tmp_path):
-    left = tmp_path / f".look.probe-0-{2**22 + 1}"  # beyond the largest process id
-    left.mkdir()
-    check_output(tmp_path / "out" / "look", force=False)
-    assert not left.exists()

@@ -1,7 +1,7 @@
-"""Self-describing artefact folders: whole or absent, with a manifest of what made them.
+"""Artefact folders: complete or absent, with a manifest of the step that made them.
 
-A command writes into a temporary sibling, which takes the output's name in one rename at the end.
-A process killed at any moment therefore leaves either the old folder or the new one.
+A command writes into a hidden folder, which is renamed to the output at the end. A process killed
+at any moment therefore leaves either the old folder or the new one.
 """
 
 import hashlib
@@ -10,29 +10,28 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tasc import __version__
 from tasc.environment import environment
 from tasc.errors import InputError, IntegrityError
-from tasc.files import folders
 from tasc.files.disk import files_below, flush, flush_below, remedy, writing
+from tasc.files.folders import NEW, owner_of_new, publish
 from tasc.files.resume import resumable
 
 MANIFEST = "manifest.json"
-_STAMPS = {"command", "key", "content", "files"}  # others have files of this name, too
+_STAMPS = {"command", "key", "content", "files"}  # other programs write a manifest.json, too
 
 
 @dataclass(frozen=True)
 class Step:
-    """What an artefact depends on: equal steps make equal artefacts.
+    """Everything an artefact depends on: equal steps make equal artefacts.
 
-    ``arguments`` are JSON values; ``inputs`` maps those that name something read to a fingerprint
-    of its contents, which stands for the name: a moved input is still the same input.
+    ``arguments`` are JSON values. ``inputs`` maps the arguments that refer to files or models to a
+    fingerprint of their contents, which replaces the path: a moved input is still the same input.
     """
 
     command: str
@@ -41,7 +40,7 @@ class Step:
 
     @property
     def key(self) -> str:
-        """Hash of the step and of the version that carries it out."""
+        """Hash of the step and of the version of this package."""
         values = {name: v for name, v in self.arguments.items() if name not in self.inputs}
         parts = [__version__, self.command, values, dict(self.inputs)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -49,10 +48,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where a running command writes: ``folder`` becomes the artefact, ``work`` survives a kill."""
+    """The folders of a running command."""
 
-    folder: Path
-    work: Path
+    folder: Path  # becomes the artefact
+    work: Path  # for checkpoints, which survive a kill
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -64,28 +63,26 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        raise InputError(
-            f"{folder} has no {MANIFEST}: tasc did not write it; name a folder that it wrote"
-        )
+        raise InputError(f"{folder} is not an output of tasc: it has no {MANIFEST}; choose one")
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(manifest, dict):
-            raise ValueError("no JSON object")
+            raise ValueError("not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
         raise IntegrityError(f"{path} is damaged ({error}): delete {folder}, run again") from error
     return manifest
 
 
 def fingerprint(path: Path) -> str:
-    """Hash a file or folder; an artefact is known by what its manifest says it holds.
+    """Hash a file or folder; an artefact is identified by the hashes in its manifest.
 
-    In a folder, links to files count as files, and pipes, devices and links to folders as nothing.
-    Raises InputError where ``path`` is neither a file nor a folder.
+    In a folder, links to files count as files; pipes, devices and links to folders are ignored.
+    Raises InputError if ``path`` is neither a file nor a folder.
     """
     if (path / MANIFEST).is_file():
         return str(read_manifest(path).get("content", ""))
     if not path.is_dir() and not path.is_file():
-        raise InputError(f"{path} is neither a file nor a folder: name one")
+        raise InputError(f"{path} is neither a file nor a folder: choose one")
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
@@ -94,10 +91,8 @@ def fingerprint(path: Path) -> str:
 
 
 def up_to_date(output: Path, step: Step) -> bool:
-    """Say whether ``output`` is a whole artefact that ``step`` would make again."""
-    if not (output / MANIFEST).is_file():
-        return False
-    return read_manifest(output).get("key") == step.key
+    """Return whether ``output`` is an artefact of ``step``."""
+    return (output / MANIFEST).is_file() and read_manifest(output).get("key") == step.key
 
 
 def check_output(output: Path, *, force: bool) -> None:
@@ -105,39 +100,39 @@ def check_output(output: Path, *, force: bool) -> None:
     try:
         if output.name in ("", "..") or Path.cwd().is_relative_to(os.path.realpath(output)):
             raise InputError(
-                f"output {output} is the folder you are in, or above: name one below it"
+                f"output {output} is the current folder or above it: choose one below it"
             )
         if output.is_mount():
-            raise InputError(f"output {output} is where a disk begins: name a folder below it")
-        _check_replaced(output, output, force=force)
-        folders.owner(next(p for p in output.absolute().parents if p.exists()) / output.name)
+            raise InputError(f"output {output} is a mount point: choose a folder below it")
+        _check_replaced(output, force=force)
+        owner_of_new(next(p for p in output.absolute().parents if p.exists()))
     except OSError as error:
         raise InputError(
-            f"output {output} cannot be written: {error.strerror}: "
-            f"{remedy(error, 'name another folder')}"
+            f"cannot write output {output}: {error.strerror}: "
+            f"{remedy(error, 'choose another folder')}"
         ) from error
 
 
-def check_kept(output: Path, read: Iterable[Path]) -> None:
-    """Refuse an output that would replace something that is read."""
-    for path in read:
+def check_kept(output: Path, inputs: Iterable[Path]) -> None:
+    """Refuse an output that would replace an input."""
+    for path in inputs:
         if path.exists() and path.resolve().is_relative_to(os.path.realpath(output)):
             raise InputError(
-                f"output {output} would replace {path}, which is read: name another folder"
+                f"output {output} would replace the input {path}: choose another folder"
             )
 
 
-def _check_replaced(output: Path, path: Path, *, force: bool) -> None:
-    """Refuse to replace what lies at ``path``, which is or was ``output``, unless it is ours."""
-    if path.is_symlink():
-        raise InputError(f"output {output} is a link: name the folder it leads to, or remove it")
-    if not os.path.lexists(path):
+def _check_replaced(output: Path, *, force: bool) -> None:
+    """Refuse to replace anything but an empty folder or, with ``force``, an artefact."""
+    if output.is_symlink():
+        raise InputError(f"output {output} is a link: pass its target, or remove it")
+    if not output.exists():
         return
-    if not path.is_dir():
-        raise InputError(f"output {output} is a file: name a folder with --output")
-    ours = (path / MANIFEST).is_file() and read_manifest(path).keys() >= _STAMPS
-    if not ours and any(path.iterdir()):
-        raise InputError(f"output {output} holds files tasc did not write: name another folder")
+    if not output.is_dir():
+        raise InputError(f"output {output} is a file: choose a folder")
+    ours = (output / MANIFEST).is_file() and read_manifest(output).keys() >= _STAMPS
+    if not ours and any(output.iterdir()):
+        raise InputError(f"output {output} holds files tasc did not write: choose another folder")
     if ours and not force:
         raise InputError(f"output {output} already exists: pass --force to replace it")
 
@@ -146,49 +141,53 @@ def _check_replaced(output: Path, path: Path, *, force: bool) -> None:
 def create(
     output: Path, step: Step, *, force: bool, seed: int | None = None, insist: bool = False
 ) -> Iterator[Workspace]:
-    """Write an artefact: yields a workspace, then stamps it and moves it to ``output``.
+    """Yield a workspace; after the body, add a manifest and rename its folder to ``output``.
 
-    When the body fails, ``output`` is as it was; ``work`` is kept only if the body put files there,
-    and only for a later run of the same step; with ``insist``, those of another step are refused
-    and not deleted. What the artefact holds is on the disk before it takes its name.
+    The artefact is on the disk before it gets its name. If the body fails, ``output`` does not
+    change, and checkpoints in ``work`` stay for a later run of the same step. Checkpoints of
+    another step are deleted; with ``insist`` they raise an error.
 
     Raises:
-        InputError: another run writes there, or something of others is in the way.
-        StorageError: there is no room for it.
+        InputError: another run is writing there, or other files are in the way.
+        StorageError: the disk is full.
     """
     check_output(output, force=force)
     with writing(output):
         _make_parents(output)
         with resumable(output, step.key, insist=insist) as work:
-            _check_replaced(output, output, force=force)  # by a run that ended just now
-            folders.sweep(output)
-            folder = folders.fresh(output, "new")
+            _check_replaced(output, force=force)  # another run may have just ended
+            folder, started = work / NEW, time.time()
             folder.mkdir()
-            made, started = folder.lstat(), time.time()
-            try:
-                with writing(folder):
-                    yield Workspace(folder, work)
-                    write_json(folder / MANIFEST, _describe(folder, step, started, seed))
-                    folders.share(folder, folder / MANIFEST)
-                    flush_below(folder)
-                folders.publish(folder, output, partial(_check_replaced, output, force=force))
-            except BaseException:
-                with suppress(OSError):
-                    if os.path.samestat(made, folder.lstat()):
-                        folders.remove(folder)
-                raise
+            with writing(folder):
+                yield Workspace(folder, work)
+                write_json(folder / MANIFEST, _describe(folder, step, started, seed))
+                _share(folder, folder / MANIFEST)
+                flush_below(folder)
+            _check_replaced(output, force=force)  # something may have been put there meanwhile
+            publish(folder, output)
 
 
 def _make_parents(output: Path) -> None:
-    """Make the folders above ``output``, and see that their names are on the disk, too."""
+    """Make the folders above ``output``, and write their names to the disk."""
     missing = [folder for folder in output.absolute().parents if not folder.exists()]
     output.parent.mkdir(parents=True, exist_ok=True)
     for folder in missing:
         flush(folder.parent)
 
 
+def _share(folder: Path, like: Path) -> None:
+    """Give every file the mode of ``like``: safetensors makes files that only the owner reads."""
+    mode = like.stat().st_mode
+    for file in files_below(folder):
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            os.fchmod(handle, mode)
+        finally:
+            os.close(handle)
+
+
 def write_json(path: Path, value: object) -> None:
-    """Write ``value`` as readable JSON that ends in a newline."""
+    """Write ``value`` as readable JSON with a final newline."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
@@ -211,10 +210,10 @@ def _describe(folder: Path, step: Step, started: float, seed: int | None) -> dic
 
 
 def _hash_file(path: Path) -> str:
-    if path.exists() and not path.is_file():  # a pipe or a device may never end
-        raise InputError(f"{path} is no file: name a file or a folder")
+    if path.exists() and not path.is_file():  # reading a pipe or a device may never end
+        raise InputError(f"{path} is not a file: choose a file or a folder")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}: name what can be") from error
+        raise InputError(f"cannot read {path}: {error.strerror}: choose a readable file") from error

@@ -1,4 +1,4 @@
-"""Writing that lasts: files whole and on the disk, and one error where the system refuses."""
+"""Durable writes, and one kind of error when the disk is full."""
 
 import errno
 import os
@@ -11,24 +11,24 @@ from pathlib import Path
 
 from tasc.errors import StorageError, TascError
 
-# What only writing can meet, so that no further look is needed at what was going on.
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-_RUST = re.compile(r"\(os error (\d+)\)")  # in safetensors' and tokenizers' own kinds of error
+# Only writing can fail with these.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_RUST = re.compile(r"\(os error (\d+)\)")  # in the errors of safetensors and tokenizers
 
 
 @contextmanager
 def writing(
-    path: Path, size: int | None = None, *, instead: str = "name another output"
+    path: Path, size: int | None = None, *, instead: str = "choose another output"
 ) -> Iterator[None]:
-    """Say in one line what did not fit, whichever library met the end of the disk.
+    """Raise one kind of error if the disk is full, whichever library was writing.
 
     Args:
-        path: the file or folder that is being written.
-        size: its bytes; None where only what is there already can be told.
-        instead: what the user can do besides making room.
+        path: the file or folder being written.
+        size: its final size in bytes; None to report the size of the part on the disk.
+        instead: the alternative to freeing space, as an imperative.
 
     Raises:
-        StorageError: there is no room left, or the path is read-only.
+        StorageError: the disk is full or read-only.
         OSError: the system refused something else.
     """
     try:
@@ -36,58 +36,55 @@ def writing(
     except TascError:
         raise
     except Exception as error:
-        refused = refusal(error)
-        if refused is None:
+        cause = system_error(error)
+        if cause is None:
             raise
-        if refused.errno in _NO_ROOM:
-            raise StorageError(_line(path, refused, size, instead)) from error
-        if refused is error:
+        if cause.errno in _FULL:
+            raise StorageError(_line(path, cause, size, instead)) from error
+        if cause is error:
             raise
-        raise refused from error
+        raise cause from error
 
 
-def refusal(error: BaseException) -> OSError | None:
-    """Return what the system refused, if that is what ``error`` is about.
+def system_error(error: BaseException) -> OSError | None:
+    """Return the system's error behind ``error``, None if there is none.
 
-    Libraries in Rust raise errors of their own that name its number, others wrap them.
+    That is a full disk anywhere in the chain of causes, or ``error`` itself. Libraries in Rust
+    raise their own errors with the system's number in the text.
     """
-    return no_room(error) or _refused(error)
-
-
-def no_room(error: BaseException) -> OSError | None:
-    """Return the end of the disk, or its being read-only, that ``error`` is about or came from."""
+    first = found = _os_error(error)
     cause: BaseException | None = error
     while cause is not None:
-        found = _refused(cause)
-        if found is not None and found.errno in _NO_ROOM:
+        found = _os_error(cause)
+        if found is not None and found.errno in _FULL:
             return found
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return None
+    return first
 
 
-def _refused(error: BaseException) -> OSError | None:
+def _os_error(error: BaseException) -> OSError | None:
     if isinstance(error, OSError):
         return error
     number = _RUST.search(str(error))
     return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
-def _line(path: Path, refused: OSError, size: int | None, instead: str) -> str:
-    there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
+def _line(path: Path, error: OSError, size: int | None, instead: str) -> str:
+    folder = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
     if size is None:
         written = sum(file.lstat().st_size for file in files_below(path))
-        held = f"{_amount(written)} were written"
+        amount = f"{_amount(written)} written"
     else:
-        held = f"{_amount(size)} were to be written"
-    free = _amount(shutil.disk_usage(there).free)
-    what = f"{refused.filename or path} cannot be written: {refused.strerror}"
-    return f"{what} ({held}, {free} are free there): {remedy(refused, instead)}"
+        amount = f"{_amount(size)} needed"
+    free = _amount(shutil.disk_usage(folder).free)
+    what = f"cannot write {error.filename or path}: {error.strerror}"
+    return f"{what} ({amount}, {free} free): {remedy(error, instead)}"
 
 
-def remedy(refused: OSError, instead: str) -> str:
-    """Say what can be done where the system refused to write: ``instead``, or making room."""
-    full = refused.errno in _NO_ROOM - {errno.EROFS}
-    return f"make room, or {instead}" if full else instead
+def remedy(error: OSError, instead: str) -> str:
+    """Return the fix for a failed write: ``instead``, or freeing space if the disk is full."""
+    full = error.errno in _FULL - {errno.EROFS}
+    return f"free some space, or {instead}" if full else instead
 
 
 def _amount(size: int) -> str:
@@ -95,7 +92,7 @@ def _amount(size: int) -> str:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder in order; no links, and nothing that links lead to."""
+    """Yield the files below a folder in order, without links or anything behind them."""
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for path in (Path(parent, name) for name in sorted(names)):
@@ -104,19 +101,19 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def flush(path: Path) -> None:
-    """Make the system write a file, or a folder's list of names, to the disk now."""
+    """Write a file, or a folder's list of names, to the disk now."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some know no such call for folders
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some systems cannot sync folders
             raise
     finally:
         os.close(handle)
 
 
 def flush_below(folder: Path) -> None:
-    """Make the system write a folder to the disk with all that is in it, the inside first."""
+    """Write a folder and everything in it to the disk now, the contents first."""
     for file in files_below(folder):
         flush(file)
     for parent, _, _ in os.walk(folder, topdown=False):
@@ -125,7 +122,7 @@ def flush_below(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a file to write, which takes the name ``path`` once it is whole and on the disk."""
+    """Yield a temporary file, which replaces ``path`` once it is complete and on the disk."""
     new = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         yield new

@@ -1,51 +1,35 @@
-"""Folders that appear whole or not at all, whoever is killed when. Links are never followed."""
+"""Locking, emptying and replacing folders, without following links."""
 
 import ctypes
-import errno
 import fcntl
-import glob
-import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import stat
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from tasc.files.disk import files_below, flush
+from tasc.files.disk import flush
 
-_LONGEST = 200  # bytes of a name that leave room for what is put around it, of the usual 255
-
-
-def sibling(output: Path, kind: str) -> Path:
-    """Return the hidden name beside ``output`` of what belongs to it."""
-    name = os.fsencode(output.name)
-    stem = output.name if len(name) <= _LONGEST else hashlib.sha256(name).hexdigest()[:32]
-    return output.parent / f".{stem}.{kind}"
+NEW, OLD = "new", "old"  # in a work folder: the artefact being written, and the one it replaces
 
 
-def fresh(output: Path, kind: str) -> Path:
-    """Return a name beside ``output`` that nobody has, and that says whose process it is of."""
-    return sibling(output, f"{kind}-{os.urandom(4).hex()}-{os.getpid()}")
+def owner_of_new(folder: Path) -> int:
+    """Return the user id that new files in ``folder`` get: network drives may map it.
 
-
-def owner(output: Path) -> int:
-    """Return the user whom new folders beside ``output`` belong to; not all systems take our own.
-
-    A folder is made to see; those of killed runs go. Raises OSError where none can be made.
+    Raises OSError where no file can be created.
     """
-    for left in _left(output, "probe"):
-        with suppress(OSError):
-            left.rmdir()
-    probe = fresh(output, "probe")
-    probe.mkdir()
-    try:
-        return probe.lstat().st_uid
-    finally:
-        probe.rmdir()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno()).st_uid
+
+
+def open_folder(path: Path) -> int:
+    """Return a handle of a folder. Raises OSError if ``path`` is a link or not a folder."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
 def lock(handle: int) -> bool | None:
-    """Lock an open folder; False where another process has, None where locks are not known."""
+    """Lock an open folder; False if another process holds the lock, None if there are no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -55,122 +39,61 @@ def lock(handle: int) -> bool | None:
     return True
 
 
-def open_folder(path: Path) -> int:
-    """Open a folder itself. Raises OSError where that is a link or no folder."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-
-
 def is_at(path: Path, handle: int) -> bool:
-    """Say whether the open folder is still what has the name ``path``."""
+    """Return whether ``path`` is still the open folder."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
         return False
 
 
-def is_folder_of(user: int, path: Path) -> bool:
-    """Say whether ``path`` is a folder, and no link to one, that belongs to ``user``."""
-    return path.is_dir() and not path.is_symlink() and path.lstat().st_uid == user
+def remove(path: str | Path, parent: int | None = None) -> None:
+    """Delete a file, a link or a folder with its contents, but nothing that a link points to.
 
-
-def remove(path: Path) -> None:
-    """Delete a folder with what is in it, a file, or a link, but nothing that links lead to."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    ``path`` is relative to the open folder ``parent`` if there is one. A missing path is ignored.
+    """
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(path, dir_fd=parent, follow_symlinks=False).st_mode):
+            shutil.rmtree(path, dir_fd=parent)
+        else:
+            os.unlink(path, dir_fd=parent)
 
 
 def empty(handle: int, mark: str) -> None:
-    """Delete all that is in an open folder, whatever has its name by now.
+    """Delete the contents of an open folder.
 
-    The file ``mark`` says that the folder is ours: it goes last, in case this is ended halfway.
+    The file ``mark`` marks the folder as ours. It goes last, so that a killed run leaves it.
     """
-    for entry in sorted(os.scandir(handle), key=lambda entry: entry.name == mark):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.name, dir_fd=handle)
-        else:
-            os.unlink(entry.name, dir_fd=handle)
+    for name in sorted(os.listdir(handle), key=mark.__eq__):
+        remove(name, handle)
 
 
-def publish(folder: Path, output: Path, check: Callable[[Path], None]) -> None:
-    """Give ``folder`` the name ``output`` in one step, also when there is an old one.
+def publish(folder: Path, output: Path) -> None:
+    """Rename ``folder`` to ``output``, atomically where the system can swap two names.
 
-    ``check`` looks at the old one once it has been taken away, when nobody can put another in its
-    position, and raises where it must not be deleted: then it is back under its name.
+    An old output ends up next to ``folder``, as NEW or OLD.
     """
-    if not os.path.lexists(output):
-        folder.rename(output)
-        flush(output.parent)
-        return
-    if _exchange(folder, output):
-        old = folder
-    else:  # no atomic swap on this system: the old one waits aside
-        old = fresh(output, "old")
-        output.rename(old)
-    try:
-        check(old)
-    except BaseException:
-        if old != folder:
-            old.rename(output)
-        elif not _exchange(folder, output):
-            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(output)) from None
-        raise
-    if old != folder:
+    old = os.path.lexists(output)
+    if not (old and _exchange(folder, output)):
+        if old:
+            output.rename(folder.with_name(OLD))
         folder.rename(output)
     flush(output.parent)
-    with suppress(OSError):
-        remove(old)
+
+
+def recover(handle: int, output: Path) -> None:
+    """Undo a ``publish`` that was killed halfway, and delete leftovers in the open work folder."""
+    if OLD in os.listdir(handle) and not os.path.lexists(output):
+        os.rename(OLD, output, src_dir_fd=handle)
+    for name in (NEW, OLD):
+        remove(name, handle)
 
 
 def _exchange(a: Path, b: Path) -> bool:
-    """Swap two names atomically (Linux); False where the system or the file system cannot."""
+    """Swap two names atomically (Linux); return False where that is not supported."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
         return False
     at_cwd, exchange = -100, 2
     return bool(renameat2(at_cwd, os.fsencode(a), at_cwd, os.fsencode(b), exchange) == 0)
-
-
-def share(folder: Path, like: Path) -> None:
-    """Give every file the mode of ``like``: safetensors leaves its own to the owner alone."""
-    mode = like.stat().st_mode
-    for file in files_below(folder):
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            os.fchmod(handle, mode)
-        finally:
-            os.close(handle)
-
-
-def sweep(output: Path) -> None:
-    """Remove what killed runs left: temporary siblings of ours whose process is gone."""
-    ours = owner(output)
-    for kind in ("new", "old"):
-        for left in _left(output, kind):
-            if not is_folder_of(ours, left):
-                continue
-            if kind == "old" and not os.path.lexists(output):
-                left.rename(output)
-            else:
-                with suppress(OSError):
-                    remove(left)
-
-
-def _left(output: Path, kind: str) -> Iterator[Path]:
-    """Yield what ``fresh`` named for processes that are gone."""
-    for left in output.parent.glob(glob.escape(sibling(output, kind).name) + "-*"):
-        pid = left.name.rpartition("-")[2]
-        if pid.isdecimal() and (int(pid) == os.getpid() or not _alive(int(pid))):
-            yield left
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -1,4 +1,4 @@
-"""A file that grows with the work done, from which an ended run goes on: a record a line."""
+"""A file of one JSON record per line, from which an interrupted run resumes."""
 
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -11,30 +11,30 @@ Line = TypeVar("Line", bound=BaseModel)
 
 
 class Journal(Generic[Line]):
-    """Records of one class, each written when it is known.
+    """Records of one class, each written as soon as it exists.
 
     Attributes:
-        lines: those that a run before left, whole ones only; none where there is nothing to resume.
+        lines: the complete records of an earlier run; empty without ``resume``.
     """
 
     def __init__(self, path: Path, kind: type[Line], *, resume: bool) -> None:
-        """Read what ``path`` holds, or begin anew: the file is made with the first record.
+        """Read the records in ``path``, or start again without them.
 
-        Raises InputError where a line is none of ``kind``.
+        Raises InputError if a line is not a record of class ``kind``.
         """
         self._path, self.lines = path, list[Line]()
         if not resume or not path.exists():
             path.unlink(missing_ok=True)
             return
-        # The last line may have been cut off, and is cut off here.
-        whole, newline, _ = path.read_bytes().rpartition(b"\n")
-        path.write_bytes(whole + newline)
+        # A kill can cut off the last line.
+        complete, newline, _ = path.read_bytes().rpartition(b"\n")
+        path.write_bytes(complete + newline)
         try:
-            self.lines = [kind.model_validate_json(line) for line in whole.splitlines()]
+            self.lines = [kind.model_validate_json(line) for line in complete.splitlines()]
         except ValueError:
-            raise InputError(f"{path} is damaged: leave --resume out, which begins anew") from None
+            raise InputError(f"{path} is damaged: drop --resume to start again") from None
 
     def add(self, line: Line) -> None:
-        """Write a record."""
+        """Append a record."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(line.model_dump_json() + "\n")

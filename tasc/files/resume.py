@@ -1,5 +1,6 @@
-"""The hidden folder beside an output from which a killed run goes on: whose it is, and of what."""
+"""The hidden folder next to an output that holds the checkpoints of a killed run."""
 
+import hashlib
 import os
 import re
 import time
@@ -9,52 +10,57 @@ from pathlib import Path
 
 from tasc.errors import InputError
 from tasc.files.disk import files_below
-from tasc.files.folders import empty, is_at, lock, open_folder, owner, sibling
+from tasc.files.folders import NEW, empty, is_at, lock, open_folder, owner_of_new, recover, remove
 
-_KEY = "key"  # the file that says which step's checkpoints these are
+_KEY = "key"  # the file with the key of the step that wrote the checkpoints
+_LONGEST = 200  # bytes of a name, so that it still fits into the usual 255 with ours around it
 _HASH = re.compile(r"[0-9a-f]{64}")
-_PATIENCE_S = 1.0  # a program that a killed run was about to start holds its lock until it runs
+# Child processes of a killed run hold its lock for a moment.
+_ATTEMPTS = 20
+_WAIT_S = 0.05
 
 
 def work_of(output: Path) -> Path:
-    """Return where a run into ``output`` keeps checkpoints, which outlive it if it is ended."""
-    return sibling(output, "work")
+    """Return the folder for the checkpoints of runs that write ``output``."""
+    name = os.fsencode(output.name)
+    stem = output.name if len(name) <= _LONGEST else hashlib.sha256(name).hexdigest()[:32]
+    return output.parent / f".{stem}.work"
 
 
 def output_of(work: Path) -> Path | None:
-    """Return the output of a folder that ``work_of`` named; None of any other."""
+    """Return the output that belongs to the folder ``work``; None if it is not a work folder."""
     output = work.with_name(work.stem.removeprefix("."))
     return output if work_of(output) == work else None
 
 
 @contextmanager
 def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]:
-    """Hold the folder of checkpoints for one run of the step ``key``, and yield its path.
+    """Lock the work folder of ``output`` for a run of the step ``key``, and yield its path.
 
-    What another step left there is deleted, or refused where the user does ``insist`` on going on.
-    The folder goes when the body is done; when it fails, it stays if there is something to go on
-    from. The lock ends with the process, however that ends.
+    Checkpoints of another step are deleted; with ``insist`` they raise an error. The folder is
+    deleted after the body. After a failure it stays if it holds checkpoints.
 
     Raises:
-        InputError: another run into ``output`` holds it; it is not one that tasc made; or its
-            checkpoints are another step's, with ``insist``.
+        InputError: another run holds the lock, the folder is not one of ours, or, with
+            ``insist``, its checkpoints belong to another step.
     """
     work = work_of(output)
-    handle = _locked(work, output)
+    handle = _open_locked(work, output)
     try:
-        held = _checked_key(handle, work, owner(output))
-        if insist and held != key and _has_checkpoints(work):
+        found = _checked_key(handle, work)
+        recover(handle, output)
+        if insist and found != key and _has_checkpoints(work):
             raise InputError(
-                f"the checkpoints in {work} are of a run with other options, data or models, or of "
-                "another version: type that run's command again, or leave --resume out, which "
-                "begins anew"
+                f"the checkpoints in {work} belong to a run with other options, data or models, or "
+                "of another version: repeat that run's command, or drop --resume to start again"
             )
         try:
-            if held != key:
+            if found != key:
                 empty(handle, _KEY)
                 _write_key(handle, key)
             yield work
         except BaseException:
+            remove(NEW, handle)
             if not _has_checkpoints(work):
                 _delete(handle, work)
             raise
@@ -63,37 +69,46 @@ def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]
         os.close(handle)
 
 
-def _locked(work: Path, output: Path) -> int:
-    patience = time.monotonic() + _PATIENCE_S
-    while True:  # once more where the run before, ending just now, took the folder away
+def _open_locked(work: Path, output: Path) -> int:
+    for _ in range(_ATTEMPTS):
         with suppress(FileExistsError):
             work.mkdir()
         try:
             handle = open_folder(work)
-        except FileNotFoundError:
+        except FileNotFoundError:  # another run has just ended and deleted it
             continue
         except OSError as error:
-            raise InputError(_in_the_way(work, error.strerror)) from error
-        held = lock(handle)  # None: on a system without locks nobody is kept out
-        if held is not False and is_at(work, handle):
+            raise InputError(_not_ours(work, error.strerror)) from error
+        locked = lock(handle)  # None: the file system has no locks, so nothing can be excluded
+        if locked is not False and is_at(work, handle):
             return handle
         os.close(handle)
-        if held is False and time.monotonic() > patience:
-            raise InputError(
-                f"output {output} is being written by another run: wait for it, or name another"
-            )
-        if held is False:
-            time.sleep(_PATIENCE_S / 20)
+        if locked is False:
+            time.sleep(_WAIT_S)
+    raise InputError(f"another run is writing {output}: wait for it, or choose another output")
 
 
-def _checked_key(handle: int, work: Path, user: int) -> str:
-    """Return the key of the step whose checkpoints these are; refuse what is not ours."""
-    if os.fstat(handle).st_uid != user:
-        raise InputError(_in_the_way(work, "it belongs to another user"))
-    held = _read_key(handle)
-    if not _HASH.fullmatch(held) and set(os.listdir(handle)) - {_KEY}:
-        raise InputError(_in_the_way(work, "it holds files tasc did not write"))
-    return held
+def _checked_key(handle: int, work: Path) -> str:
+    """Return the key of the step that wrote the checkpoints, "" in a new folder."""
+    if os.fstat(handle).st_uid != owner_of_new(work.parent):
+        raise InputError(_not_ours(work, "it belongs to another user"))
+    key = _read_key(handle)
+    if not _HASH.fullmatch(key) and set(os.listdir(handle)) - {_KEY}:
+        raise InputError(_not_ours(work, "it holds files tasc did not write"))
+    return key
+
+
+def _not_ours(work: Path, reason: str | None) -> str:
+    return f"{work} is not a folder of checkpoints ({reason}): move it, or choose another output"
+
+
+def _read_key(handle: int) -> str:
+    try:
+        file = os.open(_KEY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
+        with open(file, "rb") as contents:  # noqa: PTH123
+            return contents.read(65).decode("ascii", "replace")
+    except OSError:
+        return ""
 
 
 def _write_key(handle: int, key: str) -> None:
@@ -104,23 +119,12 @@ def _write_key(handle: int, key: str) -> None:
         os.fsync(file.fileno())
 
 
-def _in_the_way(work: Path, why: str | None) -> str:
-    return f"{work} is no folder of checkpoints ({why}): move it away, or name another output"
-
-
-def _read_key(handle: int) -> str:
-    try:
-        file = os.open(_KEY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
-        with open(file, "rb") as held:  # noqa: PTH123
-            return held.read(65).decode("ascii", "replace")
-    except OSError:
-        return ""
-
-
 def _has_checkpoints(work: Path) -> bool:
-    files = (path.relative_to(work) for path in files_below(work))
-    whole = (n for n in files if not any(part.endswith(".tmp") for part in n.parts))
-    return any(name != Path(_KEY) for name in whole)
+    names = (file.relative_to(work) for file in files_below(work))
+    return any(
+        name != Path(_KEY) and not any(part.endswith(".tmp") for part in name.parts)
+        for name in names
+    )
 
 
 def _delete(handle: int, work: Path) -> None:

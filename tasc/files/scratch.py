@@ -1,4 +1,4 @@
-"""Temporary folders that do not outlive their process for long, however that ends."""
+"""Temporary folders. A later run deletes those of killed runs."""
 
 import os
 import tempfile
@@ -7,18 +7,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tasc.files.disk import writing
-from tasc.files.folders import empty, is_at, is_folder_of, lock, open_folder
+from tasc.files.folders import empty, is_at, lock, open_folder
 
 _PREFIX = "tasc-scratch-"
-_MARK = ".tasc-scratch"  # a file that folders of others do not have
+_MARK = ".tasc-scratch"  # a file that no other program's folder has
+_INSTEAD = "set TMPDIR to another folder for temporary files"
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Make a folder below $TMPDIR, which is deleted afterwards; those of killed runs go first.
+    """Yield a new folder below $TMPDIR and delete it afterwards.
 
     Raises:
-        StorageError: there is no room left.
+        StorageError: the disk is full.
     """
     base = Path(tempfile.gettempdir())
     with writing(base, instead=_INSTEAD):
@@ -34,14 +35,11 @@ def scratch() -> Iterator[Path]:
             os.close(handle)
 
 
-_INSTEAD = "name another position for temporary files with TMPDIR"
-
-
 def _make(base: Path) -> tuple[Path, int]:
-    """Make a folder and lock it, as long as this process lives."""
+    """Make a folder and lock it until this process ends."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-        with suppress(FileNotFoundError):  # another's sweep was here before the lock
+        with suppress(FileNotFoundError):  # another run's sweep deleted it before the lock
             handle = open_folder(folder)
             if lock(handle) is not False and is_at(folder, handle):
                 (folder / _MARK).touch()
@@ -50,15 +48,14 @@ def _make(base: Path) -> tuple[Path, int]:
 
 
 def _sweep(base: Path) -> None:
-    """Delete folders of ours that no living process holds."""
+    """Delete the scratch folders of this user that no process has locked."""
     for folder in base.glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if not is_folder_of(os.geteuid(), folder):
-                continue
+        with suppress(OSError):  # among them: it is a link, or not a folder
             handle = open_folder(folder)
             try:
-                held = os.listdir(handle)  # noqa: PTH208
-                if (not held or _MARK in held) and lock(handle):
+                names = os.listdir(handle)  # noqa: PTH208
+                ours = os.fstat(handle).st_uid == os.geteuid() and (not names or _MARK in names)
+                if ours and lock(handle):
                     _delete(folder, handle)
             finally:
                 os.close(handle)

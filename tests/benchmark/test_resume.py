@@ -75,7 +75,7 @@ def test_a_line_that_was_cut_off_is_measured_again_and_a_damaged_one_refused(tmp
     (tmp_path / "generations.jsonl").write_text('{"turn": [0, 0, 0], "generations": []}\n{"tur')
     assert dict(Measured(tmp_path, resume=True)) == {(0, 0, 0): []}
     (tmp_path / "generations.jsonl").write_text("{}\n")
-    with pytest.raises(InputError, match="leave --resume out"):
+    with pytest.raises(InputError, match="drop --resume"):
         Measured(tmp_path, resume=True)
     assert not Measured(tmp_path, resume=False)
 
@@ -101,10 +101,10 @@ def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, mon
     assert (code, "--resume goes on" in err) == (130, True)
     held = (tmp_path / ".out.work" / "generations.jsonl").read_bytes()
     code, _, err = tasc(capsys, *command, "--limit", 4, *out, "--resume")
-    assert (code, "leave --resume out" in err) == (2, True)
+    assert (code, "drop --resume" in err) == (2, True)
     (tmp_path / "test.jsonl").write_text(json.dumps(rows[0]) + "\n")
     code, _, err = tasc(capsys, *command, *out, "--resume")
-    assert (code, "type that run's command again" in err) == (2, True)
+    assert (code, "repeat that run's command" in err) == (2, True)
     assert (tmp_path / ".out.work" / "generations.jsonl").read_bytes() == held
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert tasc(capsys, *command, *out, "--resume")[0] == 0

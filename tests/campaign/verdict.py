@@ -9,10 +9,10 @@ from tests.campaign.process import Ended
 
 # An error line ends in what to do: one of its last clauses begins with one of these.
 _ACTIONS = re.compile(
-    r"(add|ask|break|call|check|choose|convert|copy|correct|create|cut|decode|delete|double|download|"
+    r"(add|ask|break|call|check|choose|convert|copy|correct|create|cut|decode|delete|double|download|drop|"
     r"encode|export|fetch|fill|fix|"
     r"free|get|give|go|install|join|keep|leave|lower|make|mend|move|name|pass|project|push|put|quote|"
-    r"raise|read|rebuild|reinstall|remove|rename|repair|replace|return|run|save|say|see|set|"
+    r"raise|read|rebuild|reinstall|remove|rename|repair|repeat|replace|return|run|save|say|see|set|"
     r"shorten|split|take|tell|train|try|type|unpack|unset|use|wait|write)\b"
 )
 _CLAUSE = re.compile(r"(?:[;:,(?]|\b(?:or|and|then|first)\b)\s*")

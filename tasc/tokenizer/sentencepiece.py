@@ -1,8 +1,8 @@
-"""A tokenizer from a SentencePiece model file, without that library.
+"""Tokenizers from SentencePiece model files, without that library.
 
 The file is a protocol buffer (sentencepiece_model.proto): pieces with a score and a type, and the
-specifications of the trainer (which algorithm) and of the normalizer. BPE pieces say how good they
-are, not what they were merged from: any two pieces that spell a third may merge, the best first.
+specifications of the trainer (the algorithm) and of the normalizer. BPE models store no merges: any
+two pieces that form a third may merge, the highest score first.
 """
 
 import struct
@@ -19,20 +19,20 @@ from tasc.tokenizer.token_bytes import MARK
 BPE, UNIGRAM = 2, 1
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 _FIRST = b"\x0a"  # field 1, the first piece
-_LONGEST = 4096  # bytes of a piece; real ones have 64 at most
+_LONGEST = 4096  # bytes of a piece; published models have at most 64
 _VARINT = 10  # bytes of an integer
-_ADVICE = "get the file again, or give a tokenizer.json"
+_ADVICE = "download the file again, or pass a tokenizer.json"
 
 
 @dataclass
 class Pieces:
-    """What a SentencePiece model says."""
+    """The contents of a SentencePiece model."""
 
     pieces: list[tuple[str, float, int]] = field(default_factory=list)  # text, score, type
     algorithm: int = UNIGRAM
     charsmap: bytes = b""  # compiled normalization rules
-    prefix: bool = True  # a space is put before the text
-    squeeze: bool = True  # runs of spaces become one
+    prefix: bool = True  # whether a space is added before the text
+    squeeze: bool = True  # whether runs of spaces become one
 
     def names(self, kind: int) -> list[str]:
         """Return the texts of the pieces of a type."""
@@ -40,85 +40,74 @@ class Pieces:
 
 
 def is_sentencepiece(path: Path) -> bool:
-    """Whether the file looks like a SentencePiece model: a piece, then its text."""
+    """Return whether the file looks like a SentencePiece model: a piece that begins with a text."""
     with path.open("rb") as file:
         head = file.read(3)
     return head[:1] == _FIRST and head[2:] == _FIRST
 
 
 def read_sentencepiece(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
-    """Return the tokenizer of a model file and its end token; it puts no tokens around a text.
+    """Return the tokenizer of a model file, and its end token.
 
-    Raises InputError when ``contents`` cannot be read or its algorithm is neither BPE nor Unigram.
+    The tokenizer adds no special tokens around a text. Raises InputError if ``contents`` cannot be
+    read or the algorithm is neither BPE nor Unigram.
     """
     try:
         model = _parse(contents)
     except (IndexError, KeyError, ValueError, struct.error) as error:
-        raise InputError(f"{path}: not a SentencePiece model: {error}; {_ADVICE}") from None
+        raise InputError(f"{path} is not a SentencePiece model: {error}; {_ADVICE}") from None
     if model.algorithm not in {BPE, UNIGRAM}:
         raise InputError(
-            f"{path}: a SentencePiece model of words or characters, not of pieces; give one of "
-            "type bpe or unigram"
+            f"{path} is a SentencePiece model of words or characters: use one of type bpe or "
+            "unigram"
         )
     control = model.names(CONTROL)
     end = next((name for name in ("</s>", "<eos>", "<|endoftext|>") if name in control), "</s>")
-    with told(f"{path}: not a SentencePiece model", _ADVICE):
+    with told(f"{path} is not a SentencePiece model", _ADVICE):
         return build(model), end
 
 
-def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
-    """Every way to put two pieces together to a third, best piece first."""
-    order = {piece: position for position, piece in enumerate(scores)}
-    found = [
-        (-score, order[piece], order[left], order[right], left, right)
-        for piece, score in scores.items()
-        for cut in range(1, len(piece))
-        if (left := piece[:cut]) in scores and (right := piece[cut:]) in scores
-    ]
-    return [(left, right) for *_, left, right in sorted(found)]
-
-
 def build(model: Pieces) -> Tokenizer:
-    """Return the tokenizer that cuts texts as ``model`` says."""
+    """Return the tokenizer of a model."""
+    from transformers.convert_slow_tokenizer import generate_merges
+
     unknown = next(iter(model.names(UNKNOWN)), None)
     fallback = bool(model.names(BYTE))
+    ids = {text: i for i, (text, _, _) in enumerate(model.pieces)}
     if model.algorithm == BPE:
-        vocabulary = {text: position for position, (text, _, _) in enumerate(model.pieces)}
         scores = {text: score for text, score, kind in model.pieces if kind in {NORMAL, USER}}
-        made = Tokenizer(
-            models.BPE(
-                vocabulary,
-                merges_of(scores),
-                unk_token=unknown,
-                fuse_unk=True,
-                byte_fallback=fallback,
-            )
-        )
+        merges = generate_merges({text: ids[text] for text in scores}, scores)
+        bpe = models.BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=fallback)
+        tokenizer = Tokenizer(bpe)
     else:
         entries = [(text, score) for text, score, _ in model.pieces]
-        position = None if unknown is None else [text for text, _ in entries].index(unknown)
-        made = Tokenizer(models.Unigram(entries, unk_id=position, byte_fallback=fallback))
-    _surround(made, model, fallback=fallback)
-    names = [unknown] if unknown is not None else []
-    special = [*names, *model.names(CONTROL)]
-    made.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in special])
-    made.add_tokens([AddedToken(name, normalized=False) for name in model.names(USER)])
-    return made
+        unk_id = None if unknown is None else ids[unknown]
+        tokenizer = Tokenizer(models.Unigram(entries, unk_id=unk_id, byte_fallback=fallback))
+    tokenizer.normalizer = _normalizer(model)
+    tokenizer.decoder = _decoder(model, fallback=fallback)
+    special = [*([unknown] if unknown else []), *model.names(CONTROL)]
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in special])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in model.names(USER)])
+    return tokenizer
 
 
-def _surround(made: Tokenizer, model: Pieces, *, fallback: bool) -> None:
-    """Normalizer and decoder: spaces become marks on the way in, and back; nothing is split."""
+def _normalizer(model: Pieces) -> normalizers.Normalizer:
+    """Turn spaces into marks; the text is not split."""
     steps: list[normalizers.Normalizer] = []
     steps += [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
     if model.squeeze:
-        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+        steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" +"), " ")]
     steps += [normalizers.Prepend(MARK)] if model.prefix else []
-    made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", MARK)])
-    parts: list[decoders.Decoder] = [decoders.Replace(MARK, " ")]
-    parts += [decoders.ByteFallback()] if fallback else []
-    parts.append(decoders.Fuse())
-    parts += [decoders.Strip(" ", 1, 0)] if model.prefix else []
-    made.decoder = decoders.Sequence(parts)
+    return normalizers.Sequence([*steps, normalizers.Replace(" ", MARK)])
+
+
+def _decoder(model: Pieces, *, fallback: bool) -> decoders.Decoder:
+    """Turn marks into spaces, and bytes into characters."""
+    steps: list[decoders.Decoder] = [decoders.Replace(MARK, " ")]
+    steps += [decoders.ByteFallback()] if fallback else []
+    steps.append(decoders.Fuse())
+    steps += [decoders.Strip(" ", 1, 0)] if model.prefix else []
+    return decoders.Sequence(steps)
 
 
 def _parse(data: bytes) -> Pieces:
@@ -143,14 +132,14 @@ def _parse(data: bytes) -> Pieces:
             model.charsmap = charsmap if isinstance(charsmap, bytes) else b""
             model.prefix, model.squeeze = bool(rules.get(3, 1)), bool(rules.get(4, 1))
     if not model.pieces:
-        raise ValueError("it has no pieces")
+        raise ValueError("there are no pieces")
     if len({text for text, _, _ in model.pieces}) < len(model.pieces):
-        raise ValueError("a piece is there twice")
+        raise ValueError("a piece is repeated")
     return model
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protocol buffer message: number, and an integer or the bytes."""
+    """Yield the fields of a protocol buffer message: their number, and an integer or bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

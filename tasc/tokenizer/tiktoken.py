@@ -1,8 +1,7 @@
-"""Byte-level BPE from a tiktoken file (lines "base64-of-bytes rank"), without that library.
+"""Byte-level BPE from tiktoken files (lines "base64-of-bytes rank"), without that library.
 
-A tiktoken file has no merges: a pair may merge when its bytes are a token, the lowest rank first.
-A token's own merge is found by merging its bytes with the lower ranks only, which leaves two parts.
-Inside a text, no lower merge crossed the token's borders, so the same two parts meet there.
+A tiktoken file has no merges: two neighbours may merge if their bytes are a token, the lowest rank
+first.
 """
 
 import base64
@@ -16,20 +15,19 @@ from tasc.errors import InputError
 from tasc.tokenizer.patterns import CL100K, GPT2, O200K, QWEN2
 from tasc.tokenizer.token_bytes import spell_bytes
 
-_LONGEST = 1024  # bytes of a token; real ones have 128 at most
+_LONGEST = 1024  # bytes of a token; published ones have at most 128
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """What a tiktoken file leaves out: the pattern of pre-tokens and the special tokens."""
+    """The parts of an encoding that are not in its tiktoken file."""
 
-    name: str  # what the encoding is called
+    name: str
     pattern: str  # regular expression of one pre-token
-    # Special tokens and their ids; unused ids between them become reserved tokens.
-    special: dict[str, int]
+    special: dict[str, int]  # special tokens and their ids
     end: str  # the token that ends a sequence
-    normalize: bool = False  # whether text is brought to Unicode NFC first
-    whole: bool = True  # whether a pre-token that is itself a token is taken without merging
+    normalize: bool = False  # whether text is normalized to Unicode NFC
+    ignore_merges: bool = True  # whether a pre-token that is a token is encoded without merging
 
 
 _LLAMA3 = {
@@ -42,7 +40,7 @@ _LLAMA3 = {
 }
 _CHATML = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}
 _FILL = {"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260}
-# The number of ranks tells the encodings apart, whatever the file is called.
+# By the number of ranks, which differs between encodings.
 _ENCODINGS = {
     50256: Encoding("gpt2", GPT2, {"<|endoftext|>": 50256}, "<|endoftext|>"),
     100256: Encoding(
@@ -52,7 +50,7 @@ _ENCODINGS = {
         "<|endoftext|>",
     ),
     128000: Encoding("llama3", CL100K, _LLAMA3, "<|end_of_text|>"),
-    151643: Encoding("qwen2", QWEN2, _CHATML, "<|endoftext|>", normalize=True, whole=False),
+    151643: Encoding("qwen2", QWEN2, _CHATML, "<|endoftext|>", normalize=True, ignore_merges=False),
     199998: Encoding(
         "o200k_base", O200K, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}, "<|endoftext|>"
     ),
@@ -60,28 +58,30 @@ _ENCODINGS = {
 
 
 def is_tiktoken(path: Path) -> bool:
-    """Whether the file starts with a tiktoken line."""
+    """Return whether the file starts with a tiktoken line."""
     with path.open("rb") as lines:
         return _parse(lines.readline(4096)) is not None
 
 
 def read_tiktoken(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
-    """Return the tokenizer of a tiktoken file with these contents, and its end token.
+    """Return the tokenizer of a tiktoken file, and its end token.
 
     Raises:
-        InputError: a line is not "base64 rank", or the vocabulary is none of the known ones.
+        InputError: a line is not "base64 rank", or the encoding is unknown.
     """
     ranks = _read_ranks(path, contents)
     encoding = _ENCODINGS.get(len(ranks))
     if encoding is None:
         known = ", ".join(f"{entry.name} ({size})" for size, entry in _ENCODINGS.items())
         raise InputError(
-            f"{path}: a tiktoken file of {len(ranks)} tokens is not one of {known}; "
-            "give a tokenizer.json, which says how text is split"
+            f"{path} is a tiktoken file of {len(ranks)} tokens, and not one of {known}: pass a "
+            "tokenizer.json, which contains the pattern that splits text"
         )
     if sorted(ranks.values()) != list(range(len(ranks))):
-        raise InputError(f"{path}: the ranks are not 0 to {len(ranks) - 1}: get the file again")
-    with told(f"{path}: not a tiktoken file", "get the file again"):
+        raise InputError(
+            f"{path}: the ranks are not 0 to {len(ranks) - 1}: download the file again"
+        )
+    with told(f"{path} is not a tiktoken file", "download the file again"):
         return _build(ranks, encoding), encoding.end
 
 
@@ -102,7 +102,8 @@ def _read_ranks(path: Path, contents: bytes) -> dict[bytes, int]:
         entry = _parse(line)
         if entry is None and line.strip():
             raise InputError(
-                f"{path}:{number}: expected 'base64 rank', saw {line[:40]!r}: get the file again"
+                f"{path}:{number}: expected 'base64 rank', found {line[:40]!r}: "
+                "download the file again"
             )
         if entry is not None:
             ranks[entry[0]] = entry[1]
@@ -110,51 +111,24 @@ def _read_ranks(path: Path, contents: bytes) -> dict[bytes, int]:
 
 
 def _build(ranks: dict[bytes, int], encoding: Encoding) -> Tokenizer:
-    spelled = {string: spell_bytes(string) for string in ranks}
-    vocabulary = {spelled[string]: rank for string, rank in ranks.items()}
-    merges = [(spelled[left], spelled[right]) for left, right in merges_of(ranks)]
-    model = models.BPE(vocabulary, merges, ignore_merges=encoding.whole)
-    tokenizer = Tokenizer(model)
+    tokenizer = Tokenizer(bpe(ranks, ignore_merges=encoding.ignore_merges))
     if encoding.normalize:
         tokenizer.normalizer = normalizers.NFC()
     split = pre_tokenizers.Split(Regex(encoding.pattern), "isolated")
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, level])
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(_special_names(len(ranks), encoding.special))
+    # Reserved tokens fill the holes between the special ids, so that each one gets its own.
+    names = {token: name for name, token in encoding.special.items()}
+    special = range(len(ranks), max(names) + 1)
+    tokenizer.add_special_tokens([names.get(i, f"<|reserved_{i}|>") for i in special])
     return tokenizer
 
 
-def _special_names(first: int, special: dict[str, int]) -> list[str]:
-    """Names for every id from ``first`` to the last: a hole would shift what follows."""
-    names = {token: name for name, token in special.items()}
-    return [names.get(token, f"<|reserved_{token}|>") for token in range(first, max(names) + 1)]
+def bpe(ranks: dict[bytes, int], *, ignore_merges: bool = False) -> models.BPE:
+    """Return the BPE model that merges the neighbours of the lowest rank first."""
+    from transformers.convert_slow_tokenizer import generate_merges
 
-
-def merges_of(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """Return the merge that makes each token, in order of rank.
-
-    A token that the lower ranks do not bring down to two parts is never made by merging and has
-    no merge.
-    """
-    merges = []
-    for string, rank in sorted(ranks.items(), key=lambda entry: entry[1]):
-        parts = _parts(string, rank, ranks)
-        if len(parts) == 2:
-            merges.append((parts[0], parts[1]))
-    return merges
-
-
-def _parts(string: bytes, limit: int, ranks: dict[bytes, int]) -> list[bytes]:
-    """Merge the bytes of ``string`` by the ranks below ``limit``, lowest first, leftmost first."""
-    parts = [string[position : position + 1] for position in range(len(string))]
-    unknown = limit
-    while len(parts) > 2:
-        best, position = min(
-            (ranks.get(parts[index] + parts[index + 1], unknown), index)
-            for index in range(len(parts) - 1)
-        )
-        if best >= limit:
-            break
-        parts[position : position + 2] = [parts[position] + parts[position + 1]]
-    return parts
+    vocabulary = {spell_bytes(string): rank for string, rank in ranks.items()}
+    merges = generate_merges(vocabulary, None)
+    return models.BPE(vocabulary, merges, ignore_merges=ignore_merges)

@@ -6,7 +6,6 @@ import pytest
 
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.tokenizer.sentencepiece import merges_of
 
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 BYTES = [(f"<0x{byte:02X}>", 0.0, BYTE) for byte in range(256)]
@@ -57,11 +56,6 @@ def test_text_is_tokenized_and_comes_back(tmp_path, algorithm):
     assert loaded.eos_id == 2
 
 
-def test_merges_are_all_ways_to_make_a_piece_best_piece_first():
-    scores = {"a": -3.0, "b": -4.0, "ab": -2.0, "ba": -5.0, "aba": -1.0}
-    assert merges_of(scores) == [("a", "ba"), ("ab", "a"), ("a", "b"), ("b", "a")]
-
-
 def test_spaces_are_squeezed_where_the_model_says_so(tmp_path):
     path = tmp_path / "tokenizer.model"
     path.write_bytes(model(pieces(), rules=((3, 0), (4, 1))))
@@ -71,7 +65,7 @@ def test_spaces_are_squeezed_where_the_model_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("data", "saw"),
     [
-        (model(pieces())[:-1], "not a SentencePiece model: it ends early"),
+        (model(pieces())[:-1], "is not a SentencePiece model: it ends early"),
         (model(pieces(), algorithm=3), "words or characters"),
         (b"\x0a\x02\x0a\x05", "not a SentencePiece model"),
         (b"\x0a\x03\x0a\x01\xff", "not a SentencePiece model"),

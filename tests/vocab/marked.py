@@ -6,9 +6,9 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
+from transformers.convert_slow_tokenizer import generate_merges
 
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.tokenizer.sentencepiece import merges_of
 from tests.vocab.tiny import END, TEXTS, TOOL
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -93,7 +93,7 @@ def _bpe(names: list[str], scores: dict[str, float], *, fallback: bool) -> Token
     return Tokenizer(
         models.BPE(
             vocabulary,
-            merges_of(scores),
+            generate_merges({text: i for i, text in enumerate(scores)}, scores),
             unk_token="<unk>",
             fuse_unk=True,
             byte_fallback=fallback,

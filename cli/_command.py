@@ -22,11 +22,11 @@ class Command:
 
     name: str  # by which its options are found
     help: str  # what it does
-    show: Callable[[dict[str, Any]], None]  # prints its result for a person
+    show: Callable[[Any], None]  # prints its report
     # What to name of the artefact, where it is there: (label, path) each.
     leaves: tuple[tuple[str, str], ...]
-    # Of options, folder and result, the one command line to go on with; empty for none.
-    next: "Callable[[Any, Path, dict[str, Any]], str] | None" = None
+    # Returns the next command line from options, folder and report; empty for none.
+    next: "Callable[[Any, Path, Any], str] | None" = None
 
     def register(self, app: typer.Typer) -> None:
         """Make it a command of ``app``."""
@@ -51,15 +51,15 @@ class Command:
         done = _run_step(options, folder, flags)
         pushed = _push(done.output / "model", flags.push_to_hub)
         if flags.json:
-            print_json(done.result)
+            print_json(done.report.to_dict())
             return
-        self.show(done.result)
+        self.show(done.report)
         for label, path in self.leaves:
             if (done.output / path).exists():
                 say(f"{label}: {done.output / path}")
         if pushed:
             say(f"on the Hub: {pushed}")
-        following = self.next and self.next(options, done.output, done.result)
+        following = self.next and self.next(options, done.output, done.report)
         if following:
             say(f"Next: {following}")
 

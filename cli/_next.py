@@ -2,10 +2,11 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions
+    from tasc.benchmark.results.analysis import AnalysisResults
     from tasc.options.command import StepOptions
     from tasc.training.options import FinetuneOptions
     from tasc.vocab.search.options import AugmentOptions
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
 _MODEL = "MODEL"  # for a person to fill in: only a tokenizer was named
 
 
-def after_analyze(options: "AnalyzeOptions", _folder: Path, result: dict[str, Any]) -> str:
+def after_analyze(options: "AnalyzeOptions", _folder: Path, report: "AnalysisResults") -> str:
     """Go on as the verdict says; nothing where it advises neither, or against judging."""
     if options.shard:
         return ""
-    choice, tokenizer = result["verdict"]["choice"], options.tokenizer or options.model
+    choice, tokenizer = report.verdict.choice, options.tokenizer or options.model
     if choice in ("neither", "too little data"):
         return ""
     if tokenizer is None:
@@ -25,19 +26,19 @@ def after_analyze(options: "AnalyzeOptions", _folder: Path, result: dict[str, An
     if not _has_test(options):
         return _line("init", options, "--model", _model(options))
     if choice == "TASC-spec":
-        method = result["drafting"]["best"]["method"]
-        methods = ("--method", "ar", "--method", method)
+        assert report.drafting is not None
+        methods = ("--method", "ar", "--method", report.drafting.best.method)
         return _line("bench", options, "--model", _model(options), *methods)
     return _line("augment", options, "--tokenizer", tokenizer, "--new-tokens", "auto")
 
 
-def after_augment(options: "AugmentOptions", folder: Path, _result: dict[str, Any]) -> str:
+def after_augment(options: "AugmentOptions", folder: Path, _report: object) -> str:
     """Fine-tune with the new tokens the model that the tokenizer is of."""
     model = ("--model", options.tokenizer) if _is_model(options.tokenizer) else ("--model", _MODEL)
     return _line("finetune", options, *model, "--augmented", str(folder), "--merge")
 
 
-def after_finetune(options: "FinetuneOptions", folder: Path, _result: dict[str, Any]) -> str:
+def after_finetune(options: "FinetuneOptions", folder: Path, _report: object) -> str:
     """Measure what was trained; a bench reads a plain model."""
     if not _has_test(options):
         return ""

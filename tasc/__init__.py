@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions as AnalyzeOptions
-    from tasc.benchmark.joined.join import ReportOptions as ReportOptions
-    from tasc.benchmark.joined.join import join_results as join_results
+    from tasc.benchmark.join import ReportOptions as ReportOptions
+    from tasc.benchmark.join import join_results as join_results
     from tasc.benchmark.load_options import LoadOptions as LoadOptions
     from tasc.benchmark.options import BenchOptions as BenchOptions
     from tasc.benchmark.options import TuneOptions as TuneOptions
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 # A call is not named as a room is: importing tasc.benchmark would put the room in its position.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
-    "tasc.benchmark.joined.join": "ReportOptions join_results",
+    "tasc.benchmark.join": "ReportOptions join_results",
     "tasc.benchmark.load_options": "LoadOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",
     "tasc.benchmark.paired.compare": "CompareOptions compare_results",

@@ -195,3 +195,34 @@ def test_nothing_called_cli_or_kernels_is_installed():
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("tasc-lm is not installed: it is imported from the source tree")
     assert not {f.parts[0] for f in files} & {"cli", "kernels", "tests", "recipes"}
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
+    """Modules that a file imports anywhere, in functions too, but not for types alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    unused = {id(n) for node in ast.walk(tree) if _is_for_types(node) for n in ast.walk(node)}
+    names = set()
+    for node in ast.walk(tree):
+        if id(node) not in unused and isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif id(node) not in unused and isinstance(node, ast.ImportFrom):
+            own = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= (own & modules.keys()) or {f"{node.module}"}
+    return names & modules.keys()
+
+
+def test_no_modules_import_each_other_not_even_inside_functions():
+    """A module of the graph that still has imports, after leaves are removed, is in a cycle."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for path in python_files("tasc")
+        if path.name != "__init__.py"
+    }
+    graph = {name: _imported(path, modules) for name, path in modules.items()}
+    while leaves := {name for name, imported in graph.items() if not imported & graph.keys()}:
+        graph = {name: graph[name] - leaves for name in graph.keys() - leaves}
+    assert not graph, {name: imported & graph.keys() for name, imported in graph.items()}

@@ -13,7 +13,7 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 import tasc
-from tasc.benchmark.joined.join import ReportOptions
+from tasc.benchmark.join import ReportOptions
 from tasc.benchmark.paired.compare import CompareOptions
 from tasc.commands.conversation.options import ChatOptions
 from tasc.commands.data.report import DataOptions

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tasc.analysis.report import analyze
-from tasc.benchmark.joined.join import ReportOptions, join_results
-from tasc.benchmark.joined.page import render as joined_page
-from tasc.benchmark.joined.results import JoinedResults
+from tasc.benchmark.join import ReportOptions, join_results
+from tasc.benchmark.pages.analysis import render as analysis_page
+from tasc.benchmark.pages.bench import render as bench_page
+from tasc.benchmark.pages.runs import render as joined_page
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
-from tasc.benchmark.results.page import render as bench_page
-from tasc.commands.analysis_page import render as analysis_page
+from tasc.benchmark.results.joined import JoinedResults
 from tasc.vocab.augment import augment
 from tasc.vocab.page import render as budget_page
 from tasc.vocab.search.predict import predict_budgets
@@ -94,7 +94,7 @@ def pages(tmp_path_factory) -> dict[str, str]:
     )
     return {
         "analysis.html": analysis_page(analysis_results()),
-        "budget.html": budget_page(made.to_dict(), EVIL),
+        "budget.html": budget_page(made.report, EVIL),
         "report.html": bench_page(bench_results()),
         "runs.html": joined_page(joined_results(tmp_path_factory.mktemp("runs"))),
     }

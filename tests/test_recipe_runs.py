@@ -65,9 +65,9 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     write(tmp_path / "task" / "dev.jsonl", ROWS)
     source, tokens = Data(path=str(tmp_path / "task")), str(make_tokenizer(tmp_path / "tok"))
     config = AugmentOptions(source=source, tokenizer=tokens, new_tokens=3, split="dev")
-    assert run_step(config, tmp_path / "tokens").result["held_out"] is None
+    assert run_step(config, tmp_path / "tokens").report.held_out is None
     analysis = AnalyzeOptions(source=source, tokenizer=tokens, budgets=(0,), split="valid")
-    assert run_step(analysis, tmp_path / "analysis").result["drafting"]["samples"] == 10
+    assert run_step(analysis, tmp_path / "analysis").report.drafting.samples == 10
 
 
 def test_a_limit_makes_no_step_larger(tmp_path):

@@ -115,7 +115,7 @@ def test_steps_and_bars_of_a_recipe_spell_out_what_steers(capsys, tmp_path, fold
 
 
 def test_pages_spell_out_what_steers_and_escape_the_rest():
-    page = template("tasc.analysis", "analysis.html").environment.from_string(
+    page = template("tasc.benchmark", "analysis.html").environment.from_string(
         '<p title="{{ a }}">{{ a }}{{ 1 }}{{ svg|safe }}</p>'
     )
     assert page.render(a='<"\x1b', svg="<svg/>") == (

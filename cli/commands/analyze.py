@@ -1,7 +1,7 @@
 """``tasc analyze``: how predictable a task's outputs are, and what each method would bring."""
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._command import Command
 from .._console import say, speedup_text, table, warn_of_rough
@@ -9,20 +9,21 @@ from .._next import after_analyze
 
 if TYPE_CHECKING:
     from tasc.analysis.report import TokenReport
+    from tasc.analysis.shards.runs import ShardReport
+    from tasc.benchmark.results.analysis import AnalysisResults
     from tasc.benchmark.results.search import Drafting, ServedDrafts
     from tasc.vocab.search.predict import BudgetPoint
 
 
-def show(result: dict[str, Any]) -> None:
+def show(found: "AnalysisResults | ShardReport") -> None:
     """Print Table 1's row, the token statistics, the budget grid, and the verdict."""
-    from tasc.benchmark.results.analysis import AnalysisResults
+    from tasc.analysis.shards.runs import ShardReport
 
-    if "shard" in result:
-        number, of = result["shard"]
-        counts = f"{result['samples']:,} samples, {result['tokens']:,} tokens"
+    if isinstance(found, ShardReport):
+        number, of = found.shard
+        counts = f"{found.samples:,} samples, {found.tokens:,} tokens"
         say(f"Shard {number} of {of}: {counts}; tasc analyze --merge takes it with the others")
         return
-    found = AnalysisResults.read(result)
     sides = (("input", found.input), ("output", found.output))
     dropped = f"; {found.dropped:,} without an output left out" if found.dropped else ""
     table(

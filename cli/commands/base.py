@@ -1,16 +1,19 @@
 """``tasc base``: train a small base model and its tokenizer from scratch."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._command import Command
 from .._console import say
 from . import finetune
 
+if TYPE_CHECKING:
+    from tasc.training.core.schedule import BaseReport
 
-def show(result: dict[str, Any]) -> None:
+
+def show(report: "BaseReport") -> None:
     """Print what the training did, and where the tokenizer is smaller than it was to be."""
-    finetune.show(result)
-    tokens, wanted = result["vocabulary"], result["vocabulary_wanted"]
+    finetune.show(report)
+    tokens, wanted = report.vocabulary, report.vocabulary_wanted
     if wanted and tokens < wanted:
         say(f"the tokenizer has {tokens:,} tokens, not {wanted:,}: the texts hold no more pairs")
 

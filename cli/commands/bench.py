@@ -1,6 +1,6 @@
 """``tasc bench``: measure models × methods on one decoding loop and report."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._command import Command
 from .._console import bounds_text, note, noted, say, table, warn_of_rough
@@ -11,15 +11,13 @@ if TYPE_CHECKING:
     from tasc.benchmark.results.comparisons import ModelPair, Spread
 
 
-def show(result: dict[str, Any]) -> None:
+def show(found: "BenchResults") -> None:
     """Print the table of cells; ms, tokens and steps are means per output.
 
     In a batch the milliseconds of an output are its share of the batch's time.
     """
-    from tasc.benchmark.results.bench import BenchResults
     from tasc.benchmark.results.warnings import warnings
 
-    found = BenchResults.model_validate(result)
     _cells(found)
     say("steps count the prompt's forward; tokens/step is of the steps after it")
     if found.cells[0].lossless is None:

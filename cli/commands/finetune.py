@@ -1,26 +1,29 @@
 """``tasc finetune``: adapters or all weights, with or without new tokens, or a draft head."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._command import Command
 from .._console import say
 from .._next import after_finetune
 
+if TYPE_CHECKING:
+    from tasc.training.core.schedule import TrainReport
 
-def show(result: dict[str, Any]) -> None:
+
+def show(report: "TrainReport") -> None:
     """Print what the training did."""
-    kept = [found for found in result["evaluations"] if found["step"] == result["kept_step"]]
-    held_out = f", validation loss {kept[-1]['loss']:.3f}" if kept else ""
+    kept = [found for found in report.evaluations if found.step == report.kept_step]
+    held_out = f", validation loss {kept[-1].loss:.3f}" if kept else ""
     say(
-        f"{result['steps']} steps in {result['seconds']:.0f} s, training loss "
-        f"{result['losses'][-1]:.3f}{held_out}, {result['trainable_parameters']:,} of "
-        f"{result['total_parameters']:,} parameters trained"
+        f"{report.steps} steps in {report.seconds:.0f} s, training loss "
+        f"{report.losses[-1]:.3f}{held_out}, {report.trainable_parameters:,} of "
+        f"{report.total_parameters:,} parameters trained"
     )
-    if result["kept_step"] < result["steps"]:
-        early = "stopped early, " if result["stopped_early"] else ""
-        say(f"{early}kept the weights of step {result['kept_step']}, the lowest validation loss")
-    if result["cut_examples"]:
-        say(f"{result['cut_examples']:,} examples were longer than allowed, and cut")
+    if report.kept_step < report.steps:
+        early = "stopped early, " if report.stopped_early else ""
+        say(f"{early}kept the weights of step {report.kept_step}, the lowest validation loss")
+    if report.cut_examples:
+        say(f"{report.cut_examples:,} examples were longer than allowed, and cut")
 
 
 COMMAND = Command(

@@ -1,17 +1,20 @@
 """``tasc index``: count a corpus once; benches and jobs map the file and share its memory."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._command import Command
 from .._console import say
 
+if TYPE_CHECKING:
+    from tasc.decoding.drafters.ngram.building import IndexReport
 
-def show(result: dict[str, Any]) -> None:
+
+def show(report: "IndexReport") -> None:
     """Print what was counted."""
     say(
-        f"{result['tokens']:,} tokens of {result['outputs']:,} outputs: "
-        f"{result['contexts']:,} contexts, {result['bytes']:,} bytes "
-        f"({result['bytes_per_token']:.1f} a token), counted in {result['build_seconds']:.2f} s"
+        f"{report.tokens:,} tokens of {report.outputs:,} outputs: "
+        f"{report.contexts:,} contexts, {report.bytes:,} bytes "
+        f"({report.bytes_per_token:.1f} a token), counted in {report.build_seconds:.2f} s"
     )
 
 

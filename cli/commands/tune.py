@@ -1,16 +1,16 @@
 """``tasc tune``: choose TASC-spec's options for a task without running a model."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .._command import Command
 from .._console import interval_text, say
 
-
-def show(result: dict[str, Any]) -> None:
-    """Print what was chosen and what it brings."""
+if TYPE_CHECKING:
     from tasc.benchmark.results.search import Tuning
 
-    found = Tuning.model_validate(result)
+
+def show(found: "Tuning") -> None:
+    """Print what was chosen and what it brings."""
     for name, trial in (("default", found.default), ("best", found.best)):
         interval = interval_text(trial.tokens_per_step_interval, ".2f")
         figure = f"{trial.tokens_per_step:.2f} tokens a step (95 % interval {interval})"

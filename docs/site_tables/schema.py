@@ -6,7 +6,7 @@ from typing import Any
 from site_tables import markdown
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.load import LoadResults
-from tasc.benchmark.results.record import Record
+from tasc.report.record import Record
 
 KINDS: dict[str, type[Record]] = {
     "bench": BenchResults,

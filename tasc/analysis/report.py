@@ -19,11 +19,11 @@ from tasc.backend import MergeResult
 from tasc.backend.base import Int64
 from tasc.data.stream import Stream
 from tasc.progress import Progress, silent
+from tasc.report.record import Record
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 
-@dataclass(frozen=True)
-class TokenReport:
+class TokenReport(Record):
     """What holds for one model's tokenizer."""
 
     tokenizer: str  # where it came from
@@ -39,8 +39,7 @@ class TokenReport:
     top_merges: tuple[TopMerge, ...]  # the n-grams that shorten the outputs most, with examples
 
 
-@dataclass(frozen=True)
-class TaskReport:
+class TaskReport(Record):
     """The analysis of one split."""
 
     path: str  # of the source

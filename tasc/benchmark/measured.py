@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tasc.benchmark.results.cells import Seconds
-from tasc.benchmark.results.record import Record
 from tasc.decoding.core.generation import Generation, Timeline
 from tasc.files.journal import Journal
+from tasc.report.record import Record
 
 _NAME = "generations.jsonl"
 

@@ -9,7 +9,6 @@ import numpy as np
 from tasc.benchmark.matrix import Cell
 from tasc.benchmark.metrics import score
 from tasc.benchmark.results import cells as results
-from tasc.benchmark.results.samples import SHOWN
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.protocols import SOURCES
 from tasc.decoding.decode import Generation
@@ -99,7 +98,7 @@ def _outputs(cell: Cell) -> tuple[results.Output, ...]:
     source = cell.method.source(cell.resources)
     found = []
     for i, runs in enumerate(zip(*cell.runs, strict=True)):
-        spans = list(accepted_spans(runs[0], decode, source)) if i < SHOWN else []
+        spans = list(accepted_spans(runs[0], decode, source)) if i < results.SHOWN else []
         output = {
             "text": decode(runs[0].tokens.tolist()),
             "tokens": len(runs[0].tokens),

@@ -1,8 +1,6 @@
 """Two models' vocabularies side by side, and how much of a draft would be accepted."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tasc.benchmark.options import VocabularyOptions
 from tasc.data.corpus import Corpus
@@ -16,34 +14,40 @@ from tasc.models.load import load_model
 from tasc.models.static import target_for
 from tasc.options.references import resolve_tokenizer
 from tasc.progress import Progress, silent
+from tasc.report.record import Record, Report
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.pairing import Pairing, pairing, recommend
 
 
-@dataclass(frozen=True)
-class Comparison:
+class ComparedTexts(Record):
+    """The texts that both tokenizers encoded."""
+
+    source: str
+    split: str
+    texts: int
+
+
+class Recommendation(Record):
+    """The algorithm to draft with."""
+
+    algorithm: str
+    reason: str
+
+
+class Comparison(Pairing, Report):
     """Two vocabularies on a corpus."""
 
-    task: dict[str, Any]  # the source, its split, and how many texts were looked at
-    pairing: Pairing  # what the vocabularies share
-    # Expected acceptance of each algorithm, None where a side is no model
-    acceptance: dict[str, float] | None
-    temperature: float  # at which that is
-    algorithm: str  # the one to draft by
-    reason: str  # why
+    task: ComparedTexts
+    expected_acceptance: dict[str, float] | None
+    """Of each algorithm; None unless both are models."""
+    temperature: float
+    """Of the expected acceptance."""
+    recommended: Recommendation
 
-    def save(self, folder: Path) -> None:
-        """Write nothing: all there is stands in ``to_dict``."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "task": self.task,
-            **self.pairing.to_dict(),
-            "expected_acceptance": self.acceptance,
-            "temperature": self.temperature,
-            "recommended": {"algorithm": self.algorithm, "reason": self.reason},
-        }
+    @property
+    def algorithm(self) -> str:
+        """The recommended one."""
+        return self.recommended.algorithm
 
 
 def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = silent) -> Comparison:
@@ -60,8 +64,14 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
     acceptance = None
     if all(is_model(path) for path in paths):
         acceptance = _acceptance(paths[0], paths[1], ours, corpus, options, progress)
-    task = {"source": corpus.source.path, "split": corpus.split, "texts": len(texts)}
-    return Comparison(task, pair, acceptance, options.temperature, *recommend(pair, acceptance))
+    algorithm, reason = recommend(pair, acceptance)
+    return Comparison(
+        **dict(pair),
+        task=ComparedTexts(source=corpus.source.path, split=corpus.split, texts=len(texts)),
+        expected_acceptance=acceptance,
+        temperature=options.temperature,
+        recommended=Recommendation(algorithm=algorithm, reason=reason),
+    )
 
 
 def is_model(path: str) -> bool:

@@ -17,7 +17,6 @@ from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_draft
 from tasc.benchmark.forecast.tune import GRID
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting
-from tasc.commands.analysis_page import render
 from tasc.commands.context import StepContext
 from tasc.files.folders import remove
 from tasc.options.references import resolve_model
@@ -33,13 +32,17 @@ class TaskAnalysis:
     analysis: Analysis  # of words, tokens and budgets
     tokenizer: LoadedTokenizer | None  # None where only words were looked at
 
+    @property
+    def report(self) -> AnalysisResults:
+        """The results."""
+        return self.results
+
     def save(self, folder: Path) -> None:
-        """Write analysis.html and, with a tokenizer, the token counts."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write the token counts; none without a tokenizer."""
         counts = self.analysis.input_counts, self.analysis.output_counts
+        folder.mkdir(parents=True, exist_ok=True)
         if self.tokenizer and counts[0] is not None and counts[1] is not None:
             save_counts(folder, self.tokenizer, counts[0], counts[1])
-        (folder / "analysis.html").write_text(render(self.results), encoding="utf-8")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results, as JSON values."""
@@ -115,7 +118,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     verdict = advise(found.report, drafts, new_tokens)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
-        **vars(found.report),
+        **dict(found.report),
         budgets=new_tokens.budgets,
         recommended_size=new_tokens.recommended_size,
         drafting=drafting,

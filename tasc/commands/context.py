@@ -11,16 +11,21 @@ from tasc.files.scratch import scratch
 from tasc.options.command import ModelOptions, StepOptions
 from tasc.options.texts import Texts, read_texts
 from tasc.progress import Progress, silent
+from tasc.report.record import Report
 
 
-class Result(Protocol):
-    """What a command gives back."""
+class Artefact(Protocol):
+    """The result of a command that leaves more files than its report and pages."""
+
+    @property
+    def report(self) -> Any:  # noqa: ANN401 - a class of ``tasc.commands.reports``
+        """The typed report."""
 
     def save(self, folder: Path) -> None:
-        """Write the files of an artefact into a folder, which need not exist."""
+        """Write those files into a folder, which need not exist."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report, as JSON values."""
+
+Result = Report | Artefact
 
 
 @dataclass(frozen=True)

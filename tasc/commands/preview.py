@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from tasc.benchmark.results.record import Record
 from tasc.commands.estimate import Estimates
 from tasc.commands.plan import Plan
 from tasc.errors import TascError
@@ -11,6 +10,7 @@ from tasc.files.artefact import MANIFEST, check_output, read_manifest
 from tasc.options.command import StepOptions
 from tasc.options.references import parse_label
 from tasc.progress import Progress, silent
+from tasc.report.record import Record
 
 
 class PlannedStep(Record):

@@ -1,28 +1,30 @@
 """Every command as a step: what it reads, and how that becomes an artefact."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tasc.benchmark.pages.write import write_pages
 from tasc.commands.calls import RUNNERS
 from tasc.commands.chat import with_prompts
-from tasc.commands.context import StepContext
+from tasc.commands.context import Result, StepContext
+from tasc.commands.reports import read_report
 from tasc.files.artefact import Step, check_kept, create, fingerprint, up_to_date, write_json
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label
 from tasc.options.texts import Texts, read_texts
 from tasc.progress import Progress, silent
+from tasc.report.record import Report
 from tasc.tokenizer.files import COMPANIONS
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step left: its folder, its result, and whether it was there already."""
+    """A finished step: its folder, its typed report, and whether it was there already."""
 
     output: Path
-    result: dict[str, Any]
+    report: Any  # of a class in ``tasc.commands.reports``
     reused: bool
 
 
@@ -47,8 +49,8 @@ def run_step(
     asked = options.model_dump(mode="json", exclude=options.incidental)
     step = Step(options.command, asked, _inputs(options, texts))
     if reuse and up_to_date(output, step):
-        result = json.loads((output / options.result_name).read_text(encoding="utf-8"))
-        return Outcome(output, result, reused=True)
+        report = read_report(options.command, output / options.result_name)
+        return Outcome(output, report, reused=True)
     insist = resume == "only"
     with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
         for line in filter(None, (texts.recognised, texts.left_out)):
@@ -56,10 +58,19 @@ def run_step(
         texts = with_prompts(options, texts)
         context = StepContext(texts, workspace.work, bool(resume), progress)
         made = RUNNERS[options.command](options, context)
-        made.save(workspace.folder)
-        result = made.to_dict()
-        write_json(workspace.folder / options.result_name, result)
-    return Outcome(output, result, reused=False)
+        report = _save(made, workspace.folder)
+        write_json(workspace.folder / options.result_name, report.to_dict())
+    return Outcome(output, report, reused=False)
+
+
+def _save(made: Result, folder: Path) -> Any:  # noqa: ANN401 - a class of ``tasc.commands.reports``
+    """Write the files of an artefact and the pages of its report; return the report."""
+    report = made if isinstance(made, Report) else made.report
+    if not isinstance(made, Report):
+        made.save(folder)
+    if isinstance(report, Report):
+        write_pages(report, folder)
+    return report
 
 
 def _read(options: StepOptions) -> Iterator[Path]:

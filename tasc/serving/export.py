@@ -14,10 +14,36 @@ from tasc.models.folder.files import CONFIG, read_json
 from tasc.models.folder.vocabulary import check_folder
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block
+from tasc.report.record import Record, Report
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
 from tasc.serving.parts import Format, Parts, Start
 from tasc.serving.table import EXPORTS
 from tasc.tokenizer.loaded import load_tokenizer
+
+
+class IndexSize(Record):
+    """The size of an exported index."""
+
+    tokens: int
+    contexts: int
+
+
+class ExportReport(Report):
+    """The parts of an export, and the limits of its engine."""
+
+    to: str
+    label: str
+    name: str
+    vocabulary: int
+    drafts: bool
+    speculative_tokens: int
+    exact: bool
+    index: IndexSize | None
+    head: str | None
+    limits: str
+    findings: dict[str, Any]
+    notes: tuple[str, ...]
+    command: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,25 +68,30 @@ class Exported:
         text = _readme(self.parts.options.to, self.start, self.format)
         (folder / "README.md").write_text(text, encoding="utf-8")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was exported and what the engine cannot do, as JSON values."""
+    @property
+    def report(self) -> ExportReport:
+        """The parts of the export, and the limits of its engine."""
         parts, entry = self.parts, EXPORTS[self.parts.options.to]
         index = parts.index
-        return {
-            "to": parts.options.to,
-            "label": entry.label,
-            "name": parts.name,
-            "vocabulary": len(parts.tokenizer.vocabulary()),
-            "drafts": self.start.drafts,
-            "speculative_tokens": parts.options.speculative_tokens,
-            "exact": self.start.exact,
-            "index": index and {"tokens": tokens_of(index), "contexts": index.contexts},
-            "head": None if parts.head is None else str(parts.head),
-            "limits": entry.limits,
-            "findings": self.format.findings(),
-            "notes": self.format.notes(),
-            "command": shlex.join(self.format.command(self.start)),
-        }
+        return ExportReport(
+            to=parts.options.to,
+            label=entry.label,
+            name=parts.name,
+            vocabulary=len(parts.tokenizer.vocabulary()),
+            drafts=self.start.drafts,
+            speculative_tokens=parts.options.speculative_tokens,
+            exact=self.start.exact,
+            index=index and IndexSize(tokens=tokens_of(index), contexts=index.contexts),
+            head=None if parts.head is None else str(parts.head),
+            limits=entry.limits,
+            findings=self.format.findings(),
+            notes=tuple(self.format.notes()),
+            command=shlex.join(self.format.command(self.start)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return self.report.to_dict()
 
 
 def _exact(parts: Parts) -> bool:

@@ -15,7 +15,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training import processes, tracking
 from tasc.training.base_tokenizer import train_tokenizer
 from tasc.training.core.batch import Sequences, example_sequences, packed_blocks
-from tasc.training.core.schedule import TrainReport
+from tasc.training.core.schedule import BaseReport
 from tasc.training.folder import save_model
 from tasc.training.loop import Run
 from tasc.training.objectives import sampled
@@ -55,20 +55,15 @@ class BaseResult:
 
     model: PreTrainedModel
     tokenizer: LoadedTokenizer
-    report: TrainReport
-    vocabulary: int | None = None  # tokens that a new tokenizer was to have, where a user said so
+    report: BaseReport
 
     def save(self, folder: Path) -> None:
         """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
         save_model(self.model, self.tokenizer, folder)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return how the training went, and the tokenizer's size, as JSON values."""
-        tokens = {
-            "vocabulary": len(self.tokenizer.vocabulary()),
-            "vocabulary_wanted": self.vocabulary,
-        }
-        return self.report.to_dict() | tokens
+        """Return the report as JSON values."""
+        return self.report.to_dict()
 
 
 def train_base(
@@ -106,7 +101,12 @@ def train_base(
     )
     with tracking.opened(options, work) as log:
         report = run.train(held_out, resume=resume, progress=progress, log=log)
-    return BaseResult(model, tokenizer, report, options.vocabulary)
+    size = len(tokenizer.vocabulary())
+    return BaseResult(
+        model,
+        tokenizer,
+        BaseReport(**vars(report), vocabulary=size, vocabulary_wanted=options.vocabulary),
+    )
 
 
 def new_tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:

@@ -7,7 +7,7 @@ that a byte-level decoder would garble: not ASCII, all characters in the byte al
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tasc.vocab.measure.check import changed_outputs, check_round_trip
 from tasc.vocab.measure.compression import Compression, apply_merges
 from tasc.vocab.measure.usage import Usage, usage
 from tasc.vocab.page import render
+from tasc.vocab.report import AugmentReport, OutputSizes
 from tasc.vocab.search.budget import MOST, Curve, Sightings, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
@@ -39,10 +40,13 @@ class Measured(Compression):
     usage: Usage
     changed: int  # distinct outputs whose base tokens differ once new tokens are replaced by theirs
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+    @property
+    def sizes(self) -> OutputSizes:
+        """The sizes as the report has them."""
         used = int(self.usage.counts.sum())
-        return super().to_dict() | {"new_token_uses": used, "splits_words": self.usage.splits}
+        return OutputSizes(
+            **self.to_dict(), new_token_uses=used, splits_words=int(self.usage.splits)
+        )
 
 
 @dataclass(frozen=True)
@@ -80,31 +84,36 @@ class Augmentation:
         folder.mkdir(parents=True, exist_ok=True)
         export.save(self.tokenizer, self.files, folder)
         write_merges(folder, self.tokens)
-        page = render(self.to_dict(), self.options.source.path)
+        page = render(self.report, self.options.source.path)
         (folder / "budget.html").write_text(page, encoding="utf-8")
 
+    @property
+    def report(self) -> AugmentReport:
+        """The sizes of the tokenizer and of the outputs, and the effect of each budget."""
+        return AugmentReport(
+            export=self.options.export,
+            budget=self.options.new_tokens,
+            added=len(self.tokens),
+            base_size=self.base_size,
+            size=self.base_size + len(self.tokens),
+            train=self.train.sizes,
+            held_out=self.held_out and self.held_out.sizes,
+            seen=Sightings.of(self.train.usage.counts.tolist()),
+            h2={"before": self.h2[0], "after": self.h2[1]},
+            rejected=self.rejected,
+            duplicates=self.duplicates,
+            excluded=self.excluded,
+            intermediate_merges=self.intermediate_merges,
+            unused=self.unused,
+            changed=self.changed,
+            rounds=self.rounds,
+            shortfall=self.shortfall,
+            curve=self.curve,
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the report, as JSON values."""
-        return {
-            "export": self.options.export,
-            "budget": self.options.new_tokens,
-            "added": len(self.tokens),
-            "base_size": self.base_size,
-            "size": self.base_size + len(self.tokens),
-            "train": self.train.to_dict(),
-            "held_out": self.held_out.to_dict() if self.held_out else None,
-            "seen": asdict(Sightings.of(self.train.usage.counts.tolist())),
-            "h2": {"before": self.h2[0], "after": self.h2[1]},
-            "rejected": self.rejected,
-            "duplicates": self.duplicates,
-            "excluded": self.excluded,
-            "intermediate_merges": self.intermediate_merges,
-            "unused": self.unused,
-            "changed": self.changed,
-            "rounds": self.rounds,
-            "shortfall": self.shortfall,
-            "curve": self.curve.to_dict(),
-        }
+        """Return the report as JSON values."""
+        return self.report.to_dict()
 
 
 def augment(

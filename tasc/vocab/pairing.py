@@ -5,11 +5,10 @@ Heterogeneous Vocabularies": tables 3, 5, 6, 8 and 9.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
+from tasc.report.record import Record
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.strings import Strings
 
@@ -19,8 +18,7 @@ MANY_FORWARDS = 64  # for the ψ of one token: more cost too much
 LARGE_SHARE = 0.5  # of what the target says
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Record):
     """One tokenizer.
 
     ``size`` counts ids, special ones included; ``strings`` distinct strings. ``injective``: of
@@ -58,8 +56,7 @@ def round_trips(tokenizer: LoadedTokenizer, text: str) -> bool:
     return tokenizer.decode(tokenizer.encode([text]).tokens.tolist()) == text
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(Record):
     """A target's tokenizer and a drafter's."""
 
     target: Side
@@ -76,10 +73,6 @@ class Pairing:
     forwards: float  # of the drafter, for the ψ of one token by all its segmentations: the median
     unreachable: int  # used target tokens that no draft tokens spell
     draft_tokens_per_target_token: float  # in the texts
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
 
 
 def pairing(target: LoadedTokenizer, draft: LoadedTokenizer, texts: Sequence[str]) -> Pairing:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tasc.analysis.report import analyze
+from tasc.benchmark.pages.analysis import render
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
-from tasc.commands.analysis_page import render
 from tasc.report.charts import chart
 from tasc.vocab.search.predict import predict_budgets
 from tests.options import AnalyzeOptions

@@ -112,7 +112,7 @@ def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
         verdict=verdict,
     )
     plain = json.loads(json.dumps(results.to_dict(), allow_nan=False))
-    assert AnalysisResults.read(plain) == results
+    assert AnalysisResults.model_validate(plain) == results
     assert plain["samples"] == 60
     sides = [plain["input"], plain["output"], plain["tokens"]["input"], plain["tokens"]["output"]]
     for side in sides:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasc.benchmark.measured import Kept
+from tasc.benchmark.pages.bench import render
+from tasc.benchmark.pages.samples import sample_views
 from tasc.benchmark.record import accepted_spans
 from tasc.benchmark.results.cells import DraftedFrom
-from tasc.benchmark.results.page import render
-from tasc.benchmark.results.samples import sample_views
 from tasc.decoding.core.generation import Generation
 from tasc.decoding.core.protocols import SOURCES
 from tasc.decoding.drafters import DRAFTERS, Resources, parse

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tasc.benchmark.pages.bench import render
 from tasc.benchmark.predict import agreement
-from tasc.benchmark.results.page import render
 from tasc.benchmark.results.prediction import EntropyPoint, Prediction
 from tasc.errors import InputError
 from tests.benches import make_cell, make_results

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from tasc.benchmark.joined.join import ReportOptions, join_results
-from tasc.benchmark.joined.page import as_csv
-from tasc.benchmark.joined.results import JoinedResults
+from tasc.benchmark.join import ReportOptions, join_results
+from tasc.benchmark.pages.runs import as_csv
 from tasc.benchmark.paired.pairs import pairs
+from tasc.benchmark.results.joined import JoinedResults
 from tasc.errors import InputError
 from tests.benches import make_results, said
 from tests.cli import done, tasc

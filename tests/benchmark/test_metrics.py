@@ -155,7 +155,7 @@ metrics.METRICS["dummy"] = Metric("dum", summary, vowels, share, "letters", zero
 
 from tasc_cli.main import app
 from tasc_cli.commands.bench import show
-from tasc.benchmark.results.page import render
+from tasc.benchmark.pages.bench import render
 from tests.benches import make_results, said
 from tests.options import BenchOptions
 import hooks
@@ -166,7 +166,7 @@ assert BenchOptions(metrics=["dummy"]).metrics == ("dummy",)
 assert f'title="{summary}">dum</th>' in render(results)
 page = hooks.render("```tasc-metrics\\n```\\n", "reference/metrics.md")
 assert f"| `dummy` | dum | {summary} | letters |" in page
-show(results.to_dict())
+show(results)
 app(["bench", "--help"], standalone_mode=False)
 """
 

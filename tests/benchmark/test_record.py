@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from tasc.benchmark.matrix import Loaded
+from tasc.benchmark.pages.bench import latency, where_time_goes
 from tasc.benchmark.paired.pairs import comparisons
 from tasc.benchmark.record import PARTS, records
 from tasc.benchmark.results.cells import Difference, Lossless
-from tasc.benchmark.results.page import latency, where_time_goes
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation, Timeline
 from tasc.models.cost import CostCurve

@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from tasc.benchmark.results.page import headlines, render
-from tasc.benchmark.results.samples import as_csv
+from tasc.benchmark.pages.bench import headlines, render
+from tasc.benchmark.pages.samples import as_csv
 from tasc.benchmark.results.warnings import warnings
 from tests.benches import make_cell, make_results, said
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tasc.benchmark.pages.bench import render
 from tasc.benchmark.paired.seeds import welch
-from tasc.benchmark.results.page import render
 from tests.benches import make_results, said
 
 REFERENCES = tuple(f"text {i}" for i in range(20))

@@ -98,7 +98,7 @@ def test_auto_takes_the_recommended_size_and_reports_the_curve(export):
     assert len(made.tokens) == made.curve.recommended_size.budget > 0
     assert made.curve.points[-1].budget > len(made.tokens)
     assert made.to_dict()["seen"]["least"] >= 1
-    page = render(made.to_dict(), "<script>alert(1)</script>")
+    page = render(made.report, "<script>alert(1)</script>")
     assert "<script" not in page
     assert page.count("<svg") == 3
 

@@ -6,15 +6,15 @@ from ..._console import note, print_json, say, speedup_text, table
 from ..._derive import Alone, RunFlags
 
 if TYPE_CHECKING:
-    from tasc.benchmark.joined.join import ReportOptions
-    from tasc.benchmark.joined.results import JoinedResults
+    from tasc.benchmark.join import ReportOptions
+    from tasc.benchmark.results.joined import JoinedResults
 
 
 def _run(options: "ReportOptions", flags: RunFlags) -> None:
     from pathlib import Path
 
-    from tasc.benchmark.joined.join import write_report
-    from tasc.benchmark.joined.results import JoinedResults
+    from tasc.benchmark.join import write_report
+    from tasc.benchmark.results.joined import JoinedResults
 
     from ..._command import output_path
 
@@ -57,7 +57,7 @@ def _show(found: "JoinedResults") -> None:
 
 COMMAND = Alone(
     "report",
-    "tasc.benchmark.joined.join:ReportOptions",
+    "tasc.benchmark.join:ReportOptions",
     "Join benches into one page, with tests across them; of one, make its page anew.",
     _run,
 )

@@ -33,11 +33,11 @@ def _run(options: "RunOptions", flags: RunFlags) -> None:
     results: dict[str, Any] = {}
     outcomes = run(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
     for name, step, done in outcomes:
-        results[name] = done.result
+        results[name] = done.report.to_dict()
         state = "up to date" if done.reused else "done"
         note(f"{name}: {state} ({done.output})")
         if not flags.json:
-            shows[step.command](done.result)
+            shows[step.command](done.report)
     if flags.json:
         print_json(results)
 

@@ -1,25 +1,28 @@
 """``tasc export``: a folder that an engine serves as it stands."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..._command import Command
 from ..._console import say
 
+if TYPE_CHECKING:
+    from tasc.serving.export import ExportReport
 
-def show(result: dict[str, Any]) -> None:
+
+def show(report: "ExportReport") -> None:
     """Print what was exported, how it is started, and what the engine cannot do."""
-    index, head = result["index"], result["head"]
+    index, head = report.index, report.head
     drafts = "no drafts: give --index or --data"
     if index:
-        drafts = f"an index of {index['tokens']:,} tokens, {index['contexts']:,} contexts"
+        drafts = f"an index of {index.tokens:,} tokens, {index.contexts:,} contexts"
     elif head:
         drafts = "a draft head"
-    say(f"{result['label']}: {result['name']}, {result['vocabulary']:,} tokens; {drafts}")
-    say(f"  limit: {result['limits']}")
-    for note in result["notes"]:
+    say(f"{report.label}: {report.name}, {report.vocabulary:,} tokens; {drafts}")
+    say(f"  limit: {report.limits}")
+    for note in report.notes:
         say(f"  {note}")
-    if result["command"]:
-        say(f"Start it with tasc serve, or inside of the folder: {result['command']}")
+    if report.command:
+        say(f"Start it with tasc serve, or inside of the folder: {report.command}")
 
 
 COMMAND = Command(

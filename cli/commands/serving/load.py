@@ -1,6 +1,6 @@
 """``tasc load``: the same prompts to several servers: equal outputs, and at which speed."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..._command import Command
 from ..._console import bounds_text, noted, say, table
@@ -9,11 +9,8 @@ if TYPE_CHECKING:
     from tasc.benchmark.results.load import LoadComparison, LoadResults
 
 
-def show(result: dict[str, Any]) -> None:
+def show(found: "LoadResults") -> None:
     """Print a table of servers, each server compared with the first one, and failures."""
-    from tasc.benchmark.results.load import LoadResults
-
-    found = LoadResults.model_validate(result)
     table(
         f"{found.task.source}: {found.task.samples} samples, "
         f"{found.settings.concurrency} requests in flight",

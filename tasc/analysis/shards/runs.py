@@ -7,19 +7,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict
+
 from tasc.analysis.counted import Counted
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.shards.files import load_counted, save_counted
 from tasc.data.stream import Stream, shard
 from tasc.errors import InputError
+from tasc.report.record import Report
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 FILE = "run.json"
 
 
+class ShardReport(Report):
+    """One counted shard: the data and options it was counted with, and its size."""
+
+    model_config = ConfigDict(extra="allow")  # the data's columns and template, by field
+
+    shard: tuple[int, int]
+    content: str
+    samples: int
+    dropped: int
+    tokens: int
+
+
 @dataclass(frozen=True, eq=False)
 class ShardRun:
-    """One shard, counted: what it is of, and the counts."""
+    """One shard, counted: its data and options, and the counts."""
 
     facts: dict[str, Any]
     counted: Counted
@@ -28,12 +43,13 @@ class ShardRun:
         """Write the counts; their runs move there."""
         save_counted(self.counted, folder)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what it is of, and how much that was."""
+    @property
+    def report(self) -> ShardReport:
+        """The shard's data and options, and its size."""
         own = self.counted
         tokens = own.input.tokens + own.output.tokens
         counts = {"samples": own.samples, "dropped": own.dropped, "tokens": tokens}
-        return self.facts | counts
+        return ShardReport.model_validate(self.facts | counts)
 
 
 def facts(

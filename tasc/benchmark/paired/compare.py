@@ -18,11 +18,11 @@ from tasc.benchmark.paired.statistics import CONFIDENCE, Bootstrap
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.changes import Change, ResultsComparison
-from tasc.benchmark.results.record import Interval
 from tasc.errors import InputError
 from tasc.options.command import CommandOptions
 from tasc.options.fields import Shell
 from tasc.options.references import results_file
+from tasc.report.record import Interval
 
 _RESAMPLES = 10_000  # the tails of an interval are small where there are many
 # What makes a speed another one.

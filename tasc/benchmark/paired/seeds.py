@@ -11,7 +11,7 @@ import numpy as np
 
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.comparisons import Seeds, SeedsDifference, SeedsPair, Spread
-from tasc.benchmark.results.record import Interval
+from tasc.report.record import Interval
 
 
 def name_of(label: str) -> str:

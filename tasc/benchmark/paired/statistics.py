@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tasc.benchmark.metrics.metric import Counts, share
-from tasc.benchmark.results.record import Interval
+from tasc.report.record import Interval
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000

@@ -1,12 +1,11 @@
 """What ``tasc analyze`` leaves: ``analysis.json``, typed."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
-
-from pydantic import TypeAdapter
+from typing import Literal
 
 from tasc.analysis.report import TaskReport
 from tasc.benchmark.results.search import Drafting, ServedDrafts
+from tasc.report.record import Report
 from tasc.vocab.search.budget import Point
 from tasc.vocab.search.predict import BudgetPoint
 
@@ -21,8 +20,7 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class AnalysisResults(TaskReport):
+class AnalysisResults(TaskReport, Report):
     """The analysis of a split, and what follows from it."""
 
     # What ``tasc augment`` reaches at each budget of the grid; empty without a tokenizer
@@ -33,12 +31,3 @@ class AnalysisResults(TaskReport):
     drafting: Drafting | None
     serving: ServedDrafts | None  # as the engine of --serve would run it, None without one
     verdict: Verdict  # what to use
-
-    @classmethod
-    def read(cls, result: dict[str, Any]) -> Self:
-        """Return what ``to_dict`` wrote."""
-        return TypeAdapter(cls).validate_python(result)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return dict(TypeAdapter(type(self)).dump_python(self, mode="json"))

@@ -4,7 +4,6 @@ The file's version rises when a field goes or changes its meaning. The JSON sche
 made from these classes.
 """
 
-from pathlib import Path
 from typing import Literal
 
 from tasc.benchmark.metrics import find
@@ -48,12 +47,3 @@ class BenchResults(RunResult):
     def metrics(self) -> dict[str, Metric]:
         """Each metric by its name."""
         return {name: find(name) for name in self.settings.metrics}
-
-    def save(self, folder: Path) -> None:
-        """Write report.html, and samples.csv with every output."""
-        from tasc.benchmark.results.page import render
-        from tasc.benchmark.results.samples import as_csv
-
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.html").write_text(render(self), encoding="utf-8")
-        (folder / "samples.csv").write_text(as_csv(self), encoding="utf-8", newline="")

@@ -7,7 +7,9 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from tasc.benchmark.results.record import Record
+from tasc.report.record import Record
+
+SHOWN = 100  # samples whose accepted spans are stored, and which a page shows
 
 DraftedFrom = Literal[
     "corpus", "past outputs", "prompt", "logits", "draft model", "draft head", "other"

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from tasc.benchmark.results.comparisons import CellName
-from tasc.benchmark.results.record import Interval, ResultRecord
+from tasc.report.record import Interval, Report
 
 
 class Change(CellName):
@@ -23,7 +23,7 @@ class Change(CellName):
     verdict: Literal["worse", "better", "within the noise"]
 
 
-class ResultsComparison(ResultRecord):
+class ResultsComparison(Report):
     """Every change, and whether one is a regression.
 
     All intervals hold together with 95 %: each has a confidence of 1 - 0.05 / (their number)

@@ -1,6 +1,6 @@
 """Cells against cells, models against models and seeds against seeds, on the same samples."""
 
-from tasc.benchmark.results.record import Interval, Record
+from tasc.report.record import Interval, Record
 
 
 class CellName(Record):

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from tasc.benchmark.results.record import Record, ResultRecord
 from tasc.environment import environment, shell_line
+from tasc.report.record import Record, Report
 
 
 class SplitTask(Record):
@@ -125,7 +125,7 @@ class Environment(Record):
     machine: Machine
 
 
-class RunResult(ResultRecord):
+class RunResult(Report):
     """What a run leaves."""
 
     started: str

@@ -10,7 +10,7 @@ from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.comparisons import QualityDifference, SpeedRatio
 from tasc.benchmark.results.conditions import RunResult, Sample, SplitTask
-from tasc.benchmark.results.record import Record
+from tasc.report.record import Record
 
 
 class LoadSettings(Record):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tasc.benchmark.results.record import Interval, Record
+from tasc.report.record import Interval, Record
 
 _FEWEST = 4  # points: by chance one order in six of three is perfect, and one in two of two
 _ROUGH = 1.5  # of the bounds of a speed-up: the machine was not the same from turn to turn

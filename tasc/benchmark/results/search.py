@@ -3,9 +3,9 @@
 from dataclasses import dataclass, fields
 
 from tasc.benchmark.results.prediction import StepFigures
-from tasc.benchmark.results.record import Record, ResultRecord
 from tasc.decoding.drafters import DEFAULT_BUDGET
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpecOptions
+from tasc.report.record import Record, Report
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class TunedTask(Record):
     """Whose outputs drafts were made from."""
 
 
-class Tuning(Search, ResultRecord):
+class Tuning(Search, Report):
     """The search of ``tasc tune`` for the most tokens a step."""
 
     task: TunedTask

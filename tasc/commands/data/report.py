@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tasc.benchmark.results.record import Record, ResultRecord
 from tasc.commands.chat import with_prompts
 from tasc.data.corpus import Corpus
 from tasc.options.command import StepOptions
 from tasc.options.fields import LONGEST, TOKENIZER
 from tasc.options.texts import read_texts
+from tasc.report.record import Record, Report
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
@@ -74,7 +74,7 @@ class Cuts(Record):
     """Have an output of more than ``max_new_tokens`` tokens, which no bench can finish."""
 
 
-class DataReport(ResultRecord):
+class DataReport(Report):
     """What ``tasc data`` found; lengths are in tokens, at ``QUANTILES``."""
 
     path: str

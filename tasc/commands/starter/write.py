@@ -9,7 +9,6 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import Field, field_validator
 
-from tasc.benchmark.results.record import ResultRecord
 from tasc.commands.starter.holdout import hold_out, write_splits
 from tasc.data.corpus import as_recognised, load, splits
 from tasc.data.local import is_local
@@ -20,6 +19,7 @@ from tasc.models.folder.files import elements, tensor_shapes, weight_files
 from tasc.options.command import LARGEST_SEED, CommandOptions, Data
 from tasc.options.fields import as_value_error
 from tasc.options.references import expand_user, resolve_model
+from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.visible import STEERING, visible_line
@@ -62,7 +62,7 @@ class InitOptions(CommandOptions):
             return expand_user(value)
 
 
-class Started(ResultRecord):
+class Started(Report):
     """What ``tasc init`` wrote."""
 
     recipe: Path

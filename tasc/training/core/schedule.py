@@ -115,3 +115,11 @@ class TrainReport:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class BaseReport(TrainReport):
+    """The same of a base model, and the size of its tokenizer."""
+
+    vocabulary: int
+    vocabulary_wanted: int | None

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,6 +33,7 @@ from tasc.errors import InputError
 from tasc.execution import in_order
 from tasc.files.disk import writing
 from tasc.progress import Progress, silent
+from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
@@ -154,6 +155,21 @@ def _place(
         before += counted
 
 
+class IndexReport(Report):
+    """The counts of an index and its size."""
+
+    source: str
+    split: str
+    outputs: int
+    tokens: int
+    contexts: int
+    continuations: int
+    bytes: int
+    bytes_per_token: float
+    build_seconds: float
+    counts: Counts
+
+
 @dataclass(frozen=True, eq=False)
 class Indexed:
     """A corpus counted, in a file that is mapped, and how fast that went."""
@@ -176,21 +192,26 @@ class Indexed:
         with writing(folder / FILE):
             shutil.move(self.path, folder / FILE)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was counted, as JSON values."""
+    @property
+    def report(self) -> IndexReport:
+        """The counts and the size of the file."""
         size = HEADER.size + self.index.block.nbytes
-        return {
-            "source": self.options.source.path,
-            "split": self.split,
-            "outputs": self.outputs,
-            "tokens": self.tokens,
-            "contexts": self.index.contexts,
-            "continuations": self.index.entries,
-            "bytes": size,
-            "bytes_per_token": size / max(self.tokens, 1),
-            "build_seconds": self.seconds,
-            "counts": asdict(self.options.counts),
-        }
+        return IndexReport(
+            source=self.options.source.path,
+            split=self.split,
+            outputs=self.outputs,
+            tokens=self.tokens,
+            contexts=self.index.contexts,
+            continuations=self.index.entries,
+            bytes=size,
+            bytes_per_token=size / max(self.tokens, 1),
+            build_seconds=self.seconds,
+            counts=self.options.counts,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return self.report.to_dict()
 
 
 def make_index(

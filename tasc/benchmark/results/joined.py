@@ -1,14 +1,12 @@
 """Several benches side by side: what ``tasc report`` shows."""
 
-from pathlib import Path
-
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.comparisons import ModelPair
 from tasc.benchmark.results.conditions import Environment, Settings, Task
 from tasc.benchmark.results.prediction import PredictedCell
-from tasc.benchmark.results.record import Record, ResultRecord
+from tasc.report.record import Record, Report
 
 
 class Run(Record):
@@ -55,7 +53,7 @@ class RunCell(Record):
         )
 
 
-class JoinedResults(ResultRecord):
+class JoinedResults(Report):
     """Benches side by side."""
 
     runs: tuple[Run, ...]
@@ -71,11 +69,3 @@ class JoinedResults(ResultRecord):
         """Each metric of a run by its name."""
         names = dict.fromkeys(name for run in self.runs for name in run.settings.metrics)
         return {name: find(name) for name in names}
-
-    def save(self, folder: Path) -> None:
-        """Write report.html, and runs.csv with a line a cell."""
-        from tasc.benchmark.joined.page import as_csv, render
-
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.html").write_text(render(self), encoding="utf-8")
-        (folder / "runs.csv").write_text(as_csv(self), encoding="utf-8", newline="")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasc.benchmark.joined.results import JoinedResults, Run, RunCell
+from tasc.benchmark.results.joined import JoinedResults, Run, RunCell
 from tasc.report.html import template
 from tasc.report.sheet import as_csv as sheet
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasc.benchmark.pages.samples import as_csv as as_csv
+from tasc.benchmark.pages.samples import sample_views, sources_shown
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.comparisons import CellComparison
-from tasc.benchmark.results.samples import sample_views, sources_shown
 from tasc.benchmark.results.warnings import warnings
 from tasc.report.charts import COLOURS, Chart, chart
 from tasc.report.html import template

@@ -7,11 +7,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tasc.benchmark.joined.results import JoinedResults, Run, RunCell
+from tasc.benchmark.pages.write import write_pages
 from tasc.benchmark.paired.compare import differences, read_results
 from tasc.benchmark.paired.pairs import pairs
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.comparisons import ModelPair
+from tasc.benchmark.results.joined import JoinedResults, Run, RunCell
 from tasc.benchmark.results.warnings import warnings
 from tasc.errors import InputError
 from tasc.files.artefact import Step, check_kept, create, fingerprint
@@ -83,7 +84,7 @@ def write_report(
     inputs = {"runs": " ".join(map(fingerprint, read))}
     step = Step(options.command, options.model_dump(mode="json"), inputs)
     with create(output, step, force=force) as workspace:
-        found.save(workspace.folder)
+        write_pages(found, workspace.folder)
     return found
 
 

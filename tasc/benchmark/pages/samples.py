@@ -6,10 +6,9 @@ from itertools import chain, repeat
 from typing import get_args
 
 from tasc.benchmark.results.bench import BenchResults
-from tasc.benchmark.results.cells import Cell, DraftedFrom, Output
+from tasc.benchmark.results.cells import SHOWN, Cell, DraftedFrom, Output
 from tasc.report.sheet import as_csv as sheet
 
-SHOWN = 100  # samples on a page; samples.csv has all
 _COLUMNS = (
     *("sample", "id", "model", "method", "reference", "output", "as the reference"),
     *("tokens", "steps", "ms"),

@@ -11,7 +11,7 @@ from tasc.report.html import template
 def render(results: AnalysisResults) -> str:
     """Return the page of an analysis."""
     charts = [*_words(results), *_tokens(results), *_costs(results)]
-    page = template("tasc.analysis", "analysis.html")
+    page = template("tasc.benchmark", "analysis.html")
     recommended_size, drafting = results.recommended_size, results.drafting
     return page.render(
         r=results,

@@ -1,1 +1,0 @@
-"""Several benches on one page."""

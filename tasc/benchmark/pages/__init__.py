@@ -1,0 +1,1 @@
+"""Pages and spreadsheets of reports; each takes a report and returns text."""

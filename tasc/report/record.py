@@ -1,0 +1,21 @@
+"""Reports: frozen records, typed from the work that makes them to JSON, page and terminal."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+Interval = tuple[float, float] | None  # None where there is too little data for one
+
+
+class Record(BaseModel):
+    """A part of a report: frozen, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Report(Record):
+    """The report of a command, as its JSON file holds it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON values of the file."""
+        return self.model_dump(mode="json")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tasc.benchmark.options import BenchOptions as BenchOptions
     from tasc.benchmark.options import TuneOptions as TuneOptions
     from tasc.benchmark.options import VocabularyOptions as VocabularyOptions
+    from tasc.benchmark.pages.write import write_pages as write_pages
     from tasc.benchmark.paired.compare import CompareOptions as CompareOptions
     from tasc.benchmark.paired.compare import compare_results as compare_results
     from tasc.commands.calls import analyze as analyze
@@ -50,6 +51,7 @@ _PUBLIC = {
     "tasc.benchmark.join": "ReportOptions join_results",
     "tasc.benchmark.load_options": "LoadOptions",
     "tasc.benchmark.options": "BenchOptions TuneOptions VocabularyOptions",
+    "tasc.benchmark.pages.write": "write_pages",
     "tasc.benchmark.paired.compare": "CompareOptions compare_results",
     "tasc.commands.calls": "analyze augment base bench compare_vocabularies export "
     "finetune index load_test tune",

@@ -2,11 +2,14 @@
 
 import io
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 from tasc_cli import _console, _progress
 from tasc_cli.commands import finetune
+
+from tasc.training.core.schedule import TrainReport
 
 COLUMNS = ["model", "method", "ms", "tokens", "lossless", "tok.acc"]
 ROW = ["tuned [/b] :x:", "tasc-spec:width=1,budget=8", "1234.56", "25.10", "8/8", "0.512"]
@@ -36,12 +39,22 @@ def test_a_narrow_table_folds_texts_and_never_figures(shown):
 
 
 def test_a_training_says_how_many_examples_it_cut(capsys):
-    result = {"steps": 2, "seconds": 1.0, "losses": [2.0, 1.5], "evaluations": []}
-    result |= {"trainable_parameters": 10, "total_parameters": 1000}
-    result |= {"kept_step": 2, "stopped_early": False}
-    finetune.show(result | {"cut_examples": 0})
+    report = TrainReport(
+        steps=2,
+        losses=(2.0, 1.5),
+        evaluations=(),
+        tokens=9,
+        targets=9,
+        seconds=1.0,
+        trainable_parameters=10,
+        total_parameters=1000,
+        cut_examples=0,
+        kept_step=2,
+        stopped_early=False,
+    )
+    finetune.show(report)
     assert "cut" not in capsys.readouterr().out
-    finetune.show(result | {"cut_examples": 1234})
+    finetune.show(replace(report, cut_examples=1234))
     assert "1,234 examples were longer than allowed, and cut" in capsys.readouterr().out
 
 

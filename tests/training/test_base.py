@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -33,12 +35,11 @@ def test_training_lowers_the_loss_on_whole_documents(result):
 
 
 def test_a_vocabulary_that_the_texts_do_not_fill_is_told(result, capsys):
-    told = result.to_dict()
-    assert told["vocabulary"] == 311
-    show(told)
+    assert result.report.vocabulary == 311
+    show(result.report)
     assert "the tokenizer has 311 tokens, not 320" in capsys.readouterr().out
     for enough in (311, None):
-        show(told | {"vocabulary_wanted": enough})
+        show(dataclasses.replace(result.report, vocabulary_wanted=enough))
         assert "no more pairs" not in capsys.readouterr().out
 
 

@@ -1,26 +1,32 @@
-"""The draft head of EAGLE: one transformer layer over a target's hidden state and the next token.
+"""EAGLE's draft head: one transformer layer over a hidden state of the target and the next token.
 
 Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (2024), section
-4.1: at position i the head reads the target's last hidden state there and the embedding of token
-i + 1, and predicts the hidden state at i + 1, from which the target's own LM head makes logits.
-Embedding and LM head are the target's. The names of the weights are those of the checkpoints that
-EAGLE-1 and EAGLE-2 publish; their layer has no norm in front of its attention.
+4.1: at position i the head reads the target's last hidden state and the embedding of token i + 1,
+and predicts the hidden state at i + 1. The target's own LM head turns that into logits. Embedding
+and LM head are the target's. Weight names follow the published EAGLE-1 and EAGLE-2 checkpoints,
+whose layer has no norm before its attention.
 """
 
+import json
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from tasc.errors import InputError
+from tasc.data.foreign import one_line
+from tasc.errors import InputError, IntegrityError, TascError
+from tasc.files.disk import writing
 from tasc.models import attention
 from tasc.models.folder import head_files
+from tasc.models.folder.files import CONFIG, WEIGHTS
+from tasc.models.folder.quiet import quiet
 
 _ATTENTION = "layers.0.self_attn"
-_SHARED = ("embed_tokens.", "lm_head.")  # the target's, frozen: some checkpoints hold copies
+_SHARED = ("embed_tokens.", "lm_head.")  # the target's; some checkpoints contain copies
 
 
 class DraftHead(nn.Module):
@@ -29,7 +35,6 @@ class DraftHead(nn.Module):
     def __init__(
         self, config: LlamaConfig, *, fc_bias: bool = True, qkv_bias: bool = False
     ) -> None:
-        """Make a head with random weights, of ``config``'s sizes."""
         super().__init__()
         config._attn_implementation = attention.register()
         d = config.hidden_size
@@ -75,11 +80,16 @@ class DraftHead(nn.Module):
             "bias": self.fc.bias is not None,
             "qkv_bias": self.qkv_bias,
         }
-        head_files.write(folder, config, self.state_dict())
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(config, indent=2, sort_keys=True)
+        (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+        weights = {n: t.detach().cpu().contiguous() for n, t in self.state_dict().items()}
+        with writing(folder / WEIGHTS, sum(t.nbytes for t in weights.values())):
+            save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
-    """Return an untrained head of the sizes of ``model``, on its device and in its dtype."""
+    """Return an untrained head with the sizes, device and dtype of ``model``."""
     c = model.config.get_text_config()
     config = LlamaConfig(
         vocab_size=model.get_input_embeddings().weight.shape[0],
@@ -101,7 +111,9 @@ def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
 def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
     """Load the head in ``path`` for ``model``: one of ours, or a published EAGLE-1/2 checkpoint.
 
-    Raises InputError where there is none in safetensors, or it is of another target.
+    Raises:
+        InputError: there is no head in safetensors, or it belongs to another model.
+        IntegrityError: its weights are damaged.
     """
     folder = head_files.find(path)
     values, weights = head_files.read(folder)
@@ -112,21 +124,39 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
         )
     weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
     fc_bias, qkv_bias = "fc.bias" in weights, f"{_ATTENTION}.q_proj.bias" in weights
-    with head_files.building(folder):
-        config = LlamaConfig(**{k: v for k, v in values.items() if k in _STATED})
-        head_files.check(folder, config.hidden_size, config.vocab_size, model)
-        with torch.device("meta"):  # sizes of a stranger's config are compared before they cost
-            skeleton = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
-        head_files.fill(folder, skeleton, weights, "an EAGLE-1 or EAGLE-2 head")
-        head = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
-        head_files.fill(folder, head, weights, "an EAGLE-1 or EAGLE-2 head")
-        head = head.to(model.device, model.dtype).eval()
-        _try(folder, head, model)
+    try:
+        with quiet():
+            config = LlamaConfig(**{k: v for k, v in values.items() if k in _CONFIG_KEYS})
+            head_files.check(folder, config.hidden_size, config.vocab_size, model)
+            with torch.device("meta"):  # compare an untrusted config's sizes before allocating them
+                skeleton = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
+            _fill(folder, skeleton, weights)
+            head = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
+            _fill(folder, head, weights)
+            head = head.to(model.device, model.dtype).eval()
+            _try(folder, head, model)
+    except TascError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"draft head {folder} cannot be built: {type(error).__name__}: {one_line(error)}: "
+            "fetch or train it again"
+        ) from error
     return head
 
 
-# What a published config.json says of the layer; the rest is of no use here.
-_STATED = {
+def _fill(folder: Path, head: DraftHead, weights: dict[str, Tensor]) -> None:
+    try:
+        head.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(
+            f"draft head {folder}: not the weights of an EAGLE-1 or EAGLE-2 head: "
+            f"{one_line(error)}: fetch or train it again"
+        ) from error
+
+
+# The keys of a published config.json that describe the layer.
+_CONFIG_KEYS = {
     "vocab_size",
     "hidden_size",
     "intermediate_size",
@@ -146,11 +176,12 @@ _STATED = {
 
 @torch.inference_mode()
 def _try(folder: Path, head: DraftHead, model: PreTrainedModel) -> None:
-    """Let the head read two positions: whatever is wrong with it shows here."""
+    """Run the head on two positions, to find errors before decoding."""
     states = torch.ones((1, 2, head.config.hidden_size), device=model.device, dtype=model.dtype)
-    head_files.check_numbers(
-        folder, head(states, states, torch.arange(2, device=model.device)[None])
-    )
+    if head(states, states, torch.arange(2, device=model.device)[None]).isnan().any():
+        raise IntegrityError(
+            f"draft head {folder} computes NaN, so its weights are damaged: fetch or train it again"
+        )
 
 
 def _rope_theta(config: PreTrainedConfig) -> float:

@@ -35,11 +35,11 @@ class HeadResult:
     report: TrainReport
 
     def save(self, folder: Path) -> None:
-        """Write ``head``, for ``tasc bench --draft-head`` and for loaders of EAGLE."""
+        """Write ``head`` for ``tasc bench --draft-head`` and other loaders of EAGLE heads."""
         self.head.save(folder / "head")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return how the training went, as JSON values."""
+        """Return the training report as JSON values."""
         return self.report.to_dict()
 
 
@@ -53,12 +53,12 @@ def train_head(
     resume: bool = False,
     progress: Progress = silent,
 ) -> HeadResult:
-    """Let a model answer a corpus's prompts, and train a head to draft these answers.
+    """Generate a model's greedy answers to a corpus's prompts; train a head to draft them.
 
-    The target, a folder or Hub id, is frozen; outputs of ``train`` are not looked at. Of
-    ``validation``, for the loss after each epoch, the first 128 prompts are answered. Answers are
-    greedy, and kept in ``work`` like the checkpoints, so a killed run resumes within either part.
-    ``progress`` is called after each batch of answers and each step.
+    The model, a folder or Hub id, is frozen. The outputs of ``train`` are ignored. The first 128
+    prompts of ``validation`` serve for the loss after each epoch. Answers and checkpoints are
+    stored in ``work``, so that a killed run resumes in either phase. ``progress`` is called after
+    each batch of answers and each step.
     """
     processes.check_alone()
     options.check(held_out=validation is not None)
@@ -107,7 +107,6 @@ def train_head(
 
 
 def _check_positions(model: PreTrainedModel, options: FinetuneOptions) -> None:
-    """Refuse prompts and answers that are longer than the model reads."""
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if positions and options.max_length > positions:
         raise InputError(

@@ -125,7 +125,7 @@ def test_what_is_drafted_and_comes_true_is_not_evaluated_again():
     (second,) = draft_model.extend([first], [5])
     row = draft_model.row(second)
     read = []
-    draft_model._read = lambda ids, held: read.append(held)
+    draft_model._read = lambda ids, cached: read.append(cached)
     assert draft_model.row(draft_model.follow([1, 2, 3, 4, 5])) is row
     assert not read
 

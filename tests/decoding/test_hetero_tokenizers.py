@@ -147,7 +147,7 @@ def decode(target, tokenizer, draft, text, prompt, sampling=None, rule="greedy")
 
 def test_standard_refuses_two_vocabularies(target, tokenizer):
     resources = Resources([], 0, target=target, tokenizer=tokenizer, draft=source("byte fallback"))
-    with pytest.raises(InputError, match="needs one vocabulary: the target has 320 tokens"):
+    with pytest.raises(InputError, match="needs one vocabulary, but the target has 320 tokens"):
         parse("standard").prepare(resources)
 
 

@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused():
     rows = torch.zeros(3, 4)
     with pytest.raises(InputError, match="choose from greedy, sampled, rejection, multi-branch"):
         verifier("exact", Sampling())
-    with pytest.raises(InputError, match=r"takes chains.*multi-branch"):
+    with pytest.raises(InputError, match=r"needs chains.*multi-branch"):
         verifier("rejection", Sampling())(Draft(ints(1, 2), ints(-1, -1)), rows)
     draft = chain(ints(1, 2), torch.full((2, 3), 1 / 3))
     with pytest.raises(InputError, match="cover 3 tokens, the target's 4"):

@@ -1,4 +1,4 @@
-"""Verification by what the target itself says: its arg-max, or a token drawn from it."""
+"""Verification with the target's own choice: its arg-max, or a token sampled from it."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from tasc.errors import InputError
 def target_distribution(
     draft: Draft, logits: torch.Tensor, sampling: Sampling, adjust: Adjust | None
 ) -> Distribution:
-    """Return the target's distribution after a node, made only when it is asked for."""
+    """Return a function that computes the target's distribution after a node."""
 
     def distribution(node: int, path: Sequence[int]) -> torch.Tensor:
         row = logits[node + 1]
@@ -29,9 +29,9 @@ def target_distribution(
 
 
 def greedy(draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None) -> Verified:
-    """Walk the tree along the target's arg-max, the smaller id on ties; see Verifier.
+    """Walk the tree along the target's arg-max, taking the smaller id on ties.
 
-    Without ``adjust`` verification is one native call that reads only the logits it comes by.
+    Without ``adjust``, verification is one native call that reads only the logits on its path.
     """
     if adjust is None and ops.available(logits):
         return ops.run(ops.GREEDY, logits, draft.tokens, draft.parents)
@@ -44,7 +44,7 @@ def greedy(draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None) -> 
 
 
 def _best(row: torch.Tensor) -> int:
-    """Return the smallest id among the largest entries of ``row`` (V,); NaN is none."""
+    """Return the smallest id among the largest entries of ``row`` (V,), ignoring NaN."""
     numbers = torch.where(row.isnan(), float("-inf"), row)
     largest = numbers.max()
     if largest == float("-inf"):
@@ -55,22 +55,20 @@ def _best(row: torch.Tensor) -> int:
 class Sampled:
     """Sample a token from the target at each node and follow the child that proposes it.
 
-    Whatever is drafted, each token is a draw from the target, and the random number that it is
-    drawn with belongs to its position in the output. So the output depends on the seed alone: every
-    drafter gives the one of autoregressive decoding, token for token but for rounding: Daliri et
-    al., "Coupling without Communication and Drafter-Invariant Speculative Decoding" (2024).
+    Each position of the output has its own random number, whatever is drafted. The output thus
+    depends on the seed alone: with any drafter it equals that of autoregressive decoding, except
+    for rounding. Daliri et al., "Coupling without Communication and Drafter-Invariant Speculative
+    Decoding" (2024).
     """
 
     def __init__(self, sampling: Sampling) -> None:
-        """Start the random numbers of one sequence."""
         self.sampling = sampling
         self.random = np.random.default_rng(sampling.seed)
-        self.ahead = np.empty(0)  # the numbers of positions that are not committed
+        self.ahead = np.empty(0)  # random numbers of positions not yet committed
 
     def __call__(
         self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
     ) -> Verified:
-        """Verify one step; see Verifier."""
         positions = np.append(0, ancestor_bits(draft.parents)[1] + 1)
         missing = int(positions.max()) + 1 - len(self.ahead)
         self.ahead = np.append(self.ahead, self.random.random(max(missing, 0)))

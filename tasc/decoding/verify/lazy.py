@@ -1,12 +1,13 @@
-"""Rejection sampling on a chain whose distributions can be asked for single tokens only.
+"""Rejection sampling on a chain whose distributions only give bounds on single probabilities.
 
-Leviathan et al., algorithm 1, needs q of the drafted token to accept it, and all of q to draw from
-the residual when it does not. Both are had from single probabilities, and mostly from bounds on
-them. u · q < p is decided as soon as bounds leave no doubt. The residual max(p - q, 0) is drawn by
-proposing tokens from p and taking token t with probability 1 - q(t) / p(t): a rejection happens
-with the probability with which a proposal is taken, so one proposal a draft token is expected.
+Leviathan et al., algorithm 1, needs q of the drafted token to accept or reject it, and all of q to
+draw from the residual after a rejection. Bounds suffice for both. They are refined until they
+decide u · q < p. The residual max(p - q, 0) is drawn by proposing tokens from p and accepting token
+t with probability 1 - q(t) / p(t). A rejection is as likely as the acceptance of a proposal, so
+that a draft token needs one proposal in expectation.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,13 +16,13 @@ import torch
 from tasc.decoding.core.draft import Bounds, Draft, LazyProposal
 from tasc.decoding.verify.reference import Distribution, Verified
 
-PROPOSALS = 100_000  # after as many in vain p and q are equal but for rounding
+PROPOSALS = 100_000  # if all of them fail, p and q are equal except for rounding
 
 
 def verify_lazy(
     draft: Draft, q: LazyProposal, distribution: Distribution, random: np.random.Generator
 ) -> Verified:
-    """Verify the chain ``draft``, whose nodes were drawn from ``q``; see Verifier."""
+    """Verify the chain ``draft``, whose nodes were drawn from ``q``."""
     path: list[int] = []
     for node, token in enumerate(draft.tokens.tolist()):
         p = distribution(node - 1, path).double()
@@ -35,11 +36,11 @@ def verify_lazy(
 
 
 def _over(p: float, uniform: float) -> float:
-    return p / uniform if uniform > 0 else float("inf") if p > 0 else 0.0
+    return p / uniform if uniform > 0 else math.inf if p > 0 else 0.0
 
 
 def below(bounds: Iterator[tuple[float, float]], limit: float) -> bool:
-    """Say whether what ``bounds`` close in on is below ``limit``; look no closer than needed."""
+    """Return whether the bounded value is below ``limit``; refine no more than needed."""
     low = 0.0
     for low, high in bounds:
         if high < limit:
@@ -50,7 +51,7 @@ def below(bounds: Iterator[tuple[float, float]], limit: float) -> bool:
 
 
 def _residual(p: torch.Tensor, q: Bounds | None, random: np.random.Generator) -> int:
-    """Draw from what ``q`` leaves of ``p`` (V,)."""
+    """Draw from the residual of ``p`` (V,) after ``q``."""
     cumulated = p.cumsum(-1)
     last = int(p.nonzero()[-1])
     token = last

@@ -1,9 +1,9 @@
-"""The verification kernels as torch operators, so that ``torch.compile`` sees through them.
+"""The verification kernels as torch operators, so that ``torch.compile`` can trace them.
 
 ``torch.ops.tasc.verify_greedy``, ``verify_sampled`` and ``verify_rejection`` take tensors on one
 device and return (n + 2,) int32 there: the number of accepted nodes, the bonus token, the path,
-then -1. On the CPU a tree or row that cannot be verified raises InputError; on CUDA, where nothing
-waits for the device, the first entry is negative then and ``committed`` raises.
+then -1. On the CPU they raise InputError for an invalid tree or row. On CUDA they never wait for
+the device: the first entry is negative instead, and ``committed`` raises.
 """
 
 from collections.abc import Callable
@@ -23,17 +23,17 @@ _FAILURES = {
     -1: "draft tree: node {} has a parent that is not an earlier node",
     -2: "row {} of the logits has no finite maximum: the model or a logits processor leaves no "
     "token to choose",
-    -3: "draft tree: entry {} of distributions.of names a row that is not there",
+    -3: "draft tree: entry {} of distributions.of refers to a missing row",
 }
 
 
 def available(logits: torch.Tensor) -> bool:
-    """Say whether there is a kernel for the device of ``logits``."""
+    """Return whether there is a kernel for the device of ``logits``."""
     return logits.device.type == "cpu" or (logits.is_cuda and cuda.library() is not None)
 
 
 def native(kernel: Callable[..., _Result], logits: torch.Tensor, *arguments: Any) -> _Result:  # noqa: ANN401
-    """Call a routine of ``tasc._native`` on logits (n + 1, V) of any float dtype on the CPU."""
+    """Call a routine of ``tasc._native`` on CPU logits (n + 1, V) of any float dtype."""
     logits = logits.detach().contiguous()
     half = logits.dtype == torch.float16
     if half or logits.dtype == torch.bfloat16:
@@ -45,7 +45,7 @@ def native(kernel: Callable[..., _Result], logits: torch.Tensor, *arguments: Any
 
 
 def run(kernel: str, logits: torch.Tensor, *arguments: Any) -> Verified:  # noqa: ANN401
-    """Run a kernel by name on arrays of a draft, wherever the logits lie; wait for the outcome."""
+    """Run a kernel on a draft's arrays, on the device of ``logits``; wait for the result."""
     if logits.device.type == "cpu":
         arrays = [a.numpy() if isinstance(a, torch.Tensor) else a for a in arguments]
         return committed(native(getattr(_native, kernel), logits, *arrays))
@@ -53,12 +53,12 @@ def run(kernel: str, logits: torch.Tensor, *arguments: Any) -> Verified:  # noqa
     tree = torch.from_numpy(np.stack([tokens, parents])).to(logits.device, non_blocking=True)
     rest = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in rest]
     moved = [a.to(logits.device) if isinstance(a, torch.Tensor) else a for a in rest]
-    # Not through the dispatcher, which takes longer than the launch.
+    # The dispatcher would take longer than the launch.
     return committed(_KERNELS[kernel](logits, *tree, *moved).cpu().numpy())
 
 
 def committed(result: np.ndarray) -> Verified:
-    """Return the path (k,) int32 and the bonus token that ``result`` (n + 2,) int32 holds."""
+    """Return the path (k,) int32 and the bonus token in ``result`` (n + 2,) int32."""
     accepted, bonus = int(result[0]), int(result[1])
     if accepted < 0:
         raise InputError(_FAILURES[accepted].format(bonus))
@@ -66,7 +66,7 @@ def committed(result: np.ndarray) -> Verified:
 
 
 def _launch(kernel: str, logits: torch.Tensor, tokens: torch.Tensor, *rest: Any) -> torch.Tensor:  # noqa: ANN401
-    """Start a CUDA kernel on the current stream; tensors among the arguments become pointers."""
+    """Launch a CUDA kernel on the current stream; pass tensors as pointers."""
     logits = logits.contiguous()
     n = tokens.shape[0]
     if logits.dim() != 2 or logits.shape[0] != n + 1 or str(logits.dtype) not in cuda.DTYPES:
@@ -96,7 +96,7 @@ GREEDY, SAMPLED, REJECTION = "verify_greedy", "verify_sampled", "verify_rejectio
 def verify_greedy(
     logits: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor
 ) -> torch.Tensor:
-    """Verify along the arg-max. logits (n + 1, V), tokens and parents (n,) int32."""
+    """Verify along the arg-max: ``logits`` (n + 1, V), ``tokens`` and ``parents`` (n,) int32."""
     if logits.is_cuda:
         best = torch.empty(len(tokens) + 1, dtype=torch.int64, device=logits.device)
         return _launch(GREEDY, logits, tokens, parents, len(tokens), best)
@@ -110,9 +110,9 @@ def verify_sampled(
     temperature: float,
     uniforms: torch.Tensor,
 ) -> torch.Tensor:
-    """Verify by sampling; ``uniforms`` (n + 1,) float64, see reference.coupled_reference.
+    """Verify by sampling with ``uniforms`` (n + 1,) float64, as reference.coupled_reference does.
 
-    Equal to the reference unless a uniform number lies within 1e-5 of a boundary of the cumulated
+    Equal to the reference unless a uniform number lies within 1e-5 of a boundary of the cumulative
     distribution: exponentials are float32, sums float64.
     """
     if logits.is_cuda:
@@ -131,11 +131,10 @@ def verify_rejection(
     temperature: float,
     uniforms: torch.Tensor,
 ) -> torch.Tensor:
-    """Verify by rejection, see ``reference.rejection_reference``.
+    """Verify by rejection, as ``reference.rejection_reference`` does.
 
-    ``distributions`` (m, V) float32, ``distribution_of`` (n + 1,) int32.
-
-    Equal to the reference unless a decision lies within 1e-5 of its boundary.
+    ``distributions`` (m, V) float32, ``distribution_of`` (n + 1,) int32. Equal to the reference
+    unless a decision lies within 1e-5 of its boundary.
     """
     if logits.is_cuda:
         scratch = torch.empty(logits.shape[1], dtype=torch.float32, device=logits.device)

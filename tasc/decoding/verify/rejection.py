@@ -1,4 +1,4 @@
-"""Rejection sampling: for drafts that carry the distributions they were drawn from."""
+"""Rejection sampling, for drafts that carry the distributions they were drawn from."""
 
 import numpy as np
 import torch
@@ -16,22 +16,19 @@ from tasc.errors import InputError
 class MultiBranch:
     """Multi-branch rejection sampling on a tree (Miao et al., "SpecInfer", section 4.3).
 
-    Siblings that were drawn without replacement, as in EAGLE (Li et al.), are told apart by
-    ``ProposalProbs.replacement``. A child without a distribution counts as certain and is accepted
-    with the target's
-    probability: exact wherever it came from, and less often than with the distribution it was drawn
-    from.
+    ``ProposalProbs.replacement`` records whether siblings were drawn with replacement; EAGLE (Li et
+    al.) draws them without. A child without a distribution counts as certain and is accepted with
+    the target's probability. This is exact for any draft, but accepts less than the distribution
+    that the child was drawn from would.
     """
 
     def __init__(self, sampling: Sampling) -> None:
-        """Start the random numbers of one sequence."""
         self.sampling = sampling
         self.random = np.random.default_rng(sampling.seed)
 
     def __call__(
         self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
     ) -> Verified:
-        """Verify one step; see Verifier."""
         q = draft.q
         if isinstance(q, LazyProposal):
             distribution = target_distribution(draft, logits, self.sampling, adjust)
@@ -39,7 +36,7 @@ class MultiBranch:
         if q is not None and q.probs.shape[1] != logits.shape[1]:
             raise InputError(
                 f"the draft's distributions cover {q.probs.shape[1]} tokens, the target's "
-                f"{logits.shape[1]}: project them on the target's vocabulary"
+                f"{logits.shape[1]}: project them onto the target's vocabulary"
             )
         uniforms = self.random.random(len(draft) + 1)
         if adjust is not None or self.sampling.cuts or not ops.available(logits):
@@ -69,10 +66,10 @@ class Rejection(MultiBranch):
     def __call__(
         self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
     ) -> Verified:
-        """Verify one step; see Verifier. Raises InputError for a tree that branches."""
+        """Verify one step. Raises InputError for a draft that branches."""
         if (draft.parents != np.arange(-1, len(draft) - 1)).any():
             raise InputError(
-                f"verify=rejection takes chains, got a draft of {len(draft)} nodes that branches: "
-                "take verify=multi-branch, or sampled, or a method with width=1"
+                f"verify=rejection needs chains, got a draft of {len(draft)} nodes that branches: "
+                "use verify=multi-branch or sampled, or a method with width=1"
             )
         return super().__call__(draft, logits, adjust)

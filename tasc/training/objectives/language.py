@@ -1,4 +1,4 @@
-"""The loss on target tokens, for training and for held-out rows."""
+"""Cross-entropy on target tokens, for training and for held-out examples."""
 
 import inspect
 from typing import Any
@@ -14,20 +14,20 @@ from tasc.training.objectives.learner import Learner
 
 
 def learner(model: torch.nn.Module) -> Learner:
-    """Return what trains ``model`` on its targets."""
+    """Train ``model`` on its targets."""
     return Learner(model, summed_loss, evaluate)
 
 
 def innermost(model: torch.nn.Module) -> torch.nn.Module:
-    """Return the transformers model inside the wrapper of PEFT."""
+    """Return the transformers model inside PEFT's wrapper, if there is one."""
     get_base = getattr(model, "get_base_model", None)
     return get_base() if callable(get_base) else model
 
 
 def target_logits(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> tuple[Tensor, Tensor]:
-    """Run the model; return logits (N, V) in float32 and the N target ids they should predict.
+    """Run the model; return logits (N, V) float32 and the N target ids they should predict.
 
-    Targets are in the order of rows. The LM head sees only the positions from the first target on.
+    Targets are in batch order. The LM head runs only on positions from the first target on.
     """
     options: dict[str, Any] = {}
     if "logits_to_keep" in inspect.signature(innermost(model).forward).parameters:
@@ -51,7 +51,7 @@ def summed_loss(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tens
 def evaluate(
     model: torch.nn.Module, data: Sequences, rows_at_once: int, step: int, *, bfloat16: bool
 ) -> Evaluation:
-    """Return loss and exact matches over all rows. The model's mode is as it was afterwards."""
+    """Return the loss per target and the share of examples predicted exactly."""
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
@@ -71,7 +71,7 @@ def evaluate(
 
 
 def affordable_rows(model: torch.nn.Module, length: int) -> int:
-    """How many rows of so many tokens have logits of half a gigabyte."""
-    # Not by the LM head: where rows train beside it, PEFT makes its weight anew for who asks.
+    """Return the number of sequences of ``length`` tokens whose logits fill half a gigabyte."""
+    # Not from the LM head: with trained rows, PEFT rebuilds its weight on every access.
     vocabulary = int(innermost(model).config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
     return max(1, (1 << 27) // (length * vocabulary))

@@ -1,4 +1,4 @@
-"""What an objective gives to the training loop."""
+"""The interface between an objective and the training loop."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,24 +10,24 @@ from tasc.training.core.schedule import Evaluation
 
 
 class Loss(Protocol):
-    """What a run minimises: a sum over the batch's targets."""
+    """The training loss, summed over the batch's targets."""
 
     def __call__(self, model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
         """Return a scalar with a gradient."""
 
 
 class Evaluate(Protocol):
-    """How a run looks at held-out sequences, ``rows_at_once`` of them at most in a forward."""
+    """Evaluation on held-out sequences, at most ``rows_at_once`` per forward."""
 
     def __call__(
         self, model: nn.Module, data: Sequences, rows_at_once: int, step: int, *, bfloat16: bool
     ) -> Evaluation:
-        """Return what was found after ``step`` steps; the model's mode stays."""
+        """Return the result after ``step`` steps; leave the model in its mode."""
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A module to train, what it minimises, and how it is evaluated."""
+    """A module to train, its loss, and its evaluation."""
 
     module: nn.Module
     loss: Loss

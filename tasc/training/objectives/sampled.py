@@ -1,8 +1,8 @@
-"""Softmax over a part of a large vocabulary: what training costs must not grow with 150,000 rows.
+"""Softmax over part of a large vocabulary, so that 150,000 rows do not dominate training time.
 
 Importance sampling (Bengio and Senécal, "Adaptive importance sampling to accelerate training of a
-neural probabilistic language model", 2008): the normaliser is the sum over the tokens at hand, plus
-a uniform sample of the others that stands for all of them. Its expectation is the full normaliser.
+neural probabilistic language model", 2008): the normaliser sums the tokens of the batch and a
+uniform sample that represents all others. Its expectation is the full normaliser.
 """
 
 import math
@@ -20,19 +20,19 @@ DRAWN = 4096
 
 
 def learner(model: nn.Module) -> Learner:
-    """Return what trains ``model`` on its targets, sampled where its vocabulary is large."""
+    """Train ``model`` on its targets; sample the softmax of a large vocabulary."""
     size = innermost(model).get_output_embeddings().weight.shape[0]  # type: ignore[operator]
     return Learner(model, sampled_loss if size >= SAMPLED_FROM else summed_loss, evaluate)
 
 
 class Columns:
-    """Some tokens of a vocabulary, and how many each stands for."""
+    """Part of a vocabulary, with the log of the number of tokens that each column represents."""
 
     def __init__(self, present: Tensor, vocabulary: int) -> None:
-        """Take the tokens of ``present``, any shape, int64, and draw DRAWN of all others.
+        """Take the tokens of ``present`` (any shape, int64), and draw DRAWN of all others.
 
-        Of a vocabulary below SAMPLED_FROM take all. Draws come from torch's generator, so a resumed
-        run repeats them.
+        Take all of a vocabulary below SAMPLED_FROM. Draws come from torch's generator, so that a
+        resumed run repeats them.
         """
         if vocabulary < SAMPLED_FROM:
             present = torch.arange(vocabulary, device=present.device)
@@ -46,18 +46,18 @@ class Columns:
             self.weight[len(certain) :] = math.log((vocabulary - len(certain)) / len(drawn))
 
     def logits(self, head: nn.Linear, hidden: Tensor) -> Tensor:
-        """Return (N, n) float32, whose softmax is an estimate of the full one, from (N, d)."""
+        """Return logits (N, n) float32 of ``hidden`` (N, d); their softmax estimates the full."""
         bias = None if head.bias is None else head.bias[self.ids]
         rows = nn.functional.linear(hidden.to(head.weight.dtype), head.weight[self.ids], bias)
         return rows.float() + self.weight
 
     def positions(self, labels: Tensor) -> Tensor:
-        """Return the columns (N,) of ``labels`` (N,), which are among the certain ones."""
+        """Return the columns (N,) of ``labels`` (N,), all of which were present."""
         return torch.searchsorted(self.certain, labels)
 
 
 def sampled_loss(model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
-    """Return what ``language.summed_loss`` does, estimated; the same up to 2**15 tokens."""
+    """Estimate ``language.summed_loss``; exact for vocabularies below SAMPLED_FROM."""
     inner = innermost(model)
     options = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
     with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):

@@ -1,1 +1,1 @@
-"""Draft trees from trained heads, over a vocabulary that may be a part of the target's."""
+"""Draft trees from a trained head, over the target's vocabulary or part of it."""

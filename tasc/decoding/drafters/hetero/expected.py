@@ -1,7 +1,7 @@
-"""The probability that a drafted token is accepted, for each algorithm, on given texts.
+"""The expected acceptance probability of a drafted token, for each algorithm, on given texts.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", table 2, in the mean over positions: union Σ min(p, q) and TLI
+Heterogeneous Vocabularies", table 2, averaged over positions: union Σ min(p, q) and TLI
 Σ min(p, q') over the intersection, SLEM Σ p · ψ, SLRS Σ min(p, ψ), standard Σ min(p, q).
 """
 
@@ -18,7 +18,7 @@ from tasc.decoding.drafters.hetero.token_level import tli, union
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
 
-COVERED, MOST = 0.99, 64  # ψ is summed for the tokens that make up so much of p, at most so many
+COVERED, MOST = 0.99, 64  # ψ is summed over the top 99 % of p, at most 64 tokens
 FLOOR = 1e-4
 
 
@@ -29,13 +29,13 @@ def expected_acceptance(
     positions: int,
     progress: Progress = silent,
 ) -> dict[str, float]:
-    """Return α by algorithm, in the mean over ``positions`` positions of each text.
+    """Return the mean α of each algorithm over ``positions`` positions of each text.
 
-    ``texts`` are prompt and output, (L,) and (T,) int32; positions lie in the output. For SLEM and
-    SLRS the sum leaves out the target's least likely tokens: what is missing is less than 0.01, or
-    as much as lies outside of its 64 most likely tokens.
+    ``texts`` are pairs of prompt (L,) and output (T,) int32; positions are in the output. For SLEM
+    and SLRS the sum omits the target's least likely tokens: less than 0.01 of its probability, or
+    all tokens but the 64 most likely.
     """
-    found: list[dict[str, float]] = []
+    alphas: list[dict[str, float]] = []
     for i, (prompt, output) in enumerate(texts):
         chosen = np.unique(np.linspace(0, len(output) - 1, positions).round().astype(int))
         distributions = _target_distributions(
@@ -49,10 +49,10 @@ def expected_acceptance(
             seen = position
             node = session.root()
             if node is not None:
-                found.append(_at(session, node, p))
+                alphas.append(_at(session, node, p))
         progress("expected acceptance", i + 1, len(texts))
     names = ("union", "tli", "slem", "slrs")
-    return {name: float(np.mean([f[name] for f in found])) if found else 0.0 for name in names}
+    return {name: float(np.mean([a[name] for a in alphas])) if alphas else 0.0 for name in names}
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""What drafts in a vocabulary of its own: a model as a tree of texts that grows and is cut."""
+"""A draft model as a tree of texts that grows with each draft and is cut by each step."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,20 +8,20 @@ import torch
 
 from tasc.models.target import Target
 
-_ROOM = 64  # positions for the first steps; the cache grows when it must
+_ROOM = 64  # spare positions at first; the cache grows on demand
 
 
 class DraftModel(Protocol):
-    """A draft model on one sequence. A node is a text: what was followed, and tokens after it."""
+    """A draft model on one sequence. A node is a text: the followed one plus drafted tokens."""
 
     def follow(self, ids: Sequence[int]) -> int:
-        """Let ``ids`` be the text, at least one token; return its node. Older nodes are void."""
+        """Make ``ids`` (not empty) the text and return its node. Older nodes become invalid."""
 
     def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """Return the nodes of texts with one more token, known ones or new, in one forward."""
+        """Return the nodes of texts with one more token; evaluate new ones in one forward."""
 
     def known(self, parent: int, token: int) -> int | None:
-        """Return the node of a text with one more token if it costs no forward."""
+        """Return the node of a text with one more token, or None if it needs a forward."""
 
     def row(self, node: int) -> torch.Tensor:
         """Return the logits (V_D,) after a node's text."""
@@ -32,33 +32,30 @@ class DraftModel(Protocol):
 
 
 class NeuralDraftModel:
-    """A causal language model. Its cache holds the text, and a slot a node behind it.
+    """A causal language model; its cache contains the text, then one slot per node.
 
-    A node is its slot. The text that is kept from one step to the next, and what was drafted and
-    came true, is not evaluated again.
+    A node is identified by its slot. Text that is already in the cache, including accepted drafts,
+    is not evaluated again. ``model`` must belong to this sequence alone.
     """
 
     def __init__(self, model: Target) -> None:
-        """Speak with ``model``, which this sequence alone may use."""
         self.model = model
-        self.committed: list[int] = []  # the tokens of slots 0..; nodes follow
-        self.skipped = 0  # tokens at the beginning of the text that are too far back
+        self.committed: list[int] = []  # the tokens of the first slots; nodes follow
+        self.skipped = 0  # leading tokens of the text that no longer fit
         self._forget()
         self.last: torch.Tensor | None = None
 
     def _forget(self) -> None:
         self.tokens: list[int] = []  # of nodes
-        self.ancestors: list[list[int]] = []  # of nodes: slots behind the text, itself included
+        self.ancestors: list[list[int]] = []  # of nodes: their slots, including their own
         self.rows: list[torch.Tensor] = []
         self.children: dict[tuple[int, int], int] = {}
 
     @property
     def evaluated(self) -> int:
-        """See DraftModel.evaluated."""
         return len(self.tokens)
 
     def follow(self, ids: Sequence[int]) -> int:
-        """See DraftModel.follow."""
         ids = self._within(ids)
         shared = _shared(self.committed, ids)
         path: list[int] = []
@@ -69,46 +66,44 @@ class NeuralDraftModel:
                 if node is None:
                     break
                 path.append(node)
-        held = shared + len(path)
+        cached = shared + len(path)
         row = self.rows[path[-1] - len(self.committed)] if path else self.last
-        if held == len(ids) and (shared < len(self.committed) or row is None):
+        if cached == len(ids) and (shared < len(self.committed) or row is None):
             path, shared = path[:-1], shared - (not path)
-            held -= 1
+            cached -= 1
         if self.committed:
             self.model.kv_cache.select(shared, path)
-        if held < len(ids):
-            row = self._read(ids, held)
+        if cached < len(ids):
+            row = self._read(ids, cached)
         self.committed, self.last = list(ids), row
         self._forget()
         return len(ids) - 1
 
     def _within(self, ids: Sequence[int]) -> list[int]:
-        """Leave out the beginning of a text that does not fit the model's positions."""
+        """Drop the beginning of a text that exceeds the model's positions."""
         most = self.model.max_positions
         if most and len(ids) - self.skipped > most * 3 // 4:
             self.skipped = len(ids) - most // 2
         return list(ids[self.skipped :])
 
     @torch.inference_mode()
-    def _read(self, ids: list[int], held: int) -> torch.Tensor:
-        """Evaluate ``ids`` from the first that is not in the cache; return the row of the last."""
+    def _read(self, ids: list[int], cached: int) -> torch.Tensor:
+        """Evaluate ``ids`` after the ``cached`` first ones; return the last row of logits."""
         model = self.model
-        if held == 0:
+        if cached == 0:
             room = min(_ROOM, model.max_positions - len(ids)) if model.max_positions else _ROOM
             return model.prefill(np.array(ids, np.int32), room)[0]
-        new = torch.tensor([ids[held:]], device=model.device)
-        positions = torch.arange(held, len(ids), device=model.device)[None]
+        new = torch.tensor([ids[cached:]], device=model.device)
+        positions = torch.arange(cached, len(ids), device=model.device)[None]
         row = model.forward(model.cache, new, positions, None, 1)[0, 0]
-        model.kv_cache.advance(len(ids) - held)
+        model.kv_cache.advance(len(ids) - cached)
         return row
 
     def known(self, parent: int, token: int) -> int | None:
-        """See DraftModel.known."""
         return self.children.get((parent, token))
 
     @torch.inference_mode()
     def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """See DraftModel.extend."""
         wanted = list(zip(parents, tokens, strict=True))
         new = [key for key in dict.fromkeys(wanted) if key not in self.children]
         if new:
@@ -138,7 +133,6 @@ class NeuralDraftModel:
         self.rows += list(rows)
 
     def row(self, node: int) -> torch.Tensor:
-        """See DraftModel.row."""
         at = node - len(self.committed)
         if at >= 0:
             return self.rows[at]
@@ -147,7 +141,7 @@ class NeuralDraftModel:
 
 
 def _shared(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return how many tokens ``a`` and ``b`` begin with alike."""
+    """Return the length of the common prefix of ``a`` and ``b``."""
     for i, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             return i

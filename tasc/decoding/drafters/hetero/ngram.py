@@ -1,9 +1,9 @@
-"""A draft model that is a table of n-grams, over bytes or over the tokens of any tokenizer.
+"""An n-gram table as draft model, over bytes or over the tokens of any tokenizer.
 
-Orders are interpolated by absolute discounting down to all tokens alike:
+Orders are interpolated by absolute discounting down to the uniform distribution:
 p(t | c) = max(n(c, t) - discount, 0) / n(c) + discount · kinds(c) / n(c) · p(t | c without its
-first token). Texts that agree on the last n - 1 tokens are one node, so that what is summed over
-segmentations is a dynamic program over positions and nodes.
+first token). Texts with the same last n - 1 tokens share a node, so that the sum over segmentations
+is a dynamic program over positions and nodes.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ import torch
 
 from tasc.vocab.strings import KEPT
 
-_DISCOUNT = 0.75  # of every count
+_DISCOUNT = 0.75  # subtracted from every count
 
 
 class NgramModel:
-    """Counts of n-grams; shared by sequences."""
+    """Counts of n-grams, shared by sequences."""
 
     def __init__(self, texts: Sequence[np.ndarray], size: int, n: int, end: int) -> None:
-        """Count n-grams up to ``n`` of the ``size`` tokens in texts (T_i,), ``end`` after each."""
+        """Count n-grams up to ``n`` over ``size`` tokens in texts (T_i,), each ended by ``end``."""
         self.size, self.n = size, n
         flat = np.concatenate([np.append(t, end) for t in texts] or [np.array([end])])
         flat = flat.astype(np.int64)
         start = np.cumsum([0, *(len(t) + 1 for t in texts)])[:-1]
-        # levels[k]: sorted keys (number of the first k tokens) · size + (the next one), and counts.
+        # levels[k]: sorted keys (number of the first k tokens) · size + (next token), and counts.
         self.levels: list[tuple[np.ndarray, np.ndarray]] = []
         number = np.zeros(len(flat), np.int64)  # of the k tokens before each position
-        inside = np.ones(len(flat), bool)  # whether these are of the same text
+        inside = np.ones(len(flat), bool)  # whether those tokens belong to the same text
         for k in range(n):
             keys = number * size + flat
             known, numbers, counts = np.unique(
@@ -44,14 +44,14 @@ class NgramModel:
         self.rows: dict[tuple[int, ...], torch.Tensor] = {}
 
     def row(self, context: tuple[int, ...]) -> torch.Tensor:
-        """Return log p (V_D,) after the last n - 1 tokens."""
-        found = self.rows.get(context)
-        if found is None:
+        """Return log p (V_D,) after ``context``, the last n - 1 tokens."""
+        row = self.rows.get(context)
+        if row is None:
             if (len(self.rows) + 1) * self.size > KEPT:
                 self.rows.clear()
-            found = torch.from_numpy(np.log(self._distribution(context)).astype(np.float32))
-            self.rows[context] = found
-        return found
+            row = torch.from_numpy(np.log(self._distribution(context)).astype(np.float32))
+            self.rows[context] = row
+        return row
 
     def _distribution(self, context: tuple[int, ...]) -> np.ndarray:
         distribution = np.full(self.size, 1 / self.size)
@@ -76,21 +76,18 @@ class NgramModel:
 
 
 class NgramDraftModel:
-    """One sequence on an n-gram model; see DraftModel. A node is the end of a text."""
+    """One sequence on an n-gram model. A node is the last n - 1 tokens of a text."""
 
     def __init__(self, model: NgramModel) -> None:
-        """Speak with ``model``."""
         self.model = model
         self.contexts: list[tuple[int, ...]] = []
         self.nodes: dict[tuple[int, ...], int] = {}
 
     @property
     def evaluated(self) -> int:
-        """See DraftModel.evaluated: looking up costs next to nothing."""
-        return 0
+        return 0  # a lookup costs next to nothing
 
     def follow(self, ids: Sequence[int]) -> int:
-        """See DraftModel.follow."""
         self.contexts, self.nodes = [], {}
         return self._node(tuple(ids))
 
@@ -102,13 +99,10 @@ class NgramDraftModel:
         return node
 
     def known(self, parent: int, token: int) -> int:
-        """See DraftModel.known."""
         return self._node((*self.contexts[parent], token))
 
     def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """See DraftModel.extend."""
         return [self.known(p, t) for p, t in zip(parents, tokens, strict=True)]
 
     def row(self, node: int) -> torch.Tensor:
-        """See DraftModel.row."""
         return self.model.row(self.contexts[node])

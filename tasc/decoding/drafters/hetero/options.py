@@ -1,4 +1,4 @@
-"""Options of drafters with a vocabulary of their own."""
+"""Options of drafters with their own vocabulary."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from tasc.options.bounds import MOST, MOST_NODES, Bounded, within
 
 @dataclass(frozen=True)
 class HeteroOptions(Bounded):
-    """``lookahead``: draft tokens a step at most, 0 for what the budget takes. ``confidence``: a
-    draft ends behind the token with which it becomes less likely than that (Mamou et al.).
-    ``n``: order of the n-gram model where the drafter is none of a network. ``size``: a network
-    scores that many of its tokens alone, the most frequent ones (FR-Spec), all for 0.
+    """``lookahead``: maximum number of draft tokens per step, 0 for no limit but the budget.
+    ``confidence``: a draft ends once its probability falls below this (Mamou et al.). ``n``: order
+    of the n-gram model, without a draft model. ``size``: number of most frequent tokens that a
+    draft model scores (FR-Spec), 0 for all.
     """
 
     lookahead: int = within(0, 0, MOST_NODES)
@@ -21,11 +21,10 @@ class HeteroOptions(Bounded):
 
 @dataclass(frozen=True)
 class SlrsOptions(HeteroOptions):
-    """``lookahead`` is the n of S_1: draft tokens that commit one target token at most.
+    """``lookahead`` is the n of S_1: maximum number of draft tokens for one target token.
 
-    ``floor``: a segmentation less likely than that is not followed; 0 is Algorithm 3 as it is
-    printed.
-    ``nodes``: draft texts that a step may evaluate before it goes on with TLI.
+    ``floor``: segmentations below this probability are dropped; 0 is Algorithm 3 as printed.
+    ``nodes``: number of draft texts that a step may evaluate before it continues with TLI.
     """
 
     floor: float = within(1e-3, 0, 1, below=True)

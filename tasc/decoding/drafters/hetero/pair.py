@@ -1,4 +1,4 @@
-"""A target's and a drafter's vocabulary side by side, and the sequence as both of them see it."""
+"""A target's and a drafter's vocabulary, and a sequence in the tokens of both."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -15,7 +15,7 @@ from tasc.vocab.strings import Strings, TokenResolver
 
 
 class Pair:
-    """What drafters of all sequences share. Tokens of both sides are compared as byte strings."""
+    """What all sequences share. Tokens of the two vocabularies are compared as byte strings."""
 
     def __init__(
         self,
@@ -31,65 +31,64 @@ class Pair:
         Args:
             target: the target's tokenizer.
             draft: the drafter's.
-            ends: the target's token that ends a text, and the drafter's.
-            sizes: entries of a row of logits, target's and drafter's.
+            ends: the target's end token, and the drafter's end tokens.
+            sizes: number of logits of the target, and of the drafter.
             draft_model: makes the draft model of one sequence.
-            sampling: how drafts are drawn; None is the most likely token.
+            sampling: how to draw drafts; None takes the most likely token.
         """
         self.target, self.draft, self.sizes = target, draft, sizes
         self.target_end, self.draft_ends = ends[0], list(ends[1])
         self.draft_model, self.sampling = draft_model, sampling
         self.draft_strings = [*draft.strings, *[b""] * sizes[1]][: sizes[1]]
         self.sequences = 0
-        # what segmentation.relevant found, by what is spelled and the token
+        # cache of segmentation.relevant, by spelled bytes and token
         self.relevant: dict[tuple[bytes, int], tuple[np.ndarray, list[int]]] = {}
-        self.held = 0  # draft tokens in it
+        self.relevant_size = 0  # number of draft tokens in the cache
 
     @cached_property
     def vocabulary(self) -> Strings:
-        """The target's strings, of ids that it has logits for."""
+        """The strings of target ids with logits."""
         return Strings(self.target.strings[: self.sizes[0]])
 
     @cached_property
     def drafted(self) -> Strings:
-        """The drafter's strings, of ids that it has logits for."""
+        """The strings of draft ids with logits."""
         return Strings(self.draft_strings)
 
     @cached_property
     def to_target(self) -> np.ndarray:
-        """The target token (V_D,) int64 that says the same as each draft token, -1 for none."""
-        found = np.array([self.vocabulary.ids.get(s, -1) if s else -1 for s in self.draft_strings])
-        found[self.draft_ends] = self.target_end
-        return found.astype(np.int64)
+        """The target token (V_D,) int64 with the string of each draft token, -1 for none."""
+        ids = np.array([self.vocabulary.ids.get(s, -1) if s else -1 for s in self.draft_strings])
+        ids[self.draft_ends] = self.target_end
+        return ids.astype(np.int64)
 
     @cached_property
     def resolver(self) -> TokenResolver:
-        """What draft tokens commit in the target's vocabulary."""
+        """The target tokens that draft tokens commit."""
         return TokenResolver(
             self.vocabulary, self.draft_strings, dict.fromkeys(self.draft_ends, self.target_end)
         )
 
     def random(self) -> np.random.Generator:
-        """Return random numbers for one more sequence, other ones than its verifier's."""
+        """Return a generator for one more sequence, independent of its verifier's."""
         self.sequences += 1
         seed = self.sampling.seed if self.sampling else 0
         return np.random.default_rng([seed, self.sequences, 0xD4AF7])
 
 
 class DraftSession:
-    """The draft model at the target's side on one sequence: follows the text, draws tokens."""
+    """The draft model on one sequence: it follows the target's text and draws draft tokens."""
 
     def __init__(self, pair: Pair) -> None:
-        """Begin a sequence."""
         self.pair, self.random = pair, pair.random()
         self.draft_model = pair.draft_model()
         self.text = Aligned(pair.draft)
-        self.pending = b""  # the beginning of a character that is not complete
+        self.pending = b""  # the bytes of an incomplete character
         self.begun = False
         self.distributions: dict[int, torch.Tensor] = {}
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Read target tokens (k,) int32; those that end a text or mean nothing leave no trace."""
+        """Read target tokens (k,) int32; ignore end tokens and tokens without text."""
         string = self.pair.target.string_of(tokens.tolist(), first=not self.begun)
         self.begun = self.begun or bool(string)
         whole, self.pending = split_incomplete(self.pending + string)
@@ -97,7 +96,7 @@ class DraftSession:
             self.text.extend(whole)
 
     def root(self) -> int | None:
-        """Return the node of the text so far; None where the draft model cannot follow it."""
+        """Return the node of the text so far; None if the draft model cannot represent it."""
         ids = self.pair.draft.byte_ids
         if not all(byte in ids for byte in self.pending):
             return None
@@ -106,17 +105,17 @@ class DraftSession:
         return self.draft_model.follow(text or self.pair.draft_ends[:1])
 
     def distribution(self, node: int) -> torch.Tensor:
-        """Return what tokens are drawn from after ``node``: (V_D,) float64 on the CPU."""
-        found = self.distributions.get(node)
-        if found is None:
+        """Return the sampling distribution after ``node``: (V_D,) float64 on the CPU."""
+        distribution = self.distributions.get(node)
+        if distribution is None:
             row, sampling = self.draft_model.row(node), self.pair.sampling
             if sampling is None:
-                found = torch.zeros(len(row), dtype=torch.float64)
-                found[int(row.argmax())] = 1
+                distribution = torch.zeros(len(row), dtype=torch.float64)
+                distribution[int(row.argmax())] = 1
             else:
-                found = sampling.distribution(row).double().cpu()
-            self.distributions[node] = found
-        return found
+                distribution = sampling.distribution(row).double().cpu()
+            self.distributions[node] = distribution
+        return distribution
 
     def probabilities(self, node: int) -> np.ndarray:
         """Return the same as an array (V_D,) float64."""
@@ -128,16 +127,16 @@ class DraftSession:
         return pick(distribution, self.random.random())
 
     def confidence(self, node: int, token: int) -> float:
-        """Return how likely the draft model itself finds ``token`` after ``node``."""
+        """Return the draft model's own probability of ``token`` after ``node``."""
         return float(self.draft_model.row(node).float().softmax(-1)[token])
 
 
 def same_vocabulary(pair: Pair) -> None:
-    """Raise InputError unless every id means the same on both sides."""
+    """Raise InputError unless both sides have the same vocabulary."""
     a, b = pair.target.strings, pair.draft.strings
     if a == b and pair.target_end in pair.draft_ends:
         return
     raise InputError(
-        f"standard speculative decoding needs one vocabulary: the target has {len(a)} tokens, the "
-        f"drafter {len(b)}; choose tli, slem or slrs for two"
+        f"standard speculative decoding needs one vocabulary, but the target has {len(a)} tokens "
+        f"and the drafter {len(b)}: use tli, slem or slrs"
     )

@@ -1,10 +1,10 @@
-"""ψ(t): how likely a draft model is to spell a target token, summed over all of its segmentations.
+"""ψ(t): a draft model's probability of spelling a target token, summed over all segmentations.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", section 3.3 and theorem 3.2. Spellings that begin alike share a state
-(what is spelled, the draft model's node, tokens so far). States whose node is known are added up
-without a forward, shortest string first: on an n-gram model, where states meet, that is a dynamic
-program. The others wait and are evaluated a level at a time. What waits bounds what is missing.
+Heterogeneous Vocabularies", section 3.3 and theorem 3.2. Spellings with a common beginning share a
+state (spelled bytes, draft model node, number of tokens). States with a known node are summed
+without a forward, shortest string first; on an n-gram model, where states merge, this is a dynamic
+program. Other states wait and are evaluated level by level. Their mass bounds the missing part.
 """
 
 import heapq
@@ -16,16 +16,15 @@ import numpy as np
 from tasc.decoding.drafters.hetero.pair import DraftSession
 from tasc.vocab.strings import CONTINUE, KEPT
 
-State = tuple[int, bytes, int, int]  # bytes spelled, these bytes, node, draft tokens
+State = tuple[int, bytes, int, int]  # number of bytes, bytes, node, number of draft tokens
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When a segmentation is not followed any further.
+    """When to stop following a segmentation.
 
-    ``lookahead``: after so many draft tokens the first target token is taken to be committed, 0 for
-    no such limit. ``floor``: a segmentation that is less likely and not yet committed gives no
-    token.
+    ``lookahead``: number of draft tokens after which the first target token counts as committed, 0
+    for no limit. ``floor``: a less likely segmentation that has not committed a token gives none.
     """
 
     lookahead: int = 0
@@ -33,10 +32,9 @@ class Rule:
 
 
 class Segmentation:
-    """One token's segmentations after a node."""
+    """The segmentations of ``token`` after the node ``start``."""
 
     def __init__(self, session: DraftSession, rule: Rule, start: int, token: int) -> None:
-        """Sum what resolves ``token`` after the node ``start``."""
         self.session, self.rule, self.token = session, rule, token
         self.string = session.pair.vocabulary.of_id[token]
         self.low = 0.0
@@ -45,7 +43,7 @@ class Segmentation:
         self.waiting: list[tuple[bytes, int, int, int, list[float]]] = []
 
     def bounds(self) -> Iterator[tuple[float, float]]:
-        """Yield (low, high) of ψ(t), closer with every forward of the draft model."""
+        """Yield bounds (low, high) of ψ(t) that tighten with each forward of the draft model."""
         while True:
             while self.heap:
                 state = heapq.heappop(self.heap)
@@ -64,26 +62,26 @@ class Segmentation:
     def _enter(self, state: State, masses: list[float]) -> None:
         if state not in self.ready:
             heapq.heappush(self.heap, state)
-        met = self.ready.get(state, []) + masses
-        # The floor is each segmentation's own: those that meet are only added up where there is
-        # none.
-        self.ready[state] = met if self.rule.floor else [sum(met)]
+        merged = self.ready.get(state, []) + masses
+        # The floor applies to each segmentation, so merged ones are only summed without a floor.
+        self.ready[state] = merged if self.rule.floor else [sum(merged)]
 
     def _sum(self, state: State, masses: list[float]) -> None:
-        """Add what resolves the token right after ``state``; queue what may commit it later."""
+        """Add the mass that commits the token after ``state``; queue what may commit it later."""
         _, string, node, depth = state
         session, rule = self.session, self.rule
         distribution = session.probabilities(node)
-        resolves, goes_on = relevant(session, string, self.token)
-        self.low += sum(masses) * float(distribution[resolves].sum())
+        commits, continues = relevant(session, string, self.token)
+        self.low += sum(masses) * float(distribution[commits].sum())
         strings, vocabulary = session.pair.draft_strings, session.pair.vocabulary
-        for draft in goes_on:
-            given = float(distribution[draft])
+        for draft in continues:
+            probability = float(distribution[draft])
             grown = string + strings[draft]
             if depth + 1 == rule.lookahead:
-                self.low += sum(masses) * given if vocabulary.first(grown) == self.token else 0.0
+                if vocabulary.first(grown) == self.token:
+                    self.low += sum(masses) * probability
                 continue
-            shares = [mass * given for mass in masses if mass * given >= rule.floor]
+            shares = [share for mass in masses if (share := mass * probability) >= rule.floor]
             if not sum(shares):
                 continue
             known = session.draft_model.known(node, draft)
@@ -94,21 +92,21 @@ class Segmentation:
 
 
 def relevant(session: DraftSession, string: bytes, token: int) -> tuple[np.ndarray, list[int]]:
-    """Return the draft tokens that commit ``token`` after ``string``, and those that still may."""
+    """Return the draft tokens that commit ``token`` after ``string``, and those that may later."""
     pair = session.pair
-    found = pair.relevant.get((string, token))
-    if found is None:
+    result = pair.relevant.get((string, token))
+    if result is None:
         resolver, whole = pair.resolver.after(string), pair.vocabulary.of_id[token]
-        goes_on = []
+        continues = []
         for draft in np.flatnonzero(resolver == CONTINUE).tolist() if whole else []:
             grown = string + pair.draft_strings[draft]
             inside = whole.startswith(grown) and grown != whole
             if inside or (grown.startswith(whole) and pair.vocabulary.first(grown) == token):
-                goes_on.append(draft)
-        found = np.flatnonzero(resolver == token), goes_on
-        pair.held += len(found[0])
-        if pair.held > KEPT:
-            pair.held = len(found[0])
+                continues.append(draft)
+        result = np.flatnonzero(resolver == token), continues
+        pair.relevant_size += len(result[0])
+        if pair.relevant_size > KEPT:
+            pair.relevant_size = len(result[0])
             pair.relevant.clear()
-        pair.relevant[string, token] = found
-    return found
+        pair.relevant[string, token] = result
+    return result

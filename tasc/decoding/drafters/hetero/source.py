@@ -1,4 +1,4 @@
-"""Where a drafter with its own vocabulary comes from: a model, a tokenizer, or bytes."""
+"""Build drafters with their own vocabulary from a model, a tokenizer, or bytes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ from tasc.tokenizer.loaded import load_tokenizer
 
 
 def load_draft(path: str, dtype: Dtype = "float32", device: Device = "cpu") -> DraftSource:
-    """Load what drafts from a folder or the Hub: a model, or a tokenizer where there is no model.
+    """Load a draft model from a folder or the Hub, or only a tokenizer from a folder without one.
 
     Raises InputError and what ``load_model`` raises.
     """
@@ -38,34 +38,34 @@ def load_draft(path: str, dtype: Dtype = "float32", device: Device = "cpu") -> D
 
 
 def slem(resources: Resources, options: HeteroOptions) -> Factory:
-    """See Method.prepare; so is every function here that is named as a method."""
+    """Prepare SLEM."""
     return partial(Slem, pair_of(resources, options), options)
 
 
 def slrs(resources: Resources, options: SlrsOptions) -> Factory:
-    """See ``slem``."""
+    """Prepare SLRS."""
     return partial(Slrs, pair_of(resources, options), options)
 
 
 def tli(resources: Resources, options: HeteroOptions) -> Factory:
-    """See ``slem``."""
+    """Prepare TLI."""
     return partial(token_level.tli, pair_of(resources, options), options)
 
 
 def union(resources: Resources, options: HeteroOptions) -> Factory:
-    """See ``slem``."""
+    """Prepare drafting over the union of both vocabularies."""
     return partial(token_level.union, pair_of(resources, options), options)
 
 
 def standard(resources: Resources, options: HeteroOptions) -> Factory:
-    """See ``slem``. Raises InputError for two vocabularies now, not at the first sequence."""
+    """Prepare standard speculative decoding. Raises InputError for two different vocabularies."""
     pair = pair_of(resources, options)
     same_vocabulary(pair)
     return partial(token_level.standard, pair, options)
 
 
 def pair_of(resources: Resources, options: HeteroOptions) -> Pair:
-    """Return the pair of vocabularies that ``resources`` describe."""
+    """Return the pair of vocabularies of ``resources``."""
     if resources.tokenizer is None or resources.target is None:
         raise InputError(
             "drafting in another vocabulary needs the target's model and tokenizer: pass both"
@@ -81,7 +81,7 @@ def pair_of(resources: Resources, options: HeteroOptions) -> Pair:
 def _drafter(
     resources: Resources, target: Encoder, options: HeteroOptions
 ) -> tuple[Encoding, tuple[int, ...], Callable[[], DraftModel], int]:
-    """Return the vocabulary, its end tokens, what makes draft models, and the number of logits."""
+    """Return the vocabulary, its end tokens, a maker of draft models, and the number of logits."""
     source, most = resources.draft, options.size
     if source is not None and source.model is not None:
         model, known = source.model, Encoder(source.tokenizer)
@@ -90,20 +90,21 @@ def _drafter(
             if known.strings == target.strings:
                 counts = token_counts(resources, width)
             else:
-                counts = corpus_counts(_said(resources, target, known), source.ends[0], width)
+                outputs = _outputs(resources, target, known)
+                counts = corpus_counts(outputs, source.ends[0], width)
             model = pruned(model, counts, most)
         prove(Target(model))
         return known, source.ends, lambda: NeuralDraftModel(Target(model)), width
     if most:
-        raise InputError("size prunes a draft model's LM head: name a model to draft with")
+        raise InputError("size prunes a draft model's LM head: name a model with --draft")
     encoder: Encoding = Bytes() if source is None else Encoder(source.tokenizer)
     ends = (Bytes.end,) if source is None else source.ends
     width = len(encoder.strings)
-    table = NgramModel(_said(resources, target, encoder), width, options.n, ends[0])
+    table = NgramModel(_outputs(resources, target, encoder), width, options.n, ends[0])
     return encoder, ends, lambda: NgramDraftModel(table), width
 
 
-def _said(resources: Resources, target: Encoder, drafter: Encoding) -> list[np.ndarray]:
-    """Return the corpus' outputs as the drafter's tokens, each (T_i,) int64."""
+def _outputs(resources: Resources, target: Encoder, drafter: Encoding) -> list[np.ndarray]:
+    """Return the corpus's outputs as the drafter's tokens, each (T_i,) int64."""
     strings = [target.string_of(o.tolist(), first=True) for o in resources.outputs]
     return [np.array(drafter.encode(s)[0], np.int64) for s in strings]

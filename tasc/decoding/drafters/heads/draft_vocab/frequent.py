@@ -1,7 +1,4 @@
-"""FR-Spec: a draft model scores the most frequent tokens alone (Zhao et al., section 3.2, eq. 4).
-
-Pruning concerns drafts only; the target verifies over its whole vocabulary.
-"""
+"""FR-Spec: a draft model scores only the most frequent tokens (Zhao et al., section 3.2, eq. 4)."""
 
 import copy
 from collections.abc import Sequence
@@ -19,17 +16,15 @@ from tasc.errors import InputError
 
 
 def token_counts(resources: Resources, vocabulary: int) -> np.ndarray:
-    """Return how often each of the target's tokens occurs, (V,) int64: by file, or in the outputs.
+    """Return the count of each target token, (V,) int64, from a counts file or from the outputs.
 
-    An embedding may have more rows than the tokenizer has tokens; those count 0. Texts do not show
-    the token that ends them: the file's counts are taken as if it were the most frequent one.
-
-    Raises InputError, and what ``load_counts`` raises.
+    Embedding rows without a token count 0. Files do not count the end token, so it is treated as
+    the most frequent one. Raises InputError, and the errors of ``load_counts``.
     """
     if resources.token_counts is None:
         return corpus_counts(resources.outputs, resources.end, vocabulary)
     if resources.tokenizer is None:
-        raise InputError("token counts are of a tokenizer's ids: pass the target's tokenizer, too")
+        raise InputError("token counts need the target's tokenizer: pass it, too")
     counts = load_counts(resources.token_counts, resources.tokenizer)[:vocabulary]
     counts = np.pad(counts, (0, vocabulary - len(counts)))
     counts[resources.end] = counts.max() + 1
@@ -37,7 +32,7 @@ def token_counts(resources: Resources, vocabulary: int) -> np.ndarray:
 
 
 def corpus_counts(outputs: Sequence[np.ndarray], end: int, vocabulary: int) -> np.ndarray:
-    """Count the tokens of ``outputs``, each (T_i,) int and followed by ``end``: (V,) int64."""
+    """Count the tokens of ``outputs``, each (T_i,) int, with ``end`` after each: (V,) int64."""
     tokens = np.concatenate([np.empty(0, np.int64), *outputs])
     counts = np.bincount(tokens, minlength=vocabulary)[:vocabulary]
     counts[end] += max(1, len(outputs))
@@ -47,22 +42,20 @@ def corpus_counts(outputs: Sequence[np.ndarray], end: int, vocabulary: int) -> n
 def most_frequent(counts: np.ndarray, size: int) -> Tensor:
     """Return the ids (size,) int64, ascending, of the largest ``counts`` (V,).
 
-    Of equal counts the lower ids are taken: byte-pair tokenizers number their tokens in the order
-    of merging, so where a corpus is silent the lower id is the more usual token.
-
-    Raises InputError for a size that the vocabulary does not have.
+    Lower ids win ties: byte-pair tokenizers number their tokens in the order of merging, so that
+    lower ids are more common. Raises InputError for a size that the vocabulary does not have.
     """
     if not 1 <= size <= len(counts):
         raise InputError(
             f"a draft vocabulary of {size} tokens cannot be taken from {len(counts)}: "
-            "give a size between 1 and the draft model's vocabulary"
+            f"give a size from 1 to {len(counts)}"
         )
     order = np.argsort(-counts, kind="stable")[:size]
     return torch.from_numpy(np.sort(order).astype(np.int64))
 
 
 class Frequent(Unchanging):
-    """Some rows of an LM head, packed once: FR-Spec's vocabulary. Sequences may share it."""
+    """FR-Spec's vocabulary: some rows of an LM head, packed once. Sequences may share it."""
 
     def __init__(self, lm_head: nn.Linear, ids: Tensor) -> None:
         """Pack the rows of ``ids`` (n,) int64, on any device, of ``lm_head`` (V, d)."""
@@ -71,16 +64,15 @@ class Frequent(Unchanging):
         self.bias = None if lm_head.bias is None else lm_head.bias.detach()[self.ids]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return the logits (..., n) of ``hidden`` (..., d)."""
         return functional.linear(hidden, self.weight, self.bias)
 
 
 def pruned(model: PreTrainedModel, counts: np.ndarray, size: int) -> PreTrainedModel:
-    """Return ``model`` with the LM head's rows of its ``size`` most frequent tokens alone.
+    """Return ``model`` with an LM head over its ``size`` most frequent tokens.
 
-    ``counts`` (V,) are of the model's own tokens. Logits keep their width: other tokens are -inf,
-    or as low as the model's own scaling of logits makes that. Nothing else is copied, and ``model``
-    stays as it is.
+    ``counts`` (V,) count the model's own tokens. Logits keep their width: all other tokens get
+    -inf, before the model's own scaling of logits. Nothing else is copied, and ``model`` does not
+    change.
     """
     part = copy.copy(model)
     part._modules = dict(model._modules)  # a shallow copy shares the table of modules
@@ -92,7 +84,7 @@ def lm_head(model: PreTrainedModel) -> nn.Linear:
     """Return the LM head (V, d) of ``model``."""
     head = model.get_output_embeddings()
     if not isinstance(head, nn.Linear):
-        raise InputError(f"the model's LM head is no linear layer but {type(head).__name__}")
+        raise InputError(f"the model's LM head must be a linear layer, got {type(head).__name__}")
     return head
 
 
@@ -102,7 +94,6 @@ class _PrunedHead(nn.Module):
         self.rows, self.width = Frequent(head, ids), head.weight.shape[0]
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return logits (..., V) of ``hidden`` (..., d)."""
         some = self.rows.logits(hidden)
         full = some.new_full((*some.shape[:-1], self.width), -torch.inf)
         full[..., self.rows.ids] = some

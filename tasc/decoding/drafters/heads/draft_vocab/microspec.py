@@ -1,4 +1,4 @@
-"""MicroSpec as a draft vocabulary: Algorithm 1 of arXiv:2605.26444 but for the drafter."""
+"""MicroSpec's draft vocabulary: Algorithm 1 of arXiv:2605.26444, without the drafter."""
 
 import copy
 from contextlib import AbstractContextManager, nullcontext
@@ -15,22 +15,23 @@ from tasc.errors import InputError
 from tasc.models.load import device_has_bfloat16
 from tasc.options.bounds import MOST, Bounded, within
 
-_PIECE = 64  # prompt positions whose logits (positions, V) exist at a time
-MAX_TOP = 64  # that the kernel finds, see kernels/include/tasc/argmax.h
+_PIECE = 64  # prompt positions whose logits (positions, V) are in memory at once
+MAX_TOP = 64  # limit of the kernel, see kernels/include/tasc/argmax.h
 
 
 @dataclass(frozen=True)
 class WindowOptions(Bounded):
-    """The window's entries (W_max), candidates of each row of the target (K_pre, K_ver), sources.
+    """Size of the window (W_max), candidates per row of target logits (K_pre, K_ver), and sources.
 
-    ``context`` is the prompt with its candidates, ``extension`` what decoding adds; the ablations
-    of the paper's Table 3 go without one of them. ``tree`` takes K_ver candidates of every row that
-    was verified, as algorithm 1 reads (lines 19 and 27); without it, of the rows on the accepted
-    path alone, as section 3.2 reads ("on the validated branch"), which fills windows slowly.
+    ``context`` adds the prompt with its candidates, ``extension`` the tokens of decoding; the
+    ablations of the paper's Table 3 switch one of them off. ``tree`` takes K_ver candidates from
+    every verified row, as in algorithm 1 (lines 19 and 27). ``tree=false`` takes them only from
+    rows on the accepted path, as in section 3.2 ("on the validated branch"), which fills windows
+    slowly.
 
-    The paper's prompts fill a window; for shorter ones there are two more options, which it does
-    not have. ``fill`` takes as many candidates of each position of the prompt as fill the window,
-    K_pre at least. ``frequent`` tokens are active besides, always: the most frequent (FR-Spec).
+    Two options beyond the paper help with prompts too short to fill the window. ``fill`` takes as
+    many candidates per prompt position as fill it, but at least K_pre. ``frequent`` most frequent
+    tokens (FR-Spec) are always active.
     """
 
     window: int = within(3072, 1, 2**18)
@@ -43,25 +44,26 @@ class WindowOptions(Bounded):
     frequent: int = within(0, 0, MOST)
 
     def __post_init__(self) -> None:
-        """Refuse a vocabulary that would stay empty."""
+        """Reject a vocabulary that would stay empty."""
         super().__post_init__()
         if not self.frequent and not self.context and not (self.extension and self.k_ver):
-            raise InputError("without context, nothing enters the window: set k_ver=1 or more")
+            raise InputError(
+                "without context, nothing enters the window: set extension=true and k_ver=1 or more"
+            )
 
 
 class MicroSpec:
     """The tokens of a sliding window, their rows packed into one dense matrix (section 3.3).
 
-    A row stays where it is as long as its token is in the window, so only rows that entered are
-    copied. Free slots in between have the id -1 and the logit -inf. On CUDA a second stream works
-    on window and rows while the draft head's layer runs, all ``window`` slots are multiplied, so
-    that shapes are static, and nothing waits for the device. On the CPU slots behind the last one
-    in use are left out.
+    A row keeps its slot while its token is in the window, so only rows of new tokens are copied.
+    Free slots have the id -1 and the logit -inf. On CUDA, a second stream updates window and rows
+    while the draft head's layer runs; shapes are static, because all ``window`` slots are
+    multiplied; and nothing waits for the device. The CPU skips the slots after the last used one.
 
-    Departs: the paper does not say in which order candidates join the window. Here they come in the
-    order of nodes and positions, best first; the row of the bonus token is on the accepted path.
-    What was committed joins, too: greedily it is the best anyway, but not under sampling or a
-    logits processor.
+    Departs: the paper does not define the order in which candidates join the window. Here it is the
+    order of nodes and positions, best first; the row of the bonus token counts as accepted.
+    Committed tokens join, too: they are the best candidates when decoding greedily, but may be
+    missing when sampling or with a logits processor.
     """
 
     def __init__(
@@ -71,10 +73,10 @@ class MicroSpec:
         ranking: nn.Linear | None = None,
         frequent: Frequent | None = None,
     ) -> None:
-        """Draw rows from ``lm_head`` (V, d); its weight is shared, not copied.
+        """Take rows from ``lm_head`` (V, d), whose weight is shared, not copied.
 
-        ``ranking`` finds the candidates of the prompt in its position, see ``quick``. The tokens of
-        ``frequent`` are columns in front of the window's, which leaves them out.
+        ``ranking`` replaces it to find candidates in the prompt, see ``quick``. The tokens of
+        ``frequent`` are columns before the window's, which never contains them.
         """
         self.options = options or WindowOptions()
         self.lm_head, self.ranking = lm_head, ranking or lm_head
@@ -98,9 +100,9 @@ class MicroSpec:
         self._ids = torch.full((size,), -1, device=device)
         self._extent = size
         self._tree: Tensor | None = None
-        if self._stream is not None:  # what it still works on is not given away when it is freed
-            for held in (*self._window.memory, self._buffer, self._mask, self._ids):
-                held.record_stream(self._stream)
+        if self._stream is not None:  # keep memory that the stream still uses from being reused
+            for tensor in (*self._window.memory, self._buffer, self._mask, self._ids):
+                tensor.record_stream(self._stream)
 
     @property
     def ids(self) -> Tensor:
@@ -110,30 +112,25 @@ class MicroSpec:
 
     @property
     def active(self) -> int:
-        """The tokens in the window; waits for the device."""
+        """The number of tokens in the window; waits for the device."""
         return self._window.active
 
     @torch.inference_mode()
     def start(self, prompt: Tensor, hidden: Tensor) -> None:
-        """Begin a sequence: S = prompt, then its candidates (equation 2); see DraftVocabulary."""
+        """Begin a sequence: S = prompt, then its candidates (equation 2)."""
         self._clear()
         if self.options.context:
             self._push(prompt, unique=False)
-            if k := self._prefill_candidates(len(prompt)):
-                rank = self.ranking
+            o, rank = self.options, self.ranking
+            if k := max(o.k_pre, o.window // len(prompt) - 1) if o.fill else o.k_pre:
                 pieces = torch.split(hidden.to(rank.weight.dtype), _PIECE)
                 best = [best_of(rank(piece), None, k) for piece in pieces]
                 self._push(torch.cat(best), unique=True)
         self._pack()
 
-    def _prefill_candidates(self, length: int) -> int:
-        """Return K_pre for a prompt of ``length`` tokens."""
-        o = self.options
-        return max(o.k_pre, o.window // length - 1) if o.fill else o.k_pre
-
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return the logits (m, n) of ``hidden`` (m, d), once the rows are in place."""
+        """Return the logits (m, n) of ``hidden`` (m, d), after the rows are in place."""
         if self._ready is not None:
             torch.cuda.current_stream(hidden.device).wait_event(self._ready)
         n = self._extent
@@ -141,12 +138,12 @@ class MicroSpec:
         return own if self._frequent is None else torch.cat([self._frequent.logits(hidden), own], 1)
 
     def drafted(self, tokens: Tensor) -> None:
-        """Remember the tree's tokens (n,) int64 until it is verified: drafting changes nothing."""
+        """Store the tree's tokens (n,) int64 until verification: drafting changes nothing."""
         self._tree = tokens
 
     @torch.inference_mode()
     def observe(self, tokens: Tensor, rows: Tensor, kept: Tensor) -> None:
-        """Append to S the tree, and the best of ``rows`` (n + 1, V), or at ``kept`` (k,): eq. 3."""
+        """Append to S the tree and the best tokens of ``rows``, or of ``rows[kept]`` (eq. 3)."""
         tree, self._tree = self._tree, None
         if not self.options.extension:
             return
@@ -166,10 +163,10 @@ class MicroSpec:
         with self._beside():
             self._window.push(tokens, unique)
         if self._stream is not None:
-            tokens.record_stream(self._stream)  # its memory is the compute stream's
+            tokens.record_stream(self._stream)  # allocated on the compute stream
 
     def _pack(self) -> None:
-        """Bring buffer, mask and ids up to the window."""
+        """Update buffer, mask and ids from the window."""
         with self._beside():
             self._window.gather(self._weight, self._buffer)
             ids = self._window.ids
@@ -183,7 +180,7 @@ class MicroSpec:
             self._extent = self._window.extent
 
     def _beside(self) -> AbstractContextManager[object]:
-        """Work on the second stream, behind what the current one was given so far."""
+        """Run on the second stream, after the work queued on the current one."""
         if self._stream is None:
             return nullcontext()
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
@@ -191,10 +188,10 @@ class MicroSpec:
 
 
 def quick(lm_head: nn.Linear) -> nn.Linear:
-    """Return ``lm_head`` as it ranks fastest: a copy in bfloat16 where a CPU multiplies those.
+    """Return a bfloat16 copy of ``lm_head`` if the CPU multiplies bfloat16, else ``lm_head``.
 
-    All positions of a prompt go through the head, which takes five times as long in float32. What
-    rounding changes are candidates for drafts, not outputs.
+    All positions of a prompt go through it, which takes five times as long in float32. Rounding
+    affects the candidates for drafts, not the output.
     """
     weight = lm_head.weight
     if weight.is_cuda or weight.dtype != torch.float32 or not device_has_bfloat16(weight.device):
@@ -205,8 +202,8 @@ def quick(lm_head: nn.Linear) -> nn.Linear:
 def best_of(rows: Tensor, which: Tensor | None, k: int) -> Tensor:
     """Return the ids (r * k,) of the ``k`` largest entries of each row, best first.
 
-    ``rows`` (n, V); ``which`` (r,) int64 are those asked for, None for all. On the CPU smaller ids
-    come first on ties, and -1 stands for entries that do not exist.
+    ``rows`` (n, V); ``which`` (r,) int64 selects rows, None selects all. On the CPU, smaller ids
+    win ties, and -1 pads rows with fewer entries.
     """
     if rows.device.type != "cpu" or k > MAX_TOP:
         rows = rows if which is None else rows[which]

@@ -1,6 +1,6 @@
-"""The window of MicroSpec: as kernels keep it, and in plain torch.
+"""MicroSpec's window, with kernels and in plain torch.
 
-Both stay on the device, and nothing in a push or a gather of the kernels waits for it.
+Both stay on the device. The kernels never make the host wait for it.
 """
 
 import torch
@@ -10,15 +10,15 @@ from tasc.backend import cuda
 from tasc.backend.tree import refusals
 from tasc.errors import InputError
 
-_ACTIVE, _EXTENT = 2, 3  # of the state, see kernels/include/tasc/window_vocab.h
+_ACTIVE, _EXTENT = 2, 3  # indexes into the state, see kernels/include/tasc/window_vocab.h
 _NOBODY = 2**31 - 1
 
 
 class TorchWindow:
-    """The window in plain torch: the definition of what the kernels do, and their stand-in.
+    """The window in plain torch: the reference for the kernels, and their fallback.
 
-    ``ids`` (size,) int32 is the token of each slot, -1 where it is free. A token keeps its slot as
-    long as it is in the window; new ones take the first free slots in their order.
+    ``ids`` (size,) int32 is the token of each slot, -1 if free. A token keeps its slot while it is
+    in the window; new tokens take the first free slots in order.
     """
 
     def __init__(self, vocabulary: int, size: int, device: torch.device | str = "cpu") -> None:
@@ -30,11 +30,11 @@ class TorchWindow:
 
     @property
     def memory(self) -> tuple[torch.Tensor, ...]:
-        """All that a push or a gather writes to, and does not make itself."""
+        """The tensors that ``push`` and ``gather`` write to in place."""
         return self.ids, self.held
 
     def push(self, tokens: torch.Tensor, unique: bool) -> None:
-        """Append ``tokens`` (m,) int32, with ``unique`` only the first of those that are alike."""
+        """Append ``tokens`` (m,) int32, or with ``unique`` only the first of equal ones."""
         tokens = tokens[(tokens >= 0) & (tokens < self.vocabulary)]
         distinct = _first_of_each(tokens)
         self.stream = torch.cat([self.stream, distinct if unique else tokens])[-self.size :]
@@ -44,25 +44,25 @@ class TorchWindow:
         self.ids[free[: len(new)]] = new
 
     def gather(self, weight: torch.Tensor, buffer: torch.Tensor) -> None:
-        """Copy the rows of ``weight`` (V, d) that ``buffer`` (size, d) does not hold yet."""
+        """Copy the rows of ``weight`` (V, d) that are missing in ``buffer`` (size, d)."""
         due = (self.ids >= 0) & (self.ids != self.held)
         buffer[due] = weight[self.ids[due].long()]
         self.held[due] = self.ids[due]
 
     @property
     def extent(self) -> int:
-        """One more than the last slot in use."""
+        """The number of slots up to the last used one."""
         used = (self.ids >= 0).nonzero()[:, 0]
         return int(used[-1]) + 1 if len(used) else 0
 
     @property
     def active(self) -> int:
-        """Tokens in the window."""
+        """The number of tokens in the window."""
         return int((self.ids >= 0).sum())
 
 
 def _first_of_each(tokens: torch.Tensor) -> torch.Tensor:
-    """Return the distinct ``tokens`` in the order in which they first occur."""
+    """Return the distinct ``tokens`` in the order of their first occurrence."""
     values, which = torch.unique(tokens, return_inverse=True)
     at = torch.arange(len(tokens), device=tokens.device)
     first = at.new_full((len(values),), len(tokens)).scatter_reduce(0, which, at, "amin")
@@ -70,9 +70,9 @@ def _first_of_each(tokens: torch.Tensor) -> torch.Tensor:
 
 
 class NativeWindow:
-    """The window as the kernels keep it; ``ids`` and calls are as in ``TorchWindow``.
+    """The window with kernels; same interface as ``TorchWindow``.
 
-    Takes 12 bytes a token of the vocabulary and 16 a slot.
+    Takes 12 bytes per token of the vocabulary and 16 per slot.
     """
 
     def __init__(self, vocabulary: int, size: int, device: torch.device | str = "cpu") -> None:
@@ -95,25 +95,22 @@ class NativeWindow:
 
     @property
     def memory(self) -> tuple[torch.Tensor, ...]:
-        """All that a push or a gather writes to."""
         return *self._arrays, self.held
 
     def push(self, tokens: torch.Tensor, unique: bool) -> None:
-        """Append ``tokens`` (m,) int32, with ``unique`` only the first of those that are alike."""
         push(tokens, unique, *self._arrays)
 
     def gather(self, weight: torch.Tensor, buffer: torch.Tensor) -> None:
-        """Copy the rows of ``weight`` (V, d) that ``buffer`` (size, d) does not hold yet."""
         gather(weight, self.ids, self.held, buffer)
 
     @property
     def extent(self) -> int:
-        """One more than the last slot in use; waits for the device."""
+        """The number of slots up to the last used one; waits for the device."""
         return int(self.state[_EXTENT])
 
     @property
     def active(self) -> int:
-        """Tokens in the window; waits for the device."""
+        """The number of tokens in the window; waits for the device."""
         return int(self.state[_ACTIVE])
 
 
@@ -121,7 +118,7 @@ Window = NativeWindow | TorchWindow
 
 
 def window(vocabulary: int, size: int, device: torch.device) -> Window:
-    """Return an empty window for ``device``, with kernels where there are some."""
+    """Return an empty window on ``device``, with kernels if there are any."""
     if size < 1:
         raise InputError(f"the window must hold at least 1 token, got {size}")
     native = device.type == "cpu" or (device.type == "cuda" and cuda.library() is not None)
@@ -129,10 +126,10 @@ def window(vocabulary: int, size: int, device: torch.device) -> Window:
 
 
 def push(tokens: torch.Tensor, unique: bool, *arrays: torch.Tensor) -> None:
-    """Append ``tokens`` (m,) int32 to a window, in place; all int32 on one device.
+    """Append ``tokens`` (m,) int32 to a window in place; all arrays are int32 on one device.
 
-    ``arrays`` are ring (size,), counts, slots, marks (vocabulary,), ids, free (size,) and
-    state (4,): see window_vocab.h.
+    ``arrays``: ring (size,), counts, slots, marks (vocabulary,), ids, free (size,) and state (4,),
+    see window_vocab.h.
     """
     _check(tokens, *arrays)
     if not tokens.is_cuda:
@@ -148,14 +145,14 @@ def push(tokens: torch.Tensor, unique: bool, *arrays: torch.Tensor) -> None:
 def gather(
     weight: torch.Tensor, ids: torch.Tensor, held: torch.Tensor, buffer: torch.Tensor
 ) -> None:
-    """Copy the rows of ``weight`` (V, d) of ``ids`` (size,) that ``buffer`` (size, d) lacks.
+    """Copy the rows ``ids`` (size,) of ``weight`` (V, d) that are missing in ``buffer`` (size, d).
 
-    ``held`` (size,) int32 says which row each slot of the buffer holds, -1 for none.
+    ``held`` (size,) int32 is the row in each slot of the buffer, -1 for none.
     """
     _check(ids, held)
     if weight.dtype != buffer.dtype or not (weight.is_contiguous() and buffer.is_contiguous()):
         raise InputError(
-            f"rows of {weight.dtype} go into a buffer of the same, both contiguous; got "
+            f"weight and buffer must be contiguous and of one dtype, got {weight.dtype} and "
             f"{buffer.dtype}, strides {weight.stride()} and {buffer.stride()}"
         )
     if not weight.is_cuda:
@@ -169,7 +166,6 @@ def gather(
 
 
 def _launch(kernel: str, near: torch.Tensor, *arguments: int) -> None:
-    """Start ``kernel`` on the current stream of the device of ``near``."""
     with torch.cuda.device(near.device):
         cuda.launch(kernel, *arguments, torch.cuda.current_stream().cuda_stream)
 
@@ -178,6 +174,6 @@ def _check(*arrays: torch.Tensor) -> None:
     for array in arrays:
         if array.dtype != torch.int32 or array.dim() != 1 or not array.is_contiguous():
             raise InputError(
-                f"a window's arrays are contiguous rows of int32, got {array.dtype} of shape "
-                f"{tuple(array.shape)}"
+                f"a window's arrays must be contiguous, one-dimensional and int32, got "
+                f"{array.dtype} of shape {tuple(array.shape)}"
             )

@@ -197,7 +197,7 @@ def test_what_does_not_fit_ends_no_conversation(capsys, base, typed):
     ("given", "said"),
     [
         (("--method", "magic"), "choose from"),
-        (("--method", "eagle"), "name its folder with --draft-head"),
+        (("--method", "eagle"), "pass its folder with --draft-head"),
         (("--index", ""), "index is empty"),
         (("--temperature", 0), "got 0: leave out --temperature"),
     ],

@@ -118,7 +118,7 @@ def test_what_cannot_be_merged_is_refused_in_a_line(tmp_path, tokenizer):
     other.finish(1 << 20)
     file = IndexFile(tmp_path / FILE, tokenizer, Counts())
     with pytest.raises(
-        InputError, match=r"does not know where outputs begin.*make it again with tasc index"
+        InputError, match=r"does not mark where outputs begin.*make it again with tasc index"
     ):
         file.add_index(tmp_path / "old")
     with pytest.raises(InputError, match="holds no index"):

@@ -1,4 +1,4 @@
-"""The methods by name: DRAFTERS is the table, ``parse`` reads ``name:option=value,…``."""
+"""The methods by name: DRAFTERS is the table, and ``parse`` reads ``name:option=value,…``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -23,7 +23,7 @@ __all__ = [
     "parse",
 ]
 
-AUTO_BUDGET = 64  # the most that ``budget=auto`` may choose
+AUTO_BUDGET = 64  # upper limit of ``budget=auto``
 BUDGETS = Bounds(0, MOST_NODES)
 
 
@@ -31,7 +31,7 @@ BUDGETS = Bounds(0, MOST_NODES)
 class Method:
     """A method with its options, ready to be built for a model's vocabulary.
 
-    ``budget`` is the largest number of nodes of a step; ``adaptive``: it varies below that.
+    ``budget`` is the maximum number of nodes per step; ``adaptive`` chooses a number up to it.
     """
 
     label: str
@@ -42,12 +42,12 @@ class Method:
 
     @property
     def learns(self) -> bool:
-        """Whether drafters know what those before them decoded."""
+        """Whether drafters learn from earlier sequences."""
         always = (*needing("logits"), *needing("either"))
         return getattr(self.options, "adapt", self.name in always)
 
     def source(self, resources: Resources | None) -> str:
-        """Return what drafts come from where the drafter does not tell: one thing, or "other"."""
+        """Return the source of drafts for a drafter that does not report it, or "other"."""
         source = source_of(self.name)
         if DRAFTERS[self.name].needs == "either" and resources is not None:
             return "draft head" if resources.draft_head else "draft model"
@@ -55,29 +55,29 @@ class Method:
         return "corpus" if source == "draft model" and not neural else source
 
     def prepare(self, resources: Resources) -> Factory:
-        """Build what sequences share; the result makes one drafter a sequence."""
-        if resources.target is not None:  # else that is what is said to be lacking
+        """Build the parts shared by all sequences; the result makes one drafter per sequence."""
+        if resources.target is not None:  # else the error is about the missing target
             self.check(resources.draft_head is not None, draft=resources.draft is not None)
         return DRAFTERS[self.name].prepare(resources, self.options)
 
     def check(self, head: bool, *, draft: bool) -> None:
-        """Raise InputError where a draft head, or a draft model, is needed and there is none."""
+        """Raise InputError if a needed draft head, or draft model, is missing."""
         needs = DRAFTERS[self.name].needs
         if head or needs not in ("head", "either") or (needs == "either" and draft):
             return
         *some, last = (*needing("head"), *needing("either"))
         raise InputError(
             f"method {self.label!r}: {', '.join(some)} and {last} draft with a trained head: make "
-            "one with tasc finetune --draft-head and name its folder with --draft-head"
-            + ("; or name a small model with --draft" if needs == "either" else "")
+            "one with tasc finetune --draft-head and pass its folder with --draft-head"
+            + ("; or pass a small model with --draft" if needs == "either" else "")
         )
 
 
 def parse(text: str) -> Method:
-    """Read a method such as ``ar``, ``tasc-spec:width=1,budget=10`` or ``tasc-spec:budget=auto``.
+    """Parse a method such as ``ar``, ``tasc-spec:width=1,budget=10`` or ``tasc-spec:budget=auto``.
 
-    Raises:
-        InputError: unknown method or option, or a value of the wrong type or out of its bounds.
+    Raises InputError for an unknown method or option, and for a value of the wrong type or out of
+    bounds.
     """
     name, _, rest = text.partition(":")
     if name not in DRAFTERS:
@@ -105,20 +105,20 @@ def parse(text: str) -> Method:
 
 
 def default_method(*, head: bool) -> str:
-    """Return the method that drafts where none is named, with a draft head and without."""
+    """Return the default drafting method, with or without a draft head."""
     return "mix" if head else "tasc-spec"
 
 
 def check(methods: Sequence[Method], *, head: bool, draft: bool) -> None:
-    """Refuse methods that cannot be measured side by side, or lack a draft head."""
+    """Raise InputError for a method given twice, or one that lacks a draft head or draft model."""
     if len({method.label for method in methods}) < len(methods):
-        raise InputError("a method is given twice: name each --method once")
+        raise InputError("a method is given twice: pass each --method once")
     for method in methods:
         method.check(head, draft=draft)
 
 
 def describe() -> str:
-    """Return what ``--method`` takes, in a sentence."""
+    """Return the help text of ``--method``."""
     groups = {
         "": [name for name, entry in DRAFTERS.items() if entry.needs in ("", "model", "logits")],
         "with --draft ": needing("draft"),

@@ -1,4 +1,4 @@
-"""The table of methods. A method is one file and one entry here; all else follows from that."""
+"""The table of methods. To add a method, write one file and one entry here."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
 
 DEFAULT_BUDGET = 12
-# what a method may need besides the tokens of prompt, output and corpus -> how it is given
+# a method's needs beyond the tokens of prompt, output and corpus -> description
 NEEDS = {
     "model": "the target's own predictions",
     "logits": "the logits of the target while it decodes",
@@ -24,12 +24,12 @@ NEEDS = {
 class Entry:
     """One method.
 
-    ``path`` names the function that builds what sequences share, as MODULE or MODULE:FUNCTION (by
-    default ``prepare``) below ``tasc.decoding.drafters``; it is imported when the method is used.
-    It takes ``resources`` and ``options``, whose annotation is the class of the method's options.
-    ``paper`` says where the method is described, ``needs`` what it needs of ``NEEDS``. ``preset``
-    are options that differ from their class' defaults; ``budget`` is the nodes a step, None for a
-    method that does not draft.
+    ``path`` is the function that builds the parts shared by all sequences, as MODULE or
+    MODULE:FUNCTION (default ``prepare``) below ``tasc.decoding.drafters``, imported on use. It takes
+    ``resources`` and ``options``; the annotation of ``options`` is the method's options class.
+    ``paper`` is the method's source, ``needs`` a key of ``NEEDS``. ``preset`` overrides defaults of
+    the options class. ``budget`` is the maximum number of nodes per step, None for a method that
+    does not draft.
     """
 
     path: str
@@ -42,9 +42,9 @@ class Entry:
     def prepare(self) -> Callable[[Resources, Any], Factory]:
         """The function at ``path``."""
         module, _, name = self.path.partition(":")
-        made: Callable[[Resources, Any], Factory]
-        made = getattr(import_module(f"tasc.decoding.drafters.{module}"), name or "prepare")
-        return made
+        prepare: Callable[[Resources, Any], Factory]
+        prepare = getattr(import_module(f"tasc.decoding.drafters.{module}"), name or "prepare")
+        return prepare
 
     @property
     def options(self) -> type:
@@ -54,11 +54,11 @@ class Entry:
 
     @property
     def simulates(self) -> bool:
-        """Whether references can stand for the target: not where its own states are read."""
+        """Whether recorded outputs can replace the target, because its states are not read."""
         return self.needs in ("", "model")
 
 
-# The constants of Tsur et al.; their back-off is discount = strength = 0.
+# The constants of Tsur et al.; discount = strength = 0 is their back-off.
 PAPER = {
     "n_max": 5,
     "lambda_": 0.75,
@@ -104,12 +104,12 @@ DRAFTERS: dict[str, Entry] = {
 
 
 def needing(need: str) -> list[str]:
-    """Return the names of the methods that need ``need``."""
+    """Return the names of the methods with the need ``need``."""
     return [name for name, entry in DRAFTERS.items() if entry.needs == need]
 
 
 def source_of(name: str) -> str:
-    """Return what all drafts of a method come from; "other" where that is more than one thing."""
+    """Return the only source of a method's drafts, or "other" if there are several."""
     if name in ("prompt-lookup", "ngram-trie"):
         return "prompt"
     return {"draft": "draft model", "head": "draft head"}.get(DRAFTERS[name].needs, "other")

@@ -63,7 +63,7 @@ class Eagle(HeadDrafter):
             self.last,
             width=self.options.width,
             depth=self.options.depth,
-            budget=budget,
+            max_nodes=budget,
         )
 
     def _catch_up(self) -> None:

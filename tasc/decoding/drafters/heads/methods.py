@@ -1,7 +1,7 @@
-"""The methods with a trained head by name: EAGLE-2, FR-Spec and MicroSpec.
+"""The methods with a trained head: EAGLE-2, FR-Spec and MicroSpec.
 
-A vocabulary of another kind needs an options class and a function of a few lines here, which hands
-``drafters`` what makes one ``DraftVocabulary`` a sequence.
+To add another draft vocabulary, write an options class and a short function that passes a maker of
+``DraftVocabulary`` to ``drafters``; it is called once per sequence.
 """
 
 from collections.abc import Callable
@@ -31,14 +31,14 @@ from tasc.options.bounds import MOST, within
 
 @dataclass(frozen=True)
 class FrSpecOptions(EagleOptions):
-    """As EAGLE-2's, over the ``size`` most frequent tokens; all, where there are no more."""
+    """EAGLE-2's options, over the ``size`` most frequent tokens at most."""
 
     size: int = within(32768, 1, MOST)
 
 
 @dataclass(frozen=True)
 class MicroSpecOptions(EagleOptions, WindowOptions):
-    """As EAGLE-2's, over the tokens of a sliding window."""
+    """EAGLE-2's options, over the tokens of a sliding window."""
 
 
 def eagle(resources: Resources, options: EagleOptions) -> Factory:
@@ -48,13 +48,13 @@ def eagle(resources: Resources, options: EagleOptions) -> Factory:
 
 
 def fr_spec(resources: Resources, options: FrSpecOptions) -> Factory:
-    """Prepare EAGLE-2 over the most frequent tokens of a counts file, or of the outputs."""
+    """Prepare EAGLE-2 over the most frequent tokens, from a counts file or the outputs."""
     frequent = _frequent(resources, options.size)
     return drafters(resources, lambda: frequent, options)
 
 
 def microspec(resources: Resources, options: MicroSpecOptions) -> Factory:
-    """Prepare MicroSpec: each sequence has a window of its own."""
+    """Prepare MicroSpec with one window per sequence."""
     head = lm_head(_model(resources))
     ranking = quick(head)
     frequent = _frequent(resources, options.frequent) if options.frequent else None
@@ -64,7 +64,7 @@ def microspec(resources: Resources, options: MicroSpecOptions) -> Factory:
 def drafters(
     resources: Resources, vocabulary: Callable[[], DraftVocabulary], options: EagleOptions
 ) -> Factory:
-    """Load EAGLE's head; each sequence gets a vocabulary from ``vocabulary``."""
+    """Load the draft head; make one vocabulary per sequence with ``vocabulary``."""
     model = _model(resources)
     if resources.draft_head is None:
         raise InputError("no draft head: name its folder with --draft-head")

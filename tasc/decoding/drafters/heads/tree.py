@@ -1,6 +1,6 @@
-"""Dynamic draft trees: of the most probable paths, as many nodes as the budget allows.
+"""Dynamic draft trees: the most probable paths, within a maximum number of nodes.
 
-A node's value is the product of the probabilities on its path. Nothing here waits for a device.
+A node's value is the product of the probabilities on its path. Nothing here waits for the device.
 """
 
 from collections.abc import Callable
@@ -23,20 +23,19 @@ def grow(
     *,
     width: int,
     depth: int,
-    budget: int,
+    max_nodes: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the tree of EAGLE-2, as ``ranked`` does: a beam, re-ranked to the ``budget``.
+    """Return EAGLE-2's tree in the form of ``ranked``: a beam, re-ranked to ``max_nodes``.
 
     Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees" (2024),
-    section 4: a level expands the ``width`` nodes of highest value to their ``width`` likeliest
-    children each; of all nodes the best are kept. The head's keys and values of a level lie behind
-    those of the levels before it. ``hidden`` (1, d) is the head's state after the last committed
-    token; ``depth`` levels make as many forwards of the LM head, and one less of the head's layer,
-    which ``read`` carries out.
-    ``kv_cache`` holds the head's keys and values; its length is as before afterwards.
+    section 4: each level expands the ``width`` nodes of highest value to their ``width`` likeliest
+    children; of all nodes the best remain. ``hidden`` (1, d) is the head's state after the last
+    committed token. ``depth`` levels take ``depth`` forwards of the LM head, and ``depth`` - 1 of
+    the head's layer with ``read``. ``kv_cache`` holds the head's keys and values, level after
+    level; its length is restored at the end.
     """
     device, begin = hidden.device, kv_cache.length
-    width, depth = min(width, budget), min(depth, budget)
+    width, depth = min(width, max_nodes), min(depth, max_nodes)
     tokens, scores = _children(vocabulary, hidden, hidden.new_zeros(1), width)
     parents = torch.full_like(tokens, -1)
     levels = [(tokens, parents, scores)]
@@ -55,20 +54,22 @@ def grow(
             mask = torch.cat((mask[origin], _eye(len(best), device)), dim=1)
         total += len(found)
     kv_cache.length = begin
-    return ranked(levels, budget)
+    return ranked(levels, max_nodes)
 
 
 def ranked(
-    levels: list[tuple[Tensor, Tensor, Tensor]], budget: int
+    levels: list[tuple[Tensor, Tensor, Tensor]], max_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens, parents and log-probabilities (n,) of the ``budget`` nodes of highest value.
+    """Return tokens, parents and log-probabilities (n,) of the ``max_nodes`` best nodes.
 
-    Parents come first: one is worth no less than its child. A column without a token has the value
-    -inf; a node of that value has the token -1, and so have all below it.
+    Parents precede their children, since their value is no lower. Nodes with the value -inf, from
+    columns without a token, get the token -1, and so do their descendants.
     """
     tokens, parents, values = (torch.cat(part) for part in zip(*levels, strict=True))
-    kept = values.sort(descending=True, stable=True).indices[:budget].sort().values
-    position = torch.full((len(values) + 1,), -1, device=values.device)  # the last is parent -1's
+    kept = values.sort(descending=True, stable=True).indices[:max_nodes].sort().values
+    position = torch.full(
+        (len(values) + 1,), -1, device=values.device
+    )  # the last entry serves parent -1
     position[kept] = torch.arange(len(kept), device=values.device)
     worth = values[kept]
     return tokens[kept].masked_fill(worth == -torch.inf, -1), position[parents[kept]], worth
@@ -82,7 +83,7 @@ def _children(
     top = logits.topk(min(width, logits.shape[1]))
     values = top.values - logits.logsumexp(-1, keepdim=True) + scores[:, None]
     columns, ids = top.indices.flatten(), vocabulary.ids
-    # A column without a token has the value -inf: it is read as any token, and marked at the end.
+    # A column without a token has the value -inf: read it as token 0, and mark it at the end.
     return columns if ids is None else ids[columns].clamp(min=0), values.flatten()
 
 
@@ -91,5 +92,5 @@ def _eye(n: int, device: torch.device) -> Tensor:
 
 
 def _seen(n: int, length: int, device: torch.device) -> Tensor:
-    """The first level's mask (n, length + n): all that was committed, and each node itself."""
+    """Return the first level's mask (n, length + n): all committed tokens, and the node itself."""
     return torch.cat((torch.ones(n, length, dtype=torch.bool, device=device), _eye(n, device)), 1)

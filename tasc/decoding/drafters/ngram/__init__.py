@@ -1,1 +1,1 @@
-"""Drafters that count or match n-grams, and the index of a corpus."""
+"""Drafters that count or match n-grams, and the corpus index."""

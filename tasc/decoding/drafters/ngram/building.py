@@ -1,8 +1,8 @@
-"""Building the corpus index on disk, of outputs that may be larger than memory.
+"""Build the corpus index on disk, from outputs that may exceed memory.
 
-The text goes to the file first. The contexts that end with some tokens are a piece, which a scan of
-the text makes by itself, so a piece takes as much memory as it is given. Pieces follow one another
-in the file; only then is it known where each lies, and continuations are given their contexts.
+The text is written first. The index is then built in pieces: all contexts that end with a certain
+range of tokens. Each piece scans the text once and sorts in bounded memory. Once all pieces are in
+the file and their places known, each continuation is given its context.
 """
 
 import os
@@ -37,23 +37,22 @@ from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
-_TEXTS, _CHARACTERS = 1 << 16, 1 << 24  # that are encoded at a time, at most
-_CHUNK = 1 << 20  # words or tokens that are copied at a time
-_ENDS = ("does not know where outputs begin", "knows where outputs begin")  # by mark
+_TEXTS, _CHARACTERS = 1 << 16, 1 << 24  # limits of a batch to encode
+_CHUNK = 1 << 20  # words or tokens to copy at a time
+_MARKS = ("does not mark where outputs begin", "marks where outputs begin")
 
 
 class IndexFile:
-    """An index that is being written; texts are added, then all is counted."""
+    """An index under construction in the file ``path``: add texts, then finish."""
 
     def __init__(self, path: Path, tokenizer: LoadedTokenizer, counts: Counts) -> None:
-        """Begin the file ``path`` of ``tokenizer``'s tokens."""
         self.path, self.tokenizer, self.counts = path, tokenizer, counts
-        self.tokens = self.texts = 0  # added, without marks and ends
-        self._packed = 0  # bytes of the text
+        self.tokens = self.texts = 0  # without marks and end tokens
+        self._packed = 0  # size of the text in bytes
         path.write_bytes(bytes(HEADER.size + BLOCK_HEADER))
 
     def add(self, texts: Encoded) -> None:
-        """Add texts, the end token behind each. Raises InputError where an id is too large."""
+        """Add texts, with the end token after each. Raises InputError if an id is too large."""
         check_ids(texts.tokens, self.tokenizer.eos_id)
         tokens = texts.tokens.astype(np.int32, copy=False)
         self._append(pack_text(tokens, texts.offsets, self.tokenizer.eos_id, self.counts.mark))
@@ -62,15 +61,14 @@ class IndexFile:
     def add_index(self, folder: Path) -> None:
         """Add the texts of a saved index.
 
-        Raises:
-            InputError: it has other ends or marks than are counted here; see ``load_index``, too.
+        Raises InputError if it has another end token or other marks, and errors of ``load_index``.
         """
         index = load_index(folder, self.tokenizer)
         if (index.mark, index.end) != (self.counts.mark, self.tokenizer.eos_id):
             raise InputError(
-                f"{folder} {_ENDS[index.mark]} and ends them with token {index.end}, here an index "
-                f"{_ENDS[self.counts.mark]} and token {self.tokenizer.eos_id} ends them: make it "
-                "again with tasc index"
+                f"{folder} {_MARKS[index.mark]} and ends them with token {index.end}, but this "
+                f"index {_MARKS[self.counts.mark]} and ends them with token "
+                f"{self.tokenizer.eos_id}: make it again with tasc index"
             )
         with (folder / FILE).open("rb") as file:
             file.seek(HEADER.size + BLOCK_HEADER)
@@ -86,10 +84,9 @@ class IndexFile:
         self._packed += len(packed)
 
     def finish(self, memory: int, progress: Progress = silent) -> None:
-        """Count, sorting in about ``memory`` bytes; one token's positions are sorted at once.
+        """Count in about ``memory`` bytes, or more if one token's positions take more to sort.
 
-        Raises:
-            InputError: the corpus has more n-grams than an index holds.
+        Raises InputError if the corpus has more n-grams than an index can hold.
         """
         try:
             self._finish(memory, progress)
@@ -103,10 +100,10 @@ class IndexFile:
         builder = NgramBuilder(text, end, o.n_max, o.discount, o.strength, o.p_min, o.mark)
         if builder.vocabulary > len(self.tokenizer.vocabulary()):
             raise InputError(
-                f"the texts have tokens that {self.tokenizer.path} does not: "
-                "make the indexes to merge again with tasc index"
+                f"the texts contain tokens that {self.tokenizer.path} lacks: "
+                "make the merged indexes again with tasc index"
             )
-        made: list[tuple[int, np.ndarray]] = []  # of each piece: entries, contexts by token
+        pieces: list[tuple[int, np.ndarray]] = []  # entries, and contexts by token, of each piece
         contexts = entries = 0
         beside = self.path.with_suffix(".contexts")
         with self.path.open("r+b") as file, beside.open("w+b") as nodes:
@@ -115,9 +112,9 @@ class IndexFile:
                 file.write(own.data)
                 nodes.write((lists + np.uint64(entries)).data)
                 contexts, entries = contexts + len(lists), entries + len(own)
-                made.append((len(own), counted))
+                pieces.append((len(own), counted))
             nodes.write(np.uint64(entries).tobytes())  # ends the last list
-            _place(file, first, builder, made)
+            _place(file, first, builder, pieces)
             nodes.seek(0)
             file.seek(0, os.SEEK_END)
             shutil.copyfileobj(nodes, file, 8 * _CHUNK)
@@ -139,12 +136,12 @@ def _pieces(
 
 
 def _place(
-    file: BinaryIO, first: int, builder: NgramBuilder, made: Sequence[tuple[int, np.ndarray]]
+    file: BinaryIO, first: int, builder: NgramBuilder, pieces: Sequence[tuple[int, np.ndarray]]
 ) -> None:
-    """Give the continuations of all pieces, which lie in ``file`` from ``first``, contexts."""
-    starts = builder.starts(np.sum([counted for _, counted in made], axis=0, dtype=np.uint32))
+    """Link the continuations of all pieces, which begin at ``first`` in ``file``, to contexts."""
+    starts = builder.starts(np.sum([counted for _, counted in pieces], axis=0, dtype=np.uint32))
     before, at = starts.copy(), first
-    for entries, counted in made:
+    for entries, counted in pieces:
         for begin in range(0, entries, _CHUNK):
             size = 8 * min(_CHUNK, entries - begin)
             file.seek(at)
@@ -172,7 +169,7 @@ class IndexReport(Report):
 
 @dataclass(frozen=True, eq=False)
 class Indexed:
-    """A corpus counted, in a file that is mapped, and how fast that went."""
+    """A counted corpus in a memory-mapped file, with its figures."""
 
     index: NgramIndex
     path: Path
@@ -184,9 +181,9 @@ class Indexed:
     seconds: float
 
     def save(self, folder: Path) -> None:
-        """Leave the file that ``tasc bench --index`` maps in ``folder``."""
+        """Move the file for ``tasc bench --index`` to ``folder``."""
         folder.mkdir(parents=True, exist_ok=True)
-        if not self.path.exists():  # it was in a temporary folder, and is there as long as mapped
+        if not self.path.exists():  # its temporary folder is gone, but the mapping is still valid
             save_index(self.index, self.tokenizer, folder)
             return
         with writing(folder / FILE):
@@ -221,11 +218,11 @@ def make_index(
     work: Path,
     progress: Progress = silent,
 ) -> Indexed:
-    """Index the outputs of a split behind those of ``options.merge``, in a file below ``work``.
+    """Index the outputs of ``options.merge`` and then those of a split, in a file below ``work``.
 
     Raises:
-        InputError: there are no outputs, or an index to merge does not fit.
-        StorageError: there is no room in ``work``.
+        InputError: there are no outputs, or an index to merge does not match.
+        StorageError: the disk of ``work`` is full.
     """
     source = stream.source
     template = None
@@ -233,7 +230,7 @@ def make_index(
         template = ChatTemplate.of(tokenizer)
     if template:
         tokenizer = tokenizer.ending(template.end)
-    folder = work / "index.tmp"  # nothing to go on from
+    folder = work / "index.tmp"  # always started anew
     folder.mkdir(exist_ok=True)
     with writing(folder):
         file = IndexFile(folder / FILE, tokenizer, options.counts)
@@ -254,18 +251,18 @@ def make_index(
 
 
 def _batches(stream: Stream, template: ChatTemplate | None) -> Iterator[list[str]]:
-    """Yield the outputs of a split, as many as are encoded at a time."""
-    held: list[str] = []
+    """Yield the outputs of a split in batches to encode."""
+    batch: list[str] = []
     size = samples = dropped = 0
     for rows in stream.rows():
         turns = rows.turns if template else ()
         outputs = [template.write(turn)[1] for turn in turns] if template else rows.outputs
-        held += outputs
+        batch += outputs
         size += sum(map(len, outputs))
         samples, dropped = samples + len(outputs), dropped + rows.dropped
-        if len(held) >= _TEXTS or size >= _CHARACTERS:
-            yield held
-            held, size = [], 0
+        if len(batch) >= _TEXTS or size >= _CHARACTERS:
+            yield batch
+            batch, size = [], 0
     refuse_empty(stream, samples, dropped)
-    if held:
-        yield held
+    if batch:
+        yield batch

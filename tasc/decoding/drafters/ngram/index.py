@@ -1,7 +1,7 @@
-"""The corpus index: built from outputs, saved as one file, mapped and shared by processes.
+"""The corpus index: built from outputs, saved as one file, memory-mapped and shared by processes.
 
-The file is a header of 128 bytes (magic, version, words of the block, SHA-256 of the tokenizer) and
-the block that the native index drafts from, little-endian.
+The file is little-endian: a header of 128 bytes (magic, version, words of the block, SHA-256 of the
+tokenizer), then the block that the native index drafts from.
 """
 
 import mmap
@@ -20,21 +20,19 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 FILE = "index.tasc"
 MAGIC, VERSION = b"TASCNGRM", 2
 HEADER = struct.Struct("<8sI4xQ32s72x")  # magic, version, words of the block, tokenizer
-BLOCK_HEADER = 64  # bytes of the block before its text
+BLOCK_HEADER = 64  # bytes in the block before its text
 
-_CHUNK = 1 << 20  # tokens that are looked at at a time
-
-TOKEN_LIMIT = 0xFFFFF  # ids are kept in 20 bits, the largest of which is the mark
+_CHUNK = 1 << 20  # tokens to scan at a time
+TOKEN_LIMIT = 0xFFFFF  # ids have 20 bits, and the largest value is the mark
 
 
 def build_index(outputs: Sequence[np.ndarray], end: int, options: Counts) -> NgramIndex:
-    """Count the n-grams of ``outputs``, each (T_i,) int32, the ``end`` token after each.
+    """Count the n-grams of ``outputs``, each (T_i,) int32, with ``end`` after each.
 
-    Raises:
-        InputError: there are no outputs, or a token id does not fit the index.
+    Raises InputError if there are no outputs, or a token id is too large for an index.
     """
     if not len(outputs):
-        raise InputError("the corpus has no outputs to count n-grams in: give some")
+        raise InputError("the corpus has no outputs to count n-grams in: pass some")
     tokens = np.concatenate(outputs).astype(np.int32, copy=False)
     check_ids(tokens, end)
     offsets = np.cumsum([0, *map(len, outputs)], dtype=np.int64)
@@ -43,17 +41,16 @@ def build_index(outputs: Sequence[np.ndarray], end: int, options: Counts) -> Ngr
 
 
 def check_ids(tokens: np.ndarray, end: int) -> None:
-    """Refuse token ids (T,) that an index cannot hold."""
+    """Raise InputError if one of the token ids (T,) is too large for an index."""
     largest = max(int(tokens.max(initial=0)), end)
     if largest >= TOKEN_LIMIT:
         raise InputError(f"an index holds token ids below {TOKEN_LIMIT}, the corpus has {largest}")
 
 
 def indexed_outputs(index: NgramIndex) -> list[np.ndarray]:
-    """Return the outputs (T_i,) int32 that ``index`` was counted from, without their end tokens.
+    """Return the outputs (T_i,) int32 counted in ``index``, without end tokens.
 
-    Raises:
-        IntegrityError: it is damaged, and might hold anything.
+    Raises IntegrityError if the index is damaged.
     """
     if broken := index.check_integrity():
         raise IntegrityError(
@@ -65,7 +62,7 @@ def indexed_outputs(index: NgramIndex) -> list[np.ndarray]:
 
 
 def outputs_of(index: NgramIndex) -> int:
-    """Return how many outputs ``index`` was counted from."""
+    """Return the number of outputs in ``index``."""
     text = index.block.view(np.uint8)[BLOCK_HEADER:][: 3 * index.tokens].reshape(-1, 3)
     end = np.frombuffer(index.end.to_bytes(3, "little"), np.uint8)
     parts = (text[begin : begin + _CHUNK] for begin in range(0, len(text), _CHUNK))
@@ -73,36 +70,36 @@ def outputs_of(index: NgramIndex) -> int:
 
 
 def tokens_of(index: NgramIndex) -> int:
-    """Return how many tokens these outputs have; the index adds ends and marks to them."""
+    """Return the number of tokens in these outputs, without end tokens and marks."""
     return index.tokens - outputs_of(index) * (1 + index.mark)
 
 
 def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> Path:
-    """Write ``index``, whose tokens are ``tokenizer``'s, into ``folder``; return the file."""
+    """Write ``index``, over ``tokenizer``'s tokens, into ``folder``; return the file."""
     block = index.block
     path = folder / FILE
     with writing(path, HEADER.size + block.nbytes), path.open("wb") as file:
         file.write(file_header(len(block), tokenizer))
-        file.write(block.data)  # numpy's own way does not say what the system refused
+        file.write(block.data)  # ndarray.tofile hides the system's error
     return path
 
 
 def file_header(words: int, tokenizer: LoadedTokenizer) -> bytes:
-    """Return what stands before a block of so many words of 64 bits."""
+    """Return the header of a block of ``words`` 64-bit words."""
     return HEADER.pack(MAGIC, VERSION, words, tokenizer.identity)
 
 
 def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
-    """Map the index in ``folder``; processes that map the same file share its memory.
+    """Memory-map the index in ``folder``; processes that map the same file share its memory.
 
-    Nothing is copied and little is read, however large the file is. It is the native index that
-    checks every reference in the block when it follows it, so that drafting from a damaged or
-    forged one stays inside it and names tokens of the vocabulary only: drafts get worse, outputs
-    stay what they are. ``NgramIndex.check_integrity`` reads all of it.
+    Nothing is copied, and little is read, whatever the size of the file. The native index checks
+    each reference in the block when it follows it. Drafting from a damaged or forged index thus
+    never reads outside of it and only drafts tokens of the vocabulary: drafts get worse, outputs do
+    not change. ``NgramIndex.check_integrity`` reads the whole file.
 
     Raises:
-        InputError: there is none, or it was made with another tokenizer or version.
-        IntegrityError: the file is truncated, or was not written to its end.
+        InputError: there is no index, or it was made with another tokenizer or version.
+        IntegrityError: the file is truncated or incomplete.
     """
     path = folder / FILE
     try:
@@ -125,7 +122,7 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
     expected = HEADER.size + 8 * words
     if path.stat().st_size != expected:
         raise IntegrityError(
-            f"{path} should have {expected} bytes, it has {path.stat().st_size}: "
+            f"{path} should have {expected} bytes, but has {path.stat().st_size}: "
             "make it again with tasc index"
         )
     if owner != tokenizer.identity:
@@ -135,38 +132,38 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
         )
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    mapped.madvise(mmap.MADV_RANDOM)  # what lies beside a context is of no use: read no further
+    mapped.madvise(mmap.MADV_RANDOM)  # neighbours of a context are of no use, so no read-ahead
     block = np.frombuffer(mapped, np.uint64, words, HEADER.size)
     try:
         index = NgramIndex(block)
         if index.vocabulary > len(tokenizer.vocabulary()):
-            raise ValueError("the index names tokens that its tokenizer does not have")
+            raise ValueError("the index contains tokens that its tokenizer lacks")
     except ValueError as error:
         raise IntegrityError(f"{path}: {error}: make it again with tasc index") from error
     return index
 
 
 def method_for(index: NgramIndex) -> str:
-    """Return TASC-spec as ``--method`` takes it, counting as ``index`` was counted."""
-    return f"tasc-spec:{_counts(_made(index))}"
+    """Return the ``--method`` for TASC-spec with the counts of ``index``."""
+    return f"tasc-spec:{_written(_counts_of(index))}"
 
 
-def _made(index: NgramIndex) -> Counts:
+def _counts_of(index: NgramIndex) -> Counts:
     return Counts(index.n_max, index.min_count, index.discount, index.strength, index.mark)
 
 
 def check_counts(index: NgramIndex, options: Counts) -> None:
-    """Refuse a saved index that was counted otherwise than a method asks."""
-    made = _made(index)
-    asked = Counts(options.n_max, options.p_min, options.discount, options.strength, options.mark)
-    if made != asked:
+    """Raise InputError if a saved index was counted with other options than a method's."""
+    saved = _counts_of(index)
+    wanted = Counts(options.n_max, options.p_min, options.discount, options.strength, options.mark)
+    if saved != wanted:
         raise InputError(
-            f"the index was counted with {_counts(made)}, the method asks for {_counts(asked)}: "
+            f"the index was counted with {_written(saved)}, the method needs {_written(wanted)}: "
             "give the method the index's values, or make another index"
         )
 
 
-def _counts(o: Counts) -> str:
+def _written(o: Counts) -> str:
     return (
         f"n_max={o.n_max},p_min={o.p_min},discount={o.discount:g},strength={o.strength:g},"
         f"mark={str(o.mark).lower()}"

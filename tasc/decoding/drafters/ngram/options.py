@@ -1,4 +1,4 @@
-"""How n-grams are counted, by ``tasc index`` and by methods that count a corpus themselves."""
+"""Options for counting n-grams, in ``tasc index`` and in methods that count a corpus."""
 
 from dataclasses import dataclass, field, fields
 from typing import Annotated, ClassVar
@@ -13,17 +13,17 @@ from tasc.options.fields import TOKENIZER
 
 @dataclass(frozen=True)
 class Counts(Bounded):
-    """How to count: contexts up to ``n_max`` tokens, continuations seen ``p_min`` times or more.
+    """Count contexts of up to ``n_max`` tokens and continuations seen at least ``p_min`` times.
 
-    p(t | c) = max(n(c, t) - discount, 0) / (n(c) + strength) + the rest to the context without its
-    first token. ``mark``: an output's beginning is a context of its own.
+    p(t | c) = max(n(c, t) - discount, 0) / (n(c) + strength), plus the remaining mass times
+    p(t | c without its first token). ``mark``: the beginning of an output is a context of its own.
     """
 
     n_max: int = within(6, 1, 15, "Longest context, in tokens.")
-    p_min: int = within(1, 1, MOST, "Drop continuations seen less often.")
-    discount: float = within(0.8, 0, 1, "Absolute discount of every count.", below=True)
-    strength: float = within(1.0, 0, MOST, "Pull towards shorter contexts.")
-    mark: bool = field(default=True, metadata={"description": "Know where outputs begin."})
+    p_min: int = within(1, 1, MOST, "Minimum count of a continuation.")
+    discount: float = within(0.8, 0, 1, "Discount subtracted from every count.", below=True)
+    strength: float = within(1.0, 0, MOST, "Weight of shorter contexts.")
+    mark: bool = field(default=True, metadata={"description": "Mark where outputs begin."})
 
 
 class IndexOptions(ShardOptions):
@@ -44,13 +44,15 @@ class IndexOptions(ShardOptions):
     strength: float = like(Counts, "strength")
     mark: bool = like(Counts, "mark")
     merge: tuple[str, ...] = Field(
-        (), description="Saved index whose outputs come before the source's; repeatable."
+        (), description="Saved index to merge before the source's outputs; repeatable."
     )
     memory: float = Field(
-        2.0, ge=0.001, le=MOST, description="GiB to sort in; a larger corpus is counted in parts."
+        2.0,
+        ge=0.001,
+        le=MOST,
+        description="Memory for sorting, in GiB; larger corpora are counted in parts.",
     )
 
     @property
     def counts(self) -> Counts:
-        """How to count."""
         return Counts(**{option.name: getattr(self, option.name) for option in fields(Counts)})

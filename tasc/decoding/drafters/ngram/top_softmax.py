@@ -1,4 +1,4 @@
-"""The likeliest tokens after each node of a tree, brought to the host."""
+"""The likeliest tokens after each node of a tree, on the host."""
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ SUCCESSORS = 8  # as in Token Recycling
 def top_softmax(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return the likeliest tokens of each row of ``logits`` (r, V), and their probabilities.
 
-    (r · SUCCESSORS,) int32, by falling probability, -1 where there are fewer; and float32, within
-    1 %. Off the CPU one copy brings both to the host.
+    Tokens: (r · SUCCESSORS,) int32, best first, padded with -1. Probabilities: float32, within 1 %.
+    From another device, one copy moves both to the host.
     """
     if logits.device.type == "cpu":
         return native(_native.top_softmax, logits, SUCCESSORS, 1.0)
@@ -21,7 +21,7 @@ def top_softmax(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 
 def by_torch(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Do the same with torch's own operations, for rows on any device."""
+    """Compute ``top_softmax`` with torch operations, on any device."""
     rows = logits.float()
     top = rows.topk(min(SUCCESSORS, rows.shape[1]))
     probabilities = (top.values - rows.logsumexp(-1, keepdim=True)).exp()

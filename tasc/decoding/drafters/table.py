@@ -25,8 +25,8 @@ class Entry:
     """One method.
 
     ``path`` is the function that builds the parts shared by all sequences, as MODULE or
-    MODULE:FUNCTION (default ``prepare``) below ``tasc.decoding.drafters``, imported on use. It takes
-    ``resources`` and ``options``; the annotation of ``options`` is the method's options class.
+    MODULE:FUNCTION (default ``prepare``) below ``tasc.decoding.drafters``, imported on use. It
+    takes ``resources`` and ``options``, whose annotation is the method's options class.
     ``paper`` is the method's source, ``needs`` a key of ``NEEDS``. ``preset`` overrides defaults of
     the options class. ``budget`` is the maximum number of nodes per step, None for a method that
     does not draft.

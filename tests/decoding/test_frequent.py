@@ -122,7 +122,7 @@ def test_a_pruned_model_says_the_same_of_fewer_tokens(architecture):
 
 def test_pruning_needs_a_model(model, tokenizer):
     resources = Resources([], 0, target=Target(model), tokenizer=tokenizer)
-    with pytest.raises(InputError, match="name a model to draft with"):
+    with pytest.raises(InputError, match="name a model with --draft"):
         parse("tli:size=40").prepare(resources)
 
 

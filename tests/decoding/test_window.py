@@ -110,7 +110,7 @@ def test_only_rows_that_entered_are_copied():
 def test_arrays_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="at least 1 token"):
         window(9, 0, torch.device("cpu"))
-    with pytest.raises(InputError, match="rows of int32"):
+    with pytest.raises(InputError, match="one-dimensional and int32"):
         NativeWindow(6, 3).push(torch.tensor([1]), unique=True)
     with pytest.raises(InputError, match="contiguous"):
         NativeWindow(6, 3).push(ints([1, 2, 3, 4])[::2], unique=True)

@@ -67,9 +67,8 @@ def ranked(
     """
     tokens, parents, values = (torch.cat(part) for part in zip(*levels, strict=True))
     kept = values.sort(descending=True, stable=True).indices[:max_nodes].sort().values
-    position = torch.full(
-        (len(values) + 1,), -1, device=values.device
-    )  # the last entry serves parent -1
+    # The last entry serves parent -1.
+    position = torch.full((len(values) + 1,), -1, device=values.device)
     position[kept] = torch.arange(len(kept), device=values.device)
     worth = values[kept]
     return tokens[kept].masked_fill(worth == -torch.inf, -1), position[parents[kept]], worth

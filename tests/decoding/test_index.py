@@ -126,7 +126,7 @@ def test_an_index_forged_to_read_elsewhere_is_refused_or_found_by_a_look_at_all_
     for word, value, said in (
         (2, 1 << 40, "impossible header"),
         (5, 0x7FF8000000000000, "strength must be"),
-        (7, 0x000FFFFE_00000001, "tokens that its tokenizer does not have"),
+        (7, 0x000FFFFE_00000001, "tokens that its tokenizer lacks"),
         (contexts, 1, "the lists fill the entries"),
     ):
         save_index(index, tokenizer, saved)

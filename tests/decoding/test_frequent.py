@@ -146,5 +146,5 @@ def test_counts_have_as_many_entries_as_the_embedding_has_rows(tokenizer, counts
     assert token_counts(resources, size + 9).shape == (size + 9,)
     assert token_counts(resources, size + 9)[100] == 40
     assert token_counts(resources, size).argmax() == resources.end, "an output has an end"
-    with pytest.raises(InputError, match="the target.s tokenizer: pass it"):
+    with pytest.raises(InputError, match="target's tokenizer: pass it"):
         token_counts(Resources([], 0, token_counts=counts), size)

@@ -23,7 +23,7 @@ class Counts(Bounded):
     p_min: int = within(1, 1, MOST, "Minimum count of a continuation.")
     discount: float = within(0.8, 0, 1, "Discount subtracted from every count.", below=True)
     strength: float = within(1.0, 0, MOST, "Weight of shorter contexts.")
-    mark: bool = field(default=True, metadata={"description": "Count the beginning of an output as a context."})
+    mark: bool = field(default=True, metadata={"description": "Count the beginnings of outputs."})
 
 
 class IndexOptions(ShardOptions):

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from site_tables import markdown
-from tasc.benchmark.metrics import METRICS, bert, find
+from tasc.benchmark.metrics import JUDGE, METRICS, bert, find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.decoding.drafters.table import DRAFTERS, NEEDS, Entry
 from tasc.decoding.verify import VERIFIERS
@@ -69,7 +69,9 @@ def metrics(_block: str) -> str:
         ["metric", "column", "what it is", "needs"],
         [
             [f"`{name}`", metric.label, metric.summary, ", ".join(_wanted(metric))]
-            for name, metric in [*METRICS.items(), (bert.USAGE, find(bert.USAGE))]
+            for name, metric in (
+                METRICS | {name: find(name) for name in (bert.USAGE, JUDGE)}
+            ).items()
         ],
     )
 

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from tasc.benchmark.endpoint import Address, AllowRemote, check_reach
+from tasc.benchmark.metrics import JUDGE
 from tasc.benchmark.options import QualityOptions
 from tasc.options.bounds import MOST
 from tasc.options.fields import LONGEST, Shell, Split, Text, as_value_error
@@ -55,6 +56,8 @@ class LoadOptions(QualityOptions):
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
+        if JUDGE in self.metrics:
+            raise ValueError(f"metric {JUDGE} is for tasc bench: leave it out")
         with as_value_error():
             addresses = self.addresses
             check_reach(addresses, self.allow_remote)

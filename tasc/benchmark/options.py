@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasc.benchmark.metrics import check_metrics, described
+from tasc.benchmark.endpoint import Address, AllowRemote, check_reach
+from tasc.benchmark.metrics import JUDGE, check_metrics, described
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
@@ -49,6 +50,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     command = "bench"
     flags: ClassVar = ("output", "force", "json", "resume")
     result_file = "results.json"
+    by_hand: ClassVar = ExecutorOptions.by_hand | {"allow_remote"}
     other_splits: ClassVar = {"corpus_split": None}
     needed_splits: ClassVar = frozenset({"split", "corpus_split"})
     products: ClassVar = frozenset({"results"})
@@ -114,6 +116,15 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         "alone; rejection (chains) or multi-branch (trees) for drafts drawn at random, as by slem, "
         "tli, slrs, union, standard.",
     )
+    judge_endpoint: str | None = Field(
+        None,
+        description="OpenAI-compatible server for --metric judge, as URL "
+        "(http://127.0.0.1:8000/v1). It receives prompts, references and outputs.",
+    )
+    judge_model: Annotated[str, Shell(default="the first that the server lists")] = Field(
+        "", description="Model that judges."
+    )
+    allow_remote: AllowRemote = False
     graphs: Literal["auto", "off"] = Field("auto", description="CUDA graphs; auto: on CUDA.")
     compile: bool = Field(False, description="torch.compile the forward: minutes, once a shape.")
 
@@ -155,6 +166,15 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         with as_value_error():
             methods = [parse(text) for text in self.methods]
             check(methods, head=bool(self.draft_head), draft=self.draft_model is not None)
+        return self
+
+    @model_validator(mode="after")
+    def _judged(self) -> Self:
+        if (JUDGE in self.metrics) != (self.judge_endpoint is not None):
+            raise ValueError(f"metric {JUDGE} and judge_endpoint go together: give both or neither")
+        if self.judge_endpoint is not None:
+            with as_value_error():
+                check_reach([Address.parse(self.judge_endpoint)], self.allow_remote)
         return self
 
     @model_validator(mode="after")

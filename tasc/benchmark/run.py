@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from tasc.benchmark import lossless, matrix, predict, record, reference
+from tasc.benchmark import judge, lossless, matrix, predict, record, reference
 from tasc.benchmark.measured import Measured
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.pairs import comparisons, pairs
@@ -43,6 +43,7 @@ def bench(
     What was measured is kept in ``work``, from which the next call of the same may ``resume``.
     """
     facts = run_facts()
+    judging = judge.find_model(options)
     draft = load_draft_source(options)
     models = load_models(options, test.end)
     measured = Measured(work, resume=resume)
@@ -56,7 +57,9 @@ def bench(
     if options.sampling is None or options.verify == "sampled":
         matches = lossless.matches(cells, prompts, sampled=options.sampling is not None)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
-    settings, summaries = _settings(models[0], options), seeds(rows)
+    if judging:
+        rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)
+    settings, summaries = _settings(models[0], judging or options), seeds(rows)
     return BenchResults(
         task=_task(corpus, test, options),
         settings=settings,
@@ -108,6 +111,7 @@ def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
         "sampling": sampling and SamplingSettings(**asdict(sampling), verify=options.verify),
         "turn": turn_length(options.batch_size),
         "graphs": model.target.graphs,
+        "judge": options.judge_endpoint and options.judge_model,
         "compiled": options.compile,
     }
     return Settings.model_validate(asked | found)

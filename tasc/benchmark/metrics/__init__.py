@@ -7,6 +7,8 @@ read from it.
 from collections.abc import Sequence
 from functools import cache, partial
 
+import numpy as np
+
 from tasc.benchmark.metrics import bert, items, slots, sql, texts
 from tasc.benchmark.metrics.metric import Metric, f1, precision, recall, share
 from tasc.errors import InputError
@@ -96,9 +98,21 @@ METRICS: dict[str, Metric] = {
 }
 
 
+JUDGE = "judge"
+_JUDGE = Metric(
+    JUDGE,
+    "Mean score by the language model of `--judge-endpoint`: 1 to 4 points, scaled to 0 to 1.",
+    lambda *_: np.empty((0, 2)),
+    share,
+    judged=True,
+)
+
+
 def find(text: str) -> Metric:
     """Return the metric of a name, or of ``bert_score:model=DIR``. Raises InputError."""
     name, given, options = text.partition(":")
+    if text == JUDGE:
+        return _JUDGE
     if name == "bert_score":
         return _bert_score(options)
     if name not in METRICS or given:
@@ -116,7 +130,7 @@ def _bert_score(options: str) -> Metric:
 
 def described() -> str:
     """Return what ``find`` takes."""
-    return ", ".join([*METRICS, bert.USAGE])
+    return ", ".join([*METRICS, bert.USAGE, JUDGE])
 
 
 def check_metrics(names: Sequence[str]) -> None:
@@ -128,5 +142,13 @@ def check_metrics(names: Sequence[str]) -> None:
 def score(
     names: Sequence[str], outputs: Sequence[str], references: Sequence[str], delimiter: str
 ) -> dict[str, float]:
-    """Return each named metric of ``outputs`` against ``references``, between 0 and 1."""
-    return {name: find(name).score(outputs, references, delimiter) for name in names}
+    """Return each named metric of ``outputs`` against ``references``, between 0 and 1.
+
+    A metric that is judged is left out: its scores come with the outputs.
+    """
+    metrics = {name: find(name) for name in names}
+    return {
+        name: metric.score(outputs, references, delimiter)
+        for name, metric in metrics.items()
+        if not metric.judged
+    }

@@ -38,6 +38,7 @@ class Metric:
     package: str = ""  # distribution to be installed, of the extra ``metrics``; none where empty
     zero_one: bool = False  # whether a sample is either right or wrong, as McNemar's test needs it
     ready: Callable[[], None] = lambda: None  # raises InputError where something else is lacking
+    judged: bool = False  # whether outputs come with their scores, and ``count`` is never called
 
     def check(self, name: str) -> None:
         """Raise InputError where something is not there; ``name`` is the metric's own."""
@@ -51,6 +52,11 @@ class Metric:
     def score(self, outputs: Sequence[str], references: Sequence[str], delimiter: str) -> float:
         """Return the value over all samples."""
         return float(self.value(self.count(outputs, references, delimiter).sum(0)))
+
+
+def judged_counts(scores: Sequence[float | None]) -> np.ndarray:
+    """Return the counts (N, 2) of scores from 0 to 1; None counts as no sample."""
+    return np.array([[score or 0.0, score is not None] for score in scores], float)
 
 
 def share(sums: np.ndarray) -> np.ndarray:

@@ -145,7 +145,9 @@ class _Judge:
             firsts.setdefault(pair[1].model, pair)
         for before, after in firsts.values():
             old, new = (
-                counted(cell.texts, self._references, metrics, self._settings.delimiter)
+                counted(
+                    cell.texts, self._references, metrics, self._settings.delimiter, cell.scores
+                )
                 for cell in (before, after)
             )
             for name in metrics:

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from tasc.benchmark.metrics import find
-from tasc.benchmark.metrics.metric import Counts, Metric
+from tasc.benchmark.metrics.metric import Counts, Metric, judged_counts
 from tasc.benchmark.paired.seeds import name_of
 from tasc.benchmark.paired.statistics import CONFIDENCE, RESAMPLES, Bootstrap, mcnemar
 from tasc.benchmark.results.cells import Cell
@@ -34,10 +34,9 @@ def pairs(
     for cell in cells:
         by_model.setdefault(cell.model, {})[cell.method] = cell
     counts = {
-        model: counted(
-            next(iter(own.values())).texts, references, settings.metrics, settings.delimiter
-        )
+        model: counted(first.texts, references, settings.metrics, settings.delimiter, first.scores)
         for model, own in by_model.items()
+        for first in [next(iter(own.values()))]
     }
     bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings.turn)
     return tuple(
@@ -57,10 +56,19 @@ def pairs(
 
 
 def counted(
-    texts: Sequence[str], references: Sequence[str], metrics: Sequence[str], delimiter: str
+    texts: Sequence[str],
+    references: Sequence[str],
+    metrics: Sequence[str],
+    delimiter: str,
+    scores: Sequence[float | None] = (),
 ) -> ByMetric:
-    """Count the samples of a cell, by its N texts, for each metric, (N, K)."""
-    return {name: find(name).count(texts, references, delimiter) for name in metrics}
+    """Count the samples of a cell for each metric, (N, K), by its N texts or the judge's scores."""
+    return {
+        name: judged_counts(scores)
+        if find(name).judged
+        else find(name).count(texts, references, delimiter)
+        for name in metrics
+    }
 
 
 def qualities(bootstrap: Bootstrap, own: ByMetric, other: ByMetric) -> dict[str, QualityDifference]:

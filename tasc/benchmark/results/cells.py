@@ -32,6 +32,8 @@ class Output(Record):
     accepted: tuple[tuple[int, int], ...] = ()
     """Where in the text accepted draft tokens stand, (begin, end) characters; of the first samples
     alone."""
+    score: float | None = None
+    """The judge's score from 0 to 1; None where there is none."""
     sources: tuple[DraftedFrom, ...] = ()
     """What each of these was drafted from; of a mixture, what most of its probability came from.
     "other" where a method does not tell."""
@@ -161,6 +163,11 @@ class Cell(Record):
     def texts(self) -> tuple[str, ...]:
         """What it said to each sample."""
         return tuple(output.text for output in self.outputs)
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """The judge's score of each output."""
+        return tuple(output.score for output in self.outputs)
 
     @cached_property
     def sample_ms(self) -> np.ndarray:

@@ -83,6 +83,8 @@ class Settings(Record):
     metrics: tuple[str, ...]
     delimiter: str
     """What separates items for metrics of items."""
+    judge: str | None = None
+    """Model that scored outputs for the metric judge."""
 
 
 class Sample(Record):

@@ -29,6 +29,7 @@ def warnings(results: "BenchResults") -> tuple[str, ...]:
         *_unlearnt(models),
         *_cut(models, limit),
         *_seen(results.task),
+        *_unscored(results),
     )
 
 
@@ -63,6 +64,16 @@ def _cut(models: "list[Cell]", limit: int) -> Iterator[str]:
                 f"{cut:,} of {len(cell.outputs):,} outputs of {cell.model} were cut at {limit:,} "
                 "tokens: raise --max-new-tokens"
             )
+
+
+def _unscored(results: "BenchResults") -> Iterator[str]:
+    """Report the samples that the judge gave no score."""
+    missing = sum(score is None for score in results.cells[0].scores)
+    if results.settings.judge and missing:
+        yield (
+            f"the metric judge leaves out {missing:,} of {results.task.samples:,} samples, which "
+            f"{results.settings.judge} gave no score: a larger --judge-model may score them"
+        )
 
 
 def _seen(task: "Task") -> Iterator[str]:

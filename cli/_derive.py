@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _OUTPUT = typer.Option(help="Folder of the artefact.", show_default="tasc-out/COMMAND")
 _FORCE = typer.Option("--force", help="Replace an existing artefact.")
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+_JSON = typer.Option("--json", help="Print the result as JSON and nothing else.")
 _RESUME = typer.Option("--resume", help="Go on from a killed run's checkpoint.")
 _PUSH = typer.Option(
     metavar="REPO",
@@ -34,7 +33,7 @@ _PUSH = typer.Option(
 _DOOR: dict[str, tuple[Any, Any]] = {
     "output": (Annotated[str | None, _OUTPUT], None),
     "force": (Annotated[bool, _FORCE], False),
-    "json": (Json, False),
+    "json": (Annotated[bool, _JSON], False),
     "resume": (Annotated[bool, _RESUME], False),
     "push_to_hub": (Annotated[str | None, _PUSH], None),
 }
@@ -65,25 +64,6 @@ def register(app: typer.Typer, name: str, help: str, kind: Kind, run: Run) -> No
         function = staticmethod(lambda: _function(kind(), run))
 
     app.command(name, help=help, cls=Derived)(lambda: None)
-
-
-@dataclass(frozen=True)
-class Alone:
-    """A command that leaves nothing for others: it shows, checks, compares, or runs them."""
-
-    name: str  # how it is called
-    options: str  # ``MODULE:CLASS``, imported when the command is used
-    help: str  # what it does
-    run: Run  # takes the options, checked, and the flags
-
-    def register(self, app: typer.Typer) -> None:
-        """Make it a command of ``app``."""
-        register(app, self.name, self.help, self._kind, self.run)
-
-    def _kind(self) -> "type[CommandOptions]":
-        module, _, name = self.options.partition(":")
-        found: type[CommandOptions] = getattr(import_module(module), name)
-        return found
 
 
 class _Derived(TyperCommand):

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasc.analysis.options import AnalyzeOptions
@@ -11,10 +11,22 @@ if TYPE_CHECKING:
     from tasc.training.options import FinetuneOptions
     from tasc.vocab.search.options import AugmentOptions
 
-_MODEL = "MODEL"  # for a person to fill in: only a tokenizer was named
+_MODEL = "MODEL"  # to fill in: only a tokenizer is known
 
 
-def after_analyze(options: "AnalyzeOptions", _folder: Path, report: "AnalysisResults") -> str:
+def next_command(options: Any, folder: Path, report: Any) -> str:  # noqa: ANN401
+    """Return the command line that continues from an artefact; empty if there is none."""
+    match options.command:
+        case "analyze":
+            return _after_analyze(options, report)
+        case "augment":
+            return _after_augment(options, folder)
+        case "finetune":
+            return _after_finetune(options, folder)
+    return ""
+
+
+def _after_analyze(options: "AnalyzeOptions", report: "AnalysisResults") -> str:
     """Go on as the verdict says; nothing where it advises neither, or against judging."""
     if options.shard:
         return ""
@@ -32,13 +44,13 @@ def after_analyze(options: "AnalyzeOptions", _folder: Path, report: "AnalysisRes
     return _line("augment", options, "--tokenizer", tokenizer, "--new-tokens", "auto")
 
 
-def after_augment(options: "AugmentOptions", folder: Path, _report: object) -> str:
+def _after_augment(options: "AugmentOptions", folder: Path) -> str:
     """Fine-tune with the new tokens the model that the tokenizer is of."""
     model = ("--model", options.tokenizer) if _is_model(options.tokenizer) else ("--model", _MODEL)
     return _line("finetune", options, *model, "--augmented", str(folder), "--merge")
 
 
-def after_finetune(options: "FinetuneOptions", folder: Path, _report: object) -> str:
+def _after_finetune(options: "FinetuneOptions", folder: Path) -> str:
     """Measure what was trained; a bench reads a plain model."""
     if not _has_test(options):
         return ""

@@ -59,7 +59,7 @@ class Typed:
             held = list[held]
         if self.default is None:
             held = held | None
-        older = [f"--{self.shell.alias}"] if self.shell.alias else []
+        older = [f"--{alias}" for alias in self.shell.aliases]
         return Annotated[held, typer.Option(flag, *older, **told)]
 
     @property

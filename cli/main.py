@@ -12,21 +12,15 @@ from tasc import __version__
 from tasc.errors import InputError, TascError
 from tasc.files.disk import system_error
 
-from ._commands import COMMANDS
+from ._command import register_all
 from ._console import is_text, note, say
-from .commands.alone import chat, compare, data, doctor, init, report, run
-from .commands.serving import serve
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Make a small language model fast on a narrow task: analyze the task, augment the "
     "tokenizer, finetune, and bench lossless speculative decoding.",
 )
-_ALONE = (run.COMMAND, compare.COMMAND, report.COMMAND, serve.COMMAND, chat.COMMAND)
-for command in (init.COMMAND, data.COMMAND, *COMMANDS, *_ALONE):
-    command.register(app)
-app.command("doctor")(doctor.doctor)
-
+register_all(app)
 
 _INTERRUPTED = 130  # 128 + SIGINT
 _CLOSED_PIPE = 141  # 128 + SIGPIPE

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tasc.commands.calls import index as index
     from tasc.commands.calls import load_test as load_test
     from tasc.commands.calls import tune as tune
-    from tasc.commands.data.report import DataOptions as DataOptions
-    from tasc.commands.data.report import inspect_data as inspect_data
+    from tasc.commands.inspect_data import DataOptions as DataOptions
+    from tasc.commands.inspect_data import inspect_data as inspect_data
     from tasc.commands.starter.write import InitOptions as InitOptions
     from tasc.commands.starter.write import start_recipe as start_recipe
     from tasc.decoding.core.sampling import Sampling as Sampling
@@ -55,7 +55,7 @@ _PUBLIC = {
     "tasc.benchmark.paired.compare": "CompareOptions compare_results",
     "tasc.commands.calls": "analyze augment base bench compare_vocabularies export "
     "finetune index load_test tune",
-    "tasc.commands.data.report": "DataOptions inspect_data",
+    "tasc.commands.inspect_data": "DataOptions inspect_data",
     "tasc.commands.starter.write": "InitOptions start_recipe",
     "tasc.decoding.core.sampling": "Sampling",
     "tasc.decoding.custom_generate": "custom_generate",

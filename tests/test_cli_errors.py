@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tasc.commands.calls import RUNNERS
 from tasc.files import artefact
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
@@ -192,7 +191,7 @@ def test_unknown_recipe_and_data_folder(capsys, tmp_path):
     ("command", "words"),
     [
         (("analyze", "--pcs", "inf"), "pcs: input should be a finite number, got inf"),
-        (("analyze", "--budget", 10**11), "budgets.0: input should be less than or equal to"),
+        (("analyze", "--budget", 10**11), "new_tokens.0: input should be less than or equal to"),
         (
             ("augment", "--overfit-penalty", "inf"),
             "overfit_penalty: input should be a finite number",
@@ -217,7 +216,7 @@ def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
     def interrupt(options: object, job: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(RUNNERS, "analyze", interrupt)
+    monkeypatch.setattr("tasc.commands.calls.analyze_step", interrupt)
     code, out, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
     assert (code, out) == (130, "")
     assert err.startswith("interrupted: no half-written folder was left")
@@ -243,7 +242,7 @@ def test_a_package_that_is_not_there_is_named_unless_it_is_our_own(
     def missing(options: object, job: object) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setitem(RUNNERS, "analyze", missing)
+    monkeypatch.setattr("tasc.commands.calls.analyze_step", missing)
     given = ("analyze", task, "--output", tmp_path / "out")
     if name.startswith("tasc"):
         with pytest.raises(ModuleNotFoundError):

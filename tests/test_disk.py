@@ -148,12 +148,11 @@ def test_a_cache_that_cannot_be_written_costs_only_the_caching(tmp_path, limited
 
 def test_a_tokenizer_is_made_in_a_folder_that_went_away(capsys, tmp_path, monkeypatch):
     """The error of a library in Rust, outside of any position that expects one."""
-    from tasc.commands.calls import RUNNERS
 
     def gone(options: object, job: object) -> None:
         raise Exception("No such file or directory (os error 2)")
 
-    monkeypatch.setitem(RUNNERS, "index", gone)
+    monkeypatch.setattr("tasc.commands.calls.index", gone)
     task = tmp_path / "task.jsonl"
     task.write_text('{"input": "a", "output": "b"}\n')
     given = ("--tokenizer", make_tokenizer(tmp_path / "tok"), "--output", tmp_path / "out")

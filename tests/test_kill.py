@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tasc.commands.calls import RUNNERS
 from tasc.commands.context import StepContext
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tests.cli import tasc
@@ -62,7 +61,7 @@ def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, mo
             (job.work / "checkpoint").touch()
         os.kill(os.getpid(), number)
 
-    monkeypatch.setitem(RUNNERS, "index", interrupted)
+    monkeypatch.setattr("tasc.commands.calls.index", interrupted)
     before = {p.name for p in tmp_path.iterdir()}
     code, _, err = tasc(capsys, *command, "--output", tmp_path / "out")
     assert (code, "--resume" in err) == (130, False)

@@ -7,7 +7,7 @@ import pytest
 from tasc_cli.main import app
 from typer.main import get_command
 
-from tasc.commands.registry import COMMANDS
+from tasc.commands.registry import STEPS, step_options
 from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.errors import InputError
 from tests.cli import tasc
@@ -35,15 +35,15 @@ def numeric(annotation: Any) -> bool:
 
 FIELDS = [
     (command, name, get_args(field.annotation)[-1:] == (...,))
-    for command, kind in COMMANDS.items()
-    for name, field in kind.model_fields.items()
+    for command in STEPS
+    for name, field in step_options(command).model_fields.items()
     if numeric(field.annotation)
 ]
 
 
 @pytest.mark.parametrize(("command", "name", "several"), FIELDS)
 def test_a_number_out_of_bounds_is_refused_by_its_name(command, name, several):
-    kind = COMMANDS[command]
+    kind = step_options(command)
     given = {key: held for key, held in GIVEN.items() if key in kind.model_fields}
     kind(**given)
     for value in NUMBERS:

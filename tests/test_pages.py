@@ -72,7 +72,7 @@ def joined_results(folder: Path) -> JoinedResults:
 
 
 def analysis_results() -> AnalysisResults:
-    options = AnalyzeOptions(budgets=(0, 10))
+    options = AnalyzeOptions(new_tokens=(0, 10))
     found = analyze(corpus(list(TEXTS * 4)), tokenizer(), options)
     assert found.searched
     advice = Verdict("both", (EVIL,))

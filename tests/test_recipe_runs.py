@@ -4,7 +4,7 @@ import json
 from contextlib import contextmanager
 
 import pytest
-from tasc_cli.commands.alone import run
+from tasc_cli.commands import run
 
 from tasc.analysis.options import AnalyzeOptions
 from tasc.commands.plan import Overrides, read
@@ -66,7 +66,7 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     source, tokens = Data(path=str(tmp_path / "task")), str(make_tokenizer(tmp_path / "tok"))
     config = AugmentOptions(source=source, tokenizer=tokens, new_tokens=3, split="dev")
     assert run_step(config, tmp_path / "tokens").report.held_out is None
-    analysis = AnalyzeOptions(source=source, tokenizer=tokens, budgets=(0,), split="valid")
+    analysis = AnalyzeOptions(source=source, tokenizer=tokens, new_tokens=(0,), split="valid")
     assert run_step(analysis, tmp_path / "analysis").report.drafting.samples == 10
 
 

@@ -158,7 +158,7 @@ def test_an_empty_output_is_no_folder(capsys, command):
     more = needed.get(command, ["--model", "x"] if command in ("finetune", "bench") else [])
     code, out, err = tasc(capsys, command, *given, *more, "--output", " ")
     assert (code, out) == (2, "")
-    assert err == "error: --output is empty: name a folder, or leave --output out\n"
+    assert err == "error: --output is empty: give a folder, or drop --output\n"
 
 
 def test_the_command_alone_shows_its_help(capsys):

@@ -3,9 +3,7 @@
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from .._command import Command
 from .._console import say, speedup_text, table, warn_of_rough
-from .._next import after_analyze
 
 if TYPE_CHECKING:
     from tasc.analysis.report import TokenReport
@@ -150,12 +148,3 @@ def _show_serving(serving: "ServedDrafts") -> None:
     )
     say(f"{engine} counts 1 + accepted tokens / drafts, and no steps without a draft.")
     say(f"Set --speculative-tokens {serving.speculative_tokens}: {serving.reason}.")
-
-
-COMMAND = Command(
-    "analyze",
-    help="Measure entropy and coverage of inputs and outputs, predict every budget, and advise.",
-    show=show,
-    leaves=(("report", "analysis.html"),),
-    next=after_analyze,
-)

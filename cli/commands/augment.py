@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._command import Command
 from .._console import say, table
-from .._next import after_augment
 
 if TYPE_CHECKING:
     from tasc.vocab.report import AugmentReport
@@ -91,12 +89,3 @@ def _around(curve: "Curve") -> set[int]:
     recommended = curve.recommended_size.budget
     wanted = (0, recommended / 4, recommended / 2, recommended, recommended * 2, recommended * 4)
     return {min(budgets, key=lambda budget: abs(budget - want)) for want in wanted}
-
-
-COMMAND = Command(
-    "augment",
-    help="Choose n-grams by merge reward, drop colliding ones, save a plain tokenizer folder.",
-    show=show,
-    leaves=(("tokenizer", ""),),
-    next=after_augment,
-)

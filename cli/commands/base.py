@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from .._command import Command
 from .._console import say
 from . import finetune
 
@@ -16,11 +15,3 @@ def show(report: "BaseReport") -> None:
     tokens, wanted = report.vocabulary, report.vocabulary_wanted
     if wanted and tokens < wanted:
         say(f"the tokenizer has {tokens:,} tokens, not {wanted:,}: the texts hold no more pairs")
-
-
-COMMAND = Command(
-    "base",
-    help="Train a Qwen2-architecture model and a byte-level BPE tokenizer; nothing is downloaded.",
-    show=show,
-    leaves=(("model", ""),),
-)

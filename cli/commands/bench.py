@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from .._command import Command
 from .._console import bounds_text, note, noted, say, table, warn_of_rough
 
 if TYPE_CHECKING:
@@ -141,11 +140,3 @@ def _lossless(cell: "Cell") -> str:
         return "–"  # the method that the model's others are compared with
     ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
     return f"{found.identical}/{found.of}{ties}"
-
-
-COMMAND = Command(
-    "bench",
-    help="Measure models and methods side by side; writes results.json and report.html.",
-    show=show,
-    leaves=(("report", "report.html"),),
-)

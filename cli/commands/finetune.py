@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._command import Command
 from .._console import say
-from .._next import after_finetune
 
 if TYPE_CHECKING:
     from tasc.training.core.schedule import TrainReport
@@ -24,13 +22,3 @@ def show(report: "TrainReport") -> None:
         say(f"{early}kept the weights of step {report.kept_step}, the lowest validation loss")
     if report.cut_examples:
         say(f"{report.cut_examples:,} examples were longer than allowed, and cut")
-
-
-COMMAND = Command(
-    "finetune",
-    help="Train LoRA on an NF4 base, or all weights, new token rows mean-initialised; or a "
-    "draft head.",
-    show=show,
-    leaves=(("head", "head"), ("adapter", "adapter"), ("model", "model")),
-    next=after_finetune,
-)

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from .._command import Command
 from .._console import say
 
 if TYPE_CHECKING:
@@ -16,11 +15,3 @@ def show(report: "IndexReport") -> None:
         f"{report.contexts:,} contexts, {report.bytes:,} bytes "
         f"({report.bytes_per_token:.1f} a token), counted in {report.build_seconds:.2f} s"
     )
-
-
-COMMAND = Command(
-    "index",
-    help="Save the n-gram index of a source's outputs for bench --index.",
-    show=show,
-    leaves=(("index", ""),),
-)

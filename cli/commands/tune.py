@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from .._command import Command
 from .._console import interval_text, say
 
 if TYPE_CHECKING:
@@ -20,11 +19,3 @@ def show(found: "Tuning") -> None:
         say("no other setting is better")
     elif best.tokens_per_step_interval[0] <= default.tokens_per_step:
         say("the best may be so by chance: the default lies within its interval")
-
-
-COMMAND = Command(
-    "tune",
-    help="Choose tasc-spec's options by simulation on held-out outputs; no model is run.",
-    show=show,
-    leaves=(("tuning", "tuning.json"),),
-)

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from .._command import Command
 from .._console import say, table
 
 if TYPE_CHECKING:
@@ -50,12 +49,3 @@ def show(report: "Comparison") -> None:
         say(f"expected acceptance at temperature {r.temperature:g}: {figures}")
     best = r.recommended
     say(f"recommended: {best.algorithm} ({best.reason})")
-
-
-COMMAND = Command(
-    "vocab",
-    help="Compare two vocabularies and recommend how the one model drafts for the other.\n\n"
-    "Where both folders hold a model, expected acceptance is measured, too.",
-    show=show,
-    leaves=(("comparison", "vocabularies.json"),),
-)

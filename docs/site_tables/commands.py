@@ -12,7 +12,7 @@ from tasc_cli.main import app
 from typer.main import get_command
 
 from site_tables import markdown
-from tasc.commands.registry import COMMANDS as KINDS
+from tasc.commands.registry import STEPS, step_options
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ def _shared() -> set[str]:
 
 
 def _command(name: str, shared: set[str]) -> str:
-    typed, kind = COMMANDS[name], KINDS.get(name)
+    typed, kind = COMMANDS[name], step_options(name) if name in STEPS else None
     flags = {flag.name: flag for flag in typed.params}
     lines, used = [], set()
     for field, info in kind.model_fields.items() if kind else ():

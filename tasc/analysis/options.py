@@ -45,8 +45,8 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ShardOptions):
     )
     dtype: Dtype = "float32"
     device: Device = "auto"
-    budgets: Annotated[
-        tuple[Annotated[int, Field(ge=0, le=MOST)], ...], Shell("new-tokens", alias="budget")
+    new_tokens: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=MOST)], ...], Shell(aliases=("budget", "budgets"))
     ] = Field(
         (0, 50, 100, 250, 500, 1000),
         min_length=1,

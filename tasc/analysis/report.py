@@ -96,8 +96,8 @@ def analyze(
     sides = found.input.tokens, found.output.tokens
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
         once = Outputs.encode(found.sample, tokenizer, options.export, starts=False)
-        result = search(once, tokenizer, max(options.budgets), options, progress)
-        merged = _merged(once, result, tokenizer, max(options.budgets))
+        result = search(once, tokenizer, max(options.new_tokens), options, progress)
+        merged = _merged(once, result, tokenizer, max(options.new_tokens))
         tokens = TokenReport(
             tokenizer=tokenizer.path,
             vocabulary=len(tokenizer.vocabulary()),

@@ -5,10 +5,9 @@ command.
 What a command needs is imported when it is called.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tasc.analysis.options import AnalyzeOptions
 from tasc.benchmark.load_options import LoadOptions
@@ -56,7 +55,8 @@ def analyze(options: AnalyzeOptions, context: StepContext | None = None) -> "Tas
         return analysis.analyze(options, context)
 
 
-def _analyze(options: AnalyzeOptions, context: StepContext) -> Result:
+def analyze_step(options: AnalyzeOptions, context: StepContext) -> Result:
+    """Do ``analyze``, or count one shard, as a step that leaves an artefact."""
     from tasc.commands import analysis
 
     if not options.shard:
@@ -237,17 +237,3 @@ def compare_vocabularies(
 
     with at_work(options, context) as context:
         return compare(context.texts.corpus, options, context.progress)
-
-
-RUNNERS: dict[str, Callable[[Any, StepContext], Result]] = {
-    "analyze": _analyze,
-    "augment": augment,
-    "base": base,
-    "finetune": finetune,
-    "index": index,
-    "vocab": compare_vocabularies,
-    "bench": bench,
-    "load": load_test,
-    "export": export,
-    "tune": tune,
-}

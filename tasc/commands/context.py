@@ -18,7 +18,7 @@ class Artefact(Protocol):
     """The result of a command that leaves more files than its report and pages."""
 
     @property
-    def report(self) -> Any:  # noqa: ANN401 - a class of ``tasc.commands.reports``
+    def report(self) -> Any:  # noqa: ANN401 - a class of ``tasc.commands.registry``
         """The typed report."""
 
     def save(self, folder: Path) -> None:

@@ -1,9 +1,17 @@
 """What this machine offers: the facts a bug report needs."""
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 from tasc.environment import environment
+from tasc.options.command import CommandOptions
+
+
+class DoctorOptions(CommandOptions):
+    """Options of ``tasc doctor``: none."""
+
+    command = "doctor"
+    flags: ClassVar = ("json",)
 
 
 def examine() -> dict[str, Any]:

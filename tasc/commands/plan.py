@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from tasc.commands.registry import COMMANDS
+from tasc.commands.registry import STEPS, step_options
 from tasc.data.corpus import precheck
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN
@@ -158,16 +158,16 @@ def _step(
     _check_name(name)
     options = dict(options)
     command = options.pop("command", None)
-    if not isinstance(command, str) or command not in COMMANDS:
+    if not isinstance(command, str) or command not in STEPS:
         raise InputError(
-            f"step {name}: command must be one of {', '.join(COMMANDS)}, got {command!r:.60}"
+            f"step {name}: command must be one of {', '.join(STEPS)}, got {command!r:.60}"
         )
     if strange := [key for key in options if not isinstance(key, str)]:
         raise InputError(f"step {name}: {strange[0]!r}: keys should be strings: quote it")
     changed: dict[str, Any] = {"seed": overrides.seed}
     if overrides.limit is not None and _larger(options.get("limit"), overrides.limit):
         changed["limit"] = overrides.limit
-    if alone := COMMANDS[command].by_hand & options.keys():
+    if alone := step_options(command).by_hand & options.keys():
         raise InputError(
             f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by hand"
         )
@@ -177,7 +177,7 @@ def _step(
     data = recipe.data if recipe else Data(path=f"{BUILTIN}stdlib-tokens")
     values: dict[str, Any] = {"source": data, "seed": recipe.seed if recipe else 0} | options
     values |= {key: value for key, value in changed.items() if value is not None}
-    config = COMMANDS[command](**values)
+    config = step_options(command)(**values)
     if config.data is None:
         return config
     path = _locate(config.data.path, overrides.data_dir)

@@ -32,7 +32,7 @@ def find(recipe: str) -> Path:
     )
 
 
-def run(
+def run_recipe(
     plan: Plan,
     output: Path,
     *,

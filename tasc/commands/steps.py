@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasc.benchmark.pages.write import write_pages
-from tasc.commands.calls import RUNNERS
 from tasc.commands.chat import with_prompts
 from tasc.commands.context import Result, StepContext
-from tasc.commands.reports import read_report
+from tasc.commands.registry import STEPS
 from tasc.files.artefact import Step, check_kept, create, fingerprint, up_to_date, write_json
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label
@@ -24,7 +23,7 @@ class Outcome:
     """A finished step: its folder, its typed report, and whether it was there already."""
 
     output: Path
-    report: Any  # of a class in ``tasc.commands.reports``
+    report: Any  # of a class in ``tasc.commands.registry``
     reused: bool
 
 
@@ -49,7 +48,7 @@ def run_step(
     asked = options.model_dump(mode="json", exclude=options.incidental)
     step = Step(options.command, asked, _inputs(options, texts))
     if reuse and up_to_date(output, step):
-        report = read_report(options.command, output / options.result_name)
+        report = STEPS[options.command].read_report(output / options.result_name)
         return Outcome(output, report, reused=True)
     insist = resume == "only"
     with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
@@ -57,13 +56,13 @@ def run_step(
             tell(line)
         texts = with_prompts(options, texts)
         context = StepContext(texts, workspace.work, bool(resume), progress)
-        made = RUNNERS[options.command](options, context)
+        made: Result = STEPS[options.command].function()(options, context)
         report = _save(made, workspace.folder)
         write_json(workspace.folder / options.result_name, report.to_dict())
     return Outcome(output, report, reused=False)
 
 
-def _save(made: Result, folder: Path) -> Any:  # noqa: ANN401 - a class of ``tasc.commands.reports``
+def _save(made: Result, folder: Path) -> Any:  # noqa: ANN401 - a class of ``tasc.commands.registry``
     """Write the files of an artefact and the pages of its report; return the report."""
     report = made if isinstance(made, Report) else made.report
     if not isinstance(made, Report):

@@ -135,12 +135,12 @@ class CommandOptions(Options):
             return values
         renamed = dict(values)
         for field, info in cls.model_fields.items():
-            aliases = [held.alias for held in info.metadata if isinstance(held, Shell)]
-            old = "".join(aliases).replace("-", "_")
-            if old and old in renamed:
-                if field in renamed:
-                    raise ValueError(f"{old} is an older name of {field}: keep {field} alone")
-                renamed[field] = renamed.pop(old)
+            shells = [held for held in info.metadata if isinstance(held, Shell)]
+            for old in (alias.replace("-", "_") for shell in shells for alias in shell.aliases):
+                if old in renamed and field in renamed:
+                    raise ValueError(f"{old} is an older name of {field}: give {field} only")
+                if old in renamed:
+                    renamed[field] = renamed.pop(old)
         return renamed
 
 

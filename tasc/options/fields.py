@@ -22,7 +22,7 @@ class Shell:
     name: str = ""  # the option's, without dashes
     argument: bool = False  # whether it stands without a name, by its position
     default: str = ""  # what is shown for an option left out
-    alias: str = ""  # an older spelling, without dashes; in Python and recipes an older key
+    aliases: tuple[str, ...] = ()  # older names, on the command line, in recipes and in Python
 
 
 @contextmanager

@@ -31,7 +31,7 @@ class Tags(HTMLParser):
 @pytest.mark.parametrize("with_tokens", [True, False])
 def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer, with_tokens):
     rows = [(f"<script>alert({n})</script>", f"<b2>intent {n % 5}</b2> & more") for n in range(40)]
-    options = AnalyzeOptions(budgets=(0, 10))
+    options = AnalyzeOptions(new_tokens=(0, 10))
     found = analyze(make_corpus(rows), tokenizer if with_tokens else None, options)
     report, once = found.report, found.searched
     choice: Any = "<b2>both</b2>"

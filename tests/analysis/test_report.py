@@ -70,7 +70,9 @@ def test_token_counts_after_merging_add_up_to_the_search_s_own(corpus, tokenizer
 
 
 def test_valuable_ngrams_come_with_what_stands_around_them(corpus, tokenizer):
-    top_merges = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(10,))).report.tokens.top_merges
+    top_merges = analyze(
+        corpus, tokenizer, AnalyzeOptions(new_tokens=(10,))
+    ).report.tokens.top_merges
     assert top_merges[0].saved >= top_merges[1].saved
     for entry in top_merges:
         assert entry.example[1] == entry.text
@@ -90,8 +92,8 @@ def test_the_boundaries_are_for_the_pretoken_export_only(corpus, tokenizer):
     ("options", "words"),
     [
         ({"export": "other"}, "should be 'pretoken' or 'added'"),
-        ({"budgets": ()}, "at least 1 item"),
-        ({"budgets": (-1,)}, "budgets.0: input should be greater than or equal to 0"),
+        ({"new_tokens": ()}, "at least 1 item"),
+        ({"new_tokens": (-1,)}, "new_tokens.0: input should be greater than or equal to 0"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(corpus, tokenizer, options, words):
@@ -100,7 +102,7 @@ def test_options_that_mean_nothing_are_refused(corpus, tokenizer, options, words
 
 
 def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
-    report = analyze(corpus, tokenizer, AnalyzeOptions(budgets=(0, 5))).report
+    report = analyze(corpus, tokenizer, AnalyzeOptions(new_tokens=(0, 5))).report
     assert isinstance(report, TaskReport)
     verdict = Verdict("both", ("because",))
     results = AnalysisResults(
@@ -122,7 +124,7 @@ def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
 
 def test_progress_is_told_of_each_stage(corpus, tokenizer):
     calls = []
-    options = AnalyzeOptions(budgets=(0, 5))
+    options = AnalyzeOptions(new_tokens=(0, 5))
     analyze(corpus, tokenizer, options, progress=lambda *call: calls.append(call))
     assert {"read", "merge counts", "merge search"} <= {name for name, _, _ in calls}
     assert ("read", 60, 0) in calls

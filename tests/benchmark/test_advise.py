@@ -116,7 +116,7 @@ def test_two_samples_are_too_little_data(capsys, tmp_path, model, rows, seen, op
 
 def test_few_outputs_hold_enough_out_to_be_judged(tmp_path, tokenizer):
     task = write(tmp_path / "task", train=copies(20))
-    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
+    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
     found = simulate_drafts(analysis, None, tokenizer, {})
     assert found
     assert (found.best.samples, found.corpus_outputs) == (10, 10)
@@ -127,7 +127,7 @@ def test_what_is_held_out_is_not_known_to_the_drafts(tmp_path, tokenizer):
     """Outputs that never recur and do not stand in their prompts cannot be drafted."""
     rows = [row | {"input": "say"} for row in copies(120)]
     task = write(tmp_path / "task", train=rows)
-    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
+    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
     found = simulate_drafts(analysis, None, tokenizer, {})
     assert found
     assert found.best.tokens_per_step < 1.5
@@ -139,7 +139,7 @@ def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
     source = Source(str(task), template="{input} =\n")
     found = []
     for data in (load(source, "train"), open_stream(source, "train")):
-        analysis = analyze(data, tokenizer, AnalyzeOptions(budgets=(0, 20)))
+        analysis = analyze(data, tokenizer, AnalyzeOptions(new_tokens=(0, 20)))
         drafts = simulate_drafts(analysis, None, tokenizer, {})
         assert drafts
         rows = analysis.rows
@@ -152,7 +152,7 @@ def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
 
 def test_a_corpus_beyond_measure_is_drafted_from_in_part(tmp_path, tokenizer, monkeypatch):
     task = write(tmp_path / "task", train=intents(20) * 30)
-    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(budgets=(0,)))
+    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
     text = sum(len(row["output"]) for row in intents(20)) * 30
     monkeypatch.setattr("tasc.benchmark.forecast.advise.SAMPLE", text // 4)
     found = simulate_drafts(analysis, None, tokenizer, {})

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from rich.console import Console
-from tasc_cli.commands.alone import chat as command
+from tasc_cli.commands import chat as command
 
 from tasc.commands.context import at_work
 from tasc.commands.conversation.options import ChatOptions

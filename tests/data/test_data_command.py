@@ -5,7 +5,7 @@ import json
 
 import pytest
 from rich.console import Console
-from tasc_cli.commands.alone import data as data_command
+from tasc_cli.commands import data as data_command
 from tokenizers import AddedToken
 from tokenizers.normalizers import NFC
 

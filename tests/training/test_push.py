@@ -39,7 +39,7 @@ def contents(folder):
 def test_the_model_is_pushed_whole_and_nothing_else(capsys, tmp_path, training, hub):
     code, out, err = tasc(capsys, *training, "--merge", "--push-to-hub", "me/tuned")
     assert code == 0, err
-    assert f"on the Hub: {hub.url}/me/tuned" in out
+    assert f"pushed to the Hub: {hub.url}/me/tuned" in out
     assert TOKEN not in out + err
     assert hub.tokens == {f"Bearer {TOKEN}"}
     (asked,) = hub.created

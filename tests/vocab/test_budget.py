@@ -129,7 +129,7 @@ def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows
 
 
 FEW = [*["kind: late parcel", "kind: lost parcel"] * 9, "Q"]
-GRID = AnalyzeOptions(budgets=(0, 1, 4, 12, 30, 9000))
+GRID = AnalyzeOptions(new_tokens=(0, 1, 4, 12, 30, 9000))
 
 
 @pytest.mark.parametrize("measured", [0, 7])
@@ -168,7 +168,7 @@ def test_the_grid_ends_at_the_largest_budget_that_augment_takes():
 
 
 def test_every_budget_saves_more_and_the_first_nothing():
-    base, options = tokenizer(), AnalyzeOptions(budgets=(0, 5, 10, 20))
+    base, options = tokenizer(), AnalyzeOptions(new_tokens=(0, 5, 10, 20))
     found = analyze(corpus(OUTPUTS), base, options)
     points = predict_budgets(found.searched, base, options).budgets
     assert [point.budget for point in points] == [0, 5, 10, 20]
@@ -194,7 +194,7 @@ def test_a_tokenizer_that_does_not_take_the_export_is_told_of():
 
 
 def test_real_intents_compress_as_the_literature_says(data_dir, real_tokenizer):
-    base, options = real_tokenizer("gpt2"), AnalyzeOptions(budgets=(0, 250))
+    base, options = real_tokenizer("gpt2"), AnalyzeOptions(new_tokens=(0, 250))
     outputs = load(Source(str(data_dir / "massive-en")), "train").outputs
     found = predict_budgets(encode_outputs(outputs, base, "pretoken"), base, options)
     assert found.budgets[-1].step_ratio > 3.5

@@ -20,7 +20,7 @@ class AugmentOptions(MergeSearchOptions):
     references: ClassVar = {"tokenizer": "tokenizer"}
 
     tokenizer: Annotated[str, TOKENIZER]
-    new_tokens: Annotated[int | Literal["auto"], Shell(alias="budget")] = Field(
+    new_tokens: Annotated[int | Literal["auto"], Shell(aliases=("budget",))] = Field(
         500, description="Number of new tokens; auto chooses the recommended size."
     )
     overfit_penalty: float = Field(

@@ -53,7 +53,7 @@ def predict_budgets(
     held_out: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Prediction:
-    """Predict each of ``options.budgets`` and the recommended size from one search.
+    """Predict each of ``options.new_tokens`` and the recommended size from one search.
 
     The tokens are chosen by what chooses them for ``tasc augment``; it then leaves out those that
     the saved tokenizer never produces. Budgets beyond the last token are left out, but for the
@@ -68,9 +68,9 @@ def predict_budgets(
         )
     except InputError as error:
         return Prediction(refused=str(error))
-    result = refiner.survey(max(1, *options.budgets), progress)
+    result = refiner.survey(max(1, *options.new_tokens), progress)
     size, grid = len(tokenizer.vocabulary()), list[BudgetPoint]()
-    for budget in _taken(refiner, result, sorted(set(options.budgets)), size, progress):
+    for budget in _taken(refiner, result, sorted(set(options.new_tokens)), size, progress):
         point = _point(refiner.choose(result, budget, progress), budget, outputs, size)
         if not grid or point.merges != grid[-1].merges:
             grid.append(point)

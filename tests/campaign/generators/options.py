@@ -9,7 +9,7 @@ from tasc_cli._typed import typed
 from tasc_cli.main import app
 from typer.main import get_command
 
-from tasc.commands.registry import COMMANDS
+from tasc.commands.registry import STEPS, step_options
 from tasc.decoding.drafters import DRAFTERS
 from tasc.serving.table import EXPORTS
 
@@ -108,7 +108,7 @@ HEADS = ("eagle", "fr-spec", "microspec")
 def build(rng: random.Random, seeds: "Seeds", sandbox: Path) -> list[str]:
     """Return a command's arguments, of which up to four are hostile; without --output."""
     commands = get_command(app).commands  # type: ignore[attr-defined]
-    command = rng.choice(sorted(COMMANDS))
+    command = rng.choice(sorted(STEPS))
     known = {p.name: p for p in commands[command].params}
     given = _ordinary(rng, command, seeds)
     given |= {name: value for name, value in SHORT.items() if name in known and name not in given}
@@ -171,7 +171,9 @@ def _hostile(rng: random.Random, command: str, parameter: Any, sandbox: Path) ->
     if _holds(annotation, int, float) or name == "budget":
         numbers = [n for n in NUMBERS if name not in LONG or n in ("0", "-1", "nan", "9" * 23)]
         return rng.choice(numbers)
-    choices = [c for field in typed(COMMANDS[command]) if field.name == name for c in field.choices]
+    choices = [
+        c for field in typed(step_options(command)) if field.name == name for c in field.choices
+    ]
     paths = [str(sandbox), str(sandbox / "missing"), str(sandbox / ("n" * 300))]
     return rng.choice([*choices, *(c.upper() for c in choices), *TEXTS, *paths])
 

@@ -1,18 +1,20 @@
 """``tasc doctor``: what is installed, what was built, and what this machine has."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..._derive import Json
+from .._console import print_json, table
+from .._derive import RunFlags
+
+if TYPE_CHECKING:
+    from tasc.commands.doctor import DoctorOptions
 
 
-def doctor(json: Json = False) -> None:
-    """Show versions, devices, kernels, and memory."""
+def run(_options: "DoctorOptions", flags: RunFlags) -> None:
+    """Print versions, devices, kernels and memory."""
     from tasc.commands.doctor import examine
 
-    from ..._console import print_json, table
-
     report = examine()
-    if json:
+    if flags.json:
         print_json(report)
         return
     rows = [[what, _text(found)] for what, found in report.items()]

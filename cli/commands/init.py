@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from ..._console import print_json, say
-from ..._derive import Alone, RunFlags
+from .._console import print_json, say
+from .._derive import RunFlags
 
 if TYPE_CHECKING:
     from tasc.commands.starter.write import InitOptions
 
 
-def _run(options: "InitOptions", flags: RunFlags) -> None:
+def run(options: "InitOptions", flags: RunFlags) -> None:
+    """Write a recipe and print its path."""
     from tasc.commands.starter.write import start_recipe
 
     made = start_recipe(options)
@@ -23,11 +24,3 @@ def _run(options: "InitOptions", flags: RunFlags) -> None:
         say(f"splits: {made.folder} ({counts})")
     say(f"recipe: {made.recipe}")
     say(f"Next: tasc run {made.recipe} --dry-run")
-
-
-COMMAND = Alone(
-    "init",
-    "tasc.commands.starter.write:InitOptions",
-    "Write a recipe for your own data, with comments; splits, too, where there is only one.",
-    _run,
-)

@@ -3,20 +3,20 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..._command import output_path
-from ..._commands import COMMANDS
-from ..._console import note, print_json, say, table
-from ..._derive import Alone, RunFlags
-from ..._progress import show_progress
+from .._command import output_path, show
+from .._console import note, print_json, say, table
+from .._derive import RunFlags
+from .._progress import show_progress
 
 if TYPE_CHECKING:
     from tasc.commands.plan import RunOptions
     from tasc.commands.preview import PlannedStep
 
 
-def _run(options: "RunOptions", flags: RunFlags) -> None:
+def run(options: "RunOptions", flags: RunFlags) -> None:
+    """Run a recipe, or print its plan."""
     from tasc.commands.plan import read
-    from tasc.commands.runner import find, run
+    from tasc.commands.runner import find, run_recipe
     from tasc.options.references import expanded
 
     path = find(str(expanded(Path(options.recipe))))
@@ -29,15 +29,14 @@ def _run(options: "RunOptions", flags: RunFlags) -> None:
             steps = preview(plan, folder, progress)
         _show_plan(steps, plan.name, flags)
         return
-    shows = {command.name: command.show for command in COMMANDS}
     results: dict[str, Any] = {}
-    outcomes = run(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
+    outcomes = run_recipe(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
     for name, step, done in outcomes:
         results[name] = done.report.to_dict()
         state = "up to date" if done.reused else "done"
         note(f"{name}: {state} ({done.output})")
         if not flags.json:
-            shows[step.command](done.report)
+            show(step.command)(done.report)
     if flags.json:
         print_json(results)
 
@@ -88,11 +87,3 @@ def _options(step: "PlannedStep") -> str:
 
 def _short(value: Any) -> str:  # noqa: ANN401 - any JSON value
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-COMMAND = Alone(
-    "run",
-    "tasc.commands.plan:RunOptions",
-    "Run a recipe: analyze, augment, finetune, bench; finished steps are not run again.",
-    _run,
-)

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from tasc.visible import visible
 
-from ..._console import err, is_text, note, out
-from ..._derive import Alone, RunFlags
-from ..._progress import show_progress
+from .._console import err, is_text, note, out
+from .._derive import RunFlags
+from .._progress import show_progress
 
 if TYPE_CHECKING:
     from tasc.commands.conversation.options import ChatOptions
@@ -30,7 +30,8 @@ _SHADES = {
 }
 
 
-def _run(options: "ChatOptions", _flags: RunFlags) -> None:
+def run(options: "ChatOptions", _flags: RunFlags) -> None:
+    """Chat until the input ends."""
     from tasc.commands.context import at_work
     from tasc.commands.conversation.talk import Conversation
 
@@ -99,11 +100,3 @@ def _tell(answer: "Answer") -> None:
         status.append(source, _SHADES[source] if not err.no_color else "")
         status.append(f" {tokens:,}")
     err.print(status, soft_wrap=True)
-
-
-COMMAND = Alone(
-    "chat",
-    "tasc.commands.conversation.options:ChatOptions",
-    "Talk to a model: answers as they come, accepted drafts coloured by what they come from.",
-    _run,
-)

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..._command import Command
-from ..._console import say
+from .._console import say
 
 if TYPE_CHECKING:
     from tasc.serving.export import ExportReport
@@ -23,11 +22,3 @@ def show(report: "ExportReport") -> None:
         say(f"  {note}")
     if report.command:
         say(f"Start it with tasc serve, or inside of the folder: {report.command}")
-
-
-COMMAND = Command(
-    "export",
-    help="Write one folder that an engine serves: model, tokenizer, what it drafts from, README.",
-    show=show,
-    leaves=(("how to use it", "README.md"),),
-)

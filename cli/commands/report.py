@@ -2,21 +2,22 @@
 
 from typing import TYPE_CHECKING
 
-from ..._console import note, print_json, say, speedup_text, table
-from ..._derive import Alone, RunFlags
+from .._console import note, print_json, say, speedup_text, table
+from .._derive import RunFlags
 
 if TYPE_CHECKING:
     from tasc.benchmark.join import ReportOptions
     from tasc.benchmark.results.joined import JoinedResults
 
 
-def _run(options: "ReportOptions", flags: RunFlags) -> None:
+def run(options: "ReportOptions", flags: RunFlags) -> None:
+    """Write the page and print its path."""
     from pathlib import Path
 
     from tasc.benchmark.join import write_report
     from tasc.benchmark.results.joined import JoinedResults
 
-    from ..._command import output_path
+    from .._command import output_path
 
     folder = output_path("output", flags.output) or Path("tasc-out") / "report"
     found = write_report(options, folder, force=flags.force)
@@ -53,11 +54,3 @@ def _show(found: "JoinedResults") -> None:
     for run in found.runs:
         for told in run.warnings:
             note(f"{run.label}: {told}")
-
-
-COMMAND = Alone(
-    "report",
-    "tasc.benchmark.join:ReportOptions",
-    "Join benches into one page, with tests across them; of one, make its page anew.",
-    _run,
-)

@@ -4,25 +4,18 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from ..._console import note
-from ..._derive import Alone, RunFlags
+from .._console import note
+from .._derive import RunFlags
 
 if TYPE_CHECKING:
     from tasc.serving.options import ServeOptions
 
 
-def _run(options: "ServeOptions", _flags: RunFlags) -> None:
+def run(options: "ServeOptions", _flags: RunFlags) -> None:
+    """Replace this process by the engine."""
     from tasc.serving.serve import command
 
     words = command(options)
     note(shlex.join(words))
     os.chdir(options.folder)
     os.execvp(words[0], words)
-
-
-COMMAND = Alone(
-    "serve",
-    "tasc.serving.options:ServeOptions",
-    "Start the installed engine on a folder of tasc export, for this machine alone.",
-    _run,
-)

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from tasc.visible import visible_line
 
-from ..._console import out, print_json, say, table
-from ..._derive import Alone, RunFlags
+from .._console import out, print_json, say, table
+from .._derive import RunFlags
 
 if TYPE_CHECKING:
-    from tasc.commands.data.report import DataOptions, DataReport, Sample, Token
+    from tasc.commands.inspect_data import DataOptions, DataReport, Sample, Token
 
 _SEPARATOR = "│"
 # Letters and background both, so that they are read on a light terminal and on a dark one.
@@ -25,8 +25,9 @@ _SHOWN = 300  # tokens in sequence that are shown whole; of more both ends
 _TOLD = {"cut": "never seen", "read": "the loss leaves them out", "learnt": "the loss is on these"}
 
 
-def _run(options: "DataOptions", flags: RunFlags) -> None:
-    from tasc.commands.data.report import inspect_data
+def run(options: "DataOptions", flags: RunFlags) -> None:
+    """Print examples and their lengths."""
+    from tasc.commands.inspect_data import inspect_data
 
     found = inspect_data(options)
     if flags.json:
@@ -127,11 +128,3 @@ def _cuts(found: "DataReport") -> list[str]:
             "other text, such as é of e and an accent: no model with it writes them as they are"
         )
     return lines
-
-
-COMMAND = Alone(
-    "data",
-    "tasc.commands.data.report:DataOptions",
-    "Show examples as the model sees them: tokens, what is learnt, lengths, what is cut.",
-    _run,
-)

@@ -4,15 +4,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..._console import interval_text, note, print_json, say, table
-from ..._derive import Alone, RunFlags
+from .._console import interval_text, note, print_json, say, table
+from .._derive import RunFlags
 
 if TYPE_CHECKING:
     from tasc.benchmark.paired.compare import CompareOptions
     from tasc.benchmark.results.changes import Change, ResultsComparison
 
 
-def _run(options: "CompareOptions", flags: RunFlags) -> None:
+def run(options: "CompareOptions", flags: RunFlags) -> None:
+    """Compare two benches and print the changes."""
     from tasc.benchmark.paired.compare import compare_results
 
     found = compare_results(options)
@@ -55,11 +56,3 @@ def _show(found: "ResultsComparison") -> None:
 
 def _form(change: "Change") -> str:
     return ".3f" if change.what in ("speed", "steps") else "+z.3f"
-
-
-COMMAND = Alone(
-    "compare",
-    "tasc.benchmark.paired.compare:CompareOptions",
-    "Compare two benches of the same samples; exit code 1 where one is worse beyond noise.",
-    _run,
-)

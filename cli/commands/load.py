@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..._command import Command
-from ..._console import bounds_text, noted, say, table
+from .._console import bounds_text, noted, say, table
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.load import LoadComparison, LoadResults
@@ -44,11 +43,3 @@ def _comparison(pair: "LoadComparison", found: "LoadResults") -> str:
         bounds = bounds_text(seen.interval, "+z.3f") if seen.difference else ""
         parts.append(noted(f"{found.metrics[name].label} {seen.difference:+z.3f}", bounds))
     return f"{pair.endpoint} against {pair.against}: {', '.join(parts)}"
-
-
-COMMAND = Command(
-    "load",
-    help="Compare outputs and speed of running servers on the task's prompts; writes results.json.",
-    show=show,
-    leaves=(("results", "results.json"),),
-)

@@ -1,1 +1,0 @@
-"""Commands around an engine that serves: what it loads, starting it, measuring it."""

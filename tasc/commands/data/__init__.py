@@ -1,1 +1,0 @@
-"""``tasc data``: a task's examples as a model sees them."""

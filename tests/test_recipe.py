@@ -100,7 +100,7 @@ def test_no_file_harms_its_reader(tmp_path, text, said):
         ("  1: {command: analyze}\n", ["steps.1.[key]: input should be a valid string"]),
         ("  a: {1: 2, command: analyze}\n", ["step a: 1: keys should be strings"]),
         ("  a: {command: analyze, limit: true}\n", ["step a: limit: true and false"]),
-        ("  a: {command: analyze, budgets: [1, on]}\n", ["step a: budgets: true and false"]),
+        ("  a: {command: analyze, budgets: [1, on]}\n", ["step a: new_tokens: true and false"]),
         ("  a: {command: analyze, seed: 1, seed: 2}\n", ["'seed' is there twice"]),
         ('  a: {command: analyze, split: "a\\0"}\n', ["holds what is no character"]),
         ('  "a\\e": {command: analyze}\n', ["a step's name"]),

@@ -131,7 +131,7 @@ def test_an_output_never_replaces_what_is_read(tmp_path, kind):
             tokens = out / "below" if kind == "below" else out
             make_tokenizer(tokens)
     before = sorted(out.rglob("*"))
-    with pytest.raises(InputError, match=r"output .* would replace .*name another folder"):
+    with pytest.raises(InputError, match=r"output .* would replace .*choose another folder"):
         run_step(IndexOptions(tokenizer=str(tokens), **index), out, force=True)
     assert sorted(out.rglob("*")) == before
 
@@ -147,7 +147,7 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     code, out, err = tasc(capsys, *command, "--dry-run")
     assert (code, err) == (0, "")
-    assert "x: 2 steps, nothing wrong was found" in out
+    assert "x: the recipe is valid, 2 steps" in out
     starts = [line.split()[:4] for line in out.splitlines()]
     assert ["t", "augment", "-", "-"] in starts
     assert ["i", "index", "t", "-"] in starts

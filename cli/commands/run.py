@@ -1,4 +1,4 @@
-"""``tasc run``: a whole recipe, each step done once."""
+"""``tasc run``: run a recipe, and skip the steps that are up to date."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,7 @@ def run(options: "RunOptions", flags: RunFlags) -> None:
     if options.dry_run:
         from tasc.commands.preview import preview
 
-        with show_progress() as progress:
-            steps = preview(plan, folder, progress)
+        steps = preview(plan, folder)
         _show_plan(steps, plan.name, flags)
         return
     results: dict[str, Any] = {}
@@ -46,14 +45,14 @@ def _show_plan(steps: "tuple[PlannedStep, ...]", name: str, flags: RunFlags) -> 
         print_json([step.model_dump(mode="json") for step in steps])
         return
     table(
-        f"{name}: {len(steps)} steps, nothing wrong was found",
-        ["step", "command", "reads", "takes", "options"],
+        f"{name}: the recipe is valid, {len(steps)} steps",
+        ["step", "command", "reads", "last run", "options"],
         [
             [
                 step.name,
                 step.command,
                 ", ".join(step.needs) or "-",
-                _takes(step),
+                "-" if step.last_seconds is None else _duration(step.last_seconds),
                 _options(step),
             ]
             for step in steps
@@ -61,16 +60,7 @@ def _show_plan(steps: "tuple[PlannedStep, ...]", name: str, flags: RunFlags) -> 
         text_columns=5,
     )
     if any(step.last_seconds is not None for step in steps):
-        say("Last time: what a step took when its folder was written, as it was then.")
-    if any(step.estimated_seconds is not None for step in steps):
-        say("About: from the size of the data and models of this shape, timed here without drafts.")
-
-
-def _takes(step: "PlannedStep") -> str:
-    """Return how long a step took, or may take."""
-    if step.last_seconds is not None:
-        return f"{_duration(step.last_seconds)} last time"
-    return "-" if step.estimated_seconds is None else f"about {_duration(step.estimated_seconds)}"
+        say("Last run: duration of the run that wrote the step's folder.")
 
 
 def _duration(seconds: float) -> str:
@@ -80,10 +70,9 @@ def _duration(seconds: float) -> str:
 
 
 def _options(step: "PlannedStep") -> str:
-    """Return the options that the recipe gives, but those that name an earlier step."""
-    told = {k: v for k, v in step.options.items() if k != "seed" and v not in step.needs}
-    return ", ".join(f"{key}={_short(value)}" for key, value in told.items())
-
-
-def _short(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+    """Format the options that the recipe sets, without references to earlier steps."""
+    own = {k: v for k, v in step.options.items() if k != "seed" and v not in step.needs}
+    return ", ".join(
+        f"{key}={'+'.join(map(str, value)) if isinstance(value, list) else value}"
+        for key, value in own.items()
+    )

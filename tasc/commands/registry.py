@@ -170,8 +170,8 @@ _TABLE = (
     ),
     Command(
         "chat",
-        "Chat with a model; accepted drafts are coloured by their source.",
-        "commands.conversation.options:ChatOptions",
+        "Chat with a model; text that came from drafts is coloured.",
+        "commands.conversation_options:ChatOptions",
     ),
     Command(
         "doctor",

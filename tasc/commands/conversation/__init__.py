@@ -1,1 +1,0 @@
-"""Talking to a model in the terminal: ``tasc chat``."""

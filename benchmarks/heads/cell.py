@@ -17,7 +17,7 @@ from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.decode import Generation, generate
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
-from tasc.decoding.drafters.heads.reader import HeadDrafter
+from tasc.decoding.drafters.heads.eagle import Eagle
 from tasc.decoding.steps import StepStats
 
 
@@ -52,7 +52,7 @@ class Cell:
 
     def run(self, ours: Loaded, drafter: Drafter, prompt: np.ndarray, **options: Any) -> None:  # noqa: ANN401
         """Decode one prompt. What coverage costs to find out is not timed."""
-        if not isinstance(drafter, HeadDrafter):
+        if not isinstance(drafter, Eagle):
             self.done.append(generate(ours.target, drafter, prompt, **options))
             return
         timed = drafter.vocabulary = TimedHead(drafter.vocabulary)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tasc.decoding.drafters.heads import reader
+from tasc.decoding.drafters.heads import eagle
 from tasc.decoding.drafters.heads.draft_vocab import microspec, window
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
 from tasc.decoding.drafters.heads.draft_vocab.full import Full
@@ -50,7 +50,7 @@ def test_no_step_waits_for_the_device(model, monkeypatch, name):
     monkeypatch.setattr(window, "push", lambda *_: kernels.append("push"))
     monkeypatch.setattr(window, "gather", lambda *_: kernels.append("gather"))
     trees = []
-    monkeypatch.setattr(reader, "_draft", lambda *tree: trees.append(tree))
+    monkeypatch.setattr(eagle, "_to_host", lambda *tree: trees.append(tree))
     found = drafter(model, VOCABULARIES[name])
     found.start(np.arange(1, 9, dtype=np.int32))
     rows = 8

@@ -1,4 +1,4 @@
-"""Plain autoregressive decoding: the drafter that proposes nothing."""
+"""Plain autoregressive decoding: a drafter without drafts."""
 
 from dataclasses import dataclass
 
@@ -11,23 +11,22 @@ from tasc.decoding.core.resources import Resources
 
 @dataclass(frozen=True)
 class NoOptions:
-    """For methods without options."""
+    """The options of a method that has none."""
 
 
 def prepare(resources: Resources, options: NoOptions) -> Factory:  # noqa: ARG001
-    """See Method.prepare."""
+    """Prepare plain decoding."""
     return Autoregressive
 
 
 class Autoregressive:
-    """The baseline every other method is compared with, on the same loop."""
+    """The baseline, in the same loop as every other method."""
 
     def start(self, prompt: np.ndarray) -> None:
-        """Nothing to prepare."""
+        pass
 
     def draft(self, max_nodes: int) -> Draft:  # noqa: ARG002 - the protocol's name
-        """Propose nothing."""
         return Draft()
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Nothing to learn."""
+        pass

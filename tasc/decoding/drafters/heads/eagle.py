@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
-from tasc.decoding.drafters.heads.reader import HeadDrafter
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Unchanging
 from tasc.decoding.drafters.heads.tree import grow
+from tasc.errors import InputError
 from tasc.models.cache import tree_cache
 from tasc.models.draft_head import DraftHead
 from tasc.options.bounds import MOST_NODES, Bounded, within
@@ -17,18 +18,18 @@ from tasc.options.bounds import MOST_NODES, Bounded, within
 
 @dataclass(frozen=True)
 class EagleOptions(Bounded):
-    """``depth`` levels of the tree, and ``width`` nodes expanded a level, to as many children."""
+    """A tree of ``depth`` levels; each expands ``width`` nodes to ``width`` children each."""
 
     depth: int = within(6, 1, 64)
     width: int = within(10, 1, MOST_NODES)
 
 
-class Eagle(HeadDrafter):
-    """One sequence's drafter; the head and the target's embedding are shared.
+class Eagle:
+    """One sequence's drafter; sequences share the head and the target's embedding.
 
-    The head has read the pairs (the target's hidden state at i, token i + 1) of what is committed,
-    never a state of its own: what it guessed for a tree is forgotten when the tree is drafted. It
-    reads them when a draft is asked for, so that steps without a draft cost nothing.
+    The head reads pairs of committed positions: the target's hidden state at i, the token at i + 1.
+    Its own states last for one tree. It reads when a draft is requested, so that steps without a
+    draft cost nothing. On a device, the host waits for the finished tree only.
     """
 
     def __init__(
@@ -38,49 +39,74 @@ class Eagle(HeadDrafter):
         vocabulary: Callable[[], DraftVocabulary],
         options: EagleOptions,
     ) -> None:
-        """Draft with ``head`` in the columns of a vocabulary of this sequence's own."""
         self.head, self.embedding, self.options = head, embedding, options
-        super().__init__(vocabulary, next(head.parameters()).device)
+        self.vocabulary = vocabulary()
+        self.device = next(head.parameters()).device
+        self.start(np.empty(0, np.int32))
 
     def start(self, prompt: np.ndarray) -> None:
-        """See Drafter.start."""
-        super().start(prompt)
-        self.pending: list[tuple[Tensor, np.ndarray]] = []  # (k, d), and (k,) after them
+        self.prompt = prompt
+        self.step: tuple[Tensor, Tensor, np.ndarray] | None = None  # of on_hidden_states
+        self.pending: list[tuple[Tensor, np.ndarray]] = []  # states (k, d), next tokens (k,)
+        self.prefilled = False
         self.cache, self.kv_cache = tree_cache(1, len(prompt) + 256)
-        self.last = torch.empty(0)  # (1, d) the head's state after the last committed token
+        self.last = torch.empty(0)  # (1, d): the head's state after the last committed token
 
-    def commit(self, hidden: Tensor, tokens: np.ndarray) -> None:
-        """See HeadDrafter.commit."""
-        self.pending.append((hidden, tokens))
+    def on_hidden_states(self, hidden: Tensor, rows: Tensor, path: np.ndarray) -> None:
+        self.step = (hidden, rows, path)
 
-    def grow(self, budget: int) -> tuple[Tensor, Tensor, Tensor]:
-        """See HeadDrafter.grow."""
+    def observe(self, tokens: np.ndarray) -> None:
+        """Store the committed pairs. Raises InputError without hidden states of the step."""
+        if self.step is None:
+            raise InputError(
+                "a draft head reads the target's hidden states: give a model to decode with"
+            )
+        hidden, rows, path = self.step
+        self.step = None
+        if not self.prefilled:
+            self.prefilled = True
+            self.vocabulary.start(self._to_device(self.prompt), hidden)
+            self.pending.append((hidden, np.append(self.prompt[1:], tokens)))
+        elif len(path) == 0:  # a step without a draft, which must cost next to nothing
+            # A captured graph overwrites these states in the next step, so copy them.
+            self.pending.append((hidden[: len(tokens)].clone(), tokens))
+        else:
+            self.pending.append((hidden[self._committing(path, tokens)], tokens))
+        if not isinstance(self.vocabulary, Unchanging):
+            kept = self._committing(path, tokens)
+            self.vocabulary.observe(self._to_device(tokens), rows, kept)
+
+    @torch.inference_mode()
+    def draft(self, max_nodes: int) -> Draft:
+        if max_nodes < 1 or not self.prefilled:
+            return Draft()
         self._catch_up()
-        return grow(
-            self._expand,
+        tree = grow(
+            self._read_level,
             self.kv_cache,
             self.vocabulary,
             self.last,
             width=self.options.width,
             depth=self.options.depth,
-            max_nodes=budget,
+            max_nodes=max_nodes,
         )
+        self.vocabulary.drafted(tree[0])
+        return _to_host(*tree)
 
     def _catch_up(self) -> None:
-        """Let the head read what was committed since the last draft."""
+        """Let the head read the tokens committed since the last draft."""
         if not self.pending:
             return
         states, committed = zip(*self.pending, strict=True)
-        hidden, tokens = torch.cat(states), self.ids(np.concatenate(committed))
+        hidden, tokens = torch.cat(states), self._to_device(np.concatenate(committed))
         self.pending.clear()
         begin, count = self.kv_cache.length, len(tokens)
         positions = torch.arange(begin, begin + count, device=self.device)
-        read = self._forward(tokens, hidden, positions, None)
+        out = self._forward(tokens, hidden, positions, None)
         self.kv_cache.fill([count]) if begin == 0 else self.kv_cache.keep([range(count - 1)])
-        self.last = read[-1:]
+        self.last = out[-1:]
 
-    def _expand(self, tokens: Tensor, hidden: Tensor, position: int, mask: Tensor) -> Tensor:
-        """Read a level of the tree."""
+    def _read_level(self, tokens: Tensor, hidden: Tensor, position: int, mask: Tensor) -> Tensor:
         positions = torch.full_like(tokens, position)
         return self._forward(tokens, hidden, positions, mask[None, None])
 
@@ -90,3 +116,25 @@ class Eagle(HeadDrafter):
         """Run the head's layer on one sequence: (q, d) from tokens (q,) and hidden (q, d)."""
         embedded = self.embedding(tokens)[None]
         return self.head(embedded, hidden[None], positions[None], mask, self.cache)[0]  # type: ignore[no-any-return]
+
+    def _committing(self, path: np.ndarray, tokens: np.ndarray) -> Tensor:
+        """Return the rows that committed ``tokens``: the root's, then those of ``path``."""
+        return self._to_device(np.append(np.int32(0), path + 1)[: len(tokens)])
+
+    def _to_device(self, integers: np.ndarray) -> Tensor:
+        """Return tokens or rows as int64 on the device, without waiting for it."""
+        return torch.from_numpy(integers.astype(np.int64)).to(self.device, non_blocking=True)
+
+
+def _to_host(tokens: Tensor, parents: Tensor, values: Tensor) -> Draft:
+    """Copy a tree to the host, in one transfer, without the nodes that are no token."""
+    packed = torch.stack((tokens.int(), parents.int(), values.float().view(torch.int32)))
+    tree = packed.cpu().numpy()
+    real = tree[0] >= 0  # descendants of an unreal node are unreal, too
+    # The last entry serves parent -1.
+    position = np.append(np.cumsum(real, dtype=np.int32) - 1, np.int32(-1))
+    return Draft(
+        tree[0, real],
+        position[tree[1, real]],
+        probabilities=np.exp(tree[2, real].view(np.float32)),
+    )

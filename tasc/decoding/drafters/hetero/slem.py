@@ -1,9 +1,10 @@
-"""SLEM: text is drafted, and what the target would make of it is verified token by token.
+"""SLEM: draft text, encode it with the target's tokenizer, and verify it token by token.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
 Heterogeneous Vocabularies", algorithm 2, with the re-alignment of section 3.2. Departs: the drafted
-text is encoded behind the last tokens of the output, and where no token begins between the two it
-is cut up longest token first. Tokens are exact matches, so drafts carry no distributions.
+text is encoded as a continuation of the last output tokens. If no token boundary lies between the
+two, it is split greedily, longest token first. Verification takes exact matches, so drafts carry no
+distributions.
 """
 
 import numpy as np
@@ -19,17 +20,14 @@ class Slem:
     """One sequence's drafter."""
 
     def __init__(self, pair: Pair, options: HeteroOptions) -> None:
-        """Draft with ``pair``."""
         self.pair, self.options = pair, options
 
     def start(self, prompt: np.ndarray) -> None:
-        """See Drafter.start."""
         self.session = DraftSession(self.pair)
         self.written = Aligned(self.pair.target)
         self.observe(prompt)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """See Drafter.observe."""
         written = self.written
         for token in tokens.tolist():
             written.text += self.pair.target.string_of([token], first=not written.text)
@@ -38,22 +36,21 @@ class Slem:
         self.session.observe(tokens)
 
     def draft(self, max_nodes: int) -> Draft:
-        """See Drafter.draft."""
         node = self.session.root() if max_nodes else None
         if node is None:
             return Draft()
-        string, ended, likely = self._speak(node, max_nodes)
+        string, ended, likely = self._draft_text(node, max_nodes)
         tokens = self.written.continuation(string) if string else []
         if tokens is None:
             tokens = self.pair.vocabulary.tokenize(string)
         tokens = [*tokens, *([self.pair.target_end] if ended else [])][:max_nodes]
         chain = Chain()
-        for token in tokens:  # a draft token's share of it is not known: spread evenly
+        for token in tokens:  # shares of single tokens are unknown: spread evenly
             chain.add(token, likely ** (1 / len(tokens)))
         return chain.draft(None)
 
-    def _speak(self, node: int, budget: int) -> tuple[bytes, bool, float]:
-        """Return the drafted text, whether it ends there, and how likely it is."""
+    def _draft_text(self, node: int, max_tokens: int) -> tuple[bytes, bool, float]:
+        """Return the drafted text, whether it ends the output, and its probability."""
         session, pair, o = self.session, self.pair, self.options
         string, likely, count = b"", 1.0, 0
         while True:
@@ -63,7 +60,7 @@ class Slem:
                 return string, drawn in pair.draft_ends, likely
             string += pair.draft_strings[drawn]
             count += 1
-            full = len(pair.vocabulary.tokenize(string)) > budget
+            full = len(pair.vocabulary.tokenize(string)) > max_tokens
             if full or count == o.lookahead or likely < o.confidence:
                 return string, False, likely
             node = session.draft_model.extend([node], [drawn])[0]

@@ -1,8 +1,8 @@
-"""Drafters whose tokens are the target's own: TLI, union, and standard speculative decoding.
+"""Drafters of target tokens: TLI, union, and standard speculative decoding.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", algorithms 4, 1 and 5. They differ in which draft tokens count as which
-target tokens, and in whether a draw may fall outside of them.
+Heterogeneous Vocabularies", algorithms 4, 1 and 5. They differ in the map from draft tokens to
+target tokens, and in whether a draw may fall outside of it.
 """
 
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 class Chain:
     """A chain that grows token by token.
 
-    Its distributions may be one more than its tokens: then the last one gave no token.
+    It may have one distribution more than tokens, if the last distribution gave no token.
     """
 
     tokens: list[int] = field(default_factory=list)
     likely: list[float] = field(default_factory=list)
 
     def add(self, token: int, probability: float) -> float:
-        """Append a token of that probability; return the probability of the whole chain."""
+        """Append a token with its probability; return the probability of the whole chain."""
         self.tokens.append(token)
         self.likely.append(probability * (self.likely[-1] if self.likely else 1.0))
         return self.likely[-1]
@@ -38,7 +38,7 @@ class Chain:
 
 
 class TokenLevel:
-    """One sequence's drafter: a chain of draft tokens that are target tokens, too."""
+    """One sequence's drafter: a chain of draft tokens that are also target tokens."""
 
     def __init__(
         self, pair: Pair, options: HeteroOptions, to_target: np.ndarray, normalise: bool
@@ -49,23 +49,20 @@ class TokenLevel:
             pair: the vocabularies and the draft model.
             options: how far to draft.
             to_target: (V_D,) int64, the target token of each draft token, -1 for none.
-            normalise: draw from draft tokens with a target token alone.
+            normalise: draw only from draft tokens with a target token.
         """
         self.pair, self.options = pair, options
         self.to_target, self.normalise = torch.from_numpy(to_target), normalise
         self.inside = self.to_target >= 0
 
     def start(self, prompt: np.ndarray) -> None:
-        """See Drafter.start."""
         self.session = DraftSession(self.pair)
         self.session.observe(prompt)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """See Drafter.observe."""
         self.session.observe(tokens)
 
     def draft(self, max_nodes: int) -> Draft:
-        """See Drafter.draft."""
         node = self.session.root() if max_nodes else None
         if node is None:
             return Draft()
@@ -88,16 +85,12 @@ class TokenLevel:
         return drawing.draft(torch.stack(rows) if rows and self.pair.sampling else None)
 
     def distribution(self, node: int) -> torch.Tensor | None:
-        """Return what is drawn from after ``node``, (V_D,) float64; None if nothing can be."""
+        """Return the distribution to draw from after ``node``, (V_D,) float64; None if empty."""
         if not self.normalise:
             return self.session.distribution(node)
-        if self.pair.sampling is None:  # the most likely of those that the target knows
-            row = (
-                self.session.draft_model.row(node)
-                .float()
-                .cpu()
-                .masked_fill(~self.inside, -torch.inf)
-            )
+        if self.pair.sampling is None:  # the most likely token that the target has
+            row = self.session.draft_model.row(node).float().cpu()
+            row = row.masked_fill(~self.inside, -torch.inf)
             best = torch.zeros(len(row), dtype=torch.float64)
             best[int(row.argmax())] = 1
             return best if self.inside.any() else None
@@ -106,24 +99,24 @@ class TokenLevel:
         return distribution / mass if mass > 0 else None
 
     def over_target(self, distribution: torch.Tensor) -> torch.Tensor:
-        """Return ``distribution`` (V_D,) as a distribution over target tokens, (V_T,) float32."""
+        """Return ``distribution`` (V_D,) over target tokens, (V_T,) float32."""
         row = torch.zeros(self.pair.sizes[0], dtype=torch.float64)
         row.index_add_(0, self.to_target[self.inside], distribution[self.inside])
         return row.float()
 
 
 def tli(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 4: the draft distribution restricted to the intersection."""
+    """Return the drafter of algorithm 4, which draws from the intersection of the vocabularies."""
     return TokenLevel(pair, options, pair.to_target, normalise=True)
 
 
 def union(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 1: what is drawn outside of the intersection is rejected."""
+    """Return the drafter of algorithm 1, whose draws outside of the intersection are rejected."""
     return TokenLevel(pair, options, pair.to_target, normalise=False)
 
 
 def standard(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 5, for two sides with ``same_vocabulary``."""
+    """Return the drafter of algorithm 5, for a pair that passes ``same_vocabulary``."""
     target, draft = pair.sizes
     same = np.arange(draft, dtype=np.int64)
     same[target:] = -1

@@ -218,7 +218,7 @@ def make_index(
     work: Path,
     progress: Progress = silent,
 ) -> Indexed:
-    """Index the outputs of ``options.merge`` and then those of a split, in a file below ``work``.
+    """Index the outputs of ``options.merge`` and of a split, in this order, in a file in ``work``.
 
     Raises:
         InputError: there are no outputs, or an index to merge does not match.

@@ -1,10 +1,10 @@
 """N-grammys: the model's own bigrams, mixed with n-grams of the context.
 
 Stewart et al., "The n-grammys: accelerating autoregressive inference with learning-free batched
-speculation" (2024): the bigram table holds the k most probable next tokens of the target for each
-single token; rows of w tokens are proposed, first what followed the last token in the context, then
-the table's k continuations, each prolonged by its most probable successors. The rows share one tree
-here instead of being a batch. ``context=false`` is the bigram drafter, the default is mixed.
+speculation" (2024): the bigram table contains the target's k most probable next tokens after each
+single token. Drafts are rows of w tokens: first earlier continuations in the context, then the
+table's k continuations, each extended by its most probable successors. Departs: the rows form one
+tree instead of a batch. ``context=false`` is the paper's bigram drafter, the default its mixed one.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ ROWS_A_FORWARD = 512
 
 @dataclass(frozen=True)
 class NgrammysOptions(Bounded):
-    """``k`` continuations a token in the table, rows of ``width`` tokens, n-grams to ``n_max``."""
+    """``k``: continuations per token; ``width``: tokens per row; ``n_max``: longest n-gram."""
 
     k: int = within(8, 1, MOST_NODES)
     width: int = within(6, 1, MOST_NODES)
@@ -41,9 +41,9 @@ class NgrammysOptions(Bounded):
 
 
 def prepare(resources: Resources, options: NgrammysOptions) -> Factory:
-    """See Method.prepare."""
+    """Prepare the n-grammys with the target's bigram table."""
     if resources.target is None:
-        raise InputError("ngrammys asks the model for its bigrams: give a model")
+        raise InputError("ngrammys computes the model's bigrams: give a model")
     model = resources.target.model
     table = bigram_table(model, options.k, resources.cache, resources.progress)
     return lambda: Ngrammys(table, resources.end, options)
@@ -52,10 +52,10 @@ def prepare(resources: Resources, options: NgrammysOptions) -> Factory:
 def bigram_table(
     model: "PreTrainedModel", k: int, cache: Path | None, progress: Progress = silent
 ) -> np.ndarray:
-    """Return the ``k`` most probable next tokens of every single token, (V, k) int32.
+    """Return the ``k`` most probable next tokens after every single token, (V, k) int32.
 
-    Of a vocabulary of fewer tokens it is all of them. Built in batched forward passes; kept below
-    ``cache`` under a hash of the model's weights. A cache that cannot be written costs only that.
+    A vocabulary below ``k`` tokens gives all of them. The table is stored in ``cache`` under a hash
+    of the model's weights; errors when writing it are ignored.
     """
     vocabulary = int(model.get_input_embeddings().weight.shape[0])
     k = min(k, vocabulary)
@@ -79,10 +79,10 @@ def _read(path: Path, shape: tuple[int, int]) -> np.ndarray:
     try:
         table: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise IntegrityError(f"{path} is damaged ({error}): delete it, run again") from error
+        raise IntegrityError(f"{path} is damaged ({error}): delete it and run again") from error
     if table.shape != shape or table.dtype != np.int32:
         raise IntegrityError(
-            f"{path} holds {table.dtype} {table.shape}, not int32 {shape}: delete it, run again"
+            f"{path} holds {table.dtype} {table.shape}, not int32 {shape}: delete it and run again"
         )
     return table
 
@@ -94,7 +94,7 @@ def _write(path: Path, table: np.ndarray) -> None:
 
 
 def _identity(model: "PreTrainedModel") -> str:
-    """Hash the weights' names, shapes and a sample of their values."""
+    """Hash the names, shapes and a sample of the values of all weights."""
     digest = hashlib.sha256()
     for name, weight in model.state_dict().items():
         flat = weight.detach().flatten()
@@ -107,13 +107,12 @@ class Ngrammys:
     """One sequence's drafter; the table is shared."""
 
     def __init__(self, table: np.ndarray, end: int, options: NgrammysOptions) -> None:
-        """Draft from ``table`` (V, k) int32; nothing follows ``end``."""
+        """Draft from ``table`` (V, k) int32; ``end`` has no children."""
         self.table, self.end, self.options = table, end, options
         self.sequence: list[int] = []
         self.positions: dict[tuple[int, ...], list[int]] = {}
 
     def start(self, prompt: np.ndarray) -> None:
-        """Read ``prompt`` (L,) int32."""
         self.sequence, self.positions = [], {}
         self.observe(prompt)
 
@@ -138,7 +137,7 @@ class Ngrammys:
         return _tree(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Append what the step committed and remember where its n-grams end."""
+        """Append the committed tokens and store where their n-grams end."""
         for token in tokens.tolist():
             self.sequence.append(token)
             for n in range(1, min(self.options.n_max, len(self.sequence)) + 1):
@@ -157,10 +156,10 @@ class Ngrammys:
         return rows
 
     def _context_rows(self) -> list[list[int]]:
-        """What followed the longest n-gram that ends the sequence, the latest positions first."""
+        """Return continuations of the longest n-gram that ends the sequence, latest first."""
         for n in range(min(self.options.n_max, len(self.sequence)), 0, -1):
             positions = self.positions.get(tuple(self.sequence[-n:]), [])
-            if len(positions) > 1:  # the last one is the end of the sequence itself
+            if len(positions) > 1:  # the last position is the end of the sequence
                 latest = positions[-2 : -2 - self.options.k : -1]
                 return [self.sequence[p : p + self.options.width] for p in latest]
         return []

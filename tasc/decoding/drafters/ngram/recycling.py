@@ -1,13 +1,13 @@
-"""Recycling: the logits of tokens that the target has scored, accepted or not.
+"""Recycling: draft from the logits of all scored tokens, accepted or not.
 
 Luo et al., "Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token
-Recycling" (2024), arXiv:2408.08696: the k likeliest successors of each token are kept in a matrix,
-renewed by every forward, and a tree is grown along them. No corpus and no training.
+Recycling" (2024), arXiv:2408.08696: a matrix stores the k likeliest successors of each token, every
+forward updates it, and drafts are trees along it. No corpus and no training.
 
-Departs: successors are kept by the last one, two and three tokens, with their probabilities, as a
-running mean; what each of the three is worth is learnt while decoding, and the tree is the best one
-under their mixture instead of a fixed one. A context belongs to the rows of a bounded table, so
-large vocabularies cost no more than small ones.
+Departs: successors are stored for the last one, two and three tokens, with a running mean of their
+probabilities. The weights of the three are learnt while decoding, and the tree is the best one
+under their mixture, not a fixed one. Contexts share a table of bounded size, so that large
+vocabularies cost no more than small ones.
 """
 
 from collections.abc import Callable
@@ -25,20 +25,20 @@ from tasc.options.bounds import Bounded, within
 if TYPE_CHECKING:
     import torch
 
-CONTEXT = 3  # tokens of the longest context
-MOST_ROWS = 1 << 24  # of 76 bytes each
+CONTEXT = 3  # tokens in the longest context
+MOST_ROWS = 1 << 24  # 76 bytes each
 
 
 @dataclass(frozen=True)
 class RecyclingOptions(Bounded):
-    """``rows`` contexts are kept at most; what is new weighs ``renewal`` in the mean of each."""
+    """``rows``: maximum number of contexts; ``renewal``: weight of new values in the means."""
 
     rows: int = within(1 << 16, 4, MOST_ROWS)
     renewal: float = within(0.5, 0, 1)
 
 
 def prepare(resources: Resources, options: RecyclingOptions) -> Factory:
-    """See Method.prepare: sequences share the logits, and the weights."""
+    """Prepare recycling; sequences share the logits and the weights."""
     logits = RecycledLogits(options.rows, options.renewal)
     weights = SourceWeights(0, False, False, 1.0, 0.0, False)
 
@@ -50,25 +50,24 @@ def prepare(resources: Resources, options: RecyclingOptions) -> Factory:
 
 
 class NgramTrees:
-    """One sequence's n-grams; the logits that it reads, and drafts along, are shared.
+    """One sequence's n-grams; sequences share the recycled logits.
 
-    The logits of a step are entered once its tokens are learnt from: the row that a token was
-    chosen by would predict it.
+    A step's logits are added after learning from its tokens, because the row that chose a token
+    would predict it.
     """
 
     def __init__(
         self, native: NgramDrafter, logits: RecycledLogits | None, *, mark: bool = False
     ) -> None:
-        """Draft with ``native``; ``mark``: outputs begin with one there."""
+        """Draft with ``native``; ``mark``: whether it marks where outputs begin."""
         self.native, self.logits, self.mark = native, logits, mark
         if logits is not None:
             native.recycle(logits)
 
     def start(self, prompt: np.ndarray) -> None:
-        """Read ``prompt`` (L,) int32."""
         self.native.start(prompt, self.mark)
         self.recent = prompt[-CONTEXT:]
-        self.said: Callable[[], None] | None = None
+        self.add_logits: Callable[[], None] | None = None
 
     def draft(self, max_nodes: int) -> Draft:
         """Return the tree of at most ``max_nodes`` nodes with the most probable paths."""
@@ -76,23 +75,21 @@ class NgramTrees:
         return Draft(tokens, parents, probabilities=probabilities)
 
     def sources(self) -> np.ndarray:
-        """See ReportsSources."""
         return self.native.sources()
 
     def on_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
-        """See UsesLogits."""
         if self.logits is None:
             return
         from tasc.decoding.drafters.ngram.top_softmax import top_softmax  # torch
 
-        tree, enter = (draft.tokens, draft.parents), self.logits.add_tree
-        self.said = lambda: enter(self.recent, *tree, *top_softmax(logits))
+        tree, add = (draft.tokens, draft.parents), self.logits.add_tree
+        self.add_logits = lambda: add(self.recent, *tree, *top_softmax(logits))
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Go on with what the step committed; then enter its logits."""
+        """Append the committed tokens, then add the step's logits."""
         self.native.observe(tokens)
-        if self.said is not None:
-            self.said()
-            self.said = None
+        if self.add_logits is not None:
+            self.add_logits()
+            self.add_logits = None
         if self.logits is not None:
             self.recent = np.concatenate((self.recent, tokens))[-CONTEXT:]

@@ -1,10 +1,10 @@
-"""Suffix drafting: the longest end of the sequence that stands in the corpus or earlier in it.
+"""Suffix drafting: match the longest suffix of the sequence in the corpus or in its own past.
 
-The family of SAM-Decoding (Hu et al., 2024) and SuffixDecoding (Oliaro et al., 2024): the longer of
-the two matches proposes, and the tree follows the counts of what came next, best first.
+In the family of SAM-Decoding (Hu et al., 2024) and SuffixDecoding (Oliaro et al., 2024): the longer
+of the two matches drafts a best-first tree of its continuations by their counts.
 
-Departs: a suffix array sorted to 64 tokens stands for the automaton of the corpus, so matches end
-there, and a match in more than 1,024 positions is sampled.
+Departs: a suffix array, sorted up to 64 tokens, replaces the automaton of the corpus. Matches thus
+have at most 64 tokens, and matches at more than 1,024 positions are sampled.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ from tasc.options.bounds import MOST, Bounded, within
 
 @dataclass(frozen=True)
 class SuffixOptions(Bounded):
-    """``longest``: tokens of a match within the sequence; paths below ``min_probability`` end.
+    """``longest``: longest match within the sequence; paths below ``min_probability`` end.
 
-    A node has ``width`` children at most: 0 is no limit, 1 makes a chain.
+    ``width``: maximum number of children per node; 0 for no limit, 1 for a chain.
     """
 
     longest: int = within(24, 1, 63)
@@ -33,15 +33,15 @@ class SuffixOptions(Bounded):
 
 
 def suffix_array(outputs: Sequence[np.ndarray], end: int) -> SuffixArray:
-    """Sort the suffixes of ``outputs``, each (T_i,) int32 with ``end`` behind it."""
+    """Sort the suffixes of ``outputs``, each (T_i,) int32, with ``end`` after each."""
     if not len(outputs):
-        raise InputError("the corpus has no outputs to match in: give some")
+        raise InputError("the corpus has no outputs to match: pass some")
     tokens = np.concatenate(outputs).astype(np.int32, copy=False)
     return SuffixArray(tokens, np.cumsum([0, *map(len, outputs)], dtype=np.int64), end)
 
 
 def prepare(resources: Resources, options: SuffixOptions) -> Factory:
-    """See Method.prepare."""
+    """Prepare suffix drafting with a suffix array of the outputs."""
     corpus = suffix_array(resources.outputs, resources.end)
     return lambda: Suffix(corpus, resources.end, options)
 
@@ -50,12 +50,11 @@ class Suffix:
     """One sequence's drafter; the suffix array is shared."""
 
     def __init__(self, corpus: SuffixArray, end: int, options: SuffixOptions) -> None:
-        """Draft from ``corpus``; nothing follows ``end``."""
+        """Draft from ``corpus``; ``end`` has no children."""
         o = options
         self.native = SuffixDrafter(corpus, o.longest, o.min_probability, o.width, end)
 
     def start(self, prompt: np.ndarray) -> None:
-        """Begin with ``prompt`` (L,) int32."""
         self.native.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
@@ -64,5 +63,4 @@ class Suffix:
         return Draft(tokens, parents, probabilities=probabilities)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Append what the step committed."""
         self.native.observe(tokens)

@@ -1,18 +1,23 @@
-"""TASC-spec: a mixture of corpus and prompt n-grams as drafter.
+"""TASC-spec: draft from a mixture of corpus and prompt n-grams.
 
-Tsur et al., "Task-Centric Acceleration of Small-Language Models", section 5.2: n-gram models of
-contexts up to n_max tokens, p_mixed = λ p_corp + (1 - λ) p_prompt; the prompt model covers the
-prompt and what has been generated; where neither side has a hit, the most frequent tokens.
+Tsur et al., "Task-Centric Acceleration of Small-Language Models", section 5.2: n-gram models with
+contexts of up to n_max tokens, p_mixed = λ p_corp + (1 - λ) p_prompt. The prompt model covers the
+prompt and the output so far. If neither side matches, the most frequent tokens are drafted.
 
-Departs, and ``tasc-spec-paper`` does not: all orders are interpolated by absolute discounting
-instead of the longest hit deciding alone; a mark that no text contains stands before every output,
-in corpus and sequence, so that the beginning of an answer is predicted from the beginnings of the
-corpus; finished outputs are a source of their own; of each text, the match that goes on is a
-source, however long it is (as in SuffixDecoding, arXiv:2411.04975); sources weigh by the length of
-what they match, e^gain a token to begin with, and learn from each token what they are worth
-(AdaGrad on the log-probability, Duchi et al., 2011); the likeliest tokens after contexts that
-the target has scored are a source (``recycling.py``); and drafts are best-first trees by path
-probability, of which the paper's chain is width 1. Without a corpus the other sources are left.
+Departs, except in ``tasc-spec-paper``:
+
+- Absolute discounting interpolates all orders; in the paper, the longest match decides alone.
+- A mark precedes every output, in corpus and sequence, so that corpus outputs predict how an output
+  begins.
+- Finished outputs are a source of their own.
+- The ongoing match in each text, of any length, is a source (as in SuffixDecoding,
+  arXiv:2411.04975).
+- The weight of a source depends on the length of its match, initially e^gain per token, and is
+  learnt from each token (AdaGrad on the log-probability, Duchi et al., 2011).
+- The likeliest tokens after contexts that the target has scored are a source (``recycling.py``).
+- Drafts are best-first trees by path probability; the paper's chain is width 1.
+
+Without a corpus, the other sources remain.
 """
 
 from collections import deque
@@ -30,17 +35,17 @@ from tasc.decoding.drafters.ngram.recycling import NgramTrees, RecyclingOptions
 from tasc.errors import InputError
 from tasc.options.bounds import MOST, within
 
-CONTEXT = 4  # tokens that past outputs and the prompt are counted by: matches know the longer ones
+CONTEXT = 4  # longest context counted in prompt and past outputs; matches cover longer ones
 
 
 @dataclass(frozen=True)
 class TascSpecOptions(Counts):
-    """How to count (see Counts) and mix; defaults were chosen on validation data, simulated.
+    """How to count (see Counts) and mix; defaults were tuned in simulation on validation data.
 
-    ``corpus`` and ``prompt`` switch the two sides on, ``match`` matches of any length. A node is
-    left out when its path is less likely than ``min_probability``. ``adapt`` learns while decoding:
-    the weights, and finished outputs, the last ``memory`` tokens of them at most; and, with
-    ``logits``, the likeliest tokens of each node that was scored.
+    ``corpus`` and ``prompt`` enable the two sides, ``match`` matches of any length. Nodes with a
+    path below ``min_probability`` are dropped. ``adapt`` learns while decoding: the weights; the
+    last ``memory`` tokens of finished outputs; and, with ``logits``, the likeliest tokens after
+    each scored node.
     """
 
     lambda_: float = within(0.6, 0, 1)
@@ -56,17 +61,17 @@ class TascSpecOptions(Counts):
     memory: int = within(100_000, 1, MOST)
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
+        """Reject values out of range."""
         super().__post_init__()
         if not (self.corpus or self.prompt):
-            raise InputError("nothing is left to draft from: leave corpus or prompt on")
+            raise InputError("corpus=false and prompt=false leave no source: set one to true")
 
 
 def prepare(resources: Resources, options: TascSpecOptions) -> Factory:
-    """See Method.prepare: without ``corpus``, no index; saved ones must be counted as asked.
+    """Prepare TASC-spec with the saved indexes, or an index of the outputs.
 
-    Raises:
-        InputError: neither prompt nor a corpus is there to draft from, or an index does not fit.
+    Raises InputError if there is neither prompt nor corpus to draft from, or a saved index was
+    counted with other options.
     """
     indexes = indexes_of(resources, options)
     listens = options.logits and resources.target is not None
@@ -75,7 +80,7 @@ def prepare(resources: Resources, options: TascSpecOptions) -> Factory:
 
 
 def indexes_of(resources: Resources, options: TascSpecOptions) -> list[NgramIndex]:
-    """Return the saved indexes, or one of the outputs; none where the prompt is all there is."""
+    """Return the saved indexes, or an index of the outputs; none without ``corpus`` or outputs."""
     indexes = list(resources.indexes) if options.corpus else []
     for index in indexes:
         check_counts(index, options)
@@ -86,28 +91,28 @@ def indexes_of(resources: Resources, options: TascSpecOptions) -> list[NgramInde
 
 
 class Learnt:
-    """What a running job has learnt: its last outputs, and what each source is worth."""
+    """State learnt across sequences: recent outputs, weights of the sources, recycled logits."""
 
     def __init__(self, corpora: int, options: TascSpecOptions, *, logits: bool) -> None:
-        """Begin with nothing but ``options``; ``logits``: there is a target to learn from."""
+        """Begin empty; ``logits``: whether to recycle the target's logits."""
         o = options
         self.memory = Memory(min(o.n_max, CONTEXT), o.memory)
         self.weights = SourceWeights(corpora, True, o.prompt, o.lambda_, o.gain, o.match)
-        kept = RecyclingOptions()
-        self.logits = RecycledLogits(kept.rows, kept.renewal) if logits else None
+        recycling = RecyclingOptions()
+        self.logits = RecycledLogits(recycling.rows, recycling.renewal) if logits else None
 
 
 class Memory:
-    """Finished outputs of a running job, counted within a bounded number of tokens."""
+    """N-gram counts of recent outputs, within a bounded number of tokens."""
 
     def __init__(self, n_max: int, limit: int) -> None:
-        """Keep at most ``limit`` tokens; when they are exceeded, the older half is forgotten."""
+        """Keep at most ``limit`` tokens; beyond that, drop the older half."""
         self.table = NgramTable(n_max)
         self.limit, self.tokens = limit, 0
         self.outputs: deque[np.ndarray] = deque()
 
     def add(self, output: np.ndarray) -> None:
-        """Count ``output`` (T,) int32, its end token included."""
+        """Count ``output`` (T,) int32, including its end token."""
         if len(output) > self.limit:
             return
         self.outputs.append(output)
@@ -118,12 +123,12 @@ class Memory:
         while self.tokens > max(self.limit // 2, len(output)):
             self.tokens -= len(self.outputs.popleft())
         self.table.clear()
-        for kept in self.outputs:
-            self.table.add_output(kept)
+        for recent in self.outputs:
+            self.table.add_output(recent)
 
 
 class TascSpec(NgramTrees):
-    """One sequence's drafter; indexes and memory are shared."""
+    """One sequence's drafter; sequences share indexes and learnt state."""
 
     def __init__(
         self,
@@ -132,7 +137,7 @@ class TascSpec(NgramTrees):
         options: TascSpecOptions,
         learnt: Learnt | None = None,
     ) -> None:
-        """Draft from ``indexes``; ``end`` is the token that ends an output."""
+        """Draft from ``indexes``; ``end`` ends an output."""
         o = options
         self.learnt, self.end = learnt, end
         native = NgramDrafter(
@@ -153,7 +158,7 @@ class TascSpec(NgramTrees):
         super().__init__(native, learnt.logits if learnt else None, mark=o.mark)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Extend the local table by what the step committed; remember a finished output."""
+        """Append the committed tokens; add a finished output to the memory."""
         super().observe(tokens)
         if self.learnt is not None and len(tokens) and tokens[-1] == self.end:
             self.learnt.memory.add(self.native.take_output())

@@ -31,7 +31,7 @@ from tasc.decoding.drafters import DRAFTERS
 from tasc.models.from_model import target_from_model
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.base_tokenizer import train_tokenizer
-from tasc.training.core.batch import collate, example_sequences, packed_blocks
+from tasc.training.core.batch import collate, encode_examples, pack_blocks
 from tasc.training.draft_head import train_head
 from tasc.training.folder import save_model
 from tasc.training.objectives.language import summed_loss
@@ -156,8 +156,8 @@ def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) ->
     )
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config)
-    data = packed_blocks(
-        example_sequences(tokenizer, train.prompts, train.outputs, sys.maxsize, learn_prompts=True),
+    data = pack_blocks(
+        encode_examples(tokenizer, train.prompts, train.outputs, sys.maxsize, learn_prompts=True),
         BLOCK,
         0,
     )

@@ -29,7 +29,7 @@ from tasc.data.source import Source
 from tasc.models.folder.quiet import quiet
 from tasc.training.base import PRESETS, build
 from tasc.training.base_tokenizer import train_tokenizer
-from tasc.training.core.batch import IGNORED, Batch, Sequences, collate, example_sequences
+from tasc.training.core.batch import IGNORED, Batch, Examples, collate, encode_examples
 from tasc.training.core.schedule import Schedule
 from tasc.training.loop import Run
 from tasc.training.objectives.language import evaluate, learner, summed_loss
@@ -62,10 +62,10 @@ class Task:
         corpus = load(Source(data), "train")
         tokenizer = train_tokenizer(list(corpus.prompts[:EXAMPLES]), self.preset.vocabulary)
         self.vocabulary = len(tokenizer.vocabulary())
-        rows = partial(example_sequences, tokenizer, max_length=LENGTH)
+        rows = partial(encode_examples, tokenizer, max_length=LENGTH)
         read, held = slice(EXAMPLES), slice(EXAMPLES, EXAMPLES + HELD_OUT)
-        self.rows: Sequences = rows(prompts=corpus.prompts[read], outputs=corpus.outputs[read])
-        self.held_out: Sequences = rows(prompts=corpus.prompts[held], outputs=corpus.outputs[held])
+        self.rows: Examples = rows(prompts=corpus.prompts[read], outputs=corpus.outputs[read])
+        self.held_out: Examples = rows(prompts=corpus.prompts[held], outputs=corpus.outputs[held])
 
     def model(self, seed: int) -> PreTrainedModel:
         """Return the model as it begins."""

@@ -147,10 +147,10 @@ def _quantiles(lengths: np.ndarray) -> tuple[int, ...]:
 
 
 def _cuts(prompts: np.ndarray, outputs: np.ndarray, options: DataOptions) -> Cuts:
-    from tasc.training.core.batch import kept
+    from tasc.training.core.batch import kept_lengths
 
     sizes = list(zip(prompts.tolist(), outputs.tolist(), strict=True))
-    left = [kept(prompt, output + 1, options.max_length) for prompt, output in sizes]
+    left = [kept_lengths(prompt, output + 1, options.max_length) for prompt, output in sizes]
     pairs = list(zip(sizes, left, strict=True))
     return Cuts(
         prompts=sum(now < prompt for (prompt, _), (now, _) in pairs),
@@ -175,14 +175,14 @@ def _tokens(
     tokenizer: LoadedTokenizer, strings: list[bytes], corpus: Corpus, number: int, most: int
 ) -> tuple[Token, ...]:
     """Return all tokens of an example, those that a training of at most ``most`` never sees too."""
-    from tasc.training.core.batch import example_sequences, kept
+    from tasc.training.core.batch import encode_examples, kept_lengths
 
     texts = [corpus.prompts[number]], [corpus.outputs[number]]
     prompt, answer = (len(tokenizer.encode(text).tokens) for text in texts)
-    whole = example_sequences(tokenizer, *texts, prompt + answer + 1)
-    seen = example_sequences(tokenizer, *texts, most)
+    whole = encode_examples(tokenizer, *texts, prompt + answer + 1)
+    seen = encode_examples(tokenizer, *texts, most)
     states: list[State] = ["cut"] * len(whole.tokens)
-    begin = prompt - kept(prompt, answer + 1, most)[0]
+    begin = prompt - kept_lengths(prompt, answer + 1, most)[0]
     for i, learnt in enumerate(seen.targets, start=begin):
         states[i] = "learnt" if learnt else "read"
     return tuple(

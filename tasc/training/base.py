@@ -1,4 +1,4 @@
-"""A small base model from scratch: Qwen2's architecture and pre-tokenizer, trained on a corpus."""
+"""Train a small base model from scratch, with Qwen2's architecture and pre-tokenizer."""
 
 import sys
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training import processes, tracking
 from tasc.training.base_tokenizer import train_tokenizer
-from tasc.training.core.batch import Sequences, example_sequences, packed_blocks
+from tasc.training.core.batch import Examples, encode_examples, pack_blocks
 from tasc.training.core.schedule import BaseReport
 from tasc.training.folder import save_model
 from tasc.training.loop import Run
@@ -24,7 +24,7 @@ from tasc.training.options import BaseOptions
 
 @dataclass(frozen=True)
 class Preset:
-    """A size: parameters with the full vocabulary, and the learning rate found good for it."""
+    """The shape of a model, and a good learning rate for it."""
 
     vocabulary: int
     hidden: int
@@ -33,7 +33,7 @@ class Preset:
     heads: int
     key_value_heads: int
     learning_rate: float
-    rows: int = 0  # of the embedding, where published models have more than tokens
+    rows: int = 0  # of the embedding, if published models have more rows than tokens
 
 
 PRESETS = {
@@ -41,12 +41,9 @@ PRESETS = {
     "tiny": Preset(1024, 128, 384, 4, 4, 2, 4e-3),  # 1.0 M
     "small": Preset(2048, 256, 768, 5, 4, 2, 3e-3),  # 4.5 M
     "medium": Preset(8192, 512, 1536, 8, 8, 2, 1e-3),  # 28 M
-    # The shape of Qwen2.5-0.5B, for a GPU: 0.49 B. Its learning rate is a customary one, not tuned.
+    # The shape of Qwen2.5-0.5B, for a GPU: 0.49 B. Its learning rate is customary, not tuned.
     "large": Preset(8192, 896, 4864, 24, 14, 2, 3e-4, rows=151_936),
 }
-
-
-_WEIGHT_DECAY = 0.1  # on matrices only
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +74,8 @@ def train_base(
 ) -> BaseResult:
     """Train a tokenizer and a model on the documents prompt + output + end token of a corpus.
 
-    ``validation`` are documents for the loss after each epoch. Checkpoints lie in ``work``;
-    ``resume`` goes on from the newest one there. ``progress`` is called after each step.
+    ``validation`` is evaluated after each epoch. Checkpoints are in ``work``; ``resume`` continues
+    from the newest one.
     """
     processes.check_alone()
     options.check(held_out=validation is not None)
@@ -89,12 +86,13 @@ def train_base(
     rows = max(len(tokenizer.vocabulary()), preset.rows)
     model = build(preset, rows, options.positions, options.seed, end=tokenizer.eos_id)
     model.to(resolve_device(options.device))
+    progress("encoding the documents", 0, 0)
     documents = _documents(tokenizer, corpus, sys.maxsize)
     held_out = None if validation is None else _documents(tokenizer, validation, options.positions)
     run = Run(
         sampled.learner(model),
         _groups(model, options.learning_rate or preset.learning_rate),
-        packed_blocks(documents, options.block, options.seed),
+        pack_blocks(documents, options.block, options.seed),
         options.schedule(bfloat16=device_has_bfloat16(model.device)),
         work=work,
         name=f"base {options.training} {asdict(preset)}",
@@ -110,7 +108,7 @@ def train_base(
 
 
 def new_tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
-    """Load the tokenizer that is named, or train one."""
+    """Load the tokenizer in the options, or train one."""
     if options.tokenizer is not None:
         return load_tokenizer(options.tokenizer).ending(corpus.end)
     texts = list(corpus.prompts)
@@ -122,7 +120,7 @@ def new_tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
 def build(
     preset: Preset, vocabulary: int, positions: int, seed: int, *, end: int = 0
 ) -> PreTrainedModel:
-    """Return a model with random weights; embedding and LM head are tied, the end token pads."""
+    """Return a model with random weights and a tied LM head; the end token is also for padding."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model: PreTrainedModel = Qwen2ForCausalLM(shape(preset, vocabulary, positions, end=end))
@@ -130,7 +128,7 @@ def build(
 
 
 def shape(preset: Preset, vocabulary: int, positions: int, *, end: int = 0) -> Qwen2Config:
-    """Return the configuration of such a model."""
+    """Return the configuration of the model that ``build`` returns."""
     return Qwen2Config(
         vocab_size=vocabulary,
         hidden_size=preset.hidden,
@@ -146,16 +144,17 @@ def shape(preset: Preset, vocabulary: int, positions: int, *, end: int = 0) -> Q
     )
 
 
-def _documents(tokenizer: LoadedTokenizer, corpus: Corpus, longest: int) -> Sequences:
-    return example_sequences(tokenizer, corpus.prompts, corpus.outputs, longest, learn_prompts=True)
+def _documents(tokenizer: LoadedTokenizer, corpus: Corpus, max_length: int) -> Examples:
+    texts = corpus.prompts, corpus.outputs
+    return encode_examples(tokenizer, *texts, max_length, learn_prompts=True)
 
 
 def _groups(model: PreTrainedModel, rate: float) -> list[dict[str, Any]]:
-    """AdamW groups: weight decay on matrices, none on biases and norms."""
+    """Return AdamW groups with weight decay on matrices, but not on biases and norms."""
     betas = (0.9, 0.95)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     return [
-        {"params": matrices, "lr": rate, "betas": betas, "weight_decay": _WEIGHT_DECAY},
+        {"params": matrices, "lr": rate, "betas": betas, "weight_decay": 0.1},
         {"params": others, "lr": rate, "betas": betas, "weight_decay": 0.0},
     ]

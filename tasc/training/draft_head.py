@@ -16,7 +16,7 @@ from tasc.models.load import device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import processes, tracking
-from tasc.training.core.batch import Sequences
+from tasc.training.core.batch import Examples
 from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
 from tasc.training.generate_targets import generate_targets
@@ -72,7 +72,7 @@ def train_head(
     tokenizer = tokenizer.ending(train.end)
     head = new_head(model, options.seed)
 
-    def answers(prompts: Sequence[str], name: str) -> Sequences:
+    def answers(prompts: Sequence[str], name: str) -> Examples:
         return generate_targets(
             model,
             tokenizer,

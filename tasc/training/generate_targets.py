@@ -1,4 +1,4 @@
-"""What a model says to prompts: greedy answers in batches, kept on disk part by part."""
+"""Generate a model's greedy answers to prompts, in batches, and save them in parts."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from transformers import GenerationConfig, PreTrainedModel
 from tasc.files.disk import replacing, writing
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.training.core.batch import Sequences, joined
+from tasc.training.core.batch import Examples, join_examples
 
-_AT_ONCE = 32  # prompts a batch
-_PART = 8  # batches a file
+_BATCH = 32  # prompts
+_PART = 8  # batches per file
 
 
 def generate_targets(
@@ -30,31 +30,34 @@ def generate_targets(
     config: GenerationConfig,
     resume: bool = False,
     progress: Progress = silent,
-) -> Sequences:
-    """Return one row a prompt: its last tokens, and the answer, whose tokens are the targets.
+) -> Examples:
+    """Return one example per prompt: its last tokens and the answer, whose tokens are the targets.
 
-    ``config`` says how to answer; prompt and answer have at most ``max_length`` tokens. Prompts of
-    like length share a batch. Parts that are whole are read again with ``resume``, if they answer
-    the same prompts.
+    Prompt and answer have at most ``max_length`` tokens. Prompts of similar length share a batch.
+    ``resume`` reads complete parts for the same prompts and ``config`` instead of repeating them.
     """
     ids = tokenizer.encode(prompts).split()
     ids = [p[-(max_length - config.max_new_tokens) :] for p in ids if len(p)]
-    ids.sort(key=len, reverse=True)  # the slowest first: what is left is never more than it seems
+    ids.sort(key=len, reverse=True)  # the slowest first, so that the rest takes less than predicted
     work.mkdir(parents=True, exist_ok=True)
-    rows: list[tuple[np.ndarray, np.ndarray]] = []
-    for begin in range(0, len(ids), _AT_ONCE * _PART):
-        some = ids[begin : begin + _AT_ONCE * _PART]
-        file = work / f"{begin:08d}-{_fingerprint(some, config)}.safetensors"
-        answers = _read(file) if resume else None
-        if answers is None:
-            answers = []
-            for first in range(0, len(some), _AT_ONCE):
-                batch = some[first : first + _AT_ONCE]
-                answers += answer(model, batch, config)
-                progress("answering prompts", begin + first + len(batch), len(ids))
-            _write(file, answers)
-        rows += zip(some, answers, strict=True)
-    return _sequences(rows)
+    answers: list[np.ndarray] = []
+    for begin in range(0, len(ids), _BATCH * _PART):
+        part = ids[begin : begin + _BATCH * _PART]
+        file = work / f"{begin:08d}-{_fingerprint(part, config)}.safetensors"
+        saved = _read(file) if resume else None
+        if saved is None:
+            saved = []
+            for first in range(0, len(part), _BATCH):
+                progress("answering prompts", begin + first, len(ids))
+                saved += answer(model, part[first : first + _BATCH], config)
+            _write(file, saved)
+            progress("answering prompts", begin + len(part), len(ids))
+        answers += saved
+    examples = [np.concatenate(pair) for pair in zip(ids, answers, strict=True)]
+    targets = [
+        np.repeat([False, True], [len(p), len(a)]) for p, a in zip(ids, answers, strict=True)
+    ]
+    return join_examples(examples, targets)
 
 
 @torch.inference_mode()
@@ -64,10 +67,7 @@ def answer(
     config: GenerationConfig,
     **more: Any,  # noqa: ANN401 - further options of generate
 ) -> list[np.ndarray]:
-    """Return what ``generate`` adds to prompts (L_i,), a batch padded on the left: (T_i,) int32.
-
-    Nothing stands behind an end token.
-    """
+    """Generate answers (T_i,) int32, up to the end token, to prompts (L_i,) in one batch."""
     longest = max(map(len, prompts))
     ids = torch.zeros((len(prompts), longest), dtype=torch.int64)
     mask = torch.zeros_like(ids)
@@ -84,11 +84,6 @@ def answer(
     return answers
 
 
-def _sequences(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Sequences:
-    targets = [np.repeat([False, True], [len(p), len(a)]) for p, a in rows]
-    return joined([np.concatenate(row) for row in rows], targets)
-
-
 def _fingerprint(prompts: Sequence[np.ndarray], config: GenerationConfig) -> str:
     digest = hashlib.sha256(config.to_json_string().encode())
     for prompt in prompts:
@@ -97,7 +92,7 @@ def _fingerprint(prompts: Sequence[np.ndarray], config: GenerationConfig) -> str
 
 
 def _read(file: Path) -> list[np.ndarray] | None:
-    """Return the answers of a part, or None where it is not there or damaged."""
+    """Return the answers of a part, or None if it is missing or damaged."""
     try:
         arrays = load_file(file)
     except (OSError, SafetensorError):

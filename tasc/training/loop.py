@@ -1,4 +1,4 @@
-"""The training loop that fine-tuning and base training share: AdamW, a schedule, checkpoints."""
+"""The training loop of fine-tuning and base training: AdamW, a schedule, checkpoints."""
 
 import hashlib
 import json
@@ -16,24 +16,23 @@ import torch
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.training import checkpoint, processes
-from tasc.training.core.batch import Sequences, collate, plan_epoch
-from tasc.training.core.journal import Journal
-from tasc.training.core.schedule import Evaluation, Schedule, TrainReport
+from tasc.training.core.batch import Examples, collate, plan_epoch
+from tasc.training.core.schedule import Evaluation, Journal, Schedule, TrainReport
 from tasc.training.objectives.learner import Learner
 from tasc.training.tracking import Log, nowhere
 
-_EVALUATED_AT_ONCE = 32  # rows; evaluation keeps no activations
-_EVALUATION = 1 << 31  # draws random numbers as a micro-batch of this number
+_EVALUATION_BATCH = 32  # evaluation keeps no activations
+_EVALUATION = 1 << 31  # seeds evaluation as if it were this micro-batch
 
 
 class Run:
-    """One training run of a model on the device it is on, alone or among several processes."""
+    """One training run of a model on its device, in one or several processes."""
 
     def __init__(
         self,
         learner: Learner,
         groups: Sequence[Mapping[str, Any]],
-        data: Sequences,
+        examples: Examples,
         schedule: Schedule,
         *,
         work: Path,
@@ -42,45 +41,45 @@ class Run:
         """Prepare a run.
 
         Args:
-            learner: its module's parameters with ``requires_grad`` are trained.
+            learner: trains the parameters of its module with ``requires_grad``.
             groups: AdamW parameter groups, each with its own peak learning rate "lr".
-            data: rows to learn from.
-            schedule: how long and how fast.
+            examples: to learn from.
+            schedule: how long and how fast to train.
             work: folder for checkpoints.
-            name: stands for what else makes the run what it is (model, tokenizer). With the
-                schedule and the data it decides which checkpoints are this run's.
+            name: everything else that identifies the run (model, tokenizer). Checkpoints of runs
+                with another name, schedule or other examples are rejected.
         """
         model = learner.module
         self.device = next(model.parameters()).device
-        self.data, self.schedule, self.work = data, schedule, work
+        self.examples, self.schedule, self.work = examples, schedule, work
         self.loss, self.score = learner.loss, learner.score
         self.trainable = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.peaks = [float(group["lr"]) for group in groups]
-        self.steps = schedule.steps(len(data))
-        self.epoch_steps = schedule.epoch_steps(len(data))
+        self.steps = schedule.steps(len(examples))
+        self.epoch_steps = schedule.epoch_steps(len(examples))
         self.identity = self._identity(name)
         self.journal = Journal()
-        self.best: dict[str, torch.Tensor] = {}  # of the first process, on the CPU
+        self.best: dict[str, torch.Tensor] = {}  # in the first process, on the CPU
         self.log: Log = nowhere
-        self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])
+        self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])  # epoch, its steps
         self.group = processes.group()
         self.model = model
         self.optimizer = torch.optim.AdamW([dict(group) for group in groups], fused=True)
 
     def train(
         self,
-        held_out: Sequences | None = None,
+        held_out: Examples | None = None,
         *,
         resume: bool = False,
         progress: Progress = silent,
         log: Log = nowhere,
     ) -> TrainReport:
-        """Train to the end and return the report; the model is in evaluation mode afterwards.
+        """Train to the end and return the report; leave the model in evaluation mode.
 
-        ``held_out`` is evaluated after each epoch and at the end; with the schedule's ``patience``
-        the model is left as it was when that loss was lowest. ``resume`` goes on from the newest
-        whole checkpoint where there is one; without it old checkpoints are removed. An interrupt
-        (KeyboardInterrupt) leaves the last checkpoint in place. ``log`` is given what is measured.
+        ``held_out`` is evaluated after each epoch and at the end. With ``patience`` in the schedule
+        the model ends with the weights of the lowest validation loss. ``resume`` continues from the
+        newest complete checkpoint, if any; otherwise old checkpoints are removed. An interrupt
+        (KeyboardInterrupt) leaves the last checkpoint in place.
         """
         self.log = log
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
@@ -93,27 +92,27 @@ class Run:
                 self.journal.seconds = self._seconds(origin)
                 over = self._over(step)
                 if held_out is not None and (over or step % self.epoch_steps == 0):
-                    self._evaluate(held_out, step)
+                    self._evaluate(held_out, step, progress)
                     over = self._over(step)
                 self.journal.seconds = self._seconds(origin)
                 self._checkpoint(step, over=over)
                 progress(f"training, loss {loss:.3f}", step, self.steps)
-            if self._went_on and self.group.first:  # which alone reports and writes
+            if self._best_is_older and self.group.first:  # the others report and write nothing
                 self._set_parameters(self.best)
         self.model.eval()
         return self._report(step)
 
     def _start(self, resume: bool) -> int:
-        """Load the newest checkpoint, or clear old ones; return the number of steps done.
+        """Load the newest checkpoint, or remove old ones; return the number of steps done.
 
-        Of several processes all read that of the first, which writes no other before they have. It
-        alone was told by a launcher's user to resume: the others began as the same command.
+        The first process decides for all: only its command line has --resume, and all processes
+        read its checkpoint.
         """
         resume = self.group.total(resume * self.group.first) > 0
         work = Path(self.group.of_first(os.fspath(self.work.absolute())))
         state = checkpoint.newest(work, self.identity) if resume else None
         step = 0 if state is None else state.step
-        self._agree(step)
+        self._check_same(step)
         if state is None:
             if self.group.first:
                 checkpoint.clear(self.work)
@@ -129,17 +128,17 @@ class Run:
         for name, parameter in self.trainable.items():
             parameter.copy_(tensors[name])
 
-    def _agree(self, step: int) -> None:
-        """Refuse to train with processes that have another model, other data or another step."""
+    def _check_same(self, step: int) -> None:
+        """Raise InputError if another process has a different run or a different step."""
         mine = f"{self.identity} {step}"
         if self.group.total(self.group.of_first(mine) != mine):
             raise InputError(
-                "the processes of this training have not the same data, options, versions or "
-                "checkpoints: give them all one folder that each can read"
+                "the processes of this training differ in data, options, versions or checkpoints: "
+                "use one folder that all of them can read"
             )
 
     def _seconds(self, origin: float) -> float:
-        """Return the seconds since ``origin``; the first's, where the time decides what is done."""
+        """Return the seconds since ``origin``; the first process's if time ends the run."""
         seconds = time.monotonic() - origin
         return self.group.total(seconds * self.group.first) if self.schedule.minutes else seconds
 
@@ -150,28 +149,28 @@ class Run:
         return self.schedule.spent(step, self.steps, self.journal.seconds) >= 1
 
     @property
-    def _went_on(self) -> bool:
-        """Whether the weights to keep are those of an evaluation before the last."""
+    def _best_is_older(self) -> bool:
+        """Whether the weights to keep are from an evaluation before the last one."""
         return bool(self.schedule.patience and self.journal.waited)
 
     def _step(self, step: int) -> float:
-        """Do one optimiser step; return its loss in nats per target.
+        """Do one optimizer step; return its loss in nats per target.
 
-        The sum over the whole effective batch is divided once by its number of targets, so the
-        result does not depend on how the batch is cut into micro-batches, nor on how many
-        processes share these; random numbers belong to the micro-batch.
+        The summed loss of the effective batch is divided once by its number of targets, and random
+        numbers depend on the micro-batch. So the result does not depend on the number of
+        micro-batches or processes.
         """
-        micro = self._rows(step)
-        targets = max(1, sum(self.data.targets_of(rows) for rows in micro))
+        micro = self._micro_batches(step)
+        targets = max(1, sum(self.examples.targets_of(indices) for indices in micro))
         total = 0.0
-        for index in range(self.group.rank, len(micro), self.group.size):
-            batch = collate(self.data, micro[index]).to(self.device)
-            self._draw(step, index)
+        for i in range(self.group.rank, len(micro), self.group.size):
+            batch = collate(self.examples, micro[i]).to(self.device)
+            self._seed(step, i)
             loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
             torch.autograd.backward(loss)
             total += float(loss.detach())
         total = self.group.total(total)
-        self._check(total, step)
+        self._check_finite(total, step)
         self._add_up_gradients()
         torch.nn.utils.clip_grad_norm_(self.trainable.values(), self.schedule.clip)
         spent = self.schedule.spent(step, self.steps, self.journal.seconds)
@@ -181,59 +180,56 @@ class Run:
         self.optimizer.zero_grad()
         self.journal.losses.append(total)
         self.journal.targets += targets
-        self.journal.tokens += int(self.data.lengths[np.concatenate(micro)].sum())
+        self.journal.tokens += int(self.examples.lengths[np.concatenate(micro)].sum())
         rate = self.optimizer.param_groups[0]["lr"]
-        read = self.journal.tokens
-        self.log({"loss": total, "learning_rate": rate, "tokens": read}, step + 1)
+        self.log({"loss": total, "learning_rate": rate, "tokens": self.journal.tokens}, step + 1)
         return total
 
-    def _draw(self, step: int, index: int) -> None:
-        """Let random numbers begin where those of a micro-batch do."""
-        state = np.random.SeedSequence([self.schedule.seed, step, index])
+    def _seed(self, step: int, micro_batch: int) -> None:
+        state = np.random.SeedSequence([self.schedule.seed, step, micro_batch])
         torch.manual_seed(int(state.generate_state(1)[0]))
 
     def _add_up_gradients(self) -> None:
         if self.group.size == 1:
             return
         for parameter in self.trainable.values():
-            if parameter.grad is None:  # none of this process's rows came by it
+            if parameter.grad is None:  # not used by this process's examples
                 parameter.grad = torch.zeros_like(parameter)
         self.group.add_up([p.grad for p in self.trainable.values() if p.grad is not None])
 
-    def _rows(self, step: int) -> list[np.ndarray]:
-        """The micro-batches of a step; an epoch's plan is made once."""
+    def _micro_batches(self, step: int) -> list[np.ndarray]:
+        """Return the indices of the examples of each micro-batch of a step."""
         epoch, index = divmod(step, self.epoch_steps)
         if self.plan[0] != epoch:
-            s = self.schedule
-            plan = plan_epoch(self.data.lengths, s.micro_batch, s.effective_batch, s.seed, epoch)
+            s, lengths = self.schedule, self.examples.lengths
+            plan = plan_epoch(lengths, s.micro_batch, s.effective_batch, s.seed, epoch)
             self.plan = (epoch, plan)
         return self.plan[1][index]
 
-    def _evaluate(self, held_out: Sequences, step: int) -> None:
-        """Evaluate in the first process; all know the result."""
+    def _evaluate(self, held_out: Examples, step: int, progress: Progress) -> None:
+        """Evaluate in the first process; send the result to all of them."""
         loss = exact = 0.0
         if self.group.first:
-            self._draw(step, _EVALUATION)
-            bfloat16 = self.schedule.bfloat16
-            found = self.score(self.model, held_out, _EVALUATED_AT_ONCE, step, bfloat16=bfloat16)
-            loss, exact = found.loss, found.exact
-        result = Evaluation(step, self.group.total(loss), self.group.total(exact))
-        self._check(result.loss, step - 1)
-        self.journal.evaluations.append(asdict(result))
-        self.log({"validation_loss": result.loss, "validation_exact": result.exact}, step)
+            self._seed(step, _EVALUATION)
+            options: dict[str, Any] = {"bfloat16": self.schedule.bfloat16, "progress": progress}
+            evaluation = self.score(self.model, held_out, _EVALUATION_BATCH, step, **options)
+            loss, exact = evaluation.loss, evaluation.exact
+        loss, exact = self.group.total(loss), self.group.total(exact)
+        self._check_finite(loss, step - 1)
+        self.journal.evaluations.append(asdict(Evaluation(step, loss, exact)))
+        self.log({"validation_loss": loss, "validation_exact": exact}, step)
         if self.schedule.patience and not self.journal.waited and self.group.first:
             self.best = {n: p.detach().to("cpu", copy=True) for n, p in self.trainable.items()}
 
-    def _check(self, loss: float, step: int) -> None:
-        """Refuse to go on with a model that is lost."""
+    def _check_finite(self, loss: float, step: int) -> None:
         if not math.isfinite(loss):
             raise InputError(
-                f"the loss is {loss} at step {step + 1} of {self.steps}: training diverged; use a "
+                f"training diverged: the loss is {loss} at step {step + 1} of {self.steps}: use a "
                 f"learning rate below {max(self.peaks):g}"
             )
 
     def _checkpoint(self, step: int, *, over: bool) -> None:
-        """Save where it is time to, and at the end: what comes after may be killed too."""
+        """Save a checkpoint if it is due, and at the end, as the output is not written yet."""
         every = self.schedule.checkpoint_steps
         if not self.group.first or not every or (step % every and not over):
             return
@@ -248,13 +244,13 @@ class Run:
 
     def _identity(self, name: str) -> str:
         shapes = {n: list(p.shape) for n, p in self.trainable.items()}
-        parts = [name, asdict(self.schedule), self.data.fingerprint(), shapes, self.peaks]
+        parts = [name, asdict(self.schedule), self.examples.fingerprint(), shapes, self.peaks]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _report(self, step: int) -> TrainReport:
         journal = self.journal
-        kept = journal.evaluations[journal.lowest]["step"] if self._went_on else step
-        ended = self.schedule.spent(step, self.steps, journal.seconds) >= 1
+        kept = journal.evaluations[journal.lowest]["step"] if self._best_is_older else step
+        complete = self.schedule.spent(step, self.steps, journal.seconds) >= 1
         return TrainReport(
             steps=step,
             losses=tuple(journal.losses),
@@ -263,19 +259,19 @@ class Run:
             targets=journal.targets,
             seconds=journal.seconds,
             trainable_parameters=sum(p.numel() for p in self.trainable.values()),
-            total_parameters=_elements(self.model),
-            cut_examples=self.data.cut,
+            total_parameters=_count_parameters(self.model),
+            cut_examples=self.examples.cut,
             kept_step=int(kept),
-            stopped_early=not ended,
+            stopped_early=not complete,
         )
 
 
-def _elements(model: torch.nn.Module) -> int:
-    """Number of weights; a 4-bit parameter holds two in each byte, as its layer tells."""
-    found: dict[int, int] = {}
+def _count_parameters(model: torch.nn.Module) -> int:
+    """Return the number of weights; the shape of packed 4-bit weights is in ``quant_state``."""
+    counts: dict[int, int] = {}
     for module in model.modules():
         state = getattr(module, "quant_state", None)
         for name, parameter in module.named_parameters(recurse=False):
-            whole = parameter if state is None or name != "weight" else state
-            found[id(parameter)] = math.prod(whole.shape)
-    return sum(found.values())
+            unpacked = parameter if state is None or name != "weight" else state
+            counts[id(parameter)] = math.prod(unpacked.shape)
+    return sum(counts.values())

@@ -1,4 +1,4 @@
-"""Fine-tuning a model to a task, with or without new tokens: section 4.2 and App. B.2."""
+"""Fine-tune a model to a task, with or without new tokens: section 4.2 and App. B.2."""
 
 import json
 from collections.abc import Sequence
@@ -16,13 +16,12 @@ from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model
-from tasc.options.fields import Device
 from tasc.progress import Progress, silent
-from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import processes, tracking
 from tasc.training.adapters import full, lora
 from tasc.training.adapters.options import TrainedRows
-from tasc.training.core.batch import Sequences, example_sequences
+from tasc.training.core.batch import encode_examples
 from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
 from tasc.training.core.schedule import Schedule
 from tasc.training.finetuned import FinetuneResult
@@ -33,13 +32,11 @@ from tasc.training.options import FinetuneOptions
 
 @dataclass(frozen=True)
 class Start:
-    """What a training starts from."""
+    """The model, tokenizer and new tokens that a training starts from."""
 
-    model: str  # the base model's folder or Hub id
+    model: str  # folder or Hub id of the base model
     tokenizer: str  # its tokenizer, or the augmented one
-    # The tokens that the augmented one has beyond the model's own; their embeddings start as
-    # the mean of those of their base tokens.
-    added: Sequence[NewEmbedding] = ()
+    added: Sequence[NewEmbedding] = ()  # tokens that the model does not have yet
 
 
 def finetune(
@@ -52,19 +49,21 @@ def finetune(
     resume: bool = False,
     progress: Progress = silent,
 ) -> FinetuneResult:
-    """Train adapters and embeddings, or all weights, to produce outputs from prompts.
+    """Train adapters and embedding rows, or all weights, to produce outputs from prompts.
 
-    The loss is on outputs and end tokens only; that of ``validation`` is found after each epoch.
-    Checkpoints lie in ``work``; ``resume`` goes on from the newest one there. ``progress`` is
-    called after each step. Raises InputError where model, tokenizer and new tokens do not belong
-    together, or checkpoints belong to another run.
+    The loss is on outputs and end tokens only. ``validation`` is evaluated after each epoch.
+    Checkpoints are in ``work``; ``resume`` continues from the newest one.
+
+    Raises:
+        InputError: model, tokenizer and new tokens do not fit together, or the checkpoints belong
+            to another run.
     """
     options.check(held_out=validation is not None)
     tracking.check(options.log_to)
-    _check_share(options, options.processes)  # before so many are started
-    given = (start, train, validation, options, work, resume)
-    with processes.together(options.processes, options.device, _finetune, *given):
-        return _finetune(*given, progress)
+    _check_batch(options, options.processes)  # before starting that many
+    arguments = (start, train, validation, options, work, resume)
+    with processes.together(options.processes, options.device, _finetune, *arguments):
+        return _finetune(*arguments, progress)
 
 
 def _finetune(
@@ -76,27 +75,35 @@ def _finetune(
     resume: bool,
     progress: Progress = silent,
 ) -> FinetuneResult:
-    """Do the work of ``finetune`` as one of the processes."""
-    _check_share(options, processes.group().size)
+    """Train in this process, which may be one of several."""
+    _check_batch(options, processes.group().size)
     tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
-    model = _loaded(start, options, tokenizer, options.device)
-    length = _longest(model, options.max_length)
-    rows = _sequences(tokenizer, train, length)
-    held_out = None if validation is None else _sequences(tokenizer, validation, length)
-    schedule = _schedule(options, model.device, len(rows.tokens))
+    model = load_model(start.model, options.dtype, options.device, options.quantization)
+    rows = model.get_input_embeddings().weight.shape[0]
+    check_tokens(tokenizer, rows, {token.new_id for token in start.added})
+    extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
+    length = _max_length(model, options.max_length)
+    progress("encoding the examples", 0, 0)
+    examples = encode_examples(tokenizer, train.prompts, train.outputs, length)
+    held_out = None
+    if validation is not None:
+        held_out = encode_examples(tokenizer, validation.prompts, validation.outputs, length)
+    schedule = _schedule(options, model.device, len(examples.tokens))
     if options.gradient_checkpointing:
-        with quiet():  # named otherwise from transformers 5.20 on
+        with quiet():  # a deprecation warning from transformers 5.20 on
             model.gradient_checkpointing_enable({"use_reentrant": False})
-    trained = _trained(model, options, start.added, rows.tokens)
-    run = Run(
-        language.learner(trained),
-        _groups(trained, options),
-        rows,
-        schedule,
-        work=work,
-        name=f"{start.model} {options.training}",
-    )
+    rates = options.peak, options.embedding_learning_rate or options.peak
+    trained: PeftModel | PreTrainedModel
+    if options.adapter == "none":
+        trained = full.prepare(model)
+        groups = full.parameter_groups(trained, *rates)
+    else:
+        trained = _attach_adapter(model, options, start.added, examples.tokens)
+        groups = lora.parameter_groups(trained, *rates)
+    learner = language.learner(trained)
+    name = f"{start.model} {options.training}"
+    run = Run(learner, groups, examples, schedule, work=work, name=name)
     with quiet(), tensor_float32(options.tf32, model.device), tracking.opened(options, work) as log:
         report = run.train(held_out, resume=resume, progress=progress, log=log)
     return FinetuneResult(
@@ -104,35 +111,17 @@ def _finetune(
     )
 
 
-def _loaded(
-    start: Start, options: FinetuneOptions, tokenizer: LoadedTokenizer, device: Device
-) -> PreTrainedModel:
-    """Return the base model with rows for new tokens."""
-    model = load_model(start.model, options.dtype, device, options.quantization)
-    known = model.get_input_embeddings().weight.shape[0]
-    check_tokens(tokenizer, known, {row.new_id for row in start.added})
-    extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
-    return model
-
-
-def _sequences(tokenizer: LoadedTokenizer, corpus: Corpus, length: int) -> Sequences:
-    return example_sequences(tokenizer, corpus.prompts, corpus.outputs, length)
-
-
-def _trained(
+def _attach_adapter(
     model: PreTrainedModel,
     options: FinetuneOptions,
     added: Sequence[NewEmbedding],
     tokens: np.ndarray,
-) -> PeftModel | PreTrainedModel:
-    """Return what trains."""
-    if options.adapter == "none":
-        return full.prepare(model)
+) -> PeftModel:
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
         return lora.attach(
             model,
-            _trained_rows(model, options.trained_rows, added, tokens),
+            _trainable_rows(model, options.trained_rows, added, tokens),
             rank=options.rank,
             alpha=options.alpha,
             dropout=options.dropout,
@@ -140,23 +129,13 @@ def _trained(
         )
 
 
-def _groups(
-    trained: PeftModel | PreTrainedModel, options: FinetuneOptions
-) -> list[dict[str, object]]:
-    """Return the groups for AdamW."""
-    rates = options.peak, options.embedding_learning_rate or options.peak
-    if isinstance(trained, PeftModel):
-        return lora.parameter_groups(trained, *rates)
-    return full.parameter_groups(trained, *rates)
-
-
-def _trained_rows(
+def _trainable_rows(
     model: PreTrainedModel, choice: TrainedRows, added: Sequence[NewEmbedding], tokens: np.ndarray
 ) -> list[int]:
-    """Return the rows of the embedding and the LM head that train, in order.
+    """Return the rows of embedding and LM head to train, in order, always with the new tokens'.
 
-    Those of new tokens in any case. An LM head with a bias learns no rows (see ``lora.attach``):
-    without new tokens such a model trains adapters alone.
+    An LM head with a bias cannot train rows (see ``lora.attach``), so without new tokens such a
+    model trains adapters alone.
     """
     rows = {token.new_id for token in added}
     if choice == "used":
@@ -167,49 +146,51 @@ def _trained_rows(
     return [] if biased and not added else sorted(rows)
 
 
-def _schedule(options: FinetuneOptions, device: torch.device, tokens: int) -> Schedule:
-    """Return the schedule for ``tokens`` tokens an epoch.
+def _schedule(options: FinetuneOptions, device: torch.device, epoch_tokens: int) -> Schedule:
+    """Return the schedule, whose length may be set in tokens.
 
-    Tokens read, prompts included, are the compute of a training: a forward and a backward cost
-    the same for each, whatever the vocabulary.
+    Tokens read, including prompts, measure the compute of a training: forward and backward of a
+    token cost the same with any vocabulary.
     """
     bfloat16 = multiplies_in_bfloat16(device, options.dtype, bf16=options.bf16)
-    wanted = options.tokens
-    if options.tokens_of is not None:
-        wanted = _tokens_of(Path(options.tokens_of))
     schedule = options.schedule(bfloat16=bfloat16)
-    return schedule if wanted is None else replace(schedule, epochs=wanted / tokens)
+    tokens = options.tokens
+    if options.tokens_of is not None:
+        tokens = _tokens_of(Path(options.tokens_of))
+    return schedule if tokens is None else replace(schedule, epochs=tokens / epoch_tokens)
 
 
 def _tokens_of(folder: Path) -> int:
-    """Return how many tokens a finished training has read."""
+    """Return the number of tokens that a finished training has read."""
     try:
         tokens = json.loads((folder / FinetuneOptions.result_file).read_bytes())["tokens"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
-            f"{folder} holds no report of a training: name a folder that tasc finetune wrote"
+            f"{folder} contains no training report: give a folder that tasc finetune wrote"
         ) from error
     if type(tokens) is not int or tokens < 1:
-        raise InputError(f"{folder}: {tokens!r:.60} tokens were read: name another folder")
+        raise InputError(
+            f"{folder}: the training report says {tokens!r:.60} tokens: give another folder"
+        )
     return tokens
 
 
-def _check_share(options: FinetuneOptions, processes: int) -> None:
-    """Refuse a step that leaves a process without examples."""
+def _check_batch(options: FinetuneOptions, processes: int) -> None:
+    """Raise InputError if a step has no examples for some process."""
     schedule = options.schedule()
     if schedule.effective_batch // schedule.micro_batch < processes:
         raise InputError(
-            f"{schedule.effective_batch} examples a step in batches of {schedule.micro_batch} are "
-            f"too few for {processes} processes: lower --batch-size to "
+            f"{schedule.effective_batch} examples per step in batches of {schedule.micro_batch} "
+            f"are too few for {processes} processes: lower --batch-size to "
             f"{max(1, schedule.effective_batch // processes)}, or raise --effective-batch"
         )
 
 
-def _longest(model: PreTrainedModel, max_length: int) -> int:
+def _max_length(model: PreTrainedModel, max_length: int) -> int:
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if positions is not None and positions < 2:
         raise InputError(
-            f"the model reads {positions} positions by its config.json, and an example has two or "
-            "more: choose another model"
+            f"the model has {positions} positions by its config.json, but an example has at least "
+            "two tokens: choose another model"
         )
     return min(max_length, positions) if positions else max_length

@@ -15,7 +15,7 @@ from tasc.errors import InputError
 from tasc.tokenizer import chat
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.training.core.batch import example_sequences
+from tasc.training.core.batch import encode_examples
 from tasc.training.folder import save_tokenizer
 from tests.data.files import jsonl, write
 from tests.pico import make_tokenizer
@@ -91,7 +91,7 @@ def written(tmp_path, messages, tokenizer, **named):
 def test_training_sees_the_tokens_that_apply_chat_template_makes(tmp_path, data_dir, qwen, theirs):
     given = chats(data_dir, 1000)
     corpus = written(tmp_path, given, qwen)
-    seen = example_sequences(qwen.ending(corpus.end), corpus.prompts, corpus.outputs, 10**6)
+    seen = encode_examples(qwen.ending(corpus.end), corpus.prompts, corpus.outputs, 10**6)
     end = theirs.convert_tokens_to_ids("<|im_end|>")
     row = 0
     for chat_ in given:

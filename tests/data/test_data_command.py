@@ -12,7 +12,7 @@ from tokenizers.normalizers import NFC
 import tasc
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.training.core.batch import example_sequences
+from tasc.training.core.batch import encode_examples
 from tests.cli import done
 from tests.cli import tasc as run
 from tests.data.files import jsonl, write
@@ -40,7 +40,7 @@ def inspected(task, tokenizer, **options):
 def test_the_tokens_are_those_that_training_reads_and_learns(task, plain):
     found, tokenizer = inspected(task, plain), load_tokenizer(str(plain))
     prompts, outputs = [row["input"] + "\n" for row in ROWS], [row["output"] for row in ROWS]
-    seen = example_sequences(tokenizer, prompts, outputs, 512)
+    seen = encode_examples(tokenizer, prompts, outputs, 512)
     shown = [token for sample in found.samples for token in sample.tokens]
     assert [token.id for token in shown] == seen.tokens.tolist()
     assert [token.state == "learnt" for token in shown] == seen.targets.tolist()
@@ -56,7 +56,7 @@ def test_what_a_training_would_cut_is_shown_and_counted(tmp_path, plain, most):
     rows = [*ROWS, {"input": "a" * 30, "output": "b" * 12}, {"input": "c", "output": "d" * 40}]
     task = write(tmp_path / "train.jsonl", jsonl(rows))
     found = inspected(task, plain, samples=9, max_length=most, max_new_tokens=12)
-    seen = example_sequences(
+    seen = encode_examples(
         load_tokenizer(str(plain)),
         [row["input"] + "\n" for row in rows],
         [row["output"] for row in rows],

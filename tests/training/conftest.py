@@ -1,7 +1,7 @@
 import pytest
 
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.training.core.batch import example_sequences
+from tasc.training.core.batch import encode_examples
 from tasc.training.train import Start
 from tests import pico
 from tests.training.samples import ROWS, corpus, phrases
@@ -26,4 +26,4 @@ def start(base, augmented):
 def data(tmp_path_factory):
     tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
     made = corpus()
-    return example_sequences(tokenizer, made.prompts, made.outputs, 100)
+    return encode_examples(tokenizer, made.prompts, made.outputs, 100)

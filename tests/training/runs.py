@@ -23,9 +23,17 @@ def weights(run):
     return {name: p.detach().clone() for name, p in run.trainable.items()}
 
 
+def note_steps(seen):
+    def progress(description, done, total):
+        if description.startswith("training"):
+            seen.append(done)
+
+    return progress
+
+
 def stop_after(step):
     def progress(description, done, total):
-        if done == step:
+        if description.startswith("training") and done == step:
             raise KeyboardInterrupt
 
     return progress

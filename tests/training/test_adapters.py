@@ -13,6 +13,7 @@ from tasc.training.train import Start, finetune
 from tests import pico
 from tests.cli import tasc
 from tests.options import FinetuneOptions, replace
+from tests.training.runs import stop_after
 from tests.training.samples import OPTIONS, ROWS, corpus
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -25,11 +26,6 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def stop(_description, done, _total):
-    if done == 3:
-        raise KeyboardInterrupt
-
-
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_lowers_the_loss_and_resumes_to_the_same_weights(start, tmp_path, way):
@@ -37,7 +33,9 @@ def test_each_way_lowers_the_loss_and_resumes_to_the_same_weights(start, tmp_pat
     whole = finetune(start, corpus(), corpus(1, 12), options, work=tmp_path / "whole")
     assert whole.report.losses[-1] < whole.report.losses[0]
     with pytest.raises(KeyboardInterrupt):
-        finetune(start, corpus(), corpus(1, 12), options, work=tmp_path / "cut", progress=stop)
+        finetune(
+            start, corpus(), corpus(1, 12), options, work=tmp_path / "cut", progress=stop_after(3)
+        )
     again = finetune(start, corpus(), corpus(1, 12), options, work=tmp_path / "cut", resume=True)
     assert again.report.losses == whole.report.losses
     expected = dict(whole.model.named_parameters())

@@ -9,6 +9,7 @@ from tasc.errors import InputError, UnavailableError
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.base import PRESETS, build, train_base
 from tests.options import BaseOptions, replace
+from tests.training.runs import stop_after
 from tests.training.samples import corpus
 
 OPTIONS = BaseOptions(
@@ -73,12 +74,8 @@ def test_vanilla_transformers_loads_and_runs_the_folder(result, tmp_path):
 
 
 def test_a_resumed_run_ends_with_the_very_same_weights(result, tmp_path):
-    def stop(description, done, total):
-        if done == 25:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train_base(corpus(2), corpus(), OPTIONS, work=tmp_path, progress=stop)
+        train_base(corpus(2), corpus(), OPTIONS, work=tmp_path, progress=stop_after(25))
     again = train_base(corpus(2), corpus(), OPTIONS, work=tmp_path, resume=True)
     assert again.report.losses == result.report.losses
     expected = result.model.state_dict()

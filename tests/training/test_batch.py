@@ -10,10 +10,10 @@ from tasc.errors import InputError
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import (
     IGNORED,
-    Sequences,
+    Examples,
     collate,
-    example_sequences,
-    packed_blocks,
+    encode_examples,
+    pack_blocks,
     plan_epoch,
 )
 from tests import pico
@@ -24,7 +24,7 @@ def tokenizer(tmp_path_factory):
     return load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
 
 
-def row(data: Sequences, i: int) -> tuple[list[int], list[bool]]:
+def row(data: Examples, i: int) -> tuple[list[int], list[bool]]:
     part = slice(data.offsets[i], data.offsets[i + 1])
     return data.tokens[part].tolist(), data.targets[part].tolist()
 
@@ -34,7 +34,7 @@ def ids(tokenizer, text: str) -> list[int]:
 
 
 def test_the_loss_is_on_the_output_and_the_end_token_only(tokenizer):
-    data = example_sequences(tokenizer, ["play jazz\n"], ["intent: play"], 100)
+    data = encode_examples(tokenizer, ["play jazz\n"], ["intent: play"], 100)
     prompt, output = ids(tokenizer, "play jazz\n"), ids(tokenizer, "intent: play")
     tokens, targets = row(data, 0)
     assert tokens == [*prompt, *output, tokenizer.eos_id]
@@ -42,14 +42,14 @@ def test_the_loss_is_on_the_output_and_the_end_token_only(tokenizer):
 
 
 def test_a_base_model_learns_the_prompt_too_all_but_its_first_token(tokenizer):
-    data = example_sequences(tokenizer, ["play\n"], ["x"], 100, learn_prompts=True)
+    data = encode_examples(tokenizer, ["play\n"], ["x"], 100, learn_prompts=True)
     assert row(data, 0)[1] == [False] + [True] * (len(data.tokens) - 1)
 
 
 def test_a_long_example_loses_the_beginning_of_its_prompt(tokenizer):
     prompt, output = "wake me up at nine\n", "intent: alarm"
     answer = [*ids(tokenizer, output), tokenizer.eos_id]
-    data = example_sequences(tokenizer, [prompt], [output], len(answer) + 3)
+    data = encode_examples(tokenizer, [prompt], [output], len(answer) + 3)
     tokens, targets = row(data, 0)
     assert tokens == ids(tokenizer, prompt)[-3:] + answer
     assert targets == [False] * 3 + [True] * len(answer)
@@ -58,7 +58,7 @@ def test_a_long_example_loses_the_beginning_of_its_prompt(tokenizer):
 
 def test_an_output_that_does_not_fit_loses_its_end_and_is_not_told_to_stop(tokenizer):
     output = "intent: alarm_set, slot fills: {}"
-    data = example_sequences(tokenizer, ["wake me up\n"], [output], 6)
+    data = encode_examples(tokenizer, ["wake me up\n"], [output], 6)
     tokens, targets = row(data, 0)
     assert tokens == ids(tokenizer, "wake me up\n")[-1:] + ids(tokenizer, output)[:5]
     assert targets == [False] + [True] * 5
@@ -66,17 +66,17 @@ def test_an_output_that_does_not_fit_loses_its_end_and_is_not_told_to_stop(token
 
 def test_no_examples_are_refused(tokenizer):
     with pytest.raises(InputError, match="no examples"):
-        example_sequences(tokenizer, [], [], 10)
+        encode_examples(tokenizer, [], [], 10)
 
 
 def test_a_first_token_cannot_be_a_target():
     one = np.ones(3, dtype=np.int32)
     with pytest.raises(ValueError, match="first token"):
-        Sequences(one, one.astype(bool), np.arange(3), np.array([0, 3]))
+        Examples(one, one.astype(bool), np.arange(3), np.array([0, 3]))
 
 
 def test_collate_pads_on_the_right_and_keeps_the_logits_that_are_needed(tokenizer):
-    data = example_sequences(tokenizer, ["ab", "abcdef"], ["xy", "z"], 100)
+    data = encode_examples(tokenizer, ["ab", "abcdef"], ["xy", "z"], 100)
     batch = collate(data, np.array([0, 1]))
     assert batch.input_ids.shape[1] % 8 == 0
     assert batch.position_ids is None
@@ -134,8 +134,8 @@ def test_packing_keeps_every_token_and_restarts_positions_at_each_document(sizes
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     tokens = np.arange(offsets[-1], dtype=np.int32)
     positions = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
-    data = Sequences(tokens, positions > 0, positions, offsets)
-    packed = packed_blocks(data, length, seed)
+    data = Examples(tokens, positions > 0, positions, offsets)
+    packed = pack_blocks(data, length, seed)
     assert sorted(packed.tokens.tolist()) == tokens.tolist()
     assert (packed.lengths[:-1] == length).all()
     assert (packed.positions[packed.offsets[:-1]] == 0).all()
@@ -151,9 +151,9 @@ def test_packing_keeps_every_token_and_restarts_positions_at_each_document(sizes
 
 def test_packed_documents_do_not_see_each_other(tokenizer):
     texts = ["play some jazz music\n", "wake me up\n", "turn the lights off\n"]
-    data = example_sequences(tokenizer, texts, ["a", "b", "c"], 100, learn_prompts=True)
+    data = encode_examples(tokenizer, texts, ["a", "b", "c"], 100, learn_prompts=True)
     model = pico.build_model()
-    packed = packed_blocks(data, 1000, seed=0)
+    packed = pack_blocks(data, 1000, seed=0)
     batch = collate(packed, np.array([0]))
     packed_input = {"input_ids": batch.input_ids, "position_ids": batch.position_ids}
     with torch.no_grad():

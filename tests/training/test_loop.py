@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from tasc.errors import InputError
 from tasc.training import checkpoint
 from tasc.training.core.schedule import Schedule
-from tests.training.runs import SCHEDULE, start, stop_after, weights
+from tests.training.runs import SCHEDULE, note_steps, start, stop_after, weights
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,7 @@ def test_a_resumed_run_ends_with_the_very_same_weights(whole, data, tmp_path, st
         start(data, tmp_path).train(data, progress=stop_after(stop))
     seen = []
     second = start(data, tmp_path)
-    again = second.train(
-        data, resume=True, progress=lambda description, done, total: seen.append(done)
-    )
+    again = second.train(data, resume=True, progress=note_steps(seen))
     assert seen[0] == stop // 2 * 2 + 1  # it went on where the last checkpoint was
     assert again.losses == report.losses
     assert again.evaluations == report.evaluations
@@ -54,6 +52,14 @@ def test_a_finished_run_resumes_without_a_step(whole, data, tmp_path):
     assert all(torch.equal(t, weights(run)[n]) for n, t in weights(second).items())
 
 
+def test_progress_shows_how_far_the_validation_is(data, tmp_path):
+    seen = []
+    start(data, tmp_path).train(data, progress=lambda *report: seen.append(report))
+    kinds = [description.partition(",")[0] for description, _, _ in seen]
+    assert kinds == ["training", "training", "validating", "training"] * 2
+    assert seen[2] == ("validating", 0, len(data))
+
+
 def test_a_checkpoint_that_was_not_finished_is_none(tmp_path):
     for name in ("step-1", "step-2", "step-3.tmp"):
         (tmp_path / name).mkdir()
@@ -64,7 +70,7 @@ def test_without_resume_old_checkpoints_are_not_used(data, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         start(data, tmp_path).train(progress=stop_after(3))
     seen = []
-    start(data, tmp_path).train(progress=lambda description, done, total: seen.append(done))
+    start(data, tmp_path).train(progress=note_steps(seen))
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
@@ -75,9 +81,7 @@ def test_a_cut_checkpoint_falls_back_to_the_one_before(whole, data, tmp_path):
     newest.write_bytes(newest.read_bytes()[:1000])
     second = start(data, tmp_path)
     seen = []
-    again = second.train(
-        data, resume=True, progress=lambda description, done, total: seen.append(done)
-    )
+    again = second.train(data, resume=True, progress=note_steps(seen))
     assert seen[0] == 3
     assert again.losses == whole[1].losses
 
@@ -122,7 +126,7 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(data, tmp_path):
 def test_training_that_diverges_is_given_up_with_advice(data, tmp_path):
     run = start(data, tmp_path)
     run.peaks = [1e9]
-    with pytest.raises(InputError, match="training diverged; use a learning rate below 1e"):
+    with pytest.raises(InputError, match=r"training diverged: .*: use a learning rate below 1e"):
         run.train()
 
 
@@ -173,7 +177,7 @@ def test_a_run_is_as_far_as_its_steps_or_its_minutes_say_whichever_is_more():
     ("change", "said"),
     [
         ({"epochs": 0}, "epochs must be above 0"),
-        ({"micro_batch": 3}, "no multiple"),
+        ({"micro_batch": 3}, "not a multiple"),
         ({"minutes": 0.0}, "minutes"),
         ({"warmup_steps": -1}, "warmup_steps cannot be negative"),
     ],

@@ -4,7 +4,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.training.core.batch import collate, example_sequences
+from tasc.training.core.batch import collate, encode_examples
 from tasc.training.objectives.language import evaluate, summed_loss, target_logits
 from tests import pico
 
@@ -13,7 +13,7 @@ from tests import pico
 def data(tmp_path_factory):
     tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
     prompts, outputs = zip(*(text.split("\n") for text in pico.TEXTS), strict=True)
-    return example_sequences(tokenizer, [p + "\n" for p in prompts], outputs, 200)
+    return encode_examples(tokenizer, [p + "\n" for p in prompts], outputs, 200)
 
 
 @pytest.mark.parametrize("architecture", pico.ARCHITECTURES)

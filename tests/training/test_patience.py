@@ -13,17 +13,10 @@ from tasc.training.draft_head import train_head
 from tasc.training.train import Start, finetune
 from tests.cli import tasc
 from tests.options import BaseOptions, FinetuneOptions, HeadOptions, replace
+from tests.training.runs import stop_after
 from tests.training.samples import OPTIONS, ROWS, contrary, corpus
 
 STOPPING = replace(OPTIONS, adapter="none", epochs=12.0, learning_rate=1e-2, patience=2)
-
-
-def stop_after(step):
-    def progress(_description, done, _total):
-        if done == step:
-            raise KeyboardInterrupt
-
-    return progress
 
 
 def weights(result):

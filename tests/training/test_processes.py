@@ -11,6 +11,7 @@ from tasc.training import processes
 from tasc.training.train import finetune
 from tests.options import FinetuneOptions, replace
 from tests.training import followers, samples
+from tests.training.runs import stop_after
 from tests.training.samples import corpus
 
 pytestmark = pytest.mark.slow
@@ -42,14 +43,10 @@ def test_fifty_steps_in_two_processes_lose_what_they_do_in_one(start, tmp_path, 
 
 
 def test_a_resumed_training_in_two_processes_ends_with_the_very_same_weights(start, tmp_path):
-    def stop(_description, done, _total):
-        if done == 5:
-            raise KeyboardInterrupt
-
     options = replace(OPTIONS, processes=2, epochs=2.0, checkpoint_steps=2)
     whole = finetune(start, corpus(2), None, options, work=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        finetune(start, corpus(2), None, options, work=tmp_path / "cut", progress=stop)
+        finetune(start, corpus(2), None, options, work=tmp_path / "cut", progress=stop_after(5))
     assert len(list((tmp_path / "cut").iterdir())) == 2
     again = finetune(start, corpus(2), None, options, work=tmp_path / "cut", resume=True)
     assert again.report.losses == whole.report.losses
@@ -67,13 +64,9 @@ def test_a_step_with_fewer_batches_than_processes_is_a_step_of_all(start, tmp_pa
 
 
 def test_a_training_in_two_processes_goes_on_in_one(start, tmp_path):
-    def stop(_description, done, _total):
-        if done == 5:
-            raise KeyboardInterrupt
-
     options = replace(OPTIONS, processes=2, epochs=2.0, checkpoint_steps=2)
     with pytest.raises(KeyboardInterrupt):
-        finetune(start, corpus(2), None, options, work=tmp_path, progress=stop)
+        finetune(start, corpus(2), None, options, work=tmp_path, progress=stop_after(5))
     alone = replace(options, processes=1)
     again = finetune(start, corpus(2), None, alone, work=tmp_path, resume=True)
     whole = finetune(start, corpus(2), None, alone, work=tmp_path / "whole")

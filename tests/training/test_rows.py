@@ -92,7 +92,7 @@ def test_training_reads_as_many_tokens_as_asked(base, tmp_path):
 def test_a_folder_without_a_training_report_is_refused(base, tmp_path, content):
     (tmp_path / "training.json").write_text(content)
     options = FinetuneOptions(tokens_of=str(tmp_path))
-    with pytest.raises(InputError, match="name a"):
+    with pytest.raises(InputError, match="give a"):
         finetune(Start(str(base), str(base)), corpus(), None, options, work=tmp_path / "work")
 
 

@@ -14,6 +14,7 @@ from tasc.training.draft_head import train_head
 from tasc.training.train import Start, finetune
 from tests.cli import tasc
 from tests.options import BaseOptions, FinetuneOptions, HeadOptions, replace
+from tests.training.runs import stop_after
 from tests.training.samples import OPTIONS, corpus
 
 CLASSES = {"tensorboard": "TensorBoardTracker", "wandb": "WandBTracker", "mlflow": "MLflowTracker"}
@@ -86,13 +87,9 @@ def test_each_gets_every_figure_once_and_the_training_is_the_same(start, tmp_pat
 
 
 def test_logs_are_nothing_that_a_run_is_known_by(start, tmp_path, recorders):
-    def stop(_description, done, _total):
-        if done == 4:
-            raise KeyboardInterrupt
-
     told = replace(OPTIONS, log_to=("wandb",), log_dir=str(tmp_path / "logs"))
     with pytest.raises(KeyboardInterrupt):
-        finetune(start, corpus(), None, told, work=tmp_path / "work", progress=stop)
+        finetune(start, corpus(), None, told, work=tmp_path / "work", progress=stop_after(4))
     finetune(start, corpus(), None, OPTIONS, work=tmp_path / "work", resume=True)
     (recorder,) = recorders
     assert recorder.calls == ["start", "finish"]  # interrupted, too

@@ -11,6 +11,7 @@ from tasc.training.folder import save_model, save_tokenizer
 from tasc.training.train import Start, finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
+from tests.training.runs import stop_after
 from tests.training.samples import ROWS, Row, corpus
 
 OPTIONS = FinetuneOptions(
@@ -75,13 +76,9 @@ def test_peft_alone_loads_the_adapter(result, base, tmp_path):
 
 
 def test_a_resumed_fine_tuning_ends_with_the_same_weights(result, base, augmented, tmp_path):
-    def stop(description, done, total):
-        if done == 5:
-            raise KeyboardInterrupt
-
     arguments = (Start(str(base), str(augmented), ROWS), corpus(2), corpus(1, first=12), OPTIONS)
     with pytest.raises(KeyboardInterrupt):
-        finetune(*arguments, work=tmp_path, progress=stop)
+        finetune(*arguments, work=tmp_path, progress=stop_after(5))
     again = finetune(*arguments, work=tmp_path, resume=True)
     assert again.report.losses == result.report.losses
     expected = dict(result.model.named_parameters())
@@ -128,7 +125,7 @@ def test_new_tokens_of_another_tokenizer_are_refused(base, tmp_path):
         ({"embedding_learning_rate": -1.0}, "embedding_learning_rate"),
         ({"dropout": 1.0}, "dropout"),
         ({"max_length": 1}, "max_length"),
-        ({"effective_batch": 6}, "no multiple"),
+        ({"effective_batch": 6}, "not a multiple"),
         ({"rank": 0}, "rank"),
     ],
 )

@@ -1,7 +1,7 @@
-"""From texts to batches: token sequences with marked targets, in an order fixed by the seed."""
+"""Encoded training examples with marked targets, and their batches in an order set by the seed."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,53 +9,50 @@ import numpy as np
 import torch
 
 from tasc.errors import InputError
+from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 IGNORED = -100  # torch's own mark for "no target here"
-_WINDOW = 32  # steps whose rows are sorted by length together
-_MULTIPLE = 8  # lengths are padded to a multiple: few shapes, each of which costs a first time
+_WINDOW = 32  # steps whose examples are sorted by length together
+_MULTIPLE = 8  # lengths are padded to a multiple, as each new shape is slow once
 
 
 @dataclass(frozen=True)
-class Sequences:
-    """Token sequences as parallel arrays; row i is ``offsets[i]:offsets[i + 1]``."""
+class Examples:
+    """Encoded examples as parallel arrays; example i is ``offsets[i]:offsets[i + 1]``."""
 
     tokens: np.ndarray  # (T,) int32
-    # (T,) bool, True where the token is to be learnt. The first of a row never is.
-    targets: np.ndarray
-    # (T,) int32, from 0 at each document; a row of several documents is packed.
-    positions: np.ndarray
+    targets: np.ndarray  # (T,) bool, True for tokens to learn; never the first of an example
+    positions: np.ndarray  # (T,) int32, from 0 at each document
     offsets: np.ndarray  # (S+1,) int64
-    cut: int = 0  # how many examples were longer than allowed and lost text
+    cut: int = 0  # number of examples that were too long and lost text
 
     def __post_init__(self) -> None:
-        """Check the invariant."""
         sizes = {len(self.tokens), len(self.targets), len(self.positions), int(self.offsets[-1])}
         if len(sizes) != 1:
-            raise ValueError(f"arrays of one length expected, got {sorted(sizes)}")
+            raise ValueError(f"the arrays differ in length: {sorted(sizes)}")
         if self.targets[self.offsets[:-1]].any():
-            raise ValueError("the first token of a row cannot be a target: nothing precedes it")
+            raise ValueError("the first token of an example cannot be a target")
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.offsets) - 1
 
     @property
     def lengths(self) -> np.ndarray:
-        """(S,) int64, tokens of each row."""
+        """(S,) int64, tokens of each example."""
         return np.diff(self.offsets)
 
     @property
     def packed(self) -> bool:
-        """Whether a row holds more than one document."""
+        """Whether an example contains more than one document."""
         return int((self.positions == 0).sum()) > len(self)
 
-    def targets_of(self, rows: np.ndarray) -> int:
-        """Return how many targets some rows have."""
-        return sum(int(self.targets[self.offsets[i] : self.offsets[i + 1]].sum()) for i in rows)
+    def targets_of(self, indices: np.ndarray) -> int:
+        """Return the number of targets of some examples."""
+        return sum(int(self.targets[self.offsets[i] : self.offsets[i + 1]].sum()) for i in indices)
 
     def fingerprint(self) -> str:
-        """Hash of the contents."""
+        """Return a hash of the contents."""
         digest = hashlib.sha256()
         for array in (self.tokens, self.targets, self.positions, self.offsets):
             digest.update(array.tobytes())
@@ -64,17 +61,17 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows padded on the right to one length.
+    """Sequences padded on the right to one length.
 
-    No attention mask: under a causal mask no token sees the padding after it, and padding has no
-    targets. That keeps attention on its fastest path.
+    There is no attention mask, so attention stays on its fastest path: under a causal mask no
+    token sees the padding after it, and padding has no targets.
     """
 
     input_ids: torch.Tensor  # (B, L) int64
-    labels: torch.Tensor  # (B, L) int64, the token itself where it is a target, else ``IGNORED``
-    # (B, L) int64 for packed rows, whose documents then do not see each other.
+    labels: torch.Tensor  # (B, L) int64, the token itself if it is a target, else ``IGNORED``
+    # (B, L) int64 for packed examples, whose documents then do not see each other.
     position_ids: torch.Tensor | None
-    keep: int  # how many last positions logits are needed for
+    keep: int  # number of last positions that need logits
 
     def to(self, device: torch.device) -> "Batch":
         """Return the same batch on a device."""
@@ -82,51 +79,50 @@ class Batch:
         return Batch(self.input_ids.to(device), self.labels.to(device), positions, self.keep)
 
 
-def example_sequences(
+def encode_examples(
     tokenizer: LoadedTokenizer,
     prompts: Sequence[str],
     outputs: Sequence[str],
     max_length: int,
     *,
     learn_prompts: bool = False,
-) -> Sequences:
-    """Return one row per example: prompt, output, end token; the output and the end are targets.
+) -> Examples:
+    """Encode prompt + output + end token of each example; output and end token are targets.
 
-    Prompt and output are encoded apart, as they are when decoding. A row longer than
-    ``max_length`` loses the beginning of its prompt, then the end of its output (and the end
-    token, so that a cut output does not teach to stop early).
+    Prompt and output are encoded separately, as in decoding. An example longer than ``max_length``
+    loses the beginning of its prompt, then the end of its output with the end token, so that a cut
+    output does not teach the model to stop early.
 
     Raises:
         InputError: there are no examples.
     """
     if not prompts:
         raise InputError("there are no examples to learn from: check the split and the limit")
-    heads, tails = tokenizer.encode(prompts), tokenizer.encode(outputs)
-    rows, targets, cut = [], [], 0
+    encoded = tokenizer.encode(prompts).split(), tokenizer.encode(outputs).split()
     end = np.array([tokenizer.eos_id], dtype=np.int32)
-    for i in range(len(prompts)):
-        prompt = heads.tokens[heads.offsets[i] : heads.offsets[i + 1]]
-        answer = np.concatenate([tails.tokens[tails.offsets[i] : tails.offsets[i + 1]], end])
+    examples, targets, cut = [], [], 0
+    for prompt, output in zip(*encoded, strict=True):
+        answer = np.concatenate([output, end])
         cut += len(prompt) + len(answer) > max_length
-        left, written = kept(len(prompt), len(answer), max_length)
-        prompt, answer = prompt[len(prompt) - left :], answer[:written]
-        target = np.ones(len(prompt) + len(answer), dtype=bool)
-        target[: 1 if learn_prompts else max(1, len(prompt))] = False
-        rows.append(np.concatenate([prompt, answer]))
+        read, learnt = kept_lengths(len(prompt), len(answer), max_length)
+        example = np.concatenate([prompt[len(prompt) - read :], answer[:learnt]])
+        target = np.ones(len(example), dtype=bool)
+        target[: 1 if learn_prompts else max(1, read)] = False
+        examples.append(example)
         targets.append(target)
-    return joined(rows, targets, int(cut))
+    return join_examples(examples, targets, int(cut))
 
 
-def kept(prompt: int, answer: int, max_length: int) -> tuple[int, int]:
-    """Return how many tokens stay of a prompt, its last ones, and of an answer, its first ones."""
-    left = min(prompt, max(1, max_length - answer))
-    return left, min(answer, max_length - left)
+def kept_lengths(prompt: int, answer: int, max_length: int) -> tuple[int, int]:
+    """Return how many last tokens of a prompt and first tokens of an answer are kept."""
+    read = min(prompt, max(1, max_length - answer))
+    return read, min(answer, max_length - read)
 
 
-def packed_blocks(documents: Sequences, length: int, seed: int) -> Sequences:
-    """Pack documents, shuffled, into rows of ``length`` tokens, the last one shorter.
+def pack_blocks(documents: Examples, length: int, seed: int) -> Examples:
+    """Pack documents, shuffled, into examples of ``length`` tokens; the last may be shorter.
 
-    A document that crosses the end of a row continues in the next one as a document of its own.
+    A document that crosses the end of an example continues in the next one as a new document.
     """
     order = np.random.default_rng([seed, 0x9ACC]).permutation(len(documents))
     index = np.concatenate(
@@ -137,21 +133,21 @@ def packed_blocks(documents: Sequences, length: int, seed: int) -> Sequences:
     offsets = np.append(np.arange(0, len(tokens), length), len(tokens)).astype(np.int64)
     for start, stop in pairwise(offsets):
         targets[start] = False
-        first = positions[start]  # of a document that began in the row before
+        first = positions[start]  # above 0 if the document began in the example before
         if first:
             later = np.flatnonzero(positions[start:stop] == 0)
             positions[start : start + later[0] if len(later) else stop] -= first
-    return Sequences(tokens, targets, positions, offsets, documents.cut)
+    return Examples(tokens, targets, positions, offsets, documents.cut)
 
 
 def plan_epoch(
     lengths: np.ndarray, micro_batch: int, effective_batch: int, seed: int, epoch: int
 ) -> list[list[np.ndarray]]:
-    """Return the steps of one epoch; a step is a list of micro-batches, arrays of row numbers.
+    """Return the steps of one epoch; a step is a list of micro-batches of example indices.
 
-    Rows are shuffled, sorted by length inside windows of many steps and cut into micro-batches,
-    which are shuffled again: little padding, and lengths still mix within a step. The order
-    depends on the arguments only, so a resumed run continues the very same one.
+    Examples are shuffled, sorted by length inside windows of many steps, and cut into
+    micro-batches, which are shuffled again: there is little padding, and lengths still mix within a
+    step. The order depends on the arguments alone, so a resumed run continues the same order.
     """
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
@@ -165,31 +161,43 @@ def plan_epoch(
     return [micro[i : i + per_step] for i in range(0, len(micro), per_step)]
 
 
-def collate(data: Sequences, rows: np.ndarray) -> Batch:
-    """Pad rows to one length, with id 0: what stands there is never seen nor learnt."""
-    longest = int(data.lengths[rows].max())
+def validation_batches(
+    examples: Examples, batch_size: int, device: torch.device, progress: Progress = silent
+) -> Iterator[Batch]:
+    """Yield all examples on ``device``, in batches of similar length, and report progress."""
+    order = np.argsort(examples.lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        progress("validating", start, len(order))
+        yield collate(examples, order[start : start + batch_size]).to(device)
+
+
+def collate(examples: Examples, indices: np.ndarray) -> Batch:
+    """Pad some examples to one length with id 0."""
+    longest = int(examples.lengths[indices].max())
     length = -(-longest // _MULTIPLE) * _MULTIPLE
-    ids = np.zeros((len(rows), length), dtype=np.int64)
-    labels = np.full((len(rows), length), IGNORED, dtype=np.int64)
-    positions = np.tile(np.arange(length), (len(rows), 1))
+    ids = np.zeros((len(indices), length), dtype=np.int64)
+    labels = np.full((len(indices), length), IGNORED, dtype=np.int64)
+    positions = np.tile(np.arange(length), (len(indices), 1))
     first = length
-    for i, row in enumerate(rows):
-        part = slice(data.offsets[row], data.offsets[row + 1])
-        n = part.stop - part.start
-        ids[i, :n] = data.tokens[part]
-        labels[i, :n] = np.where(data.targets[part], data.tokens[part], IGNORED)
-        positions[i, :n] = data.positions[part]
+    for i, index in enumerate(indices):
+        part = slice(examples.offsets[index], examples.offsets[index + 1])
+        n, targets = part.stop - part.start, examples.targets[part]
+        ids[i, :n] = examples.tokens[part]
+        labels[i, :n] = np.where(targets, examples.tokens[part], IGNORED)
+        positions[i, :n] = examples.positions[part]
         positions[i, n:] = positions[i, n - 1] + np.arange(1, length - n + 1)
-        first = min(first, int(np.argmax(data.targets[part])) if data.targets[part].any() else n)
-    packed = torch.from_numpy(positions) if data.packed else None
+        first = min(first, int(np.argmax(targets)) if targets.any() else n)
+    packed = torch.from_numpy(positions) if examples.packed else None
     keep = length - max(0, first - 1)
     return Batch(torch.from_numpy(ids), torch.from_numpy(labels), packed, keep)
 
 
-def joined(rows: list[np.ndarray], targets: list[np.ndarray], cut: int = 0) -> Sequences:
-    """Return one document a row as Sequences."""
-    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    positions = np.concatenate([np.arange(len(row), dtype=np.int32) for row in rows])
-    return Sequences(
-        np.concatenate(rows).astype(np.int32), np.concatenate(targets), positions, offsets, cut
+def join_examples(
+    tokens: Sequence[np.ndarray], targets: Sequence[np.ndarray], cut: int = 0
+) -> Examples:
+    """Return examples of one document each."""
+    offsets = np.concatenate([[0], np.cumsum([len(t) for t in tokens])]).astype(np.int64)
+    positions = np.concatenate([np.arange(len(t), dtype=np.int32) for t in tokens])
+    return Examples(
+        np.concatenate(tokens).astype(np.int32), np.concatenate(targets), positions, offsets, cut
     )

@@ -1,7 +1,7 @@
-"""How long and how fast to train, and what a run reports."""
+"""How long and how fast to train, and what a run records and reports."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from tasc.errors import InputError
@@ -11,27 +11,24 @@ from tasc.errors import InputError
 class Schedule:
     """How long and how fast to train."""
 
-    epochs: float  # passes over the data; a fraction stops within one
-    micro_batch: int  # rows per forward
-    effective_batch: int  # rows per optimiser step, a multiple of ``micro_batch``
-    # Stop by then, and let the learning rate end there. The number of steps then depends on
-    # the machine, so such a run does not repeat exactly.
+    epochs: float  # passes over the examples; a fraction stops within one
+    micro_batch: int  # examples per forward
+    effective_batch: int  # examples per optimizer step, a multiple of ``micro_batch``
+    # Stop after this time and let the learning rate end there. The number of steps then depends on
+    # the machine, so such a run is not exactly reproducible.
     minutes: float | None = None
-    # Stop after so many evaluations without a lower loss, and keep the weights of the lowest; the
+    # Stop after this many evaluations without a lower loss, and keep the weights of the lowest. The
     # learning rate falls as if the run went on.
     patience: int | None = None
-    # Of the learning rate after ``warmup_steps``, down to ``floor`` of its peak.
-    shape: Literal["linear", "cosine"] = "linear"
+    shape: Literal["linear", "cosine"] = "linear"  # of the learning rate after the warm-up
     warmup_steps: int = 0
-    floor: float = 0.0
+    floor: float = 0.0  # of the learning rate, as a share of its peak
     clip: float = 1.0  # highest gradient norm
-    # Run matrix products in bfloat16 (torch autocast); parameters stay as they are.
-    bfloat16: bool = True
-    checkpoint_steps: int = 100  # steps between checkpoints, 0 for none
-    seed: int = 0  # of the order of rows and of dropout
+    bfloat16: bool = True  # for matrix products (autocast); parameters keep their dtype
+    checkpoint_steps: int = 100  # steps between checkpoints (0 = none)
+    seed: int = 0  # of the order of the examples and of dropout
 
     def __post_init__(self) -> None:
-        """Check the values."""
         for name in ("epochs", "micro_batch", "effective_batch", "clip"):
             if getattr(self, name) <= 0:
                 raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
@@ -41,29 +38,29 @@ class Schedule:
             raise InputError(f"patience must be 1 or more, got {self.patience}")
         if self.effective_batch % self.micro_batch:
             raise InputError(
-                f"effective batch {self.effective_batch} is no multiple of the batch size "
+                f"effective batch {self.effective_batch} is not a multiple of the batch size "
                 f"{self.micro_batch}: choose one that is"
             )
         for name in ("warmup_steps", "checkpoint_steps", "seed", "floor"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} cannot be negative, got {getattr(self, name)}")
 
-    def epoch_steps(self, rows: int) -> int:
-        """Return the optimiser steps of one pass over ``rows`` rows."""
-        micro = -(-rows // self.micro_batch)
+    def epoch_steps(self, examples: int) -> int:
+        """Return the number of optimizer steps in one pass over the examples."""
+        micro = -(-examples // self.micro_batch)
         return -(-micro // (self.effective_batch // self.micro_batch))
 
-    def steps(self, rows: int) -> int:
-        """Return the optimiser steps of the whole run, where time does not end it before."""
-        return max(1, round(self.epoch_steps(rows) * self.epochs))
+    def steps(self, examples: int) -> int:
+        """Return the number of optimizer steps of the run, unless time ends it earlier."""
+        return max(1, round(self.epoch_steps(examples) * self.epochs))
 
     def spent(self, step: int, steps: int, seconds: float) -> float:
-        """Return the part of the run that is over, by steps or by time, from 0 to 1."""
+        """Return the share of the run that is over, by steps or by time, from 0 to 1."""
         by_time = seconds / (60 * self.minutes) if self.minutes else 0.0
         return min(1.0, max(step / steps, by_time))
 
     def rate(self, step: int, spent: float) -> float:
-        """Return the learning rate of a step as a part of its peak."""
+        """Return the learning rate of a step as a share of its peak."""
         warm = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
         left = 1 - spent if self.shape == "linear" else (1 + math.cos(math.pi * spent)) / 2
         return warm * (self.floor + (1 - self.floor) * left)
@@ -71,13 +68,13 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The model on held-out rows after ``step`` steps.
+    """The model on held-out examples after ``step`` steps.
 
     Attributes:
         loss: nats per target token.
-        exact: share of rows all of whose targets are the arg-max given the true tokens before
-            them: what greedy decoding would have produced token for token. Of a draft head: share
-            of tokens for which its arg-max is the target's.
+        exact: share of examples whose targets are all the arg-max given the true tokens before
+            them, so greedy decoding produces them exactly. For a draft head, share of tokens for
+            which its arg-max is the target model's.
     """
 
     step: int
@@ -85,19 +82,41 @@ class Evaluation:
     exact: float
 
 
+@dataclass
+class Journal:
+    """The record of a run so far, saved in checkpoints; the same in all of its processes."""
+
+    losses: list[float] = field(default_factory=list)  # of each step
+    evaluations: list[dict[str, float]] = field(default_factory=list)  # fields of ``Evaluation``
+    tokens: int = 0
+    targets: int = 0
+    seconds: float = 0.0
+
+    @property
+    def lowest(self) -> int:
+        """Index of the evaluation with the lowest loss, the first of equals; 0 without any."""
+        losses = [entry["loss"] for entry in self.evaluations]
+        return losses.index(min(losses)) if losses else 0
+
+    @property
+    def waited(self) -> int:
+        """Number of evaluations since the lowest loss."""
+        return max(0, len(self.evaluations) - 1 - self.lowest)
+
+
 @dataclass(frozen=True)
 class TrainReport:
-    """What a training run did.
+    """The report of a training run.
 
     Attributes:
         losses: nats per target token, one per step.
-        tokens: tokens read, prompts included and padding not.
+        tokens: tokens read, including prompts but not padding.
         targets: tokens learnt from.
-        seconds: of training and evaluation, over all runs where one was resumed.
-        cut_examples: examples longer than allowed, which lost text.
-        kept_step: the step after which the weights were as they are kept: the last one, or with
-            ``patience`` the one with the lowest validation loss.
-        stopped_early: whether ``patience`` ended the training before its time.
+        seconds: of training and evaluation, including interrupted runs.
+        cut_examples: examples that were too long and lost text.
+        kept_step: the step whose weights are kept: the last, or with ``patience`` the one with the
+            lowest validation loss.
+        stopped_early: whether ``patience`` ended the training.
     """
 
     steps: int

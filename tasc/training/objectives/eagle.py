@@ -1,13 +1,13 @@
 """EAGLE's objective: the target's next hidden state and the distribution derived from it."""
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 from transformers import PreTrainedModel
 
 from tasc.models.draft_head import DraftHead
-from tasc.training.core.batch import IGNORED, Batch, Sequences, collate
+from tasc.progress import Progress, silent
+from tasc.training.core.batch import IGNORED, Batch, Examples, validation_batches
 from tasc.training.core.schedule import Evaluation
 from tasc.training.objectives.learner import Learner
 from tasc.training.objectives.sampled import Columns
@@ -46,16 +46,21 @@ class EagleLoss:
 
     @torch.no_grad()
     def evaluate(
-        self, model: nn.Module, data: Sequences, rows_at_once: int, step: int, *, bfloat16: bool
+        self,
+        model: nn.Module,
+        examples: Examples,
+        batch_size: int,
+        step: int,
+        *,
+        bfloat16: bool,
+        progress: Progress = silent,
     ) -> Evaluation:
         """Return the loss per target, and how often the head's likeliest token is the target's."""
         was_training = model.training
         model.eval()
-        order = np.argsort(data.lengths, kind="stable")
         device = self.lm_head.weight.device
         total, agreed, count, targets = 0.0, 0, 0, 0
-        for start in range(0, len(order), rows_at_once):
-            batch = collate(data, order[start : start + rows_at_once]).to(device)
+        for batch in validation_batches(examples, batch_size, device, progress):
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
                 predicted, tokens, true = self._states(model, batch)
                 total += float(self._loss(predicted, tokens, true))

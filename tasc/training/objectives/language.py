@@ -3,12 +3,12 @@
 import inspect
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from tasc.training.core.batch import IGNORED, Batch, Sequences, collate
+from tasc.progress import Progress, silent
+from tasc.training.core.batch import IGNORED, Batch, Examples, validation_batches
 from tasc.training.core.schedule import Evaluation
 from tasc.training.objectives.learner import Learner
 
@@ -49,17 +49,21 @@ def summed_loss(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tens
 
 @torch.no_grad()
 def evaluate(
-    model: torch.nn.Module, data: Sequences, rows_at_once: int, step: int, *, bfloat16: bool
+    model: torch.nn.Module,
+    examples: Examples,
+    batch_size: int,
+    step: int,
+    *,
+    bfloat16: bool,
+    progress: Progress = silent,
 ) -> Evaluation:
     """Return the loss per target and the share of examples predicted exactly."""
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
-    order = np.argsort(data.lengths, kind="stable")
-    rows_at_once = min(rows_at_once, affordable_rows(model, int(data.lengths.max())))
+    batch_size = min(batch_size, affordable_batch(model, int(examples.lengths.max())))
     total, targets, exact = 0.0, 0, 0
-    for start in range(0, len(order), rows_at_once):
-        batch = collate(data, order[start : start + rows_at_once]).to(device)
+    for batch in validation_batches(examples, batch_size, device, progress):
         logits, labels = target_logits(model, batch, bfloat16=bfloat16)
         total += float(cross_entropy(logits, labels, reduction="sum"))
         targets += len(labels)
@@ -67,10 +71,10 @@ def evaluate(
         wrong = owners[logits.argmax(-1) != labels]
         exact += len(batch.labels) - len(set(wrong.tolist()))
     model.train(was_training)
-    return Evaluation(step, total / max(1, targets), exact / len(data))
+    return Evaluation(step, total / max(1, targets), exact / len(examples))
 
 
-def affordable_rows(model: torch.nn.Module, length: int) -> int:
+def affordable_batch(model: torch.nn.Module, length: int) -> int:
     """Return the number of sequences of ``length`` tokens whose logits fill half a gigabyte."""
     # Not from the LM head: with trained rows, PEFT rebuilds its weight on every access.
     vocabulary = int(innermost(model).config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from tasc.training.core.batch import Batch, Sequences
+from tasc.progress import Progress, silent
+from tasc.training.core.batch import Batch, Examples
 from tasc.training.core.schedule import Evaluation
 
 
@@ -17,10 +18,17 @@ class Loss(Protocol):
 
 
 class Evaluate(Protocol):
-    """Evaluation on held-out sequences, at most ``rows_at_once`` per forward."""
+    """Evaluation on held-out examples, at most ``batch_size`` per forward."""
 
     def __call__(
-        self, model: nn.Module, data: Sequences, rows_at_once: int, step: int, *, bfloat16: bool
+        self,
+        model: nn.Module,
+        examples: Examples,
+        batch_size: int,
+        step: int,
+        *,
+        bfloat16: bool,
+        progress: Progress = silent,
     ) -> Evaluation:
         """Return the result after ``step`` steps; leave the model in its mode."""
 

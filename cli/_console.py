@@ -53,6 +53,11 @@ def note(text: str) -> None:
     typer.echo(visible_line(text), err=True)
 
 
+def warn(text: str) -> None:
+    """Write one line about a problem to stderr, in red on a terminal."""
+    typer.secho(visible_line(text), fg="red", err=True)
+
+
 def interval_text(interval: tuple[float, float] | None, form: str) -> str:
     """Write an interval's bounds; nothing where there is none."""
     return "" if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"

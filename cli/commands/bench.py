@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._console import bounds_text, note, noted, say, table, warn_of_rough
+from .._console import bounds_text, noted, say, table, warn, warn_of_rough
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
@@ -27,7 +27,7 @@ def show(found: "BenchResults") -> None:
         _seeds(found)
     say(f"outputs in the tokenizer's own tokens: {_canonical(found)}")
     for line in warnings(found):
-        note(line)
+        warn(line)
     warn_of_rough(found.prediction.cells)
     for match in found.reference:
         say(reference_line(match, found.settings.dtype))
@@ -108,7 +108,8 @@ def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
             counts = f"{test.only_model} against {test.only_against}, p = {test.p_value:.2g}"
         bounds = bounds_text(seen.interval, "+z.3f")
         figure = f"{found.metrics[name].label} {seen.difference:+z.3f}"
-        parts.append(noted(figure, bounds, counts))
+        loss = ": significant loss" if seen.is_loss else ""
+        parts.append(noted(figure, bounds, counts) + loss)
     for method, speed in pair.speed.items():
         parts.append(noted(f"{method} {speed.ratio:.2f}×", bounds_text(speed.interval, ".2f")))
     return f"{pair.model} against {pair.against}: {', '.join(parts)}"

@@ -15,7 +15,7 @@ from tasc.decoding.decode import Generation
 from tasc.decoding.steps import StepStats
 
 Span = tuple[int, int, str]
-PARTS = tuple(results.Seconds.model_fields)
+PARTS = ("prefill", "draft", "forward", "verify", "commit")
 
 
 def records(
@@ -68,7 +68,10 @@ def _record(
         drafted=int(steps.drafted.sum()),
         accepted=int(steps.accepted.sum()),
         **_retokenized(cell, outputs),
-        seconds=_seconds(cell.runs),
+        seconds={
+            part: sum(getattr(g.timeline, part) for run in cell.runs for g in run) / len(cell.runs)
+            for part in PARTS
+        },
         quality=quality,
         lossless=lossless,
         outputs=outputs,
@@ -151,12 +154,3 @@ def _retokenized(cell: Cell, outputs: Sequence[results.Output]) -> dict[str, flo
         "canonical": float(np.mean(same)),
         "times_canonical_length": sum(map(len, written)) / max(1, sum(map(len, own))),
     }
-
-
-def _seconds(runs: Sequence[Sequence[Generation]]) -> results.Seconds:
-    return results.Seconds(
-        **{
-            part: sum(getattr(g.timeline, part) for run in runs for g in run) / len(runs)
-            for part in PARTS
-        }
-    )

@@ -14,9 +14,9 @@ import torch
 from pydantic import TypeAdapter
 
 from tasc.benchmark import matrix
-from tasc.benchmark.measured import Kept
 from tasc.benchmark.options import BenchOptions
 from tasc.data.corpus import Corpus
+from tasc.decoding.core.generation import Generation
 from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.errors import InputError
@@ -28,7 +28,7 @@ from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
 
 _FILE = "generations.json"
-_RUNS = TypeAdapter(list[list[list[Kept]]])  # of each cell, by repeat
+_RUNS = TypeAdapter(list[list[list[Generation]]])  # by cell and repeat
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def decode_elsewhere(
         runs_of = _RUNS.validate_json((done[number] / _FILE).read_bytes())
         for cell, runs in zip(cells, runs_of, strict=True):
             for own, found in zip(cell.runs, runs, strict=True):
-                own += map(Kept.generation, found)
+                own += found
 
 
 def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
@@ -114,5 +114,4 @@ def _decode(bench: Bench, part: tuple[int, int]) -> Files:
     """Decode a slice, as a worker does; return the generations of each cell and repeat."""
     cells = [replace(cell, runs=[]) for cell in bench.cells]
     matrix.decode_slice(cells, bench.prompts, slice(*part), bench.options, {})
-    runs = [[list(map(Kept.of, run)) for run in cell.runs] for cell in cells]
-    return {_FILE: _RUNS.dump_json(runs)}
+    return {_FILE: _RUNS.dump_json([cell.runs for cell in cells])}

@@ -4,6 +4,7 @@ import csv
 import io
 
 import pytest
+from tasc_cli.commands.bench import show
 
 from tasc.benchmark.pages.bench import headlines, render
 from tasc.benchmark.pages.samples import as_csv
@@ -67,11 +68,24 @@ def two_models(right: int, of: int = 40):
 
 def test_the_speed_of_a_model_that_lost_its_quality_is_no_headline():
     page = render(two_models(4))
-    cards = page[page.index('class="cards"') : page.index("Every model and method")]
+    cards = page[page.index('class="cards"') : page.index("All models and methods")]
     assert '<b class="bad">1.000 → 0.100</b>fast' in cards
     assert "<b>4" not in cards
-    assert "says nothing" in cards
-    assert "says nothing" not in render(two_models(36))
+    assert "means nothing" in cards
+    assert "means nothing" not in render(two_models(36))
+
+
+def test_a_significant_loss_of_quality_is_shown_as_one_on_page_and_terminal(capsys):
+    results = two_models(30)
+    assert '<b class="bad">4.12×</b>' in render(results)
+    line = "Exact match 1.000 → 0.750: significant loss, p = 0.002"
+    assert f'<p class="bad">{line}</p>' in render(results)
+    show(results)
+    out, err = capsys.readouterr()
+    assert "fast loses quality: Exact match 1.000 → 0.750, a significant loss, p = 0.002" in err
+    assert "p = 0.002): significant loss" in out
+    assert "<b>4.12×</b>" in render(two_models(36))  # 4 of 40: p = 0.12
+    assert "significant loss" not in render(two_models(36))
 
 
 def test_new_tokens_that_a_model_does_not_write_are_told():
@@ -141,7 +155,9 @@ def test_of_many_methods_the_fastest_of_each_model_is_the_headline():
     assert page.count('<div class="card">') == 1
     assert "the fastest of 6 methods" in page
     assert len(headlines(two_models(36))) == 1
-    assert headlines(two_models(36))[0].quality == ("exact", 1.0, 0.9)
+    quality = headlines(two_models(36))[0].quality
+    assert quality is not None
+    assert (quality.metric.label, quality.old, quality.new) == ("Exact match", 1.0, 0.9)
 
 
 def test_a_speed_that_is_not_told_apart_is_said_to_be_so():
@@ -149,8 +165,8 @@ def test_a_speed_that_is_not_told_apart_is_said_to_be_so():
     same = said("m", ["x"] * 20, times[::-1], method="tasc-spec")
     results = make_results(said("m", ["x"] * 20, times), same, references=("x",) * 20)
     assert headlines(results)[0].open
-    assert "no difference is shown" in render(results)
-    assert "no difference is shown" not in render(two_models(36))
+    assert "no significant difference" in render(results)
+    assert "no significant difference" not in render(two_models(36))
 
 
 def test_a_model_that_is_slower_is_no_gain():

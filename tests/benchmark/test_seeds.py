@@ -61,4 +61,4 @@ def test_an_interval_over_seeds_covers_the_truth_about_as_often_as_it_says():
 def test_the_page_shows_them(results):
     page = render(results)
     assert "<td>0.600 ± 0.100</td>" in page
-    assert "ft against base: exact +0.200 (95 % " in page
+    assert "ft against base: Exact match +0.200 (95 % " in page

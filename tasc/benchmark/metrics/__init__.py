@@ -20,54 +20,62 @@ _SLOTS = "`{slot: value, …}`"
 
 METRICS: dict[str, Metric] = {
     "exact_match": Metric(
-        "exact",
+        "Exact match",
         "Share of outputs equal to the reference; joint accuracy for intent and slots.",
         texts.count_equal,
         share,
         zero_one=True,
     ),
     "token_accuracy": Metric(
-        "tok.acc",
+        "Token accuracy",
         "Share of reference words that stand at the same position in the output.",
         texts.count_words,
         share,
     ),
     "micro_f1": Metric(
-        "F1",
+        "Micro F1",
         "F1 over all items of all outputs, each as often as it occurs.",
         items.count,
         f1,
         _ITEMS,
     ),
     "micro_precision": Metric(
-        "P", "Share of the items of outputs that the reference has.", items.count, precision, _ITEMS
+        "Micro precision",
+        "Share of the items of outputs that the reference has.",
+        items.count,
+        precision,
+        _ITEMS,
     ),
     "micro_recall": Metric(
-        "R", "Share of the items of references that the output has.", items.count, recall, _ITEMS
+        "Micro recall",
+        "Share of the items of references that the output has.",
+        items.count,
+        recall,
+        _ITEMS,
     ),
     "macro_f1": Metric(
-        "macro-F1",
+        "Macro F1",
         "F1 of each label of the references, then the mean over labels.",
         items.count_by_label,
         partial(items.mean, f1),
         _LABELS,
     ),
     "macro_precision": Metric(
-        "macro-P",
+        "Macro precision",
         "Precision of each label of the references, then the mean over labels.",
         items.count_by_label,
         partial(items.mean, precision),
         _LABELS,
     ),
     "macro_recall": Metric(
-        "macro-R",
+        "Macro recall",
         "Recall of each label of the references, then the mean over labels.",
         items.count_by_label,
         partial(items.mean, recall),
         _LABELS,
     ),
     "intent_accuracy": Metric(
-        "intent",
+        "Intent accuracy",
         "Share of outputs that name the intent of the reference.",
         slots.count_intents,
         share,
@@ -75,14 +83,14 @@ METRICS: dict[str, Metric] = {
         zero_one=True,
     ),
     "slot_f1": Metric(
-        "slot-F1",
+        "Slot F1",
         "F1 over slots, right where name and value are (seqeval's definition of an entity).",
         slots.count_slots,
         f1,
         _SLOTS,
     ),
     "sql_exact_match": Metric(
-        "SQL",
+        "SQL match",
         "Share of queries equal but for white space, case outside of quotes, and a last semicolon.",
         sql.count,
         share,

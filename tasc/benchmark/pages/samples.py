@@ -1,4 +1,4 @@
-"""A bench sample by sample: what each model wrote, whether it is right, and what it took."""
+"""A bench sample by sample: the output of each model, whether it is correct, and its cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,108 +16,83 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """One sample in one cell."""
-
-    method: str  # of the cell
-    tokens: int  # of the output, its end included
-    steps: int  # forwards that it took
-    ms: float  # median over the repeats
-    slow: bool  # whether nine tenths of the cell's samples took less
-    # The text cut where drafts begin and end, and what each accepted one was drafted from, "" for
-    # the model's own; none where nothing was accepted
-    pieces: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Written:
-    """What one model wrote to a sample, by its first method: the page says where others differ."""
-
-    model: str  # its name
-    text: str  # what it wrote
-    right: bool  # whether that is the reference
-    cells: tuple[Decoded, ...]  # what it took, by method
-
-
-@dataclass(frozen=True)
 class SampleView:
-    """One sample."""
+    """One sample on the page: ``cells`` are those of each model, in order."""
 
-    number: int  # its position, from 0
-    prompt: str | None  # None where the file does not keep it
-    reference: str  # the expected output
-    models: tuple[Written, ...]  # what each wrote
+    number: int
+    prompt: str | None  # None where the file does not store it
+    reference: str
+    cells: dict[str, tuple[Cell, ...]]
 
-    @property
-    def wrong(self) -> tuple[str, ...]:
-        """The models that wrote something else than the reference."""
-        return tuple(one.model for one in self.models if not one.right)
+    def output(self, cell: Cell) -> Output:
+        """Return the output of ``cell``."""
+        return cell.outputs[self.number]
+
+    def ms(self, cell: Cell) -> float:
+        """Return the median milliseconds over the repeats."""
+        return float(cell.sample_ms[self.number])
+
+    def is_slow(self, cell: Cell) -> bool:
+        """Whether nine of ten samples of ``cell`` took less time."""
+        return len(cell.outputs) > 1 and self.ms(cell) > cell.ms_per_sample_spread.p90
 
     @property
     def slow(self) -> bool:
         """Whether it was slow in a cell."""
-        return any(cell.slow for one in self.models for cell in one.cells)
+        return any(self.is_slow(cell) for cells in self.cells.values() for cell in cells)
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """Models whose first method wrote a different output than the reference."""
+        return tuple(
+            model
+            for model, cells in self.cells.items()
+            if not _is_right(self.output(cells[0]), self.reference)
+        )
 
 
 def sample_views(results: BenchResults) -> list[SampleView]:
     """Return the first ``SHOWN`` samples."""
     prompts = {example.sample: example.prompt for example in results.examples}
     models = dict.fromkeys(cell.model for cell in results.cells)
+    cells = {model: tuple(c for c in results.cells if c.model == model) for model in models}
     return [
-        SampleView(
-            i,
-            prompts.get(i),
-            sample.reference,
-            tuple(_written(results, model, i, sample.reference) for model in models),
-        )
+        SampleView(i, prompts.get(i), sample.reference, cells)
         for i, sample in enumerate(results.samples[:SHOWN])
     ]
 
 
-def _written(results: BenchResults, model: str, number: int, reference: str) -> Written:
-    cells = [cell for cell in results.cells if cell.model == model]
-    text = cells[0].outputs[number].text
-    return Written(
-        model, text, _right(text, reference), tuple(_decoded(cell, number) for cell in cells)
-    )
+def pieces(output: Output) -> Iterator[tuple[str, str]]:
+    """Cut the text at accepted drafts; yield each piece and its source, "" for the model's own."""
+    end, sources = 0, chain(output.sources, repeat("other"))  # earlier files have no sources
+    for (begin, next_end), source in zip(output.accepted, sources, strict=False):
+        yield output.text[end:begin], ""
+        yield output.text[begin:next_end], source
+        end = next_end
+    if end:
+        yield output.text[end:], ""
 
 
-def _decoded(cell: Cell, number: int) -> Decoded:
-    output, ms = cell.outputs[number], float(cell.sample_ms[number])
-    slow = len(cell.outputs) > 1 and ms > cell.ms_per_sample_spread.p90
-    return Decoded(cell.method, output.tokens, output.steps, ms, slow, tuple(_pieces(output)))
+def sources_shown(results: BenchResults) -> list[str]:
+    """Return the sources of accepted drafts, in the order of the legend."""
+    outputs = (output for cell in results.cells for output in cell.outputs[:SHOWN])
+    sources = {source for output in outputs for _, source in pieces(output)}
+    return [source for source in get_args(DraftedFrom) if source in sources]
 
 
-def _pieces(output: Output) -> Iterator[tuple[str, str]]:
-    known, sources = 0, chain(output.sources, repeat("other"))  # earlier files name none
-    for (begin, end), source in zip(output.accepted, sources, strict=False):
-        yield output.text[known:begin], ""
-        yield output.text[begin:end], source
-        known = end
-    if known:
-        yield output.text[known:], ""
-
-
-def sources_shown(views: Sequence[SampleView]) -> list[str]:
-    """Return what accepted drafts of these samples came from, in the order of the legend."""
-    cells = (cell for view in views for one in view.models for cell in one.cells)
-    found = {source for cell in cells for _, source in cell.pieces}
-    return [source for source in get_args(DraftedFrom) if source in found]
-
-
-def _right(text: str, reference: str) -> bool:
-    return text.strip() == reference.strip()
+def _is_right(output: Output, reference: str) -> bool:
+    return output.text.strip() == reference.strip()
 
 
 def as_csv(results: BenchResults) -> str:
-    """Return every output of every cell, a line each."""
+    """Return every output of every cell, one per line."""
     return sheet(_COLUMNS, _lines(results))
 
 
-def _lines(results: BenchResults) -> Iterator[tuple[object, ...]]:
+def _lines(results: BenchResults) -> Iterator[Sequence[object]]:
     for cell in results.cells:
         for i, (sample, output) in enumerate(zip(results.samples, cell.outputs, strict=True)):
             texts = (cell.model, cell.method, sample.reference, output.text)
-            right = "yes" if _right(output.text, sample.reference) else "no"
+            right = "yes" if _is_right(output, sample.reference) else "no"
             figures = output.tokens, output.steps, f"{cell.sample_ms[i]:.3f}"
             yield (i, sample.id, *texts, right, *figures)

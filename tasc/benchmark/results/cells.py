@@ -78,16 +78,6 @@ class Percentiles(Record):
     p90: float
 
 
-class Seconds(Record):
-    """Where the time of one pass over the samples went."""
-
-    prefill: float
-    draft: float
-    forward: float
-    verify: float
-    commit: float
-
-
 class Sizing(Record):
     """What ``budget=auto`` found and decided, warm-up included."""
 
@@ -140,7 +130,8 @@ class Cell(Record):
     times_canonical_length: float | None = None
     """Tokens written, as a multiple of those that the tokenizer makes of the same texts; None in
     results of before."""
-    seconds: Seconds
+    seconds: dict[str, float]
+    """Of one pass over the samples: prefill, draft, forward, verify, commit."""
     quality: dict[str, float]
     """By metric, between 0 and 1."""
     lossless: Lossless | None

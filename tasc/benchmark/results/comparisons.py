@@ -2,6 +2,8 @@
 
 from tasc.report.record import Interval, Record
 
+_SIGNIFICANT = 0.05  # p-value of a single test
+
 
 class CellName(Record):
     """Which cell."""
@@ -42,6 +44,13 @@ class QualityDifference(Record):
     """95 %, paired bootstrap over samples; None below 10 samples."""
     mcnemar: McNemar | None
     """For metrics where a sample is right or wrong."""
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether quality falls significantly, at the 5 % level of this one comparison."""
+        if self.mcnemar is not None:
+            return self.difference < 0 and self.mcnemar.p_value < _SIGNIFICANT
+        return self.interval is not None and self.interval[1] < 0
 
 
 class SpeedRatio(Record):

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 from math import sqrt
+from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from tasc.benchmark.results.quality import quality_changes
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
@@ -25,12 +28,24 @@ def warnings(results: "BenchResults") -> tuple[str, ...]:
     models = [first[name] for name in reversed(first)]
     limit = results.settings.max_new_tokens
     return (
+        *_losses(results, models),
         *_unasked(results.task),
         *_unlearnt(models),
         *_cut(models, limit),
         *_seen(results.task),
         *_unscored(results),
     )
+
+
+def _losses(results: "BenchResults", models: "list[Cell]") -> Iterator[str]:
+    """Report each significant loss of quality against the first model."""
+    for cell in models:
+        for change in filter(attrgetter("is_loss"), quality_changes(results, cell.model)):
+            p = "" if change.p_value is None else f", p = {change.p_value:.2g}"
+            yield (
+                f"{cell.model} loses quality: {change.metric.label} {change.old:.3f} → "
+                f"{change.new:.3f}, a significant loss{p}"
+            )
 
 
 def _unasked(task: "Task") -> Iterator[str]:

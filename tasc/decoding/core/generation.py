@@ -1,8 +1,23 @@
 """What the decoding loop returns: the tokens of a sequence, and how they came about."""
 
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated
 
 import numpy as np
+from pydantic import PlainSerializer, PlainValidator
+
+# Arrays that are lists in JSON: checkpoints of a bench hold generations.
+Tokens = Annotated[
+    np.ndarray,
+    PlainValidator(partial(np.asarray, dtype=np.int32)),
+    PlainSerializer(np.ndarray.tolist),
+]
+Sources = Annotated[
+    np.ndarray,
+    PlainValidator(partial(np.asarray, dtype=np.uint8)),
+    PlainSerializer(np.ndarray.tolist),
+]
 
 
 @dataclass
@@ -45,12 +60,12 @@ class Generation:
     in ``ReportsSources``; None where the drafter does not tell them.
     """
 
-    tokens: np.ndarray
+    tokens: Tokens
     drafted: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
     timeline: Timeline = field(default_factory=Timeline)
     finish: str = "length"
-    sources: np.ndarray | None = None
+    sources: Sources | None = None
 
     @property
     def decoding_steps(self) -> int:

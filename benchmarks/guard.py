@@ -22,13 +22,13 @@ import torch
 from benchmarks.figures import publish, task_script
 from benchmarks.task import Task
 from tasc.backend.tree import tree_inputs
-from tasc.decoding.adaptive import Adaptive
-from tasc.decoding.budget import Budgeted
+from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.models.cost import CostCurve, measure
+from tasc.models.cost import measure
+from tasc.models.cost_model import CostModel
 from tasc.models.target import Target, Tree
 
 WRONG = {"auto, dearer": 3.0, "auto, cheaper": 1 / 3}
@@ -126,17 +126,17 @@ def misleading(
     return np.array(text, np.int32)
 
 
-def scaled(curve: CostCurve, factor: float) -> CostCurve:
+def scaled(curve: CostModel, factor: float) -> CostModel:
     """Return ``curve`` with all but its first time multiplied; times still do not fall."""
     first, *rest = curve.seconds
-    return CostCurve(curve.sizes, (first, *(max(first, factor * t) for t in rest)), curve.context)
+    return CostModel(curve.sizes, (first, *(max(first, factor * t) for t in rest)), curve.context)
 
 
 def compare(
     target: Callable[[int], Target],
     prompts: Sequence[np.ndarray],
     prepare: Callable[[], Factory],
-    curve: CostCurve,
+    curve: CostModel,
     options: argparse.Namespace,
     end_ids: Sequence[int] = (),
 ) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def compare(
             for name in methods[:: -1 if repeat % 2 else 1]:
                 drafter: Drafter = Autoregressive() if name == METHODS[0] else factories[name]()
                 if name.startswith("auto"):
-                    forgetful = name == "auto, forgetful"
-                    drafter = Budgeted(drafter, Adaptive(curve) if forgetful else shared[name])
+                    new = name == "auto, forgetful"
+                    drafter = AdaptiveDrafter(drafter, Adaptive(curve) if new else shared[name])
                 result = generate(
                     target(i),
                     drafter,

@@ -29,10 +29,10 @@ from benchmarks.figures import publish
 from tasc.benchmark.matrix import Loaded
 from tasc.data.corpus import load
 from tasc.data.source import Source
-from tasc.decoding.adaptive import Adaptive
-from tasc.decoding.budget import Budgeted
+from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.drafters import Factory, Resources, parse
-from tasc.models.cost import CostCurve, measure
+from tasc.models.cost import measure
+from tasc.models.cost_model import CostModel
 
 SHAPES = {12: "depth=4,width=4", 60: "depth=6,width=10"}  # of the head's tree, by nodes
 SINGLE = (
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def prepared(
-    ours: Loaded, known: Sequence[np.ndarray], nodes: int, curve: CostCurve, head: Path
+    ours: Loaded, known: Sequence[np.ndarray], nodes: int, curve: CostModel, head: Path
 ) -> dict[str, Factory]:
     """Prepare all methods, the head's in the shape of ``nodes``; FR-Spec alone sees ``known``."""
     made: dict[str, Factory] = {}
@@ -92,7 +92,7 @@ def prepared(
 
 def held(make: Factory, policy: Adaptive) -> Factory:
     """Hold drafters to a policy that they share."""
-    return lambda: Budgeted(make(), policy)
+    return lambda: AdaptiveDrafter(make(), policy)
 
 
 def cell(

@@ -2,7 +2,7 @@
 
 The prediction knows the reference outputs and no model: forwards of an output and tokens drafted,
 for one request at a time. A forward over one token is taken to cost 1, and each more token, of the
-prompt or drafted, a share on top, as the guard has it. Usage:
+prompt or drafted, a share on top, as adaptive drafting assumes. Usage:
 
     python -m benchmarks.serving.predicted --task NAME --served FILE --analyses MODEL=FOLDER ...
 """
@@ -11,8 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tasc.models.cost_model import TOKEN_COST
+
 from benchmarks.figures import publish, script
-from tasc.serving.drafts.guard import TOKEN_COST
 
 NEAR = 0.15  # of what was measured
 

@@ -26,12 +26,13 @@ from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.drafters.ngram.options import Counts
-from tasc.serving.drafts.guard import Guard, StepCost
+from tasc.models.cost_model import CostModel
+from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer, load_tokenizer
 
 POSITIONS = 1024  # of a sequence, at most
-FREE = 0.001  # what a token adds to a step: so little that the guard lets all of a draft pass
+FREE = 0.001  # what a token adds to a step: so little that the policy allows whole drafts
 
 
 @dataclass(eq=False)
@@ -116,8 +117,8 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
     for rows in given.rows:
         factory = parse("tasc-spec:width=1").prepare(resources)
         sizes = Sizes(given.tokens, POSITIONS, 2 * rows)
-        guard = Guard(StepCost(FREE))
-        made = ChainProposer(factory, tokenizer.eos_id, sizes, guard, threads=given.threads)
+        policy = ChainPolicy(CostModel.from_option(FREE))
+        made = ChainProposer(factory, tokenizer.eos_id, sizes, policy, threads=given.threads)
         endless = cycle(requests)
         gc.collect()
         replay(made, endless, rows, given.steps // 4)  # warms up, and fills the memory of outputs

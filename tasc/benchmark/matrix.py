@@ -11,15 +11,14 @@ from tasc.benchmark.measured import Turn
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.corpus import Corpus
-from tasc.decoding.adaptive import Adaptive
-from tasc.decoding.budget import Budgeted
+from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen
-from tasc.models.cost import cost_curve
+from tasc.models.cost import measured_cost
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
 from tasc.options.references import parse_path
@@ -55,7 +54,7 @@ class Cell:
     def drafter(self) -> Drafter:
         """Make the drafter of one sequence; an adaptive budget learns from all of them."""
         drafter = self.factory()
-        return Budgeted(drafter, self.policy) if self.policy else drafter
+        return AdaptiveDrafter(drafter, self.policy) if self.policy else drafter
 
     @property
     def learns(self) -> bool:
@@ -116,7 +115,7 @@ def prepare(
             draft=draft,
             sampling=options.sampling,
         )
-        policies = {m.label: Adaptive(cost_curve(model.target)) for m in methods if m.adaptive}
+        policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
         cells += [
             Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
             for m in methods

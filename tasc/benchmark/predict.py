@@ -28,7 +28,8 @@ from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.drafters import DRAFTERS
 from tasc.decoding.simulate import References, simulate
 from tasc.errors import InputError
-from tasc.models.cost import CostCurve, cost_curve
+from tasc.models.cost import measured_cost
+from tasc.models.cost_model import CostModel
 from tasc.models.load import Device, Dtype, load_model
 from tasc.models.static import target_for
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -77,10 +78,10 @@ def predict(
 
 def cost_of(
     folder: str, dtype: Dtype, device: Device, tokenizer: LoadedTokenizer | None
-) -> CostCurve:
+) -> CostModel:
     """Measure T(k) of a model here; ``tokenizer`` is its own, None where another one encodes."""
     model = load_model(folder, dtype=dtype, device=device, tokenizer=tokenizer)
-    return cost_curve(target_for(model), fresh=True)
+    return measured_cost(target_for(model), fresh=True)
 
 
 def _simulates(cell: Cell) -> bool:
@@ -91,7 +92,7 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
     """Predict the methods of one model; nothing where it is too short for a cost curve."""
     model = cells[0].model
     try:
-        cost = cost_curve(model.target, fresh=True)  # seconds before what it is compared with
+        cost = measured_cost(model.target, fresh=True)  # seconds before what it is compared with
     except InputError:
         return {}
     references = References.of(model.tokenizer, test.prompts, test.outputs, max_new_tokens)

@@ -81,15 +81,15 @@ def _record(
 
 def _sizing(policy: Adaptive) -> results.Sizing:
     """Describe what a budget learnt and did."""
-    curve, decided = policy.cost.curve, policy.decided
+    cost, decided = policy.cost, policy.decided
     return results.Sizing(
-        curve_tokens=curve.sizes,
-        curve_ms=tuple(1000 * seconds for seconds in curve.seconds),
-        curve_found_ms=tuple((1000 * policy.cost.at(np.array(curve.sizes))).tolist()),
+        curve_tokens=cost.sizes,
+        curve_ms=tuple(1000 * seconds for seconds in cost.seconds),
+        curve_found_ms=tuple((1000 * cost.at(cost.sizes)).tolist()),
         drafted=decided["drafted"],
         not_worth_it=decided["not worth it"],
         paused=decided["paused"],
-        looks=decided["looked"],
+        looks=decided["probed"],
         plain=decided["plain"],
         trials=decided["trial"],
     )

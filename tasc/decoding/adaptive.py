@@ -1,228 +1,300 @@
-"""Which nodes of a draft pay: a policy that is sizing and guard at once.
+"""Adaptive drafting (``budget=auto``): as many nodes per step as pay on this device.
 
-It weighs what each node is likely to bring (the drafter's own probabilities, corrected by recent
-acceptance) against what it costs (T(k), corrected by every forward, and the time of drafting), and
-it may only spend what it has saved, or a small allowance: so drafting that never succeeds costs a
-bounded share of autoregressive decoding.
+The policy compares the expected gain of each node (the drafter's own probabilities, corrected by
+recent acceptance) with its cost (T(k), corrected by every forward, and the time of drafting).
+``Account`` bounds the cost of drafts that always fail.
 """
 
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from tasc._native import Acceptance
+from tasc.decoding.batch_width import MOST_NODES, BatchWidth
+from tasc.decoding.core.account import Account, Pace, Typical
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.typical import Typical
-from tasc.decoding.joint import MOST_NODES, Joint
-from tasc.decoding.live_cost import LiveCost
-from tasc.models.cost import CostCurve
+from tasc.decoding.core.protocols import Drafter, HasCostlyDrafts
+from tasc.models.cost_model import CostModel
 
-ALLOWANCE = 0.01  # of autoregressive time, to find out whether drafting pays
-CREDIT = 1.0  # forwards without drafts: what may be spent before anything was saved
-SAVINGS = 4.0  # forwards without drafts: what may be lost again of what was saved
-DECAY = 0.98  # of the present pace, a step
-FIRST_PAUSE, LAST_PAUSE = 16, 512  # steps without drafting once nothing is left to spend
-FIRST_TRIAL, LAST_TRIAL = 4, 256  # steps from one trial to the next
-SURPRISE = 0.2  # a forward that changes a time by less confirms it
-SELDOM = 4  # steps without drafts, of which there may be many, to one that is learnt from
-PLAIN = 3  # steps to learn what one without drafts takes: the first feels the tree before it
+FIRST_DRAFT = 4  # nodes, while the cost of drafting is unknown
+FIRST_TRIAL, LAST_TRIAL = 4, 256  # steps between trials
+SURPRISE = 0.2  # relative change of a time that contradicts the model
+SELDOM = 4  # of the many steps without drafts, one in four is recorded
+PLAIN = 3  # steps to measure one without drafts: a tree still slows down the first
+NOTHING = Draft()
+
+
+@dataclass(slots=True)
+class Step:
+    """One sequence's part of a step: its plan, and what became of it."""
+
+    max_nodes: int  # to request from the drafter
+    max_seconds: float  # that a costly draft may take
+    is_probe: bool
+    width_before: int  # nodes of the largest draft of the batch, without this one
+    width: int  # the same with this one
+    began: float
+    seconds: float = 0.0  # of drafting, and of the policy
+    proposed: Draft = NOTHING
+    scored: Draft = NOTHING
+    reserved: float = 0.0  # forwards taken from the balance until the step is recorded
+    was_costly: bool = False
 
 
 class Adaptive:
-    """As many nodes as maximise expected accepted tokens per unit of time; none where none pay.
+    """Drafts the nodes that maximise expected accepted tokens per unit of time.
 
-    An accepted token saves the time that a token takes at the present pace; a node costs what it
-    adds to the forward. The account holds, in seconds, what drafting saved against autoregressive
-    decoding, plus ALLOWANCE of its time; a step may not cost more than the account holds. Once it
-    holds nothing, drafting pauses, twice as long each time, until a draft pays again. So n steps
-    of drafts that all fail cost at most ALLOWANCE · n + CREDIT forwards without any, and what one
-    trial is dearer than it looked. The time spent in this class is charged like drafting.
+    An accepted token saves the present time per token; a node costs the time that it adds to the
+    forward. The time spent in this class is charged like drafting.
 
-    A pause is no blind one: half of the allowance goes into looks, tokens that are drafted and not
-    scored. Whether they come tells what a draft of one would have saved; where that adds up to
-    CREDIT, the pause ends, and the account opens anew.
+    A wrong cost model would hide its error at sizes that are never drafted. So now and then a step
+    is a trial: it chooses nodes as if sizes that were not seen lately were ``DOUBT`` times cheaper.
+    If the cost of a step without drafts is unknown, it drafts nothing instead. Trials grow rarer
+    while they confirm the model.
 
-    A wrong curve would hide its error where nothing is drafted, or never more than a few nodes. So
-    now and then a step is a trial: nodes are chosen as if sizes that were not seen lately were
-    DOUBT times cheaper, or none are drafted where that is what was not seen. Trials grow rarer
-    while they confirm what was known.
-
-    A forward of B sequences, padded to n nodes each, takes T(B · (1 + n)). So in a batch ``Joint``
-    chooses one n for all, and nodes up to that cost nothing. Who drafts more than those before it
-    in a step is charged all that this adds: what is charged for a step is what it costs. B is that
-    of the step before.
+    A forward of B sequences, padded to n nodes each, takes T(B · (1 + n)). So in a batch
+    ``BatchWidth`` chooses one n for all, and nodes up to that cost nothing. A sequence that drafts
+    more nodes than the sequences before it in the batch pays for the extra width. B is the number
+    of sequences of the step before.
     """
 
-    def __init__(self, cost: CostCurve, *, learns: bool = True) -> None:
-        """Size trees for a target of this ``cost``; nothing is learnt of it in a simulation."""
-        self.cost, self.learns = LiveCost(cost), learns
+    def __init__(
+        self, cost: CostModel, *, learns: bool = True, clock: Callable[[], float] | None = None
+    ) -> None:
+        """Size trees for a target of this ``cost``.
+
+        ``learns=False`` keeps the cost model as it is, for simulations.
+        """
+        self.cost = CostModel(cost.sizes, cost.seconds, cost.context)
+        self.learns, self.clock = learns, clock or time.perf_counter
+        self.account, self.acceptance, self.batch = Account(), Acceptance(), BatchWidth()
+        self.decided = Counter[str]()  # drafted, not worth it, paused, probed, plain, trial
         self.steps = 0
         self.trial = False  # whether this step is one
-        self.next_trial, self.until_trial = FIRST_TRIAL, FIRST_TRIAL
-        self.plain = 0  # steps to come without drafts, to see what these cost
-        self.begun = self.open = 0  # sequences that began this step, and did not end it yet
+        self.next_trial, self.trial_interval = FIRST_TRIAL, FIRST_TRIAL
+        self.plain = 0  # coming steps without drafts, to measure their cost
+        self.begun = self.open = 0  # sequences that began this step, and those not recorded yet
         self.width = 0  # nodes of the largest draft of this step
         self.drafted_before = True  # whether the step before had drafts
-        self.decided = Counter[str]()  # "drafted", "not worth it", "paused", "plain", "trial"
         self.ready = 0.0  # when the last draft of this step was made
-        self.acceptance = Acceptance()
-        self.joint = Joint()
-        self.sequences, self.together = 1, float(cost.at(1))  # seconds of a step without drafts
-        self.balance = 0.0
-        self._share(1)
-        self._begin()
+        self._set_sequences(1)
+        self.pace = Pace(self.forward, 1.0)
         self.usual = 16.0  # nodes that recent steps found worthwhile, the larger ones
-        self.per_node = Typical()  # of drafting
-        # of drafting and this: drafts of a kind that takes longer are told apart
-        self.overhead = Typical(), Typical()
-        self.whole = True  # whether drafts are verified as they come, so that all is paid for
-        self.look = Typical()  # seconds of a token that is drafted and not scored
-        self.unlooked = 0.0  # seconds that looks may take
+        self.per_node = Typical()  # seconds of drafting
+        self.overhead = Typical(), Typical()  # seconds of drafting and this class; [was_costly]
+        self.probe_seconds = Typical()
+        self.samples = True  # whether drafts are sampled, so that all their nodes are verified
 
-    def _begin(self) -> None:
-        """Open the account, and forget the pace: what was entered under other times is void."""
-        self.time, self.tokens = self.forward, 1.0  # decayed: the present pace
-        self._open()
+    def new_sequence(self) -> None:
+        """Abandon a step that was not recorded: sequences begin between steps."""
+        self.open = 0
 
-    def _open(self) -> None:
-        """Open the account."""
-        self.balance = CREDIT * self.together
-        self.pause, self.next_pause = 0, FIRST_PAUSE
-        self.tried = False  # whether anything was drafted since the last pause
-        self.missed = 0.0  # seconds that drafts would have saved, by the last looks
-
-    def _share(self, sequences: int) -> None:
-        """Let so many sequences share a step; what the account holds is worth as many of them."""
-        self.sequences = sequences
-        times = self.cost.at(self._tokens)
-        self.balance *= float(times[0]) / self.together
-        self.together = float(times[0])
-        self.forward = self.together / sequences
-        self.adds = times - times[0]  # [n]: seconds that n nodes a sequence add to a step
-
-    @property
-    def _tokens(self) -> np.ndarray:
-        """[n]: tokens of a step of n nodes a sequence, (65,)."""
-        return self.sequences * np.arange(1, MOST_NODES + 2)
-
-    @property
-    def least(self) -> float:
-        """Seconds without which nothing is drafted: of one node, or a part of what it may owe."""
-        return min(float(self.adds[1]), CREDIT * self.together / 2)
-
-    def enter(self) -> None:
-        """Begin one sequence's part of a step; those of a batch are under way at a time."""
+    def begin(self, max_nodes: int) -> Step:
+        """Begin one sequence's part of a step; those of a batch overlap."""
         if self.open == 0:
-            if self.begun not in (0, self.sequences):
-                self._share(self.begun)
-            self.begun = self.width = 0
-            self.steps += 1
-            self.plain = max(self.plain - 1, 0)
-            self.trial = False
-            if self.learns and self.steps >= self.next_trial and self.balance >= self.least:
-                self._try()
-            if self.sequences > 1:
-                self.joint.begin(self.together + self.adds)
+            self._begin_step()
         self.begun, self.open = self.begun + 1, self.open + 1
+        request = self._request(max_nodes)
+        probes = not request and max_nodes > 0 and self._should_probe()
+        seconds = 0.0 if probes else self._seconds_left
+        self.ready = self.clock()
+        return Step(int(probes) or request, seconds, probes, self.width, self.width, self.ready)
 
-    def _try(self) -> None:
-        """Make this step a trial; what drafting is compared with comes first."""
-        if self.cost.knows(self.sequences):
+    def plan(self, step: Step, draft: Draft, *, was_costly: bool = False) -> Draft:
+        """Return the nodes of ``draft`` that are worth verifying, most probable paths first."""
+        step.proposed, step.was_costly = draft, was_costly
+        if not step.is_probe:
+            if not was_costly:  # a costly draft says nothing about the cost of a node
+                self.per_node.add((self.clock() - step.began) / step.max_nodes)
+            if len(draft):
+                self._reserve(step, self._worthwhile(draft))
+        self.ready = self.clock()
+        step.seconds = self.ready - step.began
+        return step.scored
+
+    def record(self, step: Step, tokens: np.ndarray) -> None:
+        """Record the ``tokens`` (k,) int32 that the step committed."""
+        begin = self.clock()
+        if self.open == self.begun and self.learns:
+            self._record_forward(begin - self.ready)
+        draft, drafted = step.proposed, step.max_nodes > 0 and not step.is_probe
+        if drafted and self.sequences > 1:
+            self.batch.record(step.scored, step.max_nodes, tokens)
+        if len(draft) or step.is_probe:
+            self.acceptance.learn(draft.tokens, draft.parents, draft.probabilities, tokens)
+        step.seconds += self.clock() - begin
+        spent = float(self.adds[step.width] - self.adds[step.width_before])
+        if step.is_probe:
+            self.decided["probed"] += 1
+            self.probe_seconds.add(step.seconds)
+            spent += self.probe_seconds.value
+            hit = draft.tokens.tolist() == tokens[:1].tolist()
+            self.account.record_probe(hit, self._token_cost)
+        if drafted:
+            overhead = self.overhead[step.was_costly]
+            overhead.add(step.seconds)
+            spent += overhead.value
+            if step.was_costly:  # a draft that takes longer than expected leaves no debt
+                left = self._seconds_left + step.reserved * self.together
+                spent = min(spent, max(left, float(self.adds[step.width])))
+        self.open -= 1
+        self.pace.add(self.forward + spent, len(tokens))
+        account = self.account
+        account.balance += step.reserved
+        account.drafted = account.drafted or spent > 0
+        saved = (len(tokens) - 1) / self.sequences - spent / self.together
+        account.record(saved, len(tokens) / self.sequences, account.least(self._token_cost))
+
+    def _begin_step(self) -> None:
+        if self.begun not in (0, self.sequences):
+            self._set_sequences(self.begun)
+        self.begun = self.width = 0
+        self.steps += 1
+        self.plain = max(self.plain - 1, 0)
+        self.trial = False
+        due = self.learns and self.steps >= self.next_trial
+        if due and self.account.balance >= self.account.least(self._token_cost):
+            self._begin_trial()
+        if self.sequences > 1:
+            self.batch.begin(self.together + self.adds)
+
+    def _set_sequences(self, sequences: int) -> None:
+        """Compute the times of a step that ``sequences`` share."""
+        self.sequences = sequences
+        self.tokens = sequences * np.arange(1, MOST_NODES + 2)  # of a step of n nodes per sequence
+        times = self.cost.at(self.tokens)
+        self.together = float(times[0])  # seconds of a step without drafts
+        self.forward = self.together / sequences
+        self.adds = times - times[0]  # [n]: seconds that n nodes per sequence add to a step
+
+    @property
+    def _token_cost(self) -> float:
+        return float(self.adds[1]) / self.together
+
+    @property
+    def _seconds_left(self) -> float:
+        return self.account.balance * self.together
+
+    def _begin_trial(self) -> None:
+        """Make this step a trial, once the cost of a step without drafts is known."""
+        if self.cost.is_known(self.sequences):
             self.trial = True
             self.decided["trial"] += 1
-            self.next_trial = self.steps + self.until_trial
-            hoped = self.cost.hoped(self._tokens)
-            self.hoped = hoped - hoped[0]
+            self.next_trial = self.steps + self.trial_interval
+            times = self.cost.optimistic(self.tokens)
+            self.optimistic = times - times[0]
         else:
             self.plain = PLAIN
             self.next_trial = self.steps + PLAIN
 
     @property
-    def beyond(self) -> np.ndarray:
-        """[n]: seconds that n nodes add to the step beyond the drafts that it has, (65,)."""
-        adds = self.hoped if self.trial else self.adds
+    def extra(self) -> np.ndarray:
+        """[n]: seconds that n nodes add to the step beyond its other drafts, (65,)."""
+        adds = self.optimistic if self.trial else self.adds
         found: np.ndarray = np.maximum(adds - adds[self.width], 0)
         return found
 
-    def looks(self) -> bool:
-        """Return whether a step without a draft is to see what one would bring."""
-        if self.plain > 0 or self.whole:
+    def _request(self, max_nodes: int) -> int:
+        """Return the number of nodes to request: 1.5 times the recently worthwhile ones.
+
+        So trees can grow; in a batch all have one size. The first draft is small, as the cost of
+        drafting is unknown. No draft may cost more to make than the balance.
+        """
+        if self.plain > 0:
+            self.decided["plain"] += 1
+            self.account.is_paused()
+            return 0
+        if self.account.is_paused() or self.account.balance < 0:
+            self.decided["paused"] += 1
+            return 0
+        nodes = int(1.5 * self.usual) + 4 if self.per_node.known else FIRST_DRAFT
+        if self.sequences > 1:
+            nodes = self.batch.width
+        left = self._seconds_left
+        if self.per_node.value * nodes > left:
+            nodes = max(int(left / self.per_node.value), 1)
+        if self.samples:
+            nodes = min(nodes, int(np.searchsorted(self.extra, left, "right")) - 1)
+        return max(min(max_nodes, MOST_NODES, nodes), 0)
+
+    def _should_probe(self) -> bool:
+        if self.plain > 0 or self.samples:
             return False
-        self.unlooked += ALLOWANCE / 2 * self.forward
-        typical = self.look if self.look.known else self.overhead[False]
-        found = typical.known and self.unlooked >= typical.value
-        self.unlooked *= not found
-        return found
+        typical = self.probe_seconds if self.probe_seconds.known else self.overhead[False]
+        cost = typical.value / self.forward if typical.known else np.inf
+        return self.account.should_probe(cost)
 
-    def looked(self, draft: Draft, committed: np.ndarray, seconds: float) -> None:
-        """Enter whether the token of a look came; end a pause in which drafting would have paid."""
-        self.decided["looked"] += 1
-        self.look.add(seconds)
-        self.acceptance.learn(draft.tokens, draft.parents, draft.probabilities, committed)
-        came = draft.tokens.tolist() == committed[:1].tolist()
-        saved = came * self.forward - float(self.adds[1]) / self.sequences
-        self.missed = max(self.missed + saved, 0.0)
-        if self.missed >= CREDIT * self.forward:
-            self._open()
-
-    def worthwhile(self, draft: Draft) -> np.ndarray:
-        """Return the nodes (m,) int32, ascending, that bring the most beyond what they cost."""
-        if draft.q is not None:
-            # Drawn from distributions: leaving some out by what they are would make rejection
-            # inexact.
+    def _worthwhile(self, draft: Draft) -> np.ndarray:
+        """Return the nodes (m,) int32, ascending, with the largest gain beyond their cost."""
+        self.samples = draft.q is not None
+        if self.samples:  # rejection sampling is exact only if all sampled nodes are verified
             return np.arange(len(draft), dtype=np.int32)
         return self.acceptance.worthwhile(
             draft.tokens,
             draft.parents,
             draft.probabilities,
-            self.joint.price if self.sequences > 1 else self.beyond,
-            pace=min(self.time / self.tokens, self.forward),
+            self.batch.price if self.sequences > 1 else self.extra,
+            pace=min(self.pace.per_token, self.forward),
             per_node=self.per_node.value,
-            limit=self.balance / self.sequences,
+            limit=self._seconds_left / self.sequences,
         )
 
-    def scored(self) -> None:
-        """Learn from the forward of this step, once it is verified and before it is observed."""
-        if self.open < self.begun or not self.learns:
-            return
-        seconds = time.perf_counter() - self.ready
+    def _reserve(self, step: Step, nodes: np.ndarray) -> None:
+        """Plan to score ``nodes``; no other sequence may spend their cost."""
+        self.decided["drafted" if len(nodes) else "not worth it"] += 1
+        self.usual = max(len(nodes), 0.95 * self.usual)
+        step.reserved = float(self.extra[len(nodes)]) / self.together
+        self.account.balance -= step.reserved
+        step.width = self.width = max(self.width, len(nodes))
+        step.scored = step.proposed.subtree(nodes)
+
+    def _record_forward(self, seconds: float) -> None:
+        """Correct the cost model by the forward of this step."""
         seldom = self.width == 0 and self.plain == 0 and self.steps % SELDOM > 0
         if (self.width > 0 or not self.drafted_before) and not seldom:
-            changed = self.cost.learn(self.begun * (1 + self.width), seconds)
             together, expected = self.together, self.together + float(self.adds[self.width])
-            if changed:
-                self._share(self.sequences)
-                if abs(self.together / together - 1) > SURPRISE:
-                    self._begin()
+            if self.cost.record(self.begun * (1 + self.width), seconds):
+                self._set_sequences(self.sequences)
+                if abs(self.together / together - 1) > SURPRISE:  # past times are void
+                    self.pace = Pace(self.forward, 1.0)
+                    self.account.reopen()
             if self.trial and self.width > 0:
-                found = self.together + float(self.adds[self.width])
-                confirmed = abs(found / expected - 1) <= SURPRISE
-                self.until_trial = (
-                    min(2 * self.until_trial, LAST_TRIAL) if confirmed else FIRST_TRIAL
-                )
-                self.next_trial = self.steps + self.until_trial
+                actual = self.together + float(self.adds[self.width])
+                confirmed = abs(actual / expected - 1) <= SURPRISE
+                longer = min(2 * self.trial_interval, LAST_TRIAL)
+                self.trial_interval = longer if confirmed else FIRST_TRIAL
+                self.next_trial = self.steps + self.trial_interval
         self.drafted_before = self.width > 0
 
-    def leave(self, committed: int, held: float, spent: float) -> None:
-        """End a part that committed so many tokens: enter it into the account.
 
-        ``held`` was held back for its nodes; ``spent`` is what they added, and the time of
-        drafting them. Pause when the account cannot pay for another trial.
-        """
-        self.open -= 1
-        self.tried = self.tried or spent > 0
-        self.time = DECAY * self.time + self.forward + spent
-        self.tokens = DECAY * self.tokens + committed
-        saved = (committed - 1) * self.forward - spent
-        self.balance = min(self.balance + held + saved, SAVINGS * self.together)
-        if self.balance < CREDIT * self.together:
-            allowance = ALLOWANCE * self.forward * committed
-            self.balance = min(self.balance + allowance, CREDIT * self.together)
-        if saved > 0:
-            self.next_pause = FIRST_PAUSE
-        elif self.pause == 0 and self.balance <= self.least:
-            self.pause = self.next_pause if self.tried else 1
-            if self.tried:
-                self.next_pause = min(2 * self.next_pause, LAST_PAUSE)
-            self.tried = False
+class AdaptiveDrafter:
+    """A drafter whose policy, which sequences may share, decides how much it drafts."""
+
+    def __init__(self, drafter: Drafter, policy: Adaptive) -> None:
+        """Let ``policy`` limit ``drafter``."""
+        self.drafter, self.policy = drafter, policy
+        self.costly = drafter if isinstance(drafter, HasCostlyDrafts) else None
+
+    def start(self, prompt: np.ndarray) -> None:
+        self.step: Step | None = None  # the prompt's first token is committed without one
+        self.policy.new_sequence()
+        self.drafter.start(prompt)
+
+    def draft(self, max_nodes: int) -> Draft:
+        step = self.step = self.policy.begin(max_nodes)
+        if self.costly is not None:
+            self.costly.max_seconds = step.max_seconds
+        if not step.max_nodes:
+            return NOTHING
+        draft = self.drafter.draft(step.max_nodes)
+        was_costly = self.costly is not None and self.costly.was_costly
+        return self.policy.plan(step, draft, was_costly=was_costly)
+
+    def observe(self, tokens: np.ndarray) -> None:
+        if self.step is not None:
+            self.policy.record(self.step, tokens)
+            self.step = None
+        self.drafter.observe(tokens)

@@ -10,8 +10,7 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc._native import NgramIndex
-from tasc.decoding.adaptive import Adaptive
-from tasc.decoding.budget import Budgeted
+from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Verifier
 from tasc.decoding.core.resources import end_ids
@@ -22,7 +21,7 @@ from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, default
 from tasc.decoding.inputs import Prompt, draft_source, fast_tokenizer, ids_of, text_of
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
-from tasc.models.cost import cost_curve
+from tasc.models.cost import measured_cost
 from tasc.models.from_model import restore_model, target_from_model
 from tasc.models.static import Graphs
 
@@ -192,5 +191,5 @@ def prepare(
     make = method.prepare(replace(resources, outputs=outputs, indexes=indexes, tokenizer=known))
     if not method.adaptive or resources.target is None:
         return make
-    policy = Adaptive(cost_curve(resources.target))
-    return lambda: Budgeted(make(), policy)
+    policy = Adaptive(measured_cost(resources.target))
+    return lambda: AdaptiveDrafter(make(), policy)

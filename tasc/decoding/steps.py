@@ -8,7 +8,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tasc.decoding.decode import Generation
-    from tasc.models.cost import CostCurve
+    from tasc.models.cost_model import CostModel
 
 _RESAMPLES = 1000  # of the bootstrap
 _TAIL = 0.025  # outside of the interval, on either side
@@ -87,7 +87,7 @@ class StepStats:
         most = int(self.accepted.max(initial=0))
         return [float((self.accepted >= k).mean()) for k in range(1, most + 1)]
 
-    def ms_per_sample(self, prompts: Sequence[np.ndarray], cost: "CostCurve") -> float:
+    def ms_per_sample(self, prompts: Sequence[np.ndarray], cost: "CostModel") -> float:
         """Predict the milliseconds of an output: reading its prompt, drafts, and forwards by T(k).
 
         T beyond its last size is as between the last two, also for ``prompts`` (L_i,).
@@ -96,7 +96,7 @@ class StepStats:
         seconds = float(reading + cost.at(self.drafted + 1).sum()) + self.draft_seconds
         return 1000 * seconds / self.samples
 
-    def ms_by_turn(self, prompts: Sequence[np.ndarray], cost: "CostCurve") -> np.ndarray:
+    def ms_by_turn(self, prompts: Sequence[np.ndarray], cost: "CostModel") -> np.ndarray:
         """Return ``ms_per_sample`` by each turn of the measurement of ``cost`` alone: (turns,)."""
         return np.array([self.ms_per_sample(prompts, turn) for turn in cost.turns])
 

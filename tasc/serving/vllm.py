@@ -17,9 +17,10 @@ from pydantic import Field, ValidationError
 from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import FILE, indexed_outputs, load_index
 from tasc.errors import InputError, TascError
+from tasc.models.cost_model import TOKEN_COST, CostModel
 from tasc.options.command import Options
 from tasc.options.explain import explain
-from tasc.serving.drafts.guard import TOKEN_COST, Guard, StepCost
+from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
 from tasc.serving.drafts.watch import Watch
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
@@ -107,10 +108,10 @@ class TascProposer:
             model.max_model_len,
             2 * vllm_config.scheduler_config.max_num_seqs,
         )
-        guard = Guard(StepCost(options.cost)) if options.guard else None
+        policy = ChainPolicy(CostModel.from_option(options.cost)) if options.guard else None
         factory = chain_factory(options, tokenizer)
         threads = min(options.threads, _cores())
-        self.proposer = ChainProposer(factory, tokenizer.eos_id, sizes, guard, threads=threads)
+        self.proposer = ChainProposer(factory, tokenizer.eos_id, sizes, policy, threads=threads)
 
     def load_model(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - vLLM's own
         """Load nothing, as there is no model; warn where vLLM would sample wrongly with drafts."""

@@ -11,7 +11,7 @@ from tasc.benchmark.record import PARTS, records
 from tasc.benchmark.results.cells import Difference, Lossless
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation, Timeline
-from tasc.models.cost import CostCurve
+from tasc.models.cost_model import CostModel
 from tests.benches import make_cell, make_settings
 
 
@@ -145,9 +145,9 @@ def test_latency_bars_are_drawn_to_the_longest_percentile():
 
 def test_what_an_adaptive_budget_learnt_and_decided_is_kept():
     adaptive = cell("m", "spec", [generation([0, 1], [1], 20)])
-    adaptive.policy = Adaptive(CostCurve((1, 4), (0.010, 0.020)))
+    adaptive.policy = Adaptive(CostModel((1, 4), (0.010, 0.020)))
     for _ in range(2):
-        adaptive.policy.cost.learn(4, 0.030)
+        adaptive.policy.cost.record(4, 0.030)
     adaptive.policy.decided.update(drafted=3, paused=2)
     sizing = records([adaptive], None, ["a b"], ["exact_match"], ";")[0].sizing
     assert sizing is not None

@@ -13,12 +13,12 @@ from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.simulate import References, simulate
-from tasc.models.cost import CostCurve
+from tasc.models.cost_model import CostModel
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import tasc
 from tests.pico import make_base
 
-COST = CostCurve((1, 4, 16), (10.0, 12.0, 40.0))  # seconds, so that drafting costs nothing
+COST = CostModel((1, 4, 16), (10.0, 12.0, 40.0))  # seconds, so that drafting costs nothing
 
 
 @pytest.fixture(scope="module")

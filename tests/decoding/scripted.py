@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from tasc.decoding.budget import Budgeted
+from tasc.decoding.adaptive import AdaptiveDrafter
 from tasc.decoding.core.draft import Draft
-from tasc.models.cost import CostCurve
+from tasc.models.cost_model import CostModel
 
 # 10 ms a forward, 1 ms more for every node
-COST = CostCurve((1, 65), (0.010, 0.074))
+COST = CostModel((1, 65), (0.010, 0.074))
 
 
 def ints(*values: int) -> np.ndarray:
@@ -49,7 +49,7 @@ class Whole(Scripted):
 
 def once(drafter, policy):
     """Return the first draft of a sequence."""
-    budgeted = Budgeted(drafter, policy)
+    budgeted = AdaptiveDrafter(drafter, policy)
     budgeted.start(ints(1))
     return budgeted.draft(64)
 
@@ -67,7 +67,7 @@ def accepted(draft, truth):
 
 def decode(drafter, policy, truth, room=64):
     """Decode ``truth`` greedily; return the nodes and tokens of each step, and the model time."""
-    budgeted = Budgeted(drafter, policy)
+    budgeted = AdaptiveDrafter(drafter, policy)
     budgeted.start(ints(1))
     budgeted.observe(truth[:1])
     at, steps, seconds = 1, [], 0.0

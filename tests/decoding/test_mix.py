@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 import tests.oracles
 from tasc._native import RecycledLogits
+from tasc.decoding.core.account import ALLOWANCE
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import HasCostlyDrafts
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, mix, parse
-from tasc.decoding.drafters.mix import ALLOWANCE, Asking
+from tasc.decoding.drafters.mix import CostlyDraftPolicy
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
@@ -103,72 +104,70 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
 
-    def perf_counter(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(mix, "time", made)
-    return made
+def clock():
+    return Clock()
 
 
-def stepped(clock: Clock, asking: Asking, seconds: float, tokens: int) -> None:
+def stepped(clock: Clock, policy: CostlyDraftPolicy, seconds: float, tokens: int) -> None:
     """Let a step pass, after one that began the clock."""
-    if asking.since is None:
-        asking.commit(1)
+    if policy.last_step is None:
+        policy.record_step(1)
     clock.now += seconds
-    asking.commit(tokens)
+    policy.record_step(tokens)
 
 
 def test_it_is_asked_where_the_tokens_it_adds_are_worth_its_time(clock):
-    asking = Asking()
-    assert asking.pays(0.1)  # nothing is known
-    asking.seconds.add(2.0)
-    stepped(clock, asking, 3.0, 2)  # a token takes 1.5 seconds
+    policy = CostlyDraftPolicy(clock=clock)
+    assert policy.pays(0.1)  # nothing is known
+    policy.seconds.add(2.0)
+    stepped(clock, policy, 3.0, 2)  # a token takes 1.5 seconds
     for _ in range(60):
-        asking.add(0.1, 1.6)  # 1.5 tokens more are worth 2.25 seconds
-        asking.add(3.0, 4.3)  # 1.3 are worth 1.95
-    assert asking.gain(0.2) == pytest.approx(1.5, abs=0.02)
-    assert asking.pays(0.2)
-    assert not asking.pays(3.2)
-    stepped(clock, asking, 30.0, 2)  # a slower target
-    assert asking.pays(3.2)
+        policy.record_draft(0.1, 1.6)  # 1.5 tokens more are worth 2.25 seconds
+        policy.record_draft(3.0, 4.3)  # 1.3 are worth 1.95
+    assert policy.gain(0.2) == pytest.approx(1.5, abs=0.02)
+    assert policy.pays(0.2)
+    assert not policy.pays(3.2)
+    stepped(clock, policy, 30.0, 2)  # a slower target
+    assert policy.pays(3.2)
 
 
 def test_what_does_not_pay_is_tried_within_an_allowance(clock):
-    asking, tried = Asking(), 0
-    asking.seconds.add(20.0)
+    policy, tried = CostlyDraftPolicy(clock=clock), 0
+    policy.seconds.add(20.0)
     for _ in range(10_000):
-        stepped(clock, asking, 1.0, 1)
-        tried += asking.pays(1.0)
+        stepped(clock, policy, 1.0, 1)
+        tried += policy.pays(1.0)
     assert 20 * tried == pytest.approx(ALLOWANCE * 10_000, abs=20)
-    always = Asking(always=True)
+    always = CostlyDraftPolicy(always=True, clock=clock)
     always.seconds.add(100.0)
     stepped(clock, always, 1.0, 1)
     assert always.pays(1.0)
-    assert not always.pays(1.0, spend=0.0)
+    assert not always.pays(1.0, max_seconds=0.0)
 
 
-def test_no_more_is_spent_than_may_be(clock):
-    asking = Asking()
-    assert not asking.pays(0.1, spend=9.0)  # who counts seconds does not begin blindly
-    stepped(clock, asking, 1.0, 2)  # as long as two tokens, it is thought to take
-    assert asking.pays(0.1, spend=1.1)
-    assert not asking.pays(0.1, spend=0.9)
-    asking.seconds.add(0.1)
-    assert asking.pays(0.1, spend=0.2)
-    assert not asking.pays(0.1, spend=0.05)
+def test_a_draft_takes_no_more_than_max_seconds(clock):
+    policy = CostlyDraftPolicy(clock=clock)
+    assert not policy.pays(0.1, max_seconds=9.0)  # no draft of unknown time within a limit
+    stepped(clock, policy, 1.0, 2)  # as long as two tokens, it is thought to take
+    assert policy.pays(0.1, max_seconds=1.1)
+    assert not policy.pays(0.1, max_seconds=0.9)
+    policy.seconds.add(0.1)
+    assert policy.pays(0.1, max_seconds=0.2)
+    assert not policy.pays(0.1, max_seconds=0.05)
 
 
 def test_the_time_between_sequences_is_not_the_pace(clock):
-    asking = Asking()
-    stepped(clock, asking, 1.0, 2)
-    asking.since = None  # as a sequence begins
+    policy = CostlyDraftPolicy(clock=clock)
+    stepped(clock, policy, 1.0, 2)
+    policy.last_step = None  # as a sequence begins
     clock.now += 1000
-    stepped(clock, asking, 1.0, 2)
-    assert asking.time / asking.tokens == pytest.approx(0.5)
+    stepped(clock, policy, 1.0, 2)
+    assert policy.pace.per_token == pytest.approx(0.5)
 
 
 class Oracle:
@@ -194,15 +193,15 @@ class Oracle:
 
 def steps_of(clock, seconds: float, rounds: int = 4):
     """Decode tokens that n-grams cannot know, the other drafter can; a forward takes a second."""
-    rng, asking, counts = np.random.default_rng(0), Asking(), []
+    rng, policy, counts = np.random.default_rng(0), CostlyDraftPolicy(clock=clock), []
     make = parse("tasc-spec").prepare(Resources([], 0))
     for _ in range(rounds):
         said = rng.permutation(1000)[:100].astype(np.int32)
         other = Oracle(clock, said, seconds, 0.9)
         own = make()
         assert isinstance(own, TascSpec)
-        made = mix.Mix(own, other, asking)
-        assert isinstance(made, HasCostlyDrafts)  # budget=auto looks before a sequence starts
+        made = mix.Mix(own, other, policy)
+        assert isinstance(made, HasCostlyDrafts)  # before start, too
         made.start(ints(2000))
         made.observe(said[:1])
         at = steps = 1

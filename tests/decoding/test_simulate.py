@@ -13,7 +13,7 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
-from tasc.models.cost import CostCurve
+from tasc.models.cost_model import CostModel
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import build_model, make_tokenizer
@@ -144,7 +144,7 @@ def test_tokens_a_step_have_an_interval_over_the_outputs():
 
 
 def test_time_is_the_prompt_the_steps_and_the_drafts():
-    cost, outputs = CostCurve((1, 4, 16), (1.0, 1.5, 3.0)), [ids(3, 4, 5)] * 2
+    cost, outputs = CostModel((1, 4, 16), (1.0, 1.5, 3.0)), [ids(3, 4, 5)] * 2
     prompts = [ids(1, 1, 1, 1)] * 2
     found = simulate(Autoregressive, References(prompts, outputs, 0), 0)
     assert found.ms_per_sample(prompts, cost) == pytest.approx(1000 * (1.5 + 3 * 1.0), rel=0.01)

@@ -5,12 +5,13 @@ import pytest
 
 from tasc.errors import InputError
 from tasc.models import cost
-from tasc.models.cost import SIZES, CostCurve, cost_curve, measure
+from tasc.models.cost import SIZES, measure, measured_cost
+from tasc.models.cost_model import CostModel
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
 from tests.pico import build_model
 
-CURVE = CostCurve((1, 2, 4), (0.010, 0.010, 0.016))
+CURVE = CostModel((1, 2, 4), (0.010, 0.010, 0.016))
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def target():
 def test_times_are_interpolated_and_continued_beyond_the_last_size():
     assert CURVE.at([1, 2, 3, 4, 6]).tolist() == pytest.approx([0.010, 0.010, 0.013, 0.016, 0.022])
     assert CURVE.at(3).shape == ()
-    assert CostCurve((1,), (0.5,)).at([1, 9]).tolist() == [0.5, 0.5]
+    assert CostModel((1,), (0.5,)).at([1, 9]).tolist() == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,9 @@ def test_times_are_interpolated_and_continued_beyond_the_last_size():
         ((1,), (0.0,)),
     ],
 )
-def test_what_is_no_curve_is_refused(sizes, seconds):
-    with pytest.raises(InputError, match="cost curve"):
-        CostCurve(sizes, seconds)
+def test_invalid_times_are_refused(sizes, seconds):
+    with pytest.raises(InputError, match="cost model"):
+        CostModel(sizes, seconds)
 
 
 def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
@@ -56,7 +57,7 @@ def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
     assert {length for length, _ in sizes} == {40} == {curve.context}
     assert (np.diff(curve.seconds) >= 0).all()
     each = np.array([turn.seconds for turn in curve.turns])
-    assert len(each) == cost._ROUNDS[0]
+    assert len(each) == cost._LEAST_TURNS
     first = np.array(curve.seconds[:1])
     assert each[:, 0].min() <= first <= each[:, 0].max()  # a median of the turns
 
@@ -73,15 +74,15 @@ def test_a_model_with_few_positions_is_measured_with_what_it_has():
 def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(cost, "measure", lambda _, context: calls.append(context) or CURVE)
-    assert cost_curve(target, folder=tmp_path) == CURVE
-    assert cost_curve(Target(build_model("qwen2", seed=1)), folder=tmp_path) == CURVE
+    assert measured_cost(target, folder=tmp_path) == CURVE
+    assert measured_cost(Target(build_model("qwen2", seed=1)), folder=tmp_path) == CURVE
     assert len(calls) == 1, "the weights' values do not change the cost"
-    cost_curve(target, folder=tmp_path, fresh=True)
+    measured_cost(target, folder=tmp_path, fresh=True)
     assert len(calls) == 2
-    cost_curve(target, context=256, folder=tmp_path)
-    cost_curve(Target(build_model("qwen2", layers=1)), folder=tmp_path)
+    measured_cost(target, context=256, folder=tmp_path)
+    measured_cost(Target(build_model("qwen2", layers=1)), folder=tmp_path)
     monkeypatch.setattr("tasc.models.cost.torch.get_num_threads", lambda: 77)
-    cost_curve(target, folder=tmp_path)
+    measured_cost(target, folder=tmp_path)
     assert calls == [128, 128, 256, 128, 128]
     assert sorted({p.suffix for p in tmp_path.iterdir()}) == [".json"], "a temporary file was left"
 
@@ -89,17 +90,17 @@ def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, tmp_
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"sizes": [1, 2], "seconds": [2, 1]}', "\x00"])
 def test_a_damaged_file_is_measured_again(target, tmp_path, monkeypatch, text):
     monkeypatch.setattr(cost, "measure", lambda _, context: CURVE)
-    cost_curve(target, folder=tmp_path)
+    measured_cost(target, folder=tmp_path)
     (file,) = tmp_path.iterdir()
     file.write_text(text)
-    assert cost_curve(target, folder=tmp_path) == CURVE
+    assert measured_cost(target, folder=tmp_path) == CURVE
     assert json.loads(file.read_text())["sizes"] == [1, 2, 4]
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_caching(target, tmp_path, monkeypatch):
     monkeypatch.setattr(cost, "measure", lambda _, context: CURVE)
     (tmp_path / "file").write_text("")
-    assert cost_curve(target, folder=tmp_path / "file" / "below") == CURVE
+    assert measured_cost(target, folder=tmp_path / "file" / "below") == CURVE
 
 
 def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):

@@ -7,8 +7,9 @@ import pytest
 
 from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.decoding.simulate import References, simulate
+from tasc.models.cost_model import CostModel
 from tasc.serving.drafts.batch import Step, one_by_one, step_for, together
-from tasc.serving.drafts.guard import Guard, StepCost
+from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Request, Requests, Sizes, keys
 from tests.serving.engine import Engine
 
@@ -210,14 +211,14 @@ def test_drafts_end_where_the_sequence_must():
     assert made.propose([], [], tokens) == []
 
 
-def test_a_guard_that_pauses_looks_at_a_token_and_proposes_none():
-    """The text repeats itself: what is looked at comes, and the pause ends."""
-    guard = Guard(StepCost(0.3))
+def test_a_probe_is_not_proposed_and_ends_the_pause():
+    """The text repeats itself, so probes hit."""
+    policy = ChainPolicy(CostModel.from_option(0.3))
     factory = make("tasc-spec:width=1,corpus=false", [])
-    made = ChainProposer(factory, END, Sizes(K, 400, 4), guard)
+    made = ChainProposer(factory, END, Sizes(K, 400, 4), policy)
     text = np.tile(np.array([[7, 8, 9, 11, 12, 13]], np.int32), (1, 40))
     assert made.propose([[7]], [7], text)[0]
-    guard.pause, guard.balance = 500, 0.0
+    policy.account.pause, policy.account.balance = 500, 0.0
     for waited in range(20):
         known = 8 + waited
         draft = made.propose([[int(text[0, known - 1])]], [known], text)[0]

@@ -24,7 +24,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.search.predict import Prediction
 
 if TYPE_CHECKING:
-    from tasc.models.cost import CostCurve
+    from tasc.models.cost_model import CostModel
 
 DEFAULT = Setting()
 NO_TOKENS = Prediction()
@@ -39,7 +39,7 @@ def simulate_drafts(
     grid: Grid,
     *,
     start: Setting = DEFAULT,
-    cost: "CostCurve | None" = None,
+    cost: "CostModel | None" = None,
     progress: Progress = silent,
 ) -> Search | None:
     """Simulate the setting ``start`` of TASC-spec on held-out outputs, and those along ``grid``.

@@ -28,7 +28,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 if TYPE_CHECKING:
     from tasc._native import NgramIndex
-    from tasc.models.cost import CostCurve
+    from tasc.models.cost_model import CostModel
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -101,7 +101,7 @@ def search(
     grid: Grid,
     *,
     executor: Executor | None = None,
-    cost: "CostCurve | None" = None,
+    cost: "CostModel | None" = None,
     progress: Progress = silent,
 ) -> Search:
     """Simulate settings of TASC-spec, from ``start`` along ``grid``.
@@ -139,7 +139,7 @@ def search(
 
 
 def _speeds(
-    steps: StepStats, plain: StepStats, prompts: Sequence[np.ndarray], cost: "CostCurve"
+    steps: StepStats, plain: StepStats, prompts: Sequence[np.ndarray], cost: "CostModel"
 ) -> dict[str, Any]:
     """Predict the time of an output, and the speed-up over ``plain``."""
     ms = steps.ms_per_sample(prompts, cost)

@@ -122,6 +122,15 @@ class Draft:
         found: list[int] = np.flatnonzero(self.parents == node).tolist()
         return found
 
+    def subtree(self, nodes: np.ndarray) -> "Draft":
+        """Return the tree of ``nodes`` (m,) int32, ascending, each with its parent among them."""
+        if len(nodes) in (0, len(self)):
+            return self if len(nodes) else Draft()
+        position = np.full(len(self) + 1, -1, np.int32)  # the extra entry maps parent -1 to -1
+        position[nodes] = np.arange(len(nodes), dtype=np.int32)
+        paths = None if self.probabilities is None else self.probabilities[nodes]
+        return Draft(self.tokens[nodes], position[self.parents[nodes]], probabilities=paths)
+
 
 def chain(
     tokens: np.ndarray,

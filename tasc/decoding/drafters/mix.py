@@ -1,27 +1,28 @@
-"""Mix: n-grams and a draft head, or a small draft model, in one tree, asked where that pays.
+"""Mix: n-grams and a draft head, or a small draft model, in one tree.
 
-What the head, or the model, drafts is one more source of TASC-spec's mixture
-(``ngram/tasc_spec.py``): its tree gives the probability of each node after its parent, which is
-mixed with what corpus, prompt, past outputs and logits say there. What that is worth is learnt
-while decoding as of all sources, by depth and by how sure it is; behind its tree n-grams go on.
-A node's place in the tree is the probability of its path in the mixture: its expected acceptance.
+The tree of the head or model is one more source of TASC-spec's mixture (``ngram/tasc_spec.py``): it
+gives the probability of each node after its parent, which is mixed with those of corpus, prompt,
+past outputs and logits. Its weight is learnt while decoding, like that of all sources, by depth and
+by its confidence; n-grams continue below its tree. A node's rank in the tree is the probability of
+its path in the mixture: its expected acceptance.
 
-Asking takes a forward of the head, n-grams take next to nothing. So they draft first, and the head
-is asked only where what it adds to the expected accepted tokens is worth more, at the present pace
-of decoding, than the seconds that it takes. All three are measured as it goes.
+The head needs a forward, n-grams cost almost nothing. So n-grams draft first, and the head drafts
+only where its gain in expected accepted tokens, at the present pace of decoding, is worth more than
+its time. All three are measured while decoding.
 """
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tasc._native import Acceptance
+from tasc.decoding.core.account import ALLOWANCE, DECAY, Allowance, Pace, Typical
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter, Factory, UsesHiddenStates
 from tasc.decoding.core.resources import Resources
-from tasc.decoding.core.typical import Typical
 from tasc.decoding.drafters.heads import methods
 from tasc.decoding.drafters.heads.eagle import EagleOptions
 from tasc.decoding.drafters.hetero import source
@@ -29,18 +30,16 @@ from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.ngram.tasc_spec import Learnt, TascSpec, TascSpecOptions, indexes_of
 from tasc.options.bounds import MOST, within
 
-HOPED = 2.0  # accepted tokens that asking is thought to add before anything is known
-BINS, PER_TOKEN = 8, 2  # expected accepted tokens that are told apart
-DECAY = 0.98  # of what was learnt, a step
-ALLOWANCE = 0.01  # of all time, to find out whether asking has come to pay
+PRIOR_GAIN = 2.0  # accepted tokens that the other drafter is assumed to add at first
+BINS, PER_TOKEN = 8, 2  # of the expected number of accepted tokens
 
 
 @dataclass(frozen=True)
 class MixOptions(EagleOptions):
     """``depth`` and ``width`` of the head's tree, as EAGLE-2's; a draft model's is a chain.
 
-    ``size``: the head, or the model, scores so many of the most frequent tokens alone, 0 for all.
-    ``always`` asks at every step.
+    ``size``: number of most frequent tokens that the head or model scores, 0 for all. ``always``:
+    use it at every step.
     """
 
     size: int = within(0, 0, MOST)
@@ -48,16 +47,16 @@ class MixOptions(EagleOptions):
 
 
 def prepare(resources: Resources, options: MixOptions) -> Factory:
-    """See Method.prepare: with the first head, or else the draft model."""
+    """Prepare n-grams with the draft head, or else with the draft model."""
     own = TascSpecOptions()
     indexes = indexes_of(resources, own)
     learnt = Learnt(len(indexes), own, logits=True)
-    other, asking = _other(resources, options), Asking(always=options.always)
-    return lambda: Mix(TascSpec(indexes, resources.end, own, learnt), other(), asking)
+    other, policy = _other(resources, options), CostlyDraftPolicy(always=options.always)
+    return lambda: Mix(TascSpec(indexes, resources.end, own, learnt), other(), policy)
 
 
 def _other(resources: Resources, options: MixOptions) -> Factory:
-    """Prepare what is asked; a draft model says what is likeliest, however outputs are drawn."""
+    """Prepare the other drafter; a draft model drafts greedily also for sampled outputs."""
     o = options
     if resources.draft_head is None:
         drawing = HeteroOptions(lookahead=o.depth, size=o.size)
@@ -67,71 +66,64 @@ def _other(resources: Resources, options: MixOptions) -> Factory:
     return methods.eagle(resources, o)
 
 
-class Asking:
-    """Whether asking pays just now; shared by sequences, whose steps all count."""
+class CostlyDraftPolicy:
+    """Whether the other drafter pays at present; sequences share it, and all their steps count."""
 
-    def __init__(self, *, always: bool = False) -> None:
-        """Know nothing; ``always``: ask at every step."""
-        self.always = always
-        self.acceptance = Acceptance(), Acceptance()  # of trees without what was asked, and with it
-        self.gains, self.asked = np.zeros(BINS), np.zeros(BINS)  # decayed, by what was expected
-        self.seconds = Typical()  # that asking takes
-        self.first = 0.0  # what it took the first time in a sequence, where a prompt was read
-        self.time = self.tokens = 0.0  # decayed: the present pace
-        self.since: float | None = None  # when the last step ended, where the next one follows
-        self.allowed = 0.0  # seconds that may go into asking although it does not seem to pay
+    def __init__(self, *, always: bool = False, clock: Callable[[], float] | None = None) -> None:
+        """Begin without measurements; with ``always``, the other drafter drafts at every step."""
+        self.always, self.clock = always, clock or time.perf_counter
+        self.acceptance = Acceptance(), Acceptance()  # of trees without and with the other drafter
+        self.gains, self.drafts = np.zeros(BINS), np.zeros(BINS)  # decayed, by expected tokens
+        self.seconds = Typical()  # of one draft
+        self.first = 0.0  # seconds of the last first draft of a sequence, which reads the prompt
+        self.pace = Pace()
+        self.last_step: float | None = None  # when the last step of this sequence ended
+        self.allowance = Allowance()
 
-    def expected(self, draft: Draft, *, asked: bool) -> float:
-        """Return the tokens of ``draft`` that are likely to be accepted."""
-        given = draft.tokens, draft.parents, draft.probabilities
-        return float(self.acceptance[asked].estimate(*given).sum())
-
-    def learn(self, draft: Draft, committed: np.ndarray, *, asked: bool) -> None:
-        """Learn what became of ``draft``."""
-        self.acceptance[asked].learn(draft.tokens, draft.parents, draft.probabilities, committed)
+    def expected(self, draft: Draft, *, mixed: bool) -> float:
+        """Return the expected number of accepted tokens of ``draft``."""
+        view = draft.tokens, draft.parents, draft.probabilities
+        return float(self.acceptance[mixed].estimate(*view).sum())
 
     def gain(self, expected: float) -> float:
-        """Return the accepted tokens that asking is likely to add to so many."""
+        """Return the accepted tokens that the other drafter is expected to add."""
         k = _bin(expected)
-        usual = (self.gains.sum() + HOPED) / (self.asked.sum() + 1)
-        return float((self.gains[k] + usual) / (self.asked[k] + 1))
+        mean = (self.gains.sum() + PRIOR_GAIN) / (self.drafts.sum() + 1)
+        return float((self.gains[k] + mean) / (self.drafts[k] + 1))
 
-    def pays(self, expected: float, spend: float = math.inf, *, begins: bool = False) -> bool:
-        """Return whether to ask, which may take ``spend`` seconds.
+    def pays(self, expected: float, max_seconds: float = math.inf, *, first: bool = False) -> bool:
+        """Return whether to draft, which may take ``max_seconds``.
 
-        Where a sequence ``begins`` to ask, its prompt is read, too, which may be too much; whether
-        asking pays is judged without, as it is done once. What does not seem to pay is tried within
-        an allowance.
+        The ``first`` draft of a sequence also reads the prompt. That may exceed the limit, but does
+        not count in the comparison, as it happens once. A draft that does not seem to pay is tried
+        within ALLOWANCE of the time.
         """
         if self.always:
-            return spend > 0
-        pace = self.time / self.tokens if self.tokens > 0 else 0.0
+            return max_seconds > 0
+        pace = self.pace.per_token
         if not self.seconds.known:
-            return spend == math.inf or 0 < (self.first or HOPED * pace) < spend
-        if (self.first if begins else self.seconds.value) > spend:
+            limited = 0 < (self.first or PRIOR_GAIN * pace) < max_seconds
+            return limited or max_seconds == math.inf
+        if (self.first if first else self.seconds.value) > max_seconds:
             return False
         if self.gain(expected) * pace > self.seconds.value:
             return True
-        tries = self.allowed >= self.seconds.value
-        if tries:
-            self.allowed = 0.0
-        return tries
+        return self.allowance.spend(self.seconds.value)
 
-    def add(self, before: float, after: float) -> None:
-        """Enter the expected accepted tokens before and after asking."""
+    def record_draft(self, before: float, after: float) -> None:
+        """Record the expected number of accepted tokens without and with the other drafter."""
         self.gains *= DECAY
-        self.asked *= DECAY
+        self.drafts *= DECAY
         self.gains[_bin(before)] += after - before
-        self.asked[_bin(before)] += 1
+        self.drafts[_bin(before)] += 1
 
-    def commit(self, tokens: int) -> None:
-        """Enter the tokens of a step; the first after ``since`` was emptied begin the clock."""
-        now = time.perf_counter()
-        if self.since is not None:
-            self.time = DECAY * self.time + now - self.since
-            self.allowed += ALLOWANCE * (now - self.since)
-            self.tokens = DECAY * self.tokens + tokens
-        self.since = now
+    def record_step(self, tokens: int) -> None:
+        """Record the committed tokens of a step; its time counts from the end of the last one."""
+        now = self.clock()
+        if self.last_step is not None:
+            self.pace.add(now - self.last_step, tokens)
+            self.allowance.earn(ALLOWANCE * (now - self.last_step))
+        self.last_step = now
 
 
 def _bin(expected: float) -> int:
@@ -139,55 +131,53 @@ def _bin(expected: float) -> int:
 
 
 class Mix:
-    """One sequence's drafter; ``asking``, and what the two drafters share, is of all of them."""
+    """One sequence's drafter; sequences share ``policy`` and what the two drafters share."""
 
-    def __init__(self, own: TascSpec, other: Drafter, asking: Asking) -> None:
-        """Draft with ``own``, and with ``other`` where ``asking`` says so."""
-        self.own, self.other, self.asking = own, other, asking
+    def __init__(self, own: TascSpec, other: Drafter, policy: CostlyDraftPolicy) -> None:
+        """Draft with ``own``, and with ``other`` where ``policy`` finds that it pays."""
+        self.own, self.other, self.policy = own, other, policy
         self.max_seconds, self.was_costly = math.inf, False
         self.on_logits = own.on_logits
         if isinstance(other, UsesHiddenStates):
             self.on_hidden_states = other.on_hidden_states
 
     def start(self, prompt: np.ndarray) -> None:
-        """See Drafter.start."""
-        self.asking.since = None
-        self.drafted, self.was_costly, self.before = Draft(), False, False
+        self.policy.last_step = None
+        self.drafted, self.was_costly, self.first = Draft(), False, True
         self.own.start(prompt)
         self.other.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
-        """See Drafter.draft: the ``max_nodes`` nodes most likely to be accepted."""
         self.drafted, self.was_costly = self.own.draft(max_nodes), False
         if max_nodes > 0:
-            expected = self.asking.expected(self.drafted, asked=False)
-            if self.asking.pays(expected, self.max_seconds, begins=not self.before):
-                self._ask(max_nodes, expected)
+            expected = self.policy.expected(self.drafted, mixed=False)
+            if self.policy.pays(expected, self.max_seconds, first=self.first):
+                self._add_other(max_nodes, expected)
         return self.drafted
 
-    def _ask(self, budget: int, expected: float) -> None:
-        begin = time.perf_counter()
-        guess = self.other.draft(budget)
+    def _add_other(self, max_nodes: int, expected: float) -> None:
+        policy = self.policy
+        begin = policy.clock()
+        guess = self.other.draft(max_nodes)
         if guess.probabilities is not None:
             self.own.native.guess(guess.tokens, guess.parents, guess.probabilities)
-            self.drafted, self.was_costly = self.own.draft(budget), True
-        seconds = time.perf_counter() - begin
-        if self.before:
-            self.asking.seconds.add(seconds)
+            self.drafted, self.was_costly = self.own.draft(max_nodes), True
+        seconds = policy.clock() - begin
+        if self.first:
+            policy.first = seconds
         else:
-            self.asking.first = seconds
-        self.before = True
-        self.asking.add(expected, self.asking.expected(self.drafted, asked=self.was_costly))
+            policy.seconds.add(seconds)
+        self.first = False
+        policy.record_draft(expected, policy.expected(self.drafted, mixed=self.was_costly))
 
     def observe(self, tokens: np.ndarray) -> None:
-        """See Drafter.observe."""
-        if len(self.drafted):
-            self.asking.learn(self.drafted, tokens, asked=self.was_costly)
+        if len(draft := self.drafted):
+            acceptance = self.policy.acceptance[self.was_costly]
+            acceptance.learn(draft.tokens, draft.parents, draft.probabilities, tokens)
         self.drafted = Draft()
         self.own.observe(tokens)
         self.other.observe(tokens)
-        self.asking.commit(len(tokens))
+        self.policy.record_step(len(tokens))
 
     def sources(self) -> np.ndarray:
-        """See ReportsSources."""
         return self.own.sources()

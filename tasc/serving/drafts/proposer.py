@@ -15,7 +15,7 @@ from tasc._native import sequence_tails
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
 from tasc.serving.drafts.batch import Step, step_for
-from tasc.serving.drafts.guard import Guard
+from tasc.serving.drafts.policy import ChainPolicy, Plan
 
 TAIL = 64  # tokens at the end of a sequence that, with its length, tell it from others
 
@@ -39,7 +39,7 @@ class Request:
     drafter: Drafter
     factory: Factory
     drafted: int = 0
-    looked: list[int] = field(default_factory=list)
+    probed: list[int] = field(default_factory=list)
 
 
 Key = tuple[int, bytes]
@@ -105,7 +105,7 @@ class ChainProposer:
         factory: Factory,
         end: int,
         sizes: Sizes,
-        guard: Guard | None = None,
+        policy: ChainPolicy | None = None,
         step: Step | None = None,
         threads: int = 1,
     ) -> None:
@@ -113,7 +113,7 @@ class ChainProposer:
 
         Without a ``guard`` every step drafts as much as it may. ``threads`` share a large step.
         """
-        self.factory, self.end, self.sizes, self.guard = factory, end, sizes, guard
+        self.factory, self.end, self.sizes, self.policy = factory, end, sizes, policy
         self.step = step or step_for(factory(), threads)
         self.requests = Requests(sizes.sequences)
         self.spare: list[Drafter] = []  # of ended sequences, to begin others with
@@ -142,15 +142,16 @@ class ChainProposer:
         self._finish([(new[row], request) for row, request in ended])
         left = [row for row, _ in going]
         grown = [lengths[row] for row in left]
-        budgets, least = self._budgets(grown)
+        plan = self.policy.plan(len(grown)) if self.policy else Plan(self.sizes.tokens, 0.0)
+        room = self.sizes.positions - 1
+        budgets = [min(plan.max_nodes, self.sizes.tokens, room - length) for length in grown]
         drafters = [request.drafter for _, request in going]
-        chains = self.step(drafters, [new[row] for row in left], budgets, least)
+        chains = self.step(drafters, [new[row] for row in left], budgets, plan.min_probability)
         answer: list[list[int]] = [[] for _ in new]
-        looks = self.guard is not None and self.guard.looks
         for (row, request), chain, key in zip(
             going, chains, keys(tokens, left, grown), strict=True
         ):
-            answer[row], request.looked = ([], chain) if looks else (chain, [])
+            answer[row], request.probed = ([], chain) if plan.is_probe else (chain, [])
             request.drafted = len(answer[row])
             self.requests.put(key, request)
         return answer
@@ -173,20 +174,11 @@ class ChainProposer:
         self.spare = (self.spare + free)[: self.sizes.sequences]
 
     def _learn(self, requests: list[Request], committed: list[list[int]]) -> None:
-        if self.guard is None:
+        if self.policy is None:
             return
         read = list(zip(requests, committed, strict=True))
         accepted = sum(len(new) - 1 for request, new in read if request.drafted)
-        self.guard.learn(len(read), sum(request.drafted for request in requests), accepted)
-        came = [request.looked[0] == new[0] for request, new in read if request.looked]
-        if came:
-            self.guard.looked(len(came), sum(came))
-
-    def _budgets(self, lengths: list[int]) -> tuple[list[int], float]:
-        """Return how many tokens each may draft, and how likely each must be at least."""
-        most, least = self.sizes.tokens, 0.0
-        if self.guard:
-            allowed, least = self.guard.limits(len(lengths))
-            most, least = (1, 0.0) if self.guard.looks else (min(most, allowed), least)
-        room = self.sizes.positions - 1
-        return [min(most, room - n) for n in lengths], least
+        self.policy.record(len(read), sum(request.drafted for request in requests), accepted)
+        hits = [request.probed[0] == new[0] for request, new in read if request.probed]
+        if hits:
+            self.policy.record_probe(len(hits), sum(hits))

@@ -3,25 +3,25 @@
 import numpy as np
 import pytest
 
+from tasc.decoding.batch_width import EVERY, FIRST, MOST_NODES, BatchWidth
 from tasc.decoding.core.draft import Draft, chain
-from tasc.decoding.joint import EVERY, FIRST, MOST_NODES, Joint
 from tests.decoding.scripted import ints
 
 SECONDS = 0.010 + 0.001 * np.arange(MOST_NODES + 1)  # of steps of n nodes a sequence
 
 
-def after(*learnt, seconds=SECONDS, steps=1):
-    joint = Joint()
-    for draft, asked, tokens in learnt:
-        joint.learn(draft, asked, ints(*tokens))
+def after(*drafts, seconds=SECONDS, steps=1):
+    batch = BatchWidth()
+    for draft, max_nodes, tokens in drafts:
+        batch.record(draft, max_nodes, ints(*tokens))
     for _ in range(steps):
-        joint.begin(seconds)
-    return joint
+        batch.begin(seconds)
+    return batch
 
 
 def test_nothing_known_is_a_draft_of_a_usual_size():
     assert after().width == FIRST
-    assert Joint().price.tolist() == [0.0] * (FIRST + 1) + [1e9] * (MOST_NODES - FIRST)
+    assert BatchWidth().price.tolist() == [0.0] * (FIRST + 1) + [1e9] * (MOST_NODES - FIRST)
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ def test_nothing_known_is_a_draft_of_a_usual_size():
 def test_as_many_nodes_as_were_accepted_and_pay(tokens, width):
     """Of a chain of four: (1 + accepted) / seconds is largest there."""
     steep = 0.010 + 0.006 * np.arange(MOST_NODES + 1)
-    joint = after(*[(chain(ints(4, 5, 6, 7)), 8, tokens)] * 3, seconds=steep)
+    batch = after(*[(chain(ints(4, 5, 6, 7)), 8, tokens)] * 3, seconds=steep)
     rates = [(1 + min(n, len(tokens) - 1)) / steep[n] for n in range(9)]
-    assert joint.width == int(np.argmax(rates)) == width
+    assert batch.width == int(np.argmax(rates)) == width
 
 
 def test_a_branch_counts_from_the_node_that_was_accepted():
     tree = Draft(ints(4, 7, 5), ints(-1, -1, 0))  # the third node is the second token's
-    joint = after(*[(tree, 8, (4, 5, 9))] * 3)
-    once = joint.accepted[1]
-    assert joint.accepted[:5].tolist() == pytest.approx([0, once, once, 2 * once, 2 * once])
-    assert joint.width == 3
+    batch = after(*[(tree, 8, (4, 5, 9))] * 3)
+    once = batch.accepted[1]
+    assert batch.accepted[:5].tolist() == pytest.approx([0, once, once, 2 * once, 2 * once])
+    assert batch.width == 3
 
 
 def test_a_wider_draft_is_tried_now_and_then():

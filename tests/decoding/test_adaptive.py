@@ -2,14 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from tasc.decoding.adaptive import ALLOWANCE, CREDIT, Adaptive
-from tasc.decoding.budget import Budgeted
+from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
+from tasc.decoding.core.account import ALLOWANCE, CREDIT, Typical
 from tasc.decoding.core.draft import Draft, ProposalProbs, chain
-from tasc.decoding.core.typical import Typical
 from tasc.decoding.decode import Request, generate, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.models.cost import CostCurve
+from tasc.models.cost_model import CostModel
 from tasc.models.target import Target
 from tests.decoding.scripted import COST, Scripted, Whole, decode, floats, ints, once
 from tests.pico import build_model
@@ -92,8 +91,8 @@ def test_drafting_that_starts_to_work_is_taken_up_again():
 
 
 @pytest.mark.parametrize(("price", "within"), [(0.001, 20), (0.005, 50)])
-def test_a_pause_ends_when_tokens_come_that_were_drafted_and_not_scored(price, within, clock):
-    """A look takes 0.1 ms, and half a percent of the time goes into looks: one in two steps."""
+def test_probes_that_hit_end_a_pause(price, within, clock):
+    """A probe takes 0.1 ms and may take 0.5 % of the time: one in two steps probes."""
 
     class Timed(Scripted):
         def draft(self, max_nodes):
@@ -101,16 +100,16 @@ def test_a_pause_ends_when_tokens_come_that_were_drafted_and_not_scored(price, w
             return super().draft(max_nodes)
 
     drafter = Timed(chain(ints(9)))
-    policy = Adaptive(CostCurve((1, 65), (0.010, 0.010 + 64 * price)), learns=False)
+    policy = Adaptive(CostModel((1, 65), (0.010, 0.010 + 64 * price)), learns=False)
     decode(drafter, policy, np.full(1500, 3, np.int32))
-    policy.pause = 512
+    policy.account.pause = 512
     steps, _ = decode(drafter, policy, np.full(600, 9, np.int32))
     first = next(i for i, (nodes, _) in enumerate(steps) if nodes)
     assert 2 <= first <= within
-    assert policy.decided["looked"] > first / 3
+    assert policy.decided["probed"] > first / 3
 
 
-def test_a_look_is_not_scored_and_asks_no_other_drafter():
+def test_a_probe_is_not_scored_and_uses_no_costly_drafter():
     class Other:
         max_seconds, was_costly = 9.0, False
 
@@ -126,12 +125,12 @@ def test_a_look_is_not_scored_and_asks_no_other_drafter():
 
     wanted: list[tuple[int, float]] = []
     drafter, policy = Other(), Adaptive(COST)
-    held = Budgeted(drafter, policy)
+    held = AdaptiveDrafter(drafter, policy)
     held.start(ints(1))
     held.observe(ints(3))
     held.draft(64)
     held.observe(ints(3))
-    policy.pause = 5
+    policy.account.pause = 5
     assert len(held.draft(64)) == 0
     assert wanted[-1] == (1, 0.0)
     assert wanted[0][1] > 0
@@ -139,7 +138,7 @@ def test_a_look_is_not_scored_and_asks_no_other_drafter():
 
 def test_drafts_that_always_fit_grow_to_what_pays():
     many = Draft(np.full(64, 9, np.int32), np.arange(-1, 63, dtype=np.int32))
-    flat = Adaptive(CostCurve((1, 64), (0.010, 0.011)))
+    flat = Adaptive(CostModel((1, 64), (0.010, 0.011)))
     sizes = [n for n, _ in decode(Scripted(many), flat, np.full(3000, 9, np.int32))[0]]
     assert sizes[0] == 4
     assert max(sizes) == 64
@@ -154,7 +153,7 @@ def test_drafting_time_shrinks_what_is_asked_for(clock):
     fitting = chain(np.full(64, 9, np.int32))
     truth = np.resize(ints(9, 9, 9, 9, 3), 3000)
     slow, quick = Slow(fitting), Scripted(fitting)
-    flat = CostCurve((1, 64), (0.010, 0.011))
+    flat = CostModel((1, 64), (0.010, 0.011))
     decode(slow, Adaptive(flat), truth)
     decode(quick, Adaptive(flat), truth)
     assert max(quick.asked[-20:]) == 10
@@ -171,12 +170,12 @@ def test_sampled_nodes_are_verified_whole():
     distributions = ProposalProbs(torch.full((1, 10), 0.1), ints(0, -1, -1))
     draft = Draft(ints(5, 6), ints(-1, -1), distributions)
     policy = Adaptive(COST, learns=False)
-    policy.balance = 1.0
+    policy.account.balance = 100.0
     for _ in range(50):
-        drafter = Budgeted(Whole(draft), policy)
+        drafter = AdaptiveDrafter(Whole(draft), policy)
         assert drafter.draft(64) is draft
         drafter.observe(ints(7))
-        policy.balance, policy.pause = 1.0, 0
+        policy.account.balance, policy.account.pause = 100.0, 0
 
 
 def test_auto_is_a_budget():
@@ -196,32 +195,32 @@ def test_adaptive_sizes_do_not_change_the_output(text):
     factory = method.prepare(Resources([*plain, *plain, *noise], 0))
     policy, drafted = Adaptive(COST), []
     for prompt, expected in zip(prompts, plain, strict=True):
-        drafter = Budgeted(factory(), policy)
+        drafter = AdaptiveDrafter(factory(), policy)
         result = generate(target, drafter, prompt, max_new_tokens=40, budget=method.budget)
         assert result.tokens.tolist() == expected.tolist()
         drafted += result.drafted
     assert len(set(drafted)) > 2, "the size never varied"
     policy = Adaptive(COST)
-    asked = [Request(prompt, lambda: Budgeted(factory(), policy)) for prompt in prompts]
+    asked = [Request(prompt, lambda: AdaptiveDrafter(factory(), policy)) for prompt in prompts]
     found = generate_all(target, asked, max_new_tokens=40, budget=method.budget, batch_size=2)
     assert [g.tokens.tolist() for g in found] == [tokens.tolist() for tokens in plain]
     assert sum(sum(g.drafted) for g in found) > 0
 
 
 def test_the_first_draft_asks_for_no_more_than_can_be_paid_for():
-    steep = CostCurve((1, 65), (0.010, 0.010 + 64 * 0.004))
+    steep = CostModel((1, 65), (0.010, 0.010 + 64 * 0.004))
     drafter = Scripted(chain(np.full(64, 9, np.int32)))
     once(drafter, Adaptive(steep))
     assert drafter.asked == [2]
 
 
-@pytest.mark.parametrize(("left", "asks"), [(0.0005, False), (0.0015, True)])
+@pytest.mark.parametrize(("left", "asks"), [(0.05, False), (0.15, True)])
 def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
     policy = Adaptive(COST)
     drafter = Scripted(chain(ints(5)))
-    held = Budgeted(drafter, policy)
+    held = AdaptiveDrafter(drafter, policy)
     held.draft(64)
-    policy.balance = left  # what the node adds is held back
+    policy.account.balance = left  # the cost of the node is reserved
     held.observe(ints(3))
     assert (len(held.draft(64)) > 0) == asks
 

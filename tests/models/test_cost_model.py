@@ -3,22 +3,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasc.decoding.live_cost import DOUBT, STALE, LiveCost
-from tasc.models.cost import CostCurve
+from tasc.models.cost_model import DOUBT, STALE, CostModel
 
-CURVE = CostCurve((1, 64), (0.010, 0.073))  # 1 ms a token, and 9
+CURVE = CostModel((1, 64), (0.010, 0.073))  # 1 ms per token, and 9
 SIZES = np.arange(1, 65)
 
 
-def learnt(*forwards, curve=CURVE):
-    cost = LiveCost(curve)
+def new():
+    return CostModel(CURVE.sizes, CURVE.seconds)
+
+
+def learnt(*forwards):
+    cost = new()
     for tokens, seconds in forwards:
-        cost.learn(tokens, seconds)
+        cost.record(tokens, seconds)
     return cost
 
 
 def test_without_forwards_it_is_the_curve():
-    assert LiveCost(CURVE).at(SIZES).tolist() == CURVE.at(SIZES).tolist()
+    assert new().at(SIZES).tolist() == CURVE.at(SIZES).tolist()
 
 
 def test_one_forward_tells_that_a_size_is_cheaper():
@@ -35,8 +38,8 @@ def test_it_takes_two_to_tell_that_a_size_is_dearer():
 def test_a_size_corrects_its_neighbours_until_they_are_known():
     cost = learnt((8, 0.5 * 0.017))
     assert cost.at(np.array([16]))[0] == pytest.approx(0.5 * 0.025)
-    cost.learn(16, 0.025)
-    cost.learn(16, 0.025)
+    cost.record(16, 0.025)
+    cost.record(16, 0.025)
     assert cost.at(np.array([8, 16])).tolist() == pytest.approx([0.5 * 0.017, 0.025])
 
 
@@ -53,7 +56,7 @@ def test_old_forwards_are_forgotten():
 
 def test_what_is_hoped_for_ends_where_it_is_known():
     cost = learnt((4, 0.013), (1, 0.010))
-    hoped = cost.hoped(SIZES)
+    hoped = cost.optimistic(SIZES)
     assert hoped[0] == pytest.approx(0.010)
     assert hoped[1] == pytest.approx(0.010), "not less than the first"
     assert hoped[3] == pytest.approx(0.013), "known"
@@ -63,15 +66,15 @@ def test_what_is_hoped_for_ends_where_it_is_known():
 
 def test_a_size_is_unknown_again_after_a_while():
     cost = learnt((4, 0.013))
-    assert cost.knows(4)
+    assert cost.is_known(4)
     for _ in range(STALE):
-        cost.learn(1, 0.010)
-    assert not cost.knows(4)
+        cost.record(1, 0.010)
+    assert not cost.is_known(4)
 
 
 def test_a_clock_that_stands_still_says_nothing():
-    cost = LiveCost(CURVE)
-    assert not cost.learn(4, 0.0)
+    cost = new()
+    assert not cost.record(4, 0.0)
     assert cost.at(SIZES).tolist() == CURVE.at(SIZES).tolist()
 
 
@@ -81,7 +84,7 @@ forwards = st.lists(st.tuples(st.integers(1, 64), st.floats(1e-4, 1.0)), min_siz
 @given(forwards)
 def test_times_never_fall_and_hope_is_never_above_them(seen):
     cost = learnt(*seen)
-    times, hoped = cost.at(SIZES), cost.hoped(SIZES)
+    times, hoped = cost.at(SIZES), cost.optimistic(SIZES)
     assert (np.diff(times) >= 0).all()
     assert (np.diff(hoped) >= 0).all()
     assert (times > 0).all()

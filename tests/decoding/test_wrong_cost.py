@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tasc.decoding.adaptive import Adaptive
-from tasc.decoding.budget import Budgeted
+from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.draft import chain
-from tasc.models.cost import SIZES, CostCurve
+from tasc.models.cost import SIZES
+from tasc.models.cost_model import CostModel
 
 TOKENS, LEARNING, RATE = 1500, 300, 0.8
 TRUE = {
@@ -26,7 +26,7 @@ WRONG = {
 def believed(true, wrong, factor):
     """Return a curve that is ``true`` but for the sizes that are ``wrong``."""
     times = [true(k) * (factor if wrong(k) else 1) / 1000 for k in SIZES]
-    return CostCurve(SIZES, tuple(np.maximum.accumulate(times).tolist()))
+    return CostModel(SIZES, tuple(np.maximum.accumulate(times).tolist()))
 
 
 class Likely:
@@ -51,7 +51,7 @@ def paces(clock, true, curve, fits, seed=0):
     measured has noise, and one forward in fifty is interrupted.
     """
     rng = np.random.default_rng(seed)
-    budgeted = Budgeted(Likely(), Adaptive(curve))
+    budgeted = AdaptiveDrafter(Likely(), Adaptive(curve))
     budgeted.start(np.array([1], np.int32))
     budgeted.observe(np.array([1], np.int32))
     done, seconds, learnt = 0, 0.0, None

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from tasc.decoding.adaptive import ALLOWANCE, CREDIT, Adaptive
-from tasc.decoding.budget import Budgeted
+from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
+from tasc.decoding.core.account import ALLOWANCE, CREDIT
 from tasc.decoding.core.draft import Draft, chain
-from tasc.models.cost import CostCurve
+from tasc.models.cost_model import CostModel
 from tests.decoding.scripted import COST, Scripted, accepted, decode, floats, ints
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 def decode_together(drafters, cost, truths):
     """Decode as many ``truths`` at a time; return the nodes of each step and the model's time."""
     policy = Adaptive(cost)
-    rows = [Budgeted(drafter, policy) for drafter in drafters]
+    rows = [AdaptiveDrafter(drafter, policy) for drafter in drafters]
     for row, truth in zip(rows, truths, strict=True):
         row.start(ints(1))
         row.observe(truth[:1])
@@ -41,7 +41,7 @@ def test_failing_drafts_of_a_batch_cost_no_more_than_the_allowance():
 def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
     proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), probabilities=floats(0.95, 0.9, 0.3))
     fits = np.resize(ints(9, 9, 3, 9, 9, 3, 9, 9, 9, 3), 3000)  # the third, one time in three
-    flat = CostCurve((1, 65), (0.010, 0.026))
+    flat = CostModel((1, 65), (0.010, 0.026))
     alone, _ = decode(Scripted(proposal), Adaptive(flat), fits)
     steps, seconds = decode_together([Scripted(proposal)] * 16, flat, [fits] * 16)
     assert 1 < np.mean(steps[-50:]) < np.mean([n for n, _ in alone[-50:]])
@@ -50,12 +50,12 @@ def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
 
 def test_what_others_draft_in_a_step_pays_for_the_padding():
     policy, likely = Adaptive(COST), chain(ints(4, 5, 6))
-    rows = [Budgeted(Scripted(likely), policy) for _ in range(2)]
+    rows = [AdaptiveDrafter(Scripted(likely), policy) for _ in range(2)]
     for row in rows:
         row.draft(0)
     for row in rows:
         row.observe(ints(3))
     nodes = len(rows[0].draft(64))  # this step knows that there are two
     assert nodes > 0
-    assert policy.beyond[: nodes + 1].tolist() == [0] * (nodes + 1)
-    assert policy.beyond[nodes + 1] == pytest.approx(2 * 0.001)
+    assert policy.extra[: nodes + 1].tolist() == [0] * (nodes + 1)
+    assert policy.extra[nodes + 1] == pytest.approx(2 * 0.001)

@@ -1,0 +1,98 @@
+"""Adaptive drafting in an engine: failing drafts cost a bounded share of the time."""
+
+import pytest
+
+from tasc.decoding.core.account import ALLOWANCE, CREDIT
+from tasc.errors import InputError
+from tasc.models.cost_model import CostModel
+from tasc.serving.drafts.policy import ChainPolicy
+
+
+def make(cost: float = 0.05) -> ChainPolicy:
+    return ChainPolicy(CostModel.from_option(cost))
+
+
+def run(share: float, accepted: float, steps: int, sequences: int = 1) -> tuple[float, int]:
+    """Draft up to 8 tokens, of which a share is accepted: (forwards lost, steps that drafted)."""
+    policy, lost, drafting = make(share), 0.0, 0
+    for _ in range(steps):
+        plan = policy.plan(sequences)
+        drafted = 0 if plan.is_probe else min(plan.max_nodes, 8) * sequences
+        drafting += drafted > 0
+        taken = int(accepted * drafted)
+        lost += (plan.min_probability * drafted - taken) / sequences
+        policy.record(sequences, drafted, taken)
+    return lost, drafting
+
+
+@pytest.mark.parametrize("sequences", [1, 8, 64])
+@pytest.mark.parametrize("share", [0.01, 0.03, 0.3, 1.0])
+def test_drafts_that_fail_cost_a_bounded_share(share, sequences):
+    lost, drafting = run(share, 0.0, 5000, sequences)
+    assert lost <= ALLOWANCE * 5000 + CREDIT
+    assert drafting > 0
+
+
+@pytest.mark.parametrize("sequences", [1, 8])
+def test_drafts_that_pay_are_made_in_every_step(sequences):
+    lost, drafting = run(0.03, 0.5, 1000, sequences)
+    assert drafting == 1000
+    assert lost < -1000
+
+
+def drafted(policy: ChainPolicy, sequences: int) -> int:
+    plan = policy.plan(sequences)
+    return 0 if plan.is_probe else min(plan.max_nodes, 8)
+
+
+def test_drafting_resumes_when_drafts_pay_again():
+    policy = make(0.1)
+    for _ in range(3000):
+        policy.record(1, drafted(policy, 1), 0)
+    nodes = [0]
+    for _ in range(2000):
+        nodes.append(drafted(policy, 1))
+        policy.record(1, nodes[-1], nodes[-1])
+    assert nodes[-1000:] == [8] * 1000
+
+
+def test_probes_end_a_pause_when_they_hit_and_cost_nothing_when_they_miss():
+    steps = {}
+    for share in (0.0, 1.0):
+        policy = make(0.1)
+        while policy.account.pause < 100:
+            policy.record(4, 4 * drafted(policy, 4), 0)
+        waited = 0
+        while waited < 80:
+            plan = policy.plan(4)
+            if plan.max_nodes and not plan.is_probe:
+                break
+            waited += 1
+            if plan.is_probe:
+                policy.record_probe(4, int(4 * share))
+            policy.record(4, 0, 0)
+        steps[share] = waited
+    assert steps[0.0] == 80
+    assert 4 < steps[1.0] <= 12
+
+
+def test_a_token_costs_more_in_a_forward_that_is_busy():
+    cost = CostModel.from_option(0.05)
+    prices = [cost.token_cost(n) for n in (1, 8, 64)]
+    assert prices == pytest.approx([0.05, 0.4 / 1.35, 3.2 / 4.15])
+    measured = CostModel.from_option({1: 0.010, 9: 0.014, 33: 0.062})
+    assert measured.at(5) == pytest.approx(0.012)
+    assert measured.at(57) == pytest.approx(0.110)
+    assert measured.token_cost(24) == pytest.approx(measured.at(48) / measured.at(24) - 1)
+
+
+def test_steps_without_requests_change_nothing():
+    policy = make()
+    policy.record(0, 0, 0)
+    assert policy.account.balance == CREDIT
+
+
+@pytest.mark.parametrize("cost", [{1: 0.1}, {1: 0.0, 2: 0.1}, {0: 0.1, 1: 0.2}])
+def test_costs_that_say_nothing_are_refused(cost):
+    with pytest.raises(InputError, match="two sizes or more"):
+        CostModel.from_option(cost)

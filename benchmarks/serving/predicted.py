@@ -11,9 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tasc.models.cost_model import TOKEN_COST
-
 from benchmarks.figures import publish, script
+from tasc.models.cost_model import TOKEN_COST
 
 NEAR = 0.15  # of what was measured
 

@@ -1,10 +1,9 @@
-"""The one decoding loop. Every method is measured on it, so a speed-up is the method's own.
+"""The decoding loop. Every method is measured on it, so a speed-up is the method's own.
 
-Sequences draft, are verified and end on their own; only the forward is shared. One that is done
-leaves at once, and the next prompt takes its position. A single sequence is a batch of one.
+Sequences draft, verify and end on their own; they share only the forward. A sequence that ends
+leaves at once, and the next request takes its place. A single sequence is a batch of one.
 """
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from tasc.decoding.core.protocols import (
     inner,
 )
 from tasc.decoding.core.stopping import Stop
+from tasc.decoding.core.timer import PhaseTimer
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.target import Target
@@ -37,11 +37,11 @@ _NO_PATH = np.empty(0, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One sequence to decode: a prompt (L,) int32, what drafts, and the rules of its output.
+    """One sequence to decode: a prompt (L,) int32, its drafter, and the rules of its output.
 
-    An end token or ``stop`` ends the output, also inside of an accepted run. ``on_tokens`` is
-    called with the tokens (k,) int32 that each step commits; ``processors`` are transformers'
-    logits processors.
+    An end token or ``stop`` ends the output, even inside an accepted draft. ``on_tokens`` is called
+    with the tokens (k,) int32 that each step commits. ``processors`` are transformers' logits
+    processors.
     """
 
     prompt: np.ndarray
@@ -79,41 +79,32 @@ def generate_all(
 ) -> list[Generation]:
     """Decode each request until an end token, a stop or ``max_new_tokens``; return them in order.
 
-    Each step drafts at most ``budget`` nodes for each sequence, scores them with the last token in
-    one forward, and keeps the verified paths. ``batch_size`` sequences are decoded at a time; the
-    time of a step is shared out evenly among them, so that the timelines of all generations add up
-    to the time that passed. Raises InputError before any work for a prompt that is empty or too
-    long.
+    Each step drafts at most ``budget`` nodes per sequence, scores them with the last token in one
+    forward, and keeps the verified paths. ``batch_size`` sequences are decoded at a time. They
+    share the time of a step evenly, so the timelines of all generations add up to the time that
+    passed. Raises InputError before any work for a prompt that is empty or too long.
     """
     if max_new_tokens < 1:
         raise InputError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
     for request in requests:
         target.check(request.prompt, max_new_tokens)  # drafts never run past it
     longest = max((len(request.prompt) for request in requests), default=0)
-    most = min(budget, max_new_tokens) + 1 if batch_size > 1 else 0  # behind the longest sequence
-    target.begin(longest + max_new_tokens + most, batch_size)
-    waiting = [_Sequence(request, max_new_tokens, end_ids) for request in reversed(requests)]
-    every = waiting[::-1]
-    if batch_size > 1:  # the longest first: what joins together has little padding then
-        waiting.sort(key=lambda sequence: len(sequence.request.prompt))
-    live: list[_Sequence] = []
-    while waiting or live:
-        if waiting and len(live) < batch_size:
-            joining = [waiting.pop() for _ in range(min(len(waiting), batch_size - len(live)))]
+    padding = min(budget, max_new_tokens) + 1 if batch_size > 1 else 0  # after the longest sequence
+    target.begin(longest + max_new_tokens + padding, batch_size)
+    sequences = [_Sequence(request, max_new_tokens, end_ids) for request in requests]
+    queue, live = _Queue(sequences, batch_size), list[_Sequence]()
+    while queue.waiting or live:
+        if joining := queue.schedule(len(live)):
             live += joining
-            _join(target, joining)
+            _stream(joining, _prefill(target, joining))
         else:
-            _step(target, live, budget)
-        for i in reversed([i for i, sequence in enumerate(live) if sequence.done]):
-            target.leave(i)
-            live[i].finish()
-            live[i] = live[-1]
-            live.pop()
-    return [sequence.result for sequence in every]
+            _stream(live, _step(target, live, budget))
+        _retire(target, live)
+    return [sequence.result for sequence in sequences]
 
 
 class _Sequence:
-    """One sequence: its drafter, its output so far, and everything that hangs on its end."""
+    """One sequence: its drafter, its output so far, and the rules that end it."""
 
     def __init__(self, request: Request, limit: int, ends: Collection[int]) -> None:
         self.request, self.limit, self.ends = request, limit, set(ends)
@@ -122,15 +113,15 @@ class _Sequence:
         self.result = Generation(_NO_PATH)
 
     def begin(self, device: torch.device) -> None:
-        """Make the drafter, when it is this sequence's turn."""
-        given = self.request
-        self.drafter = given.drafter()
+        """Make the drafter when the sequence joins the batch."""
+        request = self.request
+        self.drafter = request.drafter()
         own = inner(self.drafter)
-        self.reads = own if isinstance(own, UsesHiddenStates) else None
-        self.learns = own if isinstance(own, UsesLogits) else None
+        self.uses_hidden_states = own if isinstance(own, UsesHiddenStates) else None
+        self.uses_logits = own if isinstance(own, UsesLogits) else None
         self.adjust = (
-            Processors(given.processors, given.prompt, self.limit, device)
-            if given.processors
+            Processors(request.processors, request.prompt, self.limit, device)
+            if request.processors
             else None
         )
 
@@ -139,39 +130,48 @@ class _Sequence:
         return bool(self.finished) or len(self.tokens) >= self.limit
 
     def draft(self, max_nodes: int) -> Draft:
-        room = min(max_nodes, self.limit - len(self.tokens) - 1)  # never beyond the last token
-        draft = self.drafter.draft(room)
-        if len(draft) > room:
-            raise InputError(f"the drafter proposed {len(draft)} nodes for a budget of {room}")
+        max_nodes = min(max_nodes, self.limit - len(self.tokens) - 1)  # the bonus token comes last
+        draft = self.drafter.draft(max_nodes)
+        if len(draft) > max_nodes:
+            raise InputError(f"the drafter proposed {len(draft)} nodes for a budget of {max_nodes}")
         return draft
 
     def verify(self, draft: Draft, rows: torch.Tensor) -> tuple[np.ndarray, int]:
         return self.request.verify(draft, rows, self.adjust)
 
     def commit(self, tokens: list[int]) -> np.ndarray:
-        """Append ``tokens`` up to where the output ends; return what was appended, int32."""
-        known, stop = len(self.tokens), self.request.stop
+        """Append ``tokens`` up to where the output ends; return the appended ones, int32."""
+        before, stop = len(self.tokens), self.request.stop
         for i, token in enumerate(tokens):
             if token in self.ends:
                 tokens, self.finished = tokens[: i + 1], "end"
                 break
         self.tokens += tokens
-        kept = None if stop is None else stop.cut(self.tokens, len(tokens))
-        if kept is not None:
-            del self.tokens[kept:]
+        length = None if stop is None else stop.cut(self.tokens, len(tokens))
+        if length is not None:
+            del self.tokens[length:]
             self.finished = "stop"
-        committed = self.tokens[known:]
+        committed = self.tokens[before:]
         if self.adjust is not None:
             self.adjust.extend(committed)
         return np.array(committed, np.int32)
 
-    def observe(self, committed: np.ndarray, draft: Draft, seen: "_Seen") -> None:
-        """Show the drafter what a step committed, and of the target's states what it uses."""
-        hidden, rows, path = seen
-        if self.reads is not None and hidden is not None:
-            self.reads.on_hidden_states(hidden, rows, path)
-        if self.learns is not None:
-            self.learns.on_logits(draft, rows)
+    def observe(
+        self,
+        committed: np.ndarray,
+        draft: Draft,
+        hidden: torch.Tensor | None,
+        rows: torch.Tensor,
+        path: np.ndarray,
+    ) -> None:
+        """Pass on the committed tokens, and the hidden states and logits if the drafter uses them.
+
+        For the shapes see ``UsesHiddenStates``.
+        """
+        if self.uses_hidden_states is not None and hidden is not None:
+            self.uses_hidden_states.on_hidden_states(hidden, rows, path)
+        if self.uses_logits is not None:
+            self.uses_logits.on_logits(draft, rows)
         self.drafter.observe(committed)
 
     def finish(self) -> None:
@@ -179,73 +179,100 @@ class _Sequence:
         self.result.finish = self.finished or "length"
         if isinstance(own := inner(self.drafter), ReportsSources):
             self.result.sources = own.sources()[: len(self.tokens)]
-        del self.drafter, self.reads, self.learns, self.adjust
+        del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust
 
 
-_Seen = tuple[torch.Tensor | None, torch.Tensor, np.ndarray]
+class _Queue:
+    """Sequences that wait for a place in the batch."""
+
+    def __init__(self, sequences: Sequence[_Sequence], batch_size: int) -> None:
+        self.batch_size, self.waiting = batch_size, [*reversed(sequences)]
+        if batch_size > 1:  # the longest first: prompts that join together need little padding
+            self.waiting.sort(key=lambda sequence: len(sequence.request.prompt))
+
+    def schedule(self, live: int) -> list[_Sequence]:
+        """Return the sequences that join a batch of ``live`` ones."""
+        free = min(len(self.waiting), self.batch_size - live)
+        return [self.waiting.pop() for _ in range(free)]
 
 
-def _join(target: Target, joining: Sequence[_Sequence]) -> None:
-    """Read prompts, decide on their first tokens, and begin to draft."""
-    clock = time.perf_counter
+def _prefill(target: Target, joining: Sequence[_Sequence]) -> list[np.ndarray]:
+    """Read the prompts, commit their first tokens, and start the drafters."""
     for sequence in joining:
         sequence.begin(target.device)
-    t0 = clock()
-    reads = any(sequence.reads is not None for sequence in joining)
+    timer = PhaseTimer()
+    reads = any(sequence.uses_hidden_states is not None for sequence in joining)
     logits = target.join([sequence.request.prompt for sequence in joining], hidden=reads)
-    committed = []
+    rows = [logits[i : i + 1] for i in range(len(joining))]
+    committed = [
+        s.commit([s.verify(Draft(), row)[1]]) for s, row in zip(joining, rows, strict=True)
+    ]
+    timer.end("prefill")
     for i, sequence in enumerate(joining):
-        committed.append(sequence.commit([sequence.verify(Draft(), logits[i : i + 1])[1]]))
-    t1 = clock()
-    for i, (sequence, tokens) in enumerate(zip(joining, committed, strict=True)):
         prompt = sequence.request.prompt
         sequence.drafter.start(prompt)
-        seen = _seen(target, i, len(prompt), logits[i : i + 1], _NO_PATH)
-        sequence.observe(tokens, Draft(), seen)
-    t2 = clock()
-    for sequence in joining:
-        sequence.result.timeline.prefill += (t1 - t0) / len(joining)
-        sequence.result.timeline.draft += (t2 - t1) / len(joining)
-    _stream(joining, committed)
+        hidden = None if target.states is None else target.states[i, : len(prompt)]
+        sequence.observe(committed[i], Draft(), hidden, rows[i], _NO_PATH)
+    timer.end("draft")
+    timer.add_prefill([sequence.result.timeline for sequence in joining])
+    return committed
 
 
-def _step(target: Target, live: Sequence[_Sequence], budget: int) -> None:
-    """Draft, score, verify and commit once, for all sequences."""
-    clock = time.perf_counter
-    t0 = clock()
-    drafts = [sequence.draft(budget) for sequence in live]
-    t1 = clock()
+def _step(target: Target, live: Sequence[_Sequence], max_nodes: int) -> list[np.ndarray]:
+    """Draft, score, verify, commit and observe once, for all sequences."""
+    timer = PhaseTimer()
+    drafts = [sequence.draft(max_nodes) for sequence in live]
+    timer.end("draft")
+    rows = _score(target, live, drafts)
+    timer.end("forward")
+    verified = [s.verify(d, r) for s, d, r in zip(live, drafts, rows, strict=True)]
+    timer.end("verify")
+    committed = _commit(target, live, drafts, verified)
+    timer.end("commit")
+    for i, sequence in enumerate(live):
+        hidden = None if target.states is None else target.states[i, : len(rows[i])]
+        sequence.observe(committed[i], drafts[i], hidden, rows[i], verified[i][0])
+    timer.end("draft")
+    timer.add_step([sequence.result.timeline for sequence in live])
+    for sequence, draft, tokens in zip(live, drafts, committed, strict=True):
+        sequence.result.drafted.append(len(draft))
+        sequence.result.accepted.append(len(tokens) - 1)
+    return committed
+
+
+def _score(
+    target: Target, live: Sequence[_Sequence], drafts: Sequence[Draft]
+) -> list[torch.Tensor]:
+    """Return the logits (n + 1, V) of each sequence's last token and draft."""
     last = [sequence.tokens[-1] for sequence in live]
     logits = target.score(last, [(draft.tokens, draft.parents) for draft in drafts])
-    t2 = clock()
-    rows = [own[: len(draft) + 1] for own, draft in zip(logits, drafts, strict=True)]
-    verified = [s.verify(d, r) for s, d, r in zip(live, drafts, rows, strict=True)]
-    t3 = clock()
+    return [own[: len(draft) + 1] for own, draft in zip(logits, drafts, strict=True)]
+
+
+def _commit(
+    target: Target,
+    live: Sequence[_Sequence],
+    drafts: Sequence[Draft],
+    verified: Sequence[tuple[np.ndarray, int]],
+) -> list[np.ndarray]:
     target.keep([path for path, _ in verified])
-    committed = [
+    return [
         sequence.commit([*draft.tokens[path].tolist(), bonus])
         for sequence, draft, (path, bonus) in zip(live, drafts, verified, strict=True)
     ]
-    t4 = clock()
-    for i, (sequence, tokens) in enumerate(zip(live, committed, strict=True)):
-        seen = _seen(target, i, len(rows[i]), rows[i], verified[i][0])
-        sequence.observe(tokens, drafts[i], seen)
-    t5 = clock()
-    for sequence, draft, tokens in zip(live, drafts, committed, strict=True):
-        result, n = sequence.result, len(live)
-        result.drafted.append(len(draft))
-        result.accepted.append(len(tokens) - 1)
-        result.timeline.add((t1 - t0 + t5 - t4) / n, (t2 - t1) / n, (t3 - t2) / n, (t4 - t3) / n)
-    _stream(live, committed)
 
 
-def _seen(target: Target, i: int, count: int, rows: torch.Tensor, path: np.ndarray) -> _Seen:
-    """Return what the target made of ``count`` tokens of sequence ``i``, states where kept."""
-    return None if target.states is None else target.states[i, :count], rows, path
-
-
-def _stream(live: Sequence[_Sequence], committed: Sequence[np.ndarray]) -> None:
-    """Hand over what a step committed; the time of it counts nowhere."""
-    for sequence, tokens in zip(live, committed, strict=True):
+def _stream(sequences: Sequence[_Sequence], committed: Sequence[np.ndarray]) -> None:
+    """Hand over the committed tokens; the caller's time is not measured."""
+    for sequence, tokens in zip(sequences, committed, strict=True):
         if sequence.request.on_tokens is not None:
             sequence.request.on_tokens(tokens)
+
+
+def _retire(target: Target, live: list[_Sequence]) -> None:
+    """Remove the sequences that are done; the last one moves to the free place."""
+    for i in reversed([i for i, sequence in enumerate(live) if sequence.done]):
+        target.leave(i)
+        live[i].finish()
+        live[i] = live[-1]
+        live.pop()

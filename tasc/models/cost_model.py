@@ -1,4 +1,4 @@
-"""The cost model: T(k), the seconds of one forward over k tokens. Needs no torch.
+"""The cost model: T(k), the seconds of one forward over k tokens. Imports no torch.
 
 A step scores the last token and k - 1 draft nodes in one forward. While the device waits for the
 weights rather than for arithmetic, T(k) hardly rises; beyond that point a larger tree no longer
@@ -13,7 +13,6 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import isotonic_regression
 
 from tasc.errors import InputError
 
@@ -98,6 +97,8 @@ class CostModel:
         factors = np.interp(scale, sizes, [self._corrections[size] for size in sizes])
         corrected = self._uncorrected(rising) * factors
         if (np.diff(corrected) < 0).any():
+            from scipy.optimize import isotonic_regression  # an engine never needs it
+
             weights = np.where(np.isin(np.rint(scale), sizes), 1.0, _UNMEASURED)
             corrected = isotonic_regression(corrected, weights=weights).x
         found: Seconds = corrected[position].reshape(np.shape(tokens))

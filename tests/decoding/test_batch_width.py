@@ -7,7 +7,7 @@ from tasc.decoding.batch_width import EVERY, FIRST, MOST_NODES, BatchWidth
 from tasc.decoding.core.draft import Draft, chain
 from tests.decoding.scripted import ints
 
-SECONDS = 0.010 + 0.001 * np.arange(MOST_NODES + 1)  # of steps of n nodes a sequence
+SECONDS = 0.010 + 0.001 * np.arange(MOST_NODES + 1)  # of steps of n nodes per sequence
 
 
 def after(*drafts, seconds=SECONDS, steps=1):
@@ -19,7 +19,7 @@ def after(*drafts, seconds=SECONDS, steps=1):
     return batch
 
 
-def test_nothing_known_is_a_draft_of_a_usual_size():
+def test_an_unknown_width_is_the_first_one():
     assert after().width == FIRST
     assert BatchWidth().price.tolist() == [0.0] * (FIRST + 1) + [1e9] * (MOST_NODES - FIRST)
 
@@ -28,7 +28,7 @@ def test_nothing_known_is_a_draft_of_a_usual_size():
     ("tokens", "width"),
     [((4, 5, 6, 7, 8), 4), ((4, 5, 9), 2), ((4, 9), 1), ((9,), 0)],
 )
-def test_as_many_nodes_as_were_accepted_and_pay(tokens, width):
+def test_the_width_commits_the_most_tokens_per_second(tokens, width):
     """Of a chain of four: (1 + accepted) / seconds is largest there."""
     steep = 0.010 + 0.006 * np.arange(MOST_NODES + 1)
     batch = after(*[(chain(ints(4, 5, 6, 7)), 8, tokens)] * 3, seconds=steep)
@@ -44,7 +44,7 @@ def test_a_branch_counts_from_the_node_that_was_accepted():
     assert batch.width == 3
 
 
-def test_a_wider_draft_is_tried_now_and_then():
+def test_a_wider_draft_is_tried_every_16_steps():
     learnt = [(chain(ints(4, 5)), 2, (4, 5, 6))] * 3
     widths = [after(*learnt, steps=n).width for n in range(1, EVERY + 1)]
     assert widths == [2] * (EVERY - 1) + [4]

@@ -261,7 +261,7 @@ def test_tokens_of_another_tokenizer_are_refused(model, tokenizer, wrong):
         ([[1, wrong]], None, "the prompt"),
         ([[1]], [[2, wrong]], "the corpus"),
     ):
-        with pytest.raises(InputError, match=f"{where} has token id {wrong}, and the model 320"):
+        with pytest.raises(InputError, match=f"{where} has token id {wrong}, .* 320"):
             tasc.generate(model, tokenizer, prompts, corpus=corpus, max_new_tokens=4)
 
 

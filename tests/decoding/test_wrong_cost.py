@@ -1,4 +1,4 @@
-"""A cost curve that is wrong costs little: the forwards themselves correct it."""
+"""A wrong cost model costs little: forwards correct it."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ class Likely:
 
 
 def paces(clock, true, curve, fits, seed=0):
-    """Decode a text; return the seconds a token of true time after LEARNING tokens, and of all.
+    """Decode a text; return the true seconds per token after LEARNING tokens, and of all tokens.
 
     fits: (T + 99,) bool, whether a draft of the token at that position would be accepted. What is
     measured has noise, and one forward in fifty is interrupted.

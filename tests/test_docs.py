@@ -97,6 +97,15 @@ def test_links_of_the_readme_lead_to_a_file_and_a_heading(site):
             assert not anchor or anchor in anchors(site[name.removeprefix("docs/")]), link
 
 
+def test_the_table_of_the_readme_has_the_figures_of_the_start_page(site):
+    def figures(text):
+        lines = re.findall(r"^\|.*\|$", text, re.MULTILINE)
+        return [re.findall(r"\d+\.\d+", line) for line in lines if re.search(r"\d\.\d", line)]
+
+    drawn = [[ms, speed, f1] for ms, speed, _steps, f1 in figures(site["index.md"])]
+    assert figures((ROOT / "README.md").read_text()) == drawn
+
+
 def test_every_command_has_a_page_of_the_guide_and_its_options(site):
     options = site["reference/options.md"]
     for name, command in COMMANDS.items():

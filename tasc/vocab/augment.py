@@ -1,9 +1,9 @@
-"""TASC-ft's first half: a task's outputs in, an augmented tokenizer out (Tsur et al., section 4.1).
+"""The first half of TASC-ft: augment a tokenizer with a task's n-grams (Tsur et al., section 4.1).
 
-Departs from the paper: new tokens that the saved tokenizer never produces on the training outputs
-are dropped and the budget goes to the next best; n-grams never hold an added token of the base
-tokenizer; n-grams that are no valid UTF-8 are passed over in both exports, and in ``added`` those
-that a byte-level decoder would garble: not ASCII, all characters in the byte alphabet ("naïve").
+Departures from the paper: a new token that the saved tokenizer never produces on the training
+outputs is replaced by the next best one. N-grams never contain an added token of the base
+tokenizer, and are valid UTF-8. The ``added`` export also skips n-grams that a byte-level decoder
+would garble: non-ASCII text whose characters are all in the byte alphabet ("naïve").
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ from tasc.vocab.search.selection import steps
 
 @dataclass(frozen=True)
 class Measured(Compression):
-    """What the saved tokenizer does to a set of outputs."""
+    """The effect of the saved tokenizer on a set of outputs."""
 
     usage: Usage
-    changed: int  # distinct outputs whose base tokens differ once new tokens are replaced by theirs
+    changed: int  # distinct outputs whose tokens, with new tokens expanded, differ from before
 
     @property
     def sizes(self) -> OutputSizes:
@@ -51,32 +51,32 @@ class Measured(Compression):
 
 @dataclass(frozen=True)
 class Augmentation:
-    """An augmented tokenizer, its new tokens, and what they do."""
+    """An augmented tokenizer, its new tokens, and their effect."""
 
     tokenizer: Tokenizer
-    files: dict[str, bytes]  # to lie beside tokenizer.json
+    files: dict[str, bytes]  # companions of tokenizer.json, by name
     tokens: tuple[NewToken, ...]
-    base_size: int  # ids of the base tokenizer; new ones follow
+    base_size: int  # ids of the base tokenizer; the new ids follow
     options: AugmentOptions
     train: Measured  # on the training outputs
     held_out: Measured | None  # on other outputs, if any were given
     h2: tuple[float, float]  # Rényi-2 entropy of the training outputs' tokens, before and after
-    rejected: int  # n-grams turned down by PCS
+    rejected: int  # n-grams rejected by PCS
     duplicates: int  # second spellings of new tokens
-    excluded: dict[str, int]  # n-grams the export cannot carry, by reason
-    intermediate_merges: int  # merges that only served longer ones
+    excluded: dict[str, int]  # n-grams that the export cannot represent, by reason
+    intermediate_merges: int  # merges that only serve longer ones
     rounds: int
-    shortfall: str | None  # why fewer tokens were added than wanted; None where all were
-    curve: Curve  # what every budget brings; up to the one taken unless that was to be found
+    shortfall: str | None  # why fewer tokens were added than requested; None if all were
+    curve: Curve  # cost and benefit of each number of new tokens that the search covers
 
     @property
     def unused(self) -> int:
-        """New tokens that no training output holds, as the saved tokenizer splits it."""
+        """Number of new tokens that the saved tokenizer produces in no training output."""
         return int(np.count_nonzero(self.train.usage.counts == 0))
 
     @property
     def changed(self) -> int:
-        """Distinct outputs whose base tokens differ once new tokens are replaced by theirs."""
+        """Distinct outputs whose tokens, with new tokens expanded, differ from the base tokens."""
         return self.train.changed + (self.held_out.changed if self.held_out else 0)
 
     def save(self, folder: Path) -> None:

@@ -198,11 +198,11 @@ def test_unknown_recipe_and_data_folder(capsys, tmp_path):
         ),
         (
             ("augment", "--new-tokens", 0),
-            "new_tokens: a number from 1 to 1,000,000,000 or auto, got '0'",
+            "new_tokens: got '0', give a number from 1 to 1,000,000,000 or auto",
         ),
-        (("augment", "--new-tokens", "--5"), "new_tokens: a number from 1 to"),
-        (("augment", "--new-tokens", "²"), "new_tokens: a number from 1 to"),
-        (("augment", "--new-tokens", 10**11), "new_tokens: a number from 1 to"),
+        (("augment", "--new-tokens", "--5"), "give a number from 1 to 1,000,000,000 or auto"),
+        (("augment", "--new-tokens", "²"), "give a number from 1 to 1,000,000,000 or auto"),
+        (("augment", "--new-tokens", 10**11), "give a number from 1 to 1,000,000,000 or auto"),
         (("base", "--epochs", "inf"), "epochs: input should be a finite number"),
     ],
 )

@@ -126,40 +126,48 @@ def augment(
 ) -> Augmentation:
     """Choose ``options.new_tokens`` tokens for a task's outputs and export them.
 
-    ``held_out`` are outputs to measure on; ``rows`` says what a token costs the model. Fewer tokens
-    come back where they shorten the outputs as far, where ``min_gain`` ends the search, or where
-    dropping unused ones leaves no candidates; ``shortfall`` tells which. Raises InputError when the
-    budget is larger than the number of candidates, the tokenizer does not take the export, or an
-    output decodes neither to itself nor as the base tokenizer decodes it: what that one changes
-    (Qwen2's composes accents) stays changed.
+    Fewer tokens are added if they shorten the outputs as much, if ``min_gain`` ends the search, or
+    if no candidates are left after unused tokens are dropped; ``shortfall`` gives the reason.
+
+    Args:
+        corpus: training outputs.
+        tokenizer: the base tokenizer.
+        options: see AugmentOptions.
+        held_out: outputs to measure on.
+        rows: cost of a new row for the model, if the model is known.
+        progress: receives the progress of the search.
+
+    Raises:
+        InputError: more tokens are requested than there are candidates, the export does not support
+            the tokenizer, or an output decodes neither to itself nor to the text that the base
+            tokenizer decodes (Qwen2's composes accents).
     """
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     refiner = Refiner(tokenizer, outputs, others, options)
     size, name = len(tokenizer.vocabulary()), corpus.source.path
-    curve, budget = None, options.new_tokens
-    if not isinstance(budget, int):
+    curve, new_tokens = None, options.new_tokens
+    if not isinstance(new_tokens, int):
         survey = refiner.search(MOST, progress)
         curve = budget_curve(survey, size, outputs, others, rows, options.overfit_penalty)
-        budget = curve.recommended_size.budget
-        if not budget:
+        new_tokens = curve.recommended_size.budget
+        if not new_tokens:
             most = curve.points[-1].budget
-            advice = f": use --new-tokens {min(50, most)} to see"
-            if not most:
-                instead = (
-                    "leave out the steps `tokens` and `tasc-ft` of a recipe, and bench the rest"
-                )
-                advice = f", for no n-gram recurs: {instead}"
-            raise InputError(f"{name}: no new token is worth its row here{advice}")
-    found = refiner.run(name, budget, progress)
-    saved = LoadedTokenizer(found.made, tokenizer.path, export.companions(tokenizer))
+            raise InputError(
+                f"{name}: no new token is worth its row: try --new-tokens {min(50, most)}"
+                if most
+                else f"{name}: no n-gram recurs in the outputs, so no token can be added: leave "
+                "the steps `tokens` and `tasc-ft` out of the recipe"
+            )
+    found = refiner.run(name, new_tokens, progress)
+    saved = LoadedTokenizer(found.tokenizer, tokenizer.path, export.companions(tokenizer))
     result, length = found.result, found.chosen.length
     last = result.merges[length - 1]
     if curve is None:
         taken = replace(result, merges=result.merges[:length])
         curve = budget_curve(taken, size, outputs, others, rows, options.overfit_penalty)
     return Augmentation(
-        tokenizer=found.made,
+        tokenizer=found.tokenizer,
         files=saved.files,
         tokens=found.chosen.tokens,
         base_size=size,
@@ -182,7 +190,7 @@ def augment(
 def _measure(
     outputs: Outputs, base: LoadedTokenizer, saved: LoadedTokenizer, found: Refined, predicted: int
 ) -> Measured:
-    """Encode the outputs with the saved tokenizer; check that they decode."""
+    """Encode the outputs with the saved tokenizer, and check the round trip."""
     before, after = outputs.encoded, saved.encode(outputs.texts)
     check_round_trip(outputs.texts, before, after, base, saved)
     strings, tokens = base.vocabulary(), found.chosen.tokens
@@ -199,6 +207,6 @@ def _measure(
 
 
 def _replayed(outputs: Outputs, found: Refined) -> int:
-    """Tokens that the search's merges leave in outputs it did not see."""
+    """Return the number of tokens that the merges leave in outputs that the search did not see."""
     before, made = outputs.encoded, steps(found.result, found.chosen.length)
     return outputs.total(apply_merges(before.tokens, before.offsets, outputs.boundaries, made))

@@ -1,4 +1,4 @@
-"""``budget.html``: what every budget brings and costs, self-contained and escaped."""
+"""Render ``budget.html``: benefit and cost by number of new tokens, self-contained and escaped."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ def _gain(points: Points, marks: dict[float, str]) -> Chart:
 
 
 def _cost(points: Points, marks: dict[float, str]) -> Chart:
-    """What is minimized, and its parts."""
+    """Draw the cost that is minimised, and its parts."""
     steps = [p.train_steps if p.held_out_steps is None else p.held_out_steps for p in points]
     lines = {
         "steps": [(p.budget, n / steps[0]) for p, n in zip(points, steps, strict=True)],

@@ -1,4 +1,4 @@
-"""A vocabulary as a set of byte strings: the longest token of a text, and what may still follow.
+"""A vocabulary as a set of byte strings: longest-prefix tokens and possible continuations.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
 Heterogeneous Vocabularies", section 3: T(s) takes the longest prefix of s that is a token, again
@@ -11,19 +11,19 @@ from functools import cached_property
 
 import numpy as np
 
-CONTINUE, NOTHING = -1, -2  # outcomes that are no token, see ``Strings.outcomes``
-KEPT = 1 << 24  # numbers that a store of rows over a vocabulary holds before it begins again
+CONTINUE, NOTHING = -1, -2  # results that are not tokens: more text is needed, no token fits
+KEPT = 1 << 24  # elements that a cache of rows over a vocabulary holds before it is cleared
 
 
 class Strings:
-    """The strings of a vocabulary; ids without one (special tokens, holes) are left out.
+    """The strings of a vocabulary, without ids that have none (special tokens, holes).
 
-    Where two ids have the same string the larger one stands for it: SentencePiece keeps its byte
-    tokens, which it uses for nothing that has a piece, in front.
+    If two ids have the same string, the larger one counts: SentencePiece lists its byte tokens
+    first, and does not use them for characters that have a piece.
     """
 
     def __init__(self, strings: Sequence[bytes]) -> None:
-        """Take the string of each id, ``b""`` for none."""
+        """``strings`` has the string of each id, ``b""`` for none."""
         self.of_id = list(strings)
         self.ids = {string: i for i, string in enumerate(strings) if string}
         self.longest = max(map(len, self.ids), default=0)
@@ -34,12 +34,12 @@ class Strings:
         return sorted(self.ids)
 
     def extendable(self, string: bytes) -> bool:
-        """Say whether some token is longer than ``string`` and begins with it."""
+        """Return whether some token is longer than ``string`` and starts with it."""
         at = bisect_right(self.ordered, string)
         return at < len(self.ordered) and self.ordered[at].startswith(string)
 
     def first(self, string: bytes) -> int:
-        """Return the longest token that ``string`` begins with, or NOTHING."""
+        """Return the longest token that is a prefix of ``string``, or NOTHING."""
         for length in range(min(self.longest, len(string)), 0, -1):
             found = self.ids.get(string[:length])
             if found is not None:
@@ -47,7 +47,7 @@ class Strings:
         return NOTHING
 
     def tokenize(self, string: bytes) -> list[int]:
-        """Return the tokens of ``string``, longest first; stops where no token fits."""
+        """Return the tokens of ``string`` by longest prefix, up to where no token fits."""
         tokens: list[int] = []
         at = 0
         while at < len(string):
@@ -59,7 +59,7 @@ class Strings:
         return tokens
 
     def segmentations(self, string: bytes) -> int:
-        """Count the sequences of tokens whose strings make up ``string`` (Appendix D)."""
+        """Count the sequences of tokens that spell ``string`` (Appendix D)."""
         ways = [1] + [0] * len(string)
         for end in range(1, len(string) + 1):
             for start in range(max(0, end - self.longest), end):
@@ -68,14 +68,14 @@ class Strings:
         return ways[-1]
 
     def forwards(self, string: bytes) -> int:
-        """Count the draft forwards that ψ of ``string`` takes as Appendix D counts them.
+        """Count the draft forwards for ψ of ``string`` (Appendix D).
 
-        Those are the beginnings that its segmentations have, the empty one included: the nodes of
-        the tree of Figure 1 that are no leaf, and its root.
+        Each distinct proper prefix of its segmentations, including the empty one, takes a forward:
+        these are the inner nodes of the tree of Figure 1.
         """
         size = len(string)
         finishes = [0] * size + [1]
-        inner = [0] * (size + 1)  # nodes that are no leaf, of the tree of what stands from here on
+        inner = [0] * (size + 1)  # inner nodes of the tree of each suffix
         for start in range(size - 1, -1, -1):
             for end in range(start + 1, min(size, start + self.longest) + 1):
                 if string[start:end] in self.ids and finishes[end]:
@@ -86,16 +86,16 @@ class Strings:
 
 
 class TokenResolver:
-    """What each draft token resolves after a string, by the stopping rule of section 3.3.
+    """The target token that each draft token resolves to after a string (stopping rule, 3.3).
 
-    A string is committed once no target token could still be longer: then its first token is the
-    longest one it begins with.
+    A string is committed once no target token could still be longer: its first token is then its
+    longest prefix that is a token.
     """
 
     def __init__(self, target: Strings, draft: Sequence[bytes], ends: Mapping[int, int]) -> None:
-        """Prepare for the strings of all draft ids, ``b""`` for those without one.
+        """``draft`` has the string of each draft id, ``b""`` for none.
 
-        ``ends`` maps the draft tokens that end a text to the target token that does.
+        ``ends`` maps the draft's end tokens to the target's end token.
         """
         self.target, self.ends = target, ends
         self.order = sorted(range(len(draft)), key=lambda i: draft[i])
@@ -104,10 +104,10 @@ class TokenResolver:
         self.known: dict[bytes, np.ndarray] = {}
 
     def after(self, string: bytes) -> np.ndarray:
-        """Return (V_D,) int32: the target token that each draft token resolves after ``string``.
+        """Return the target token that each draft token resolves to after ``string``, (V_D,) int32.
 
-        CONTINUE where more must be drawn; NOTHING where no target token fits. A draft token without
-        a string ends the text. ``string`` must itself be unsettled.
+        CONTINUE if more tokens must be drawn; NOTHING if no target token fits. A draft token
+        without a string ends the text. ``string`` itself must not be committed yet.
         """
         found = self.known.get(string)
         if found is None:
@@ -127,9 +127,9 @@ class TokenResolver:
     def _fill(
         self, committed: np.ndarray, low: int, high: int, string: bytes, depth: int, last: int
     ) -> None:
-        """Fill in the sorted draft tokens [low, high), which agree on ``depth`` bytes.
+        """Fill in the sorted draft tokens [low, high), which share their first ``depth`` bytes.
 
-        ``string`` includes these bytes and is unsettled; ``last`` is the longest token in it.
+        ``string`` includes these bytes and is not committed; ``last`` is its longest prefix token.
         """
         target, draft = self.target, self.sorted
         while low < high:

@@ -122,7 +122,7 @@ def test_few_outputs_become_a_token_each(budget, held_out):
         once = len(tokenizer().encode(rare).tokens) if rare else 0
         assert made.train.reached == len(LABELS * 9) + once
         few = budget in (5, 500)  # 2, the recommended size, is as many as there are labels
-        told = f"{budget} wanted, 2 added: once these stand in the outputs, no other n-gram recurs"
+        told = f"{budget} requested, 2 added: with these, no other n-gram recurs"
         assert (made.shortfall or "").startswith(told) if few else made.shortfall is None
 
 
@@ -181,7 +181,7 @@ def test_the_search_ends_where_a_token_gains_too_little():
         for gain in (0.02, 0.005)
     )
     assert 0 < len(few.tokens) < len(many.tokens) < 500
-    told = f"500 wanted, {len(few.tokens)} added: no other saves 0.02 of the tokens"
+    told = f"500 requested, {len(few.tokens)} added: no other token saves 0.02 of the tokens"
     assert few.to_dict()["shortfall"] == told
     assert all(len(t.ids) > 4 or t.reward >= 0.02 * tokens for t in few.tokens)
     with pytest.raises(InputError, match=r"saves 0\.9 of the tokens: use a lower --min-gain"):
@@ -191,7 +191,7 @@ def test_the_search_ends_where_a_token_gains_too_little():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"new_tokens": 0}, "new_tokens: a number from 1 to 1,000,000,000 or auto, got 0"),
+        ({"new_tokens": 0}, "new_tokens: got 0, give a number from 1 to 1,000,000,000 or auto"),
         ({"n_max": 1}, "n_max: input should be greater than or equal to 2, got 1"),
         ({"pcs": 0.0}, "pcs: input should be greater than 0, got 0.0"),
         ({"pcs": float("nan")}, "pcs: input should be a finite number, got nan"),
@@ -206,7 +206,7 @@ def test_options_are_checked_where_they_are_made(options, message):
 
 
 def test_merges_that_cannot_be_read_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"no merges.json here"):
+    with pytest.raises(InputError, match=r"has no merges.json"):
         read_merges(tmp_path)
     for broken in ("[]", '{"merges": [{"ids": [1]}]}', "{", '{"merges": 3}'):
         (tmp_path / "merges.json").write_text(broken)

@@ -105,9 +105,11 @@ def test_auto_takes_the_recommended_size_and_reports_the_curve(export):
 
 def test_auto_says_so_where_no_token_pays():
     dear = AugmentOptions(new_tokens="auto", overfit_penalty=1e6)
-    with pytest.raises(InputError, match=r"tiny.jsonl: no new token is worth its row here"):
+    with pytest.raises(InputError, match=r"tiny.jsonl: no new token is worth its row: try"):
         augment(corpus(OUTPUTS), tokenizer(), dear)
-    with pytest.raises(InputError, match=r"for no n-gram recurs: leave out the steps `tokens` and"):
+    with pytest.raises(
+        InputError, match=r"no n-gram recurs in the outputs, so no token can be added"
+    ):
         augment(corpus(["x"] * 3), tokenizer(), AugmentOptions(new_tokens="auto"))
 
 

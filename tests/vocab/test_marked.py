@@ -108,7 +108,7 @@ def test_every_new_token_is_produced_and_the_old_ones_stay(kind, export):
 
 @pytest.mark.parametrize("kind", ALWAYS)
 def test_where_an_added_token_would_gain_a_space_behind_it_one_line_says_so(kind):
-    with pytest.raises(InputError, match=rf"{kind}: .* puts a space before .* --export pretoken"):
+    with pytest.raises(InputError, match=rf"{kind}: .* inserts a space after .* --export pretoken"):
         augment(corpus(OUTPUTS), BASES[kind], AugmentOptions(new_tokens=2, export="added"))
 
 

@@ -1,1 +1,1 @@
-"""New tokens in a tokenizer.json: as words of its vocabulary, or as added tokens."""
+"""New tokens in a tokenizer.json: as entries of its vocabulary, or as added tokens."""

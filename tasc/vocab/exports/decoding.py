@@ -1,10 +1,9 @@
-"""Decoders and normalizers that leave new tokens as they are spelled, where spaces are marked.
+"""Decoders and normalizers that keep the spaces of new tokens in tokenizers that mark spaces.
 
-Two things garble a token that holds spaces. A Metaspace decoder drops every mark of a text's first
-token, and a Strip drops the space that a text's first added token begins with; the decoder put in
-their position drops one mark from the text. A Prepend normalizer marks whatever follows an added
-token that is found in the raw text; so new tokens are found in the normalized text, where they
-begin with the mark of a space.
+Two parts of a tokenizer garble a token that contains spaces. A Metaspace decoder drops every mark
+of the first token, and Strip drops the space that starts the first added token; the replacement
+decoder drops one mark from the text. A Prepend normalizer marks the text after an added token that
+was matched in raw text; so new tokens are matched in normalized text and start with a mark.
 """
 
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ _PREPEND = {"type": "Prepend", "prepend": MARK}
 
 
 def keep_spaces(state: dict[str, Any]) -> None:
-    """Replace the decoder of a tokenizer.json if it takes spaces off tokens."""
+    """Replace the decoder of a tokenizer.json if it strips spaces from tokens."""
     parts = members(state["decoder"], "decoders")
     kinds = [part["type"] for part in parts]
     if kinds == ["Metaspace"]:
@@ -39,29 +38,30 @@ def keep_spaces(state: dict[str, Any]) -> None:
 
 
 def found_in_normalized(state: dict[str, Any], path: str) -> bool:
-    """Whether the added tokens of a tokenizer.json are to be found in the normalized text.
+    """Return whether the added tokens of a tokenizer.json must be matched in normalized text.
 
-    Raises InputError if text after an added token would gain a space.
+    Raises:
+        InputError: text after an added token would gain a space.
     """
     if _PREPEND in members(state["normalizer"], "normalizers"):
         return True
     for part in members(state["pre_tokenizer"], "pretokenizers"):
         if part["type"] == "Metaspace" and part.get("prepend_scheme", "always") == "always":
             raise InputError(
-                f"{path}: this tokenizer puts a space before whatever follows an added token, so "
-                "text would not decode to itself: use --export pretoken"
+                f"{path}: this tokenizer inserts a space after each added token, so text would not "
+                "decode to itself: use --export pretoken"
             )
     return False
 
 
 def prepend_but_to(state: dict[str, Any], contents: Iterable[str]) -> None:
-    """Make a Prepend normalizer leave new tokens as they are: they begin with their own mark.
+    """Make a Prepend normalizer skip new tokens, which already start with a mark.
 
-    The library normalizes the tokens as it does a text, so a text that is nothing but one of them,
-    mark and all, cannot be told from it, and gains no second mark either.
+    The library normalizes a token as it normalizes a text, so a text that equals a new token gains
+    no second mark either.
     """
-    as_they_are = trie(dict.fromkeys(["", *contents], r"\z"))
-    pattern = {"Regex": rf"\A(?!{as_they_are})"}
+    skipped = trie(dict.fromkeys(["", *contents], r"\z"))
+    pattern = {"Regex": rf"\A(?!{skipped})"}
     once = {"type": "Replace", "pattern": pattern, "content": MARK}
     parts = members(state["normalizer"], "normalizers")
     changed = [once if part == _PREPEND else part for part in parts]

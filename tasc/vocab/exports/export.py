@@ -1,10 +1,10 @@
-"""New tokens in a tokenizer, in two ways; both are plain files that AutoTokenizer loads.
+"""Two ways to write new tokens into a tokenizer; AutoTokenizer loads both as plain files.
 
-``added`` is the paper's way: each n-gram is an AddedToken, matched in the text before it is split,
-so " in the" also fires inside " in therapy". ``pretoken`` matches only where the base tokenizer has
-pre-token boundaries on both sides: runs of whole pre-tokens go into the vocabulary and, as a
-guarded trie, into the split pattern; single pre-tokens need the vocabulary alone; pairs inside a
-pre-token are what the model itself joins last (``tasc.vocab.exports.entries``).
+``added`` is the paper's way: each n-gram is an AddedToken, matched before the text is split, so
+" in the" also matches inside " in therapy". ``pretoken`` matches only between pre-token boundaries
+of the base tokenizer: runs of whole pre-tokens enter the vocabulary and, as a guarded trie, the
+split pattern; single pre-tokens only enter the vocabulary; pairs inside a pre-token become the last
+merges of the model (``tasc.vocab.exports.entries``).
 """
 
 import json
@@ -27,16 +27,16 @@ Export = Literal["pretoken", "added"]
 Rule = tuple[bytes, bytes]  # a BPE merge: the strings of its two parts
 
 _CONFIG = "tokenizer_config.json"
-_CLASS = "PreTrainedTokenizerFast"  # takes tokenizer.json as it is
-# Beside a config.json of some families (Qwen2 among them) AutoTokenizer takes the family's class,
-# with that class's own pre-tokenizer, whatever tokenizer_class says, unless the folder claims code
-# of its own. An empty claim is enough and runs nothing; with trust_remote_code=True it is an error.
+_CLASS = "PreTrainedTokenizerFast"  # loads tokenizer.json unchanged
+# For some families (Qwen2 among them) AutoTokenizer ignores tokenizer_class and uses the family's
+# class with its own pre-tokenizer, unless auto_map names code of the folder's own. An empty name is
+# enough and runs nothing; with trust_remote_code=True it is an error.
 _OWN_CLASS = {"AutoTokenizer": ["", None]}
 
 
 @dataclass(frozen=True)
 class Addition:
-    """One token to add; ``spans`` if it is one or more whole pre-tokens somewhere."""
+    """One token to add; ``spans`` if some occurrence is one or more whole pre-tokens."""
 
     new_id: int
     string: str
@@ -44,10 +44,10 @@ class Addition:
 
 
 class Exporter:
-    """Makes the tokenizer of a list of additions, again and again as the list changes."""
+    """Builds the tokenizer for a list of additions, repeatedly as the list changes."""
 
     def __init__(self, base: LoadedTokenizer, kind: Export) -> None:
-        """Raise InputError when the base tokenizer does not allow this kind of export."""
+        """Raise InputError if this kind of export does not support the base tokenizer."""
         self._path = base.path
         state = json.loads(base.tokenizer.to_str())
         self._splits = splits_of(state, base.path) if kind == "pretoken" else None
@@ -58,9 +58,11 @@ class Exporter:
     def tokenizer(self, additions: Sequence[Addition], rules: Sequence[Rule] = ()) -> Tokenizer:
         """Return the base tokenizer with the additions, ids as given.
 
-        ``rules`` are the BPE merges that make some of them inside a pre-token (``pretoken`` only).
-        With ``needs_space`` every addition must begin with one. Raises InputError when an id does
-        not come out as asked: the base vocabulary has holes that added tokens would fall into.
+        ``rules`` are the BPE merges that produce some of them inside a pre-token (``pretoken``
+        only). With ``needs_space``, every addition must start with a space.
+
+        Raises:
+            InputError: an addition would get another id, because the base vocabulary has holes.
         """
         state = json.loads(self._state)
         wanted = {entry["content"]: entry["id"] for entry in state["added_tokens"]}
@@ -81,8 +83,8 @@ class Exporter:
         for content, token in wanted.items():
             if made.token_to_id(content) != token:
                 raise InputError(
-                    f"{self._path}: token {content!r} would get another id than {token}, the "
-                    "vocabulary has holes; use the other export"
+                    f"{self._path}: token {content!r} would get another id than {token}, because "
+                    "the vocabulary has holes: use the other --export"
                 )
         return made
 
@@ -93,9 +95,9 @@ class Exporter:
 
 
 def companions(base: LoadedTokenizer) -> dict[str, bytes]:
-    """Return the files to lie beside tokenizer.json: the base's own, naming the generic class.
+    """Return the base tokenizer's other files, with the generic tokenizer class.
 
-    A class of a model family builds its own pre-tokenizer and would drop the exported one.
+    The class of a model family builds its own pre-tokenizer and would drop the exported one.
     """
     files = {name: content for name, content in base.files.items() if name != "tokenizer.json"}
     config = json_object(files.get(_CONFIG, b"{}"), f"{base.path}: {_CONFIG}")

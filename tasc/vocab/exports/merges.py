@@ -1,4 +1,4 @@
-"""The list of new tokens, as the search found them and as ``merges.json`` keeps them."""
+"""The list of new tokens, as found by the search and stored in ``merges.json``."""
 
 import json
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ MERGES_FILE = "merges.json"
 
 @dataclass(frozen=True)
 class NewToken:
-    """One token that a tokenizer gained, in order of acceptance."""
+    """One new token of a tokenizer."""
 
-    ids: tuple[int, ...]  # what it was merged from: base ids and earlier new ids
+    ids: tuple[int, ...]  # the merged n-gram: base ids and earlier new ids
     new_id: int
     string: str
     frequency: int  # weighted, non-overlapping, in the training outputs at that round
     reward: int  # frequency * (len(ids) - 1)
     pcs: float
-    base_ids: tuple[int, ...]  # the same text in base tokens: the mean of their rows starts its row
+    base_ids: tuple[int, ...]  # the same text in base tokens, whose mean row initialises its row
 
 
 _TOKENS = TypeAdapter(list[NewToken])
@@ -38,15 +38,17 @@ def write_merges(folder: Path, tokens: Iterable[NewToken]) -> None:
 def read_merges(folder: Path) -> list[NewToken]:
     """Return the new tokens of an augmented tokenizer's folder, in order of acceptance.
 
-    Raises InputError when the folder has no merges.json, IntegrityError when it cannot be read.
+    Raises:
+        InputError: the folder has no merges.json.
+        IntegrityError: merges.json cannot be read.
     """
     path = folder / MERGES_FILE
     if not path.is_file():
-        raise InputError(f"{folder}: no {MERGES_FILE} here; give a folder that `augment` wrote")
+        raise InputError(f"{folder} has no {MERGES_FILE}: use a folder that `tasc augment` wrote")
     try:
         return _TOKENS.validate_python(json.loads(path.read_text(encoding="utf-8"))["merges"])
     except ValidationError as error:
         why = explain(error.errors())[0]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         why = str(error)
-    raise IntegrityError(f"{path} is not a list of merges ({why}): run `augment` again")
+    raise IntegrityError(f"{path} is not a list of merges ({why}): run `tasc augment` again")

@@ -1,4 +1,4 @@
-"""How the base tokenizer splits text into pre-tokens, and how its vocabulary spells them."""
+"""The pre-tokens of a base tokenizer, and their spelling in its vocabulary."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,43 +11,48 @@ from tasc.tokenizer.word_boundaries import splitting
 from tasc.vocab.exports.pattern import BasePattern
 from tasc.vocab.exports.sequence import one_pattern
 
-_SPLITS = {("isolated", False), ("removed", True)}  # ways to keep every character
+_SPLITS = {("isolated", False), ("removed", True)}  # these keep every character
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The pre-tokens of a tokenizer, as its pattern sees them."""
+    """The pre-tokens of a tokenizer."""
 
     base: BasePattern
     spell: Callable[[bytes], str]  # string -> entry of the vocabulary
-    seen: Callable[[str], str]  # text -> what the pattern sees of it
-    described: Callable[[str], dict[str, Any]]  # pattern -> pre-tokenizer of tokenizer.json
+    normalize: Callable[[str], str]  # text -> text as the pattern receives it
+    pre_tokenizer: Callable[[str], dict[str, Any]]  # pattern -> its part of tokenizer.json
 
     def several(self, text: str) -> bool:
-        """Whether the text is ever more than one pre-token; white space looks ahead."""
-        seen = self.seen(text)
-        return seen[-1].isspace() or len(self.base.pieces(seen)) > 1
+        """Return whether the text can be more than one pre-token; white space looks ahead."""
+        text = self.normalize(text)
+        return text[-1].isspace() or len(self.base.pieces(text)) > 1
 
     def extended(self, ngrams: Iterable[str]) -> dict[str, Any]:
-        """The pre-tokenizer whose pattern tries the n-grams first."""
-        return self.described(self.base.extended(map(self.seen, ngrams)))
+        """Return the pre-tokenizer whose pattern tries the n-grams first."""
+        return self.pre_tokenizer(self.base.extended(map(self.normalize, ngrams)))
 
 
 def splits_of(state: dict[str, Any], path: str) -> Splits:
-    """Find how the tokenizer of this tokenizer.json splits; InputError where that cannot be."""
+    """Return the pre-tokens of the tokenizer of this tokenizer.json.
+
+    Raises:
+        InputError: the ``pretoken`` export does not support the tokenizer.
+    """
     model, split = state["model"], state["pre_tokenizer"] or {"type": "none"}
     parts = split.get("pretokenizers", [split])
     kinds = [part["type"] for part in parts]
-    found = None
+    splits = None
     if not (model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")):
-        found = _byte_level(model, parts) if kinds[-1] == "ByteLevel" else _marked(state)
-    if found is None:
+        splits = _byte_level(model, parts) if kinds[-1] == "ByteLevel" else _marked(state)
+    if splits is None:
         raise InputError(
-            f"{path}: the pretoken export needs byte-level BPE split by one pattern, or BPE or "
-            "Unigram that write spaces as ▁ and have no token across words, this is "
-            f"{model['type']} split by {' + '.join(kinds)}: use --export added"
+            f"{path}: the pretoken export does not support {model['type']} split by "
+            f"{' + '.join(kinds)}; it supports byte-level BPE split by one pattern or by runs of "
+            "characters and a pattern, and BPE or Unigram that mark spaces as ▁ and have no token "
+            "across words: use --export added"
         )
-    return found
+    return splits
 
 
 def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | None:
@@ -58,7 +63,7 @@ def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | 
     if base is None:
         return None
 
-    def described(pattern: str) -> dict[str, Any]:
+    def pre_tokenizer(pattern: str) -> dict[str, Any]:
         split = {
             "type": "Split",
             "pattern": {"Regex": pattern},
@@ -67,7 +72,7 @@ def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | 
         }
         return {"type": "Sequence", "pretokenizers": [split, level | {"use_regex": False}]}
 
-    return Splits(base, spell_bytes, str, described)
+    return Splits(base, spell_bytes, str, pre_tokenizer)
 
 
 def _pattern(parts: list[dict[str, Any]]) -> BasePattern | None:
@@ -82,14 +87,14 @@ def _pattern(parts: list[dict[str, Any]]) -> BasePattern | None:
 
 
 def _marked(state: dict[str, Any]) -> Splits | None:
-    found = splitting(state)
-    if found is None:
+    marked = splitting(state)
+    if marked is None:
         return None
 
-    def seen(text: str) -> str:
+    def normalize(text: str) -> str:
         return text.replace(" ", MARK)
 
     def spell(string: bytes) -> str:
-        return seen(string.decode(errors="surrogateescape"))  # a part of a character has no entry
+        return normalize(string.decode(errors="surrogateescape"))  # part of a character: no entry
 
-    return Splits(BasePattern(found.pattern), spell, seen, found.described)
+    return Splits(BasePattern(marked.pattern), spell, normalize, marked.described)

@@ -1,1 +1,1 @@
-"""What a tokenizer with new tokens does to the texts of a task."""
+"""The effect of a tokenizer with new tokens on the texts of a task."""

@@ -1,4 +1,4 @@
-"""Whether a tokenizer with new tokens still reads and writes the same text as before."""
+"""Check that a tokenizer with new tokens still encodes and decodes the same text."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,9 +17,17 @@ def check_round_trip(
     base: LoadedTokenizer,
     saved: LoadedTokenizer,
 ) -> None:
-    """Raise InputError unless every text decodes to itself, or as the base tokenizer does it.
+    """Check that every text decodes to itself, or to what the base tokenizer decodes.
 
-    ``before`` and ``after`` are the texts in tokens of either tokenizer.
+    Args:
+        texts: N texts.
+        before: the texts in tokens of ``base``.
+        after: the texts in tokens of ``saved``.
+        base: the tokenizer without new tokens.
+        saved: the tokenizer with them.
+
+    Raises:
+        InputError: a text decodes to something else.
     """
     expected = base.decode_batch(_rows(before))
     actual = saved.decode_batch(_rows(after))
@@ -31,17 +39,17 @@ def check_round_trip(
     if broken:
         raise InputError(
             f"{base.path}: with new tokens {len(broken)} of {len(texts)} outputs decode wrongly, "
-            f"{broken[0][0][:60]!r} becomes {broken[0][1][:60]!r}: use the other export"
+            f"{broken[0][0][:60]!r} becomes {broken[0][1][:60]!r}: use the other --export"
         )
 
 
 def changed_outputs(
     before: Encoded, after: Encoded, base_ids: Sequence[Sequence[int]], size: int
 ) -> int:
-    """Count the texts whose tokens are not ``before`` when new tokens are replaced by theirs.
+    """Count the texts whose tokens, with new tokens expanded, differ from ``before``.
 
-    Token ``size + k`` stands for ``base_ids[k]``. With ``added`` a text changes when
-    a new token cuts a base token in two, as " in the" does in " in therapy".
+    Token ``size + k`` expands to ``base_ids[k]``. With the ``added`` export, a text changes if a
+    new token cuts a base token in two, as " in the" does in " in therapy".
     """
     flat = [np.arange(size, dtype=np.int32), *(np.asarray(ids, np.int32) for ids in base_ids)]
     lengths = np.array([0, *[1] * size, *map(len, base_ids)], np.int64)

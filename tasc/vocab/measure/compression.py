@@ -1,4 +1,4 @@
-"""How far new tokens shorten outputs, as the search predicts and as the saved tokenizer does."""
+"""The compression of outputs by new tokens, as predicted by the search and as measured."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from tasc.backend.base import Alias, Int32, Int64, Merge, UInt8
 
 @dataclass(frozen=True)
 class Compression:
-    """Sizes of a set of outputs; tokens without an end token."""
+    """Sizes of a set of outputs; token counts exclude the end token."""
 
     outputs: int
     bytes: int  # UTF-8
     before: int  # tokens of the base tokenizer
-    predicted: int  # tokens when the search's merges are replayed one after another
+    predicted: int  # tokens after the search's merges are applied one after another
     reached: int  # tokens of the saved tokenizer
 
     def to_dict(self) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class Compression:
 def apply_merges(
     tokens: Int32, offsets: Int64, boundaries: UInt8 | None, steps: Iterable[Merge | Alias]
 ) -> Int64:
-    """Carry out merges one after another; returns the number of tokens (S,) left in each sample.
+    """Apply merges one after another; return the number of tokens (S,) left in each sample.
 
     ``boundaries`` (T,) restricts occurrences as in MergeRequest.
     """
@@ -50,7 +50,10 @@ def apply_merges(
 def savings(
     tokens: Int32, offsets: Int64, boundaries: UInt8 | None, steps: Iterable[Merge | Alias]
 ) -> Iterator[tuple[Int64, int]]:
-    """As ``apply_merges``; yields for each merge the samples that have it, and the tokens saved."""
+    """Yield, for each merge, the samples that contain it (K,), and the tokens saved by each.
+
+    The arguments are those of ``apply_merges``.
+    """
     tokens = tokens.copy()
     sample = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     first = np.zeros(len(tokens) + 1, bool)
@@ -72,7 +75,7 @@ def savings(
 def _occurrences(
     tokens: Int32, sample: Int64, starts: np.ndarray | None, ids: Sequence[int]
 ) -> np.ndarray:
-    """Where the n-gram stands: non-overlapping, left to right, within a sample, admissible."""
+    """Return the positions of admissible occurrences: non-overlapping, left to right."""
     n, last = len(ids), len(tokens) - len(ids) + 1
     if last <= 0:
         return np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""How the saved tokenizer uses its new tokens: how often, and whether they split words."""
+"""The use of new tokens by the saved tokenizer: occurrences, and those that split words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +12,25 @@ from tasc.tokenizer.loaded import Encoded
 
 @dataclass(frozen=True)
 class Usage:
-    """New tokens in a set of outputs, as the saved tokenizer splits them."""
+    """Occurrences of new tokens in a set of outputs."""
 
     counts: Int64  # (M,) weighted occurrences of each
-    splits: int  # of them: occurrences that split a word, see ``usage``
+    splits: int  # weighted occurrences that split a word
 
 
 def usage(
     outputs: Outputs, after: Encoded, strings: Sequence[bytes], added: Sequence[bytes]
 ) -> Usage:
-    """Count the occurrences of new tokens in ``after``, the outputs in tokens of either kind.
+    """Count the occurrences of new tokens.
 
-    ``strings`` are those of the base tokens, ``added`` those of the new ones. An occurrence splits
-    a word if it begins or ends inside a base token, or runs from one pre-token into another and
-    begins or ends inside one: " in the" in " in therapy". Pairs inside one pre-token do not.
+    An occurrence splits a word if it starts or ends inside a base token, or if it spans pre-tokens
+    and starts or ends inside one: " in the" in " in therapy". Pairs inside one pre-token do not.
+
+    Args:
+        outputs: in base tokens.
+        after: the outputs in tokens of the saved tokenizer.
+        strings: of the base tokens.
+        added: strings of the new tokens.
     """
     size = len(strings)
     new = after.tokens >= size
@@ -44,10 +49,10 @@ def usage(
 
 
 def _spans(encoded: Encoded, lengths: Int64) -> tuple[Int64, Int64]:
-    """Where each token begins and ends, as the number of bytes from there to the end of all texts.
+    """Return the start and the end of each token, as bytes from there to the end of all texts.
 
-    Each text counts as wide as the widest, so that equal numbers mean equal positions. Counted from
-    the end because a space that is put before a text may be missing from one side.
+    Texts are padded to one width, so equal numbers mean equal positions. Positions count from the
+    end because one tokenizer may insert a space before a text.
     """
     sizes = lengths[encoded.tokens]
     total = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -58,7 +63,7 @@ def _spans(encoded: Encoded, lengths: Int64) -> tuple[Int64, Int64]:
 
 
 def _edges(encoded: Encoded, lengths: Int64, starts: np.ndarray) -> tuple[Int64, Int64]:
-    """The positions between base tokens, and those between pre-tokens; both ascending."""
+    """Return the positions between base tokens and between pre-tokens, both ascending."""
     begins, _ = _spans(encoded, lengths)
     ends = np.arange(len(encoded.offsets) - 1, dtype=np.int64) << np.int64(32)
     first = np.zeros(len(begins), bool)

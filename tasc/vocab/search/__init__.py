@@ -1,1 +1,1 @@
-"""Which n-grams to add, and how many."""
+"""The choice of n-grams to add, and of their number."""

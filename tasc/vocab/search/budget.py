@@ -1,21 +1,21 @@
-"""How many tokens to add, from data; the paper leaves the number open.
+"""Choose the number of new tokens from data; the paper leaves it open.
 
-The merges are nested: one search gives every budget M. More tokens take fewer decoding steps, and
-cost:
+Merges are nested, so one search covers every number of new tokens M. More tokens need fewer
+decoding steps, at two costs:
 
-- rows: parameters, and a share of every step in the product with the output matrix;
-- quality: a row learns from the positions where its token stands in the training outputs. After f
-  sightings the rule of succession leaves a chance of about 1 / (f + 2) that the next use goes
-  wrong. An output that is left out of training has seen its tokens once less, so that the mean
-  over the outputs is ``risk`` = sum of f / (f + 1) over the new tokens, by the number of outputs:
-  hardly more than one output spoilt for each new token.
+- rows: parameters, and a share of each step for the product with the output matrix;
+- quality: a row learns from the occurrences of its token in the training outputs. After f
+  occurrences, the rule of succession leaves a chance of about 1 / (f + 2) that the next use is
+  wrong. An output outside the training set has seen each of its tokens once less, so the mean over
+  the outputs is ``risk`` = sum of f / (f + 1) over the new tokens / number of outputs: about one
+  spoilt output for each new token.
 
-Where outputs are few, the last merges make whole outputs of what stood in pieces, and fewer tokens
-stand again: the end of the search is then the better way to as many tokens, unless held-out
-outputs are others.
+If there are few outputs, the last merges turn pieces into whole outputs and the number of live
+tokens falls again. The end of the search is then the better way to the same number of tokens,
+unless the held-out outputs differ.
 
-The recommended_size is where steps * (1 + rows) * (1 + price * risk) is least: one per cent of the
-outputs spoilt counts as much as ``price`` per cent of the time.
+The recommended_size minimises steps * (1 + rows) * (1 + price * risk): one per cent of spoilt
+outputs weighs as much as ``price`` per cent of the time.
 """
 
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ from tasc.vocab.measure.compression import savings
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.selection import live_tokens, steps
 
-MOST = 5000  # tokens that a search for the recommended_size looks at
-_POINTS = 48  # of the curve that is kept
+MOST = 5000  # largest number of new tokens considered for the recommended_size
+_POINTS = 48  # of the curve that is reported
 
 
 @dataclass(frozen=True)
 class Sightings:
-    """How often new tokens stand in the training outputs: the rarest, the 10th percentile, half."""
+    """Occurrences of new tokens in the training outputs: minimum, 10th percentile, median."""
 
     least: int
     tenth: float
@@ -44,7 +44,7 @@ class Sightings:
 
     @classmethod
     def of(cls, counts: Sequence[int]) -> "Sightings":
-        """Summarise the counts of the tokens; zeros where there are none."""
+        """Summarise the counts of the tokens; zeros if there are none."""
         if not len(counts):
             return cls(0, 0.0, 0.0)
         tenth, median = np.percentile(list(counts), [10, 50])
@@ -53,29 +53,28 @@ class Sightings:
 
 @dataclass(frozen=True)
 class Point:
-    """What M new tokens bring and cost, as the search predicts it."""
+    """The predicted benefit and cost of M new tokens."""
 
     budget: int  # M
-    merges: int  # of the search, intermediate ones included
-    train_steps: float  # decoding steps per training output, the end token's included
+    merges: int  # of the search, including intermediate ones
+    train_steps: float  # decoding steps per training output, including the end token
     held_out_steps: float | None
     seen: Sightings
-    risk: float  # share of outputs that a rarely seen token spoils
-    parameters: int | None  # of the new rows; None where the model is not known
-    slower: float  # how much longer a step takes for the new rows, as a share
+    risk: float  # share of outputs spoilt by a rarely seen token
+    parameters: int | None  # of the new rows; None if the model is unknown
+    slower: float  # extra time of a step for the new rows, as a share
     cost: float  # steps * (1 + slower) * (1 + price * risk), 1 without new tokens
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Every budget of one search, and the cheapest: the recommended_size."""
+    """The points of one search, and the cheapest of them: the recommended_size."""
 
-    points: tuple[Point, ...]  # ascending; all of them up to some dozens, else a selection
+    points: tuple[Point, ...]  # ascending; a selection if there are more than some dozens
     recommended_size: Point
     price: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
         return asdict(self)
 
 
@@ -87,10 +86,10 @@ def budget_curve(
     rows: EmbeddingCost | None,
     price: float,
 ) -> Curve:
-    """Weigh every budget that a search over the outputs gives.
+    """Return the cost of every number of new tokens that a search over the outputs covers.
 
-    ``size`` is that of the base vocabulary. Steps are those of the held-out outputs where there are
-    any. The recommended_size is 0 where no token pays.
+    ``size`` is the size of the base vocabulary. Steps are counted on the held-out outputs if there
+    are any. The recommended_size is 0 if no token pays.
     """
     lengths, risks, end = _nested(result, size)
     samples = outputs.count
@@ -131,9 +130,9 @@ def budget_curve(
 
 
 def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tuple[int, float]]:
-    """For M = 0, 1, ...: the fewest merges that leave M tokens live, and sum f / (f + 1).
+    """Return, for M = 0, 1, ..., the fewest merges that leave M live tokens, and sum f / (f + 1).
 
-    Also M and the sum after all merges.
+    The last value is M and the sum after all merges.
     """
     lengths, risks = [0], [0.0]
     known: dict[int, float] = {}
@@ -155,7 +154,7 @@ def _steps(tokens: Sequence[int], samples: int) -> np.ndarray:
 
 
 def replayed(result: MergeResult, outputs: Outputs) -> list[int]:
-    """Tokens of the outputs after 0, 1, ... merges of a search that did not see them."""
+    """Return the tokens of outputs outside the search after 0, 1, ... of its merges."""
     encoded, made = outputs.encoded, steps(result, len(result.merges))
     total = outputs.total(np.diff(encoded.offsets))
     totals = [total]
@@ -168,10 +167,10 @@ def replayed(result: MergeResult, outputs: Outputs) -> list[int]:
 
 
 def tokens_at_the_end(result: MergeResult, outputs: Outputs, held_out: Outputs | None) -> int:
-    """Tokens after all merges, of the held-out outputs if there are any.
+    """Return the tokens after all merges, of the held-out outputs if there are any.
 
-    What stands then are whole outputs, so that held-out ones count as before unless training has
-    seen them.
+    The tokens are whole outputs then, so a held-out output only gains if it is also a training
+    output.
     """
     if held_out is None:
         return result.merges[-1].tokens if result.merges else result.tokens_before
@@ -183,7 +182,7 @@ def tokens_at_the_end(result: MergeResult, outputs: Outputs, held_out: Outputs |
 
 
 def _thinned(budgets: int, best: int) -> list[int]:
-    """Budgets to keep: spread evenly in the logarithm, the first, the last and the best."""
+    """Return the budgets to report: log-spaced ones, the first, the last and the best."""
     spread = np.unique(np.geomspace(1, max(budgets, 2), _POINTS).round().astype(int) - 1)
     return sorted({0, best, budgets - 1, *(int(m) for m in spread if m < budgets)})
 

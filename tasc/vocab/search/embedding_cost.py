@@ -1,4 +1,4 @@
-"""What a new row of a model's embeddings costs: parameters, and a share of every step."""
+"""The cost of a new embedding row: parameters, and a share of each step."""
 
 import json
 import math
@@ -15,17 +15,20 @@ _NOT_A_MODEL = (
 
 @dataclass(frozen=True)
 class EmbeddingCost:
-    """One token more in the vocabulary of a model."""
+    """The cost of one more token in a model's vocabulary."""
 
-    parameters: int  # one row, or two where the output has a matrix of its own
-    step_share: float  # of a decoding step's multiplications
+    parameters: int  # of one row, or two if the output matrix is separate
+    step_share: float  # share of a decoding step's multiplications
 
 
 def embedding_cost(folder: Path) -> EmbeddingCost | None:
-    """Look at the model beside a tokenizer; None where none stands there, or none that can be read.
+    """Return the cost for the model in a tokenizer's folder; None without a readable model.
 
-    A step multiplies by every weight but the input embedding, of which it looks up a row. Reads
-    config.json and the headers of the weights, as loading the model's code takes seconds.
+    A step multiplies by every weight except the input embedding, where it reads one row. Only
+    config.json and the headers of the weights are read, because importing a model takes seconds.
+
+    Raises:
+        InputError: a file of weights is damaged.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -44,11 +47,13 @@ def embedding_cost(folder: Path) -> EmbeddingCost | None:
                 names = weights.keys()
                 shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in names}
         except SafetensorError as error:
-            raise InputError(f"{file} holds no weights ({error}): get the file again") from None
+            raise InputError(
+                f"Cannot read weights from {file} ({error}): download the file again"
+            ) from None
         except (OSError, ValueError):
             return None
     width, total = matrix[1], sum(map(math.prod, shapes.values()))
-    if matrix not in shapes.values() or total == math.prod(matrix):  # no layers are no model
+    if matrix not in shapes.values() or total == math.prod(matrix):  # a model has layers
         return None
     own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
     if config.get("tie_word_embeddings", not own_head):

@@ -8,11 +8,11 @@ from tasc.analysis.options import MergeSearchOptions
 from tasc.options.bounds import MOST
 from tasc.options.fields import TOKENIZER, Shell, Text
 
-OVERFIT_PENALTY = 10.0  # of analyses, too, which know no other
+OVERFIT_PENALTY = 10.0  # also the one that analyses assume
 
 
 class AugmentOptions(MergeSearchOptions):
-    """What to look for and how to write it."""
+    """The number of new tokens, the search for them, and their export."""
 
     command = "augment"
     result_file = "augmentation.json"
@@ -27,10 +27,10 @@ class AugmentOptions(MergeSearchOptions):
         OVERFIT_PENALTY,
         ge=0,
         le=MOST,
-        description="For auto: per cent of time that one per cent of outputs spoilt is worth.",
+        description="For auto: per cent of time that weighs as much as 1 % of spoilt outputs.",
     )
     conditional: bool = Field(
-        False, description="Prefix collisions given the preceding n - 1 tokens."
+        False, description="Count prefix collisions given the preceding n - 1 tokens."
     )
     min_gain: float = Field(
         0.0,
@@ -39,7 +39,7 @@ class AugmentOptions(MergeSearchOptions):
         description="Stop before a token that saves less than this share of tokens.",
     )
     protect: tuple[Text, ...] = Field(
-        (), description="No new token may hold this text, as { or \\n; repeatable."
+        (), description="Text that no new token may contain, such as { or \\n; repeatable."
     )
 
     @field_validator("new_tokens", mode="before")
@@ -48,4 +48,4 @@ class AugmentOptions(MergeSearchOptions):
         text = str(value)
         if text == "auto" or (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
             return value
-        raise ValueError(f"new_tokens: a number from 1 to {MOST:,} or auto, got {value!r:.60}")
+        raise ValueError(f"new_tokens: got {value!r:.60}, give a number from 1 to {MOST:,} or auto")

@@ -1,4 +1,4 @@
-"""What ``tasc augment`` would add at each budget, and reach, before any tokenizer is written."""
+"""Predict the effect of ``tasc augment`` by number of new tokens, without writing a tokenizer."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,25 +25,24 @@ class BudgetPoint:
     """The training outputs after ``tasc augment --new-tokens M``, as its search predicts them."""
 
     budget: int  # M
-    added: int  # new tokens; fewer than M where fewer shorten the outputs as far
-    merges: int  # of the search for them, those included that only stand inside longer n-grams
-    tokens_per_output: float  # mean, end tokens not counted
-    bytes_per_token: float  # UTF-8 bytes by tokens
+    added: int  # new tokens; fewer than M if fewer shorten the outputs as much
+    merges: int  # of the search for them, including intermediate ones
+    tokens_per_output: float  # mean, without end tokens
+    bytes_per_token: float  # UTF-8 bytes per token
     h2_bits: float  # Rényi-2 entropy of the token distribution
     h1_bits: float  # Shannon entropy
     h1_normalised: float  # over log2(vocabulary + added)
-    # Decoding steps without added tokens by steps with them; the end token is one
-    step_ratio: float
+    step_ratio: float  # decoding steps without new tokens / with them, including the end token
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What new tokens bring, by their number."""
+    """The predicted effect of new tokens by their number."""
 
-    budgets: tuple[BudgetPoint, ...] = ()  # the grid; empty where the export cannot be written
-    recommended_size: Point | None = None  # of ``--new-tokens auto``; None where no n-gram recurs
-    step_ratio: float = 1.0  # of the recommended size
-    refused: str | None = None  # why the tokenizer does not take the export
+    budgets: tuple[BudgetPoint, ...] = ()  # empty if the export does not support the tokenizer
+    recommended_size: Point | None = None  # of ``--new-tokens auto``; None if no n-gram recurs
+    step_ratio: float = 1.0  # at the recommended size
+    refused: str | None = None  # why the export does not support the tokenizer
 
 
 def predict_budgets(
@@ -55,10 +54,10 @@ def predict_budgets(
 ) -> Prediction:
     """Predict each of ``options.new_tokens`` and the recommended size from one search.
 
-    The tokens are chosen by what chooses them for ``tasc augment``; it then leaves out those that
-    the saved tokenizer never produces. Budgets beyond the last token are left out, but for the
-    largest that ``tasc augment`` takes; so are those that add what a smaller one does. Rows cost
-    what those of the model beside the tokenizer do, nothing where there is none.
+    ``Refiner.choose`` chooses the tokens, as for ``tasc augment``, which then also drops tokens
+    that the saved tokenizer never produces. Budgets that ``tasc augment`` would refuse are replaced
+    by the largest one that it accepts, and a budget that adds no more than a smaller one is
+    skipped. The cost of a row is read from the model in the tokenizer's folder, if there is one.
     """
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     shared = {name: getattr(options, name) for name in ("source", "n_max", "pcs", "export")}
@@ -70,7 +69,7 @@ def predict_budgets(
         return Prediction(refused=str(error))
     result = refiner.survey(max(1, *options.new_tokens), progress)
     size, grid = len(tokenizer.vocabulary()), list[BudgetPoint]()
-    for budget in _taken(refiner, result, sorted(set(options.new_tokens)), size, progress):
+    for budget in _accepted(refiner, result, sorted(set(options.new_tokens)), size, progress):
         point = _point(refiner.choose(result, budget, progress), budget, outputs, size)
         if not grid or point.merges != grid[-1].merges:
             grid.append(point)
@@ -83,10 +82,10 @@ def predict_budgets(
     return Prediction(tuple(grid), best, before / best.train_steps)
 
 
-def _taken(
+def _accepted(
     refiner: Refiner, result: MergeResult, budgets: list[int], size: int, progress: Progress
 ) -> Iterator[int]:
-    """Yield the budgets that ``tasc augment`` takes; once the largest, where one is beyond it."""
+    """Yield the budgets that ``tasc augment`` accepts; the first larger one becomes the maximum."""
     most = most_tokens(result, size)
     for budget in budgets:
         if budget > most and not refiner.choose(result, budget, progress).whole:

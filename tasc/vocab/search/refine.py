@@ -1,7 +1,6 @@
-"""Search, export, look which new tokens are never produced, drop them, and search on."""
+"""Search for tokens, export them, drop those that are never produced, and search again."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -20,46 +19,46 @@ from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.selection import Selection, most_tokens, select
 from tasc.vocab.search.token_filter import TokenFilter
 
-_REFILLS = 6  # rounds that give the budget of unused tokens to the next best; later ones shrink it
+_REFILLS = 6  # rounds that replace unused tokens by the next best; later rounds drop them
 
 
 @dataclass(frozen=True)
 class Refined:
-    """The last search, what was taken from it, and the tokenizer made of that."""
+    """The last search, the tokens chosen from it, and the exported tokenizer."""
 
     result: MergeResult
     chosen: Selection
-    made: Tokenizer
-    excluded: dict[str, int]  # n-grams that the export cannot carry, by reason
+    tokenizer: Tokenizer
+    excluded: dict[str, int]  # n-grams that the export cannot represent, by reason
     rounds: int
-    shortfall: str | None  # why there are fewer tokens than wanted
+    shortfall: str | None  # why there are fewer tokens than requested
 
 
 @dataclass(frozen=True)
 class _End:
-    """What stands once nothing more is to be merged."""
+    """The end of a search that ran until no merge was left."""
 
     result: MergeResult
     selection: Selection
     tokens: int  # of the outputs that are measured
-    nothing_left: bool  # whether every output that recurs is one token
+    complete: bool  # whether every recurring output is one token
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The tokens for one budget, before any is exported."""
+    """The tokens for one budget, before the export."""
 
-    result: MergeResult  # the search that they are from
+    result: MergeResult  # the search that they come from
     selection: Selection
-    whole: bool  # whether they are those at the end of a search: whole outputs
+    whole: bool  # whether they come from the end of a search, as whole outputs
 
 
 class Refiner:
-    """Finds tokens for the outputs that the exported tokenizer really produces on them.
+    """Finds tokens that the exported tokenizer really produces on the outputs.
 
-    A unused token that hardly stands in the search's corpus any more was a intermediate merge: it
-    stays in the search and is not written. One that does stand there cannot be reached by the
-    tokenizer: its string is banned. Either way the budget goes to the next best.
+    An unused token that hardly occurs in the search's corpus is an intermediate merge: it stays in
+    the search and is not exported. An unused token that does occur there cannot be reached by the
+    tokenizer: its string is banned. In both cases the next best token takes its place.
     """
 
     def __init__(
@@ -69,80 +68,88 @@ class Refiner:
         held_out: Outputs | None,
         options: AugmentOptions,
     ) -> None:
-        """Raise InputError when the base tokenizer does not allow the export."""
+        """Raise InputError if the export does not support the base tokenizer."""
         self._outputs, self._held_out = outputs, held_out
         self._options, self._base = options, base
         self._exporter = Exporter(base, options.export)
-        self._screen = TokenFilter(base, options, needs_space=self._exporter.needs_space)
+        self._filter = TokenFilter(base, options, needs_space=self._exporter.needs_space)
         self._vocabulary = base.vocabulary()
-        # Added tokens are cut out of a text before anything else, so no n-gram can hold one.
+        # Added tokens are matched before the text is split, so no n-gram can contain one.
         self._barriers = base.special_ids | frozenset(base.tokenizer.get_added_tokens_decoder())
-        self._barriers |= {i for i, s in enumerate(self._vocabulary) if self._screen.protects(s)}
+        self._barriers |= {i for i, s in enumerate(self._vocabulary) if self._filter.protects(s)}
         tokens = outputs.total(np.diff(outputs.encoded.offsets))
         self._min_reward = math.ceil(options.min_gain * tokens)
-        self._scaffolds: set[bytes] = set()
+        self._intermediate: set[bytes] = set()
         self._banned: set[bytes] = set()
-        self._at_the_end: _End | None = None  # known until tokens are dropped
+        self._end: _End | None = None  # valid until tokens are dropped
 
     def run(self, name: str, budget: int, progress: Progress) -> Refined:
-        """Refine until no token is unused; ``name`` stands in errors.
+        """Refine until no token is unused.
 
-        Raises InputError when the budget is larger than the number of candidates, unless every
-        output that recurs is a single token then.
+        Args:
+            name: of the data, for errors.
+            budget: number of new tokens.
+            progress: receives the progress of each search.
+
+        Raises:
+            InputError: the budget is larger than the number of candidates, and not every recurring
+                output is a single token.
         """
-        wanted = budget
-        for done in count(1):
+        requested = budget
+        for rounds in count(1):
             choice = self.choose(self._search_for(budget, progress), budget, progress)
             result, chosen = choice.result, choice.selection
-            if done == 1 and not choice.whole:
+            if rounds == 1 and not choice.whole:
                 self._check_budget(result, len(chosen.tokens), name, budget)
-            made = self._exporter.tokenizer(chosen.additions, chosen.rules)
-            unused = self._dead(made, chosen.tokens)
+            tokenizer = self._exporter.tokenizer(chosen.additions, chosen.rules)
+            encoded = LoadedTokenizer(tokenizer, self._base.path).encode(self._outputs.texts)
+            produced = set(np.unique(encoded.tokens).tolist())
+            unused = [token for token in chosen.tokens if token.new_id not in produced]
             if not unused:
                 break
             self._drop(unused, chosen)
-            if done >= _REFILLS or len(unused) == len(chosen.tokens):
+            if rounds >= _REFILLS or len(unused) == len(chosen.tokens):
                 budget = len(chosen.tokens) - len(unused)
             if not budget:
                 raise InputError(
                     f"{name}: the exported tokenizer produces none of the {len(unused)} new "
                     "tokens: use the other --export"
                 )
-        excluded = {reason: len(strings) for reason, strings in self._screen.excluded.items()}
-        short = self._shortfall(wanted, len(chosen.tokens), choice.whole)
-        return Refined(result, chosen, made, excluded, done, short)
+        excluded = {reason: len(strings) for reason, strings in self._filter.excluded.items()}
+        short = self._shortfall(requested, len(chosen.tokens), choice.whole)
+        return Refined(result, chosen, tokenizer, excluded, rounds, short)
 
     def survey(self, budget: int, progress: Progress) -> MergeResult:
-        """Search once for all budgets up to this one and the recommended size."""
+        """Search once for all budgets up to this one, and for the recommended size."""
         return self._search_for(budget, progress, MOST)
 
     def choose(self, searched: MergeResult, budget: int, progress: Progress) -> Choice:
-        """Take the tokens for a budget from a search that holds it.
+        """Choose the tokens for a budget from a search that covers it.
 
-        Where outputs are few, those at the end of the search if they are better: fewer tokens may
-        stand there than on the way, and be longer: whole outputs.
+        If there are few outputs, the end of the search may be better: its tokens are whole outputs,
+        longer and fewer.
         """
-        chosen = select(searched, self._vocabulary, self._scaffolds, budget)
+        chosen = select(searched, self._vocabulary, self._intermediate, budget)
         if self._outputs.fit(budget):
-            if self._at_the_end is None:
-                self._at_the_end = self._search_to_the_end(progress)
-            end = self._at_the_end
+            if self._end is None:
+                self._end = self._search_to_the_end(progress)
+            end = self._end
             if 0 < len(end.selection.tokens) <= budget:
-                way = replace(searched, merges=searched.merges[: chosen.length])
-                there = replayed(way, self._held_out or self._outputs)[-1]
-                if end.tokens < there or (end.tokens == there and end.nothing_left):
+                partial = replace(searched, merges=searched.merges[: chosen.length])
+                tokens = replayed(partial, self._held_out or self._outputs)[-1]
+                if end.tokens < tokens or (end.tokens == tokens and end.complete):
                     return Choice(end.result, end.selection, whole=True)
         return Choice(searched, chosen, whole=False)
 
     def _search_for(self, budget: int, progress: Progress, least: int = 0) -> MergeResult:
-        """Search for ``least`` merges or more, until ``budget`` tokens stand or no more do."""
-        asked = max(least, budget + len(self._scaffolds) + max(16, budget // 8))
+        """Search for ``least`` merges or more, until ``budget`` tokens are live or none is left."""
+        merges = max(least, budget + len(self._intermediate) + max(16, budget // 8))
         while True:
-            result = self.search(asked, progress)
-            chosen = select(result, self._vocabulary, self._scaffolds, budget)
-            if len(chosen.tokens) == budget or len(result.merges) < asked:
+            result = self.search(merges, progress)
+            chosen = select(result, self._vocabulary, self._intermediate, budget)
+            if len(chosen.tokens) == budget or len(result.merges) < merges:
                 return result
-            asked *= 2
+            merges *= 2
 
     def _search_to_the_end(self, progress: Progress) -> _End:
         result = self.search(len(self._outputs.encoded.tokens), progress)
@@ -150,9 +157,9 @@ class Refiner:
         often = replace(self._outputs, weights=recurring)
         return _End(
             result,
-            select(result, self._vocabulary, self._scaffolds, None),
+            select(result, self._vocabulary, self._intermediate, None),
             tokens_at_the_end(result, self._outputs, self._held_out),
-            nothing_left=replayed(result, often)[-1] == often.count > 0,
+            complete=replayed(result, often)[-1] == often.count > 0,
         )
 
     def search(self, budget: int, progress: Progress) -> MergeResult:
@@ -170,13 +177,13 @@ class Refiner:
             conditional=options.conditional,
             boundaries=self._outputs.boundaries,
             banned=frozenset(self._banned),
-            admit=self._screen,
+            admit=self._filter,
             min_reward=self._min_reward,
         )
         return merge_search(request, progress)
 
-    def _check_budget(self, result: MergeResult, found: int, name: str, budget: int) -> None:
-        if found < (1 if self._options.min_gain else budget):
+    def _check_budget(self, result: MergeResult, chosen: int, name: str, budget: int) -> None:
+        if chosen < (1 if self._options.min_gain else budget):
             most = most_tokens(result, len(self._vocabulary))
             advice = (
                 f"use --new-tokens {most} or auto" if most else "use more outputs or a higher --pcs"
@@ -192,27 +199,22 @@ class Refiner:
                 f"PCS < {self._options.pcs}: {advice}"
             )
 
-    def _shortfall(self, wanted: int, added: int, whole: bool) -> str | None:
-        if added >= wanted:
+    def _shortfall(self, requested: int, added: int, whole: bool) -> str | None:
+        if added >= requested:
             return None
-        why = "the saved tokenizer would produce no other on the training outputs"
+        why = "the saved tokenizer would produce no other token on the training outputs"
         if whole:
             why = (
-                "once these stand in the outputs, no other n-gram recurs and passes "
-                f"PCS < {self._options.pcs}, and {wanted:,} would shorten the outputs no further"
+                f"with these, no other n-gram recurs and passes PCS < {self._options.pcs}, and "
+                f"{requested:,} would shorten the outputs no further"
             )
         elif self._options.min_gain:
-            why = f"no other saves {self._options.min_gain:g} of the tokens"
-        return f"{wanted:,} wanted, {added:,} added: {why}"
-
-    def _dead(self, made: Tokenizer, tokens: Sequence[NewToken]) -> list[NewToken]:
-        encoded = LoadedTokenizer(made, self._base.path).encode(self._outputs.texts)
-        seen = set(np.unique(encoded.tokens).tolist())
-        return [token for token in tokens if token.new_id not in seen]
+            why = f"no other token saves {self._options.min_gain:g} of the tokens"
+        return f"{requested:,} requested, {added:,} added: {why}"
 
     def _drop(self, unused: list[NewToken], chosen: Selection) -> None:
-        self._at_the_end = None
+        self._end = None
         left = dict(zip(chosen.tokens, chosen.left_over, strict=True))
         for token in unused:
             unreachable = 2 * left[token] > token.frequency
-            (self._banned if unreachable else self._scaffolds).add(token.string.encode())
+            (self._banned if unreachable else self._intermediate).add(token.string.encode())

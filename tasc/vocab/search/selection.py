@@ -1,9 +1,8 @@
-"""From what the search merged to the tokens that are worth keeping.
+"""Select the tokens to keep from the merges of a search.
 
-A long n-gram is often built over shorter ones that then stand nowhere else. Such intermediate
-merges would take a part of the budget and never be produced, so they are dropped: the search still
-merges them, the tokenizer does without, and what was built over them is written out in the tokens
-that remain (its ``ids`` can then be longer than n_max).
+A long n-gram is often built over shorter ones that then occur nowhere else. The tokenizer would
+never produce such intermediate merges, so they are dropped: the search still merges them, and a
+token built over them lists the tokens that remain (its ``ids`` can be longer than n_max).
 """
 
 from collections import Counter, deque
@@ -18,17 +17,17 @@ from tasc.vocab.exports.merges import NewToken
 
 @dataclass(frozen=True)
 class Selection:
-    """The tokens to add: as merges.json has them, and as the exporter wants them."""
+    """The tokens to add, as stored in merges.json and as passed to the exporter."""
 
     tokens: tuple[NewToken, ...]
-    left_over: tuple[int, ...]  # how often each still stands in the search's corpus (weighted)
+    left_over: tuple[int, ...]  # weighted occurrences of each at the end of the search
     additions: tuple[Addition, ...]
-    rules: tuple[Rule, ...]  # BPE merges that make them inside a pre-token, in order
-    length: int  # how many merges of the search were needed for them
+    rules: tuple[Rule, ...]  # BPE merges that produce them inside a pre-token, in order
+    length: int  # number of merges of the search that they need
 
 
 def steps(result: MergeResult, length: int) -> list[Merge | Alias]:
-    """The first ``length`` merges of a search and the aliases before the last, in order."""
+    """Return the first ``length`` merges of a search and the aliases before the last, in order."""
     ordered: list[Merge | Alias] = []
     aliases = deque(result.aliases)
     for position, merge in enumerate(result.merges[:length]):
@@ -44,11 +43,14 @@ def select(
     dropped: AbstractSet[bytes],
     budget: int | None,
 ) -> Selection:
-    """Keep ``budget`` tokens that still stand somewhere after the fewest merges; renumber them.
+    """Keep the first ``budget`` tokens that are live after the fewest merges, and renumber them.
 
-    ``dropped`` strings are not kept. ``vocabulary`` holds the base tokens' strings; new ids count
-    up from its length. Fewer tokens come back when the search has no more; for None those that
-    stand after all of it.
+    Args:
+        result: of the search.
+        vocabulary: strings of the base tokens; new ids count up from its length.
+        dropped: strings that are not kept.
+        budget: number of tokens, fewer if the search has no more; None for all that are live after
+            the last merge.
     """
     size = len(vocabulary)
     length, live = _shortest(result, size, dropped, budget)
@@ -80,7 +82,7 @@ def select(
 def _shortest(
     result: MergeResult, size: int, dropped: AbstractSet[bytes], budget: int | None
 ) -> tuple[int, dict[int, int]]:
-    """How many merges leave ``budget`` tokens live, and how often each of those stands."""
+    """Return the number of merges that leave ``budget`` live tokens, and the count of each."""
     length, live = 0, dict[int, int]()
     for _, live in live_tokens(result, size, dropped):
         length += 1
@@ -92,10 +94,10 @@ def _shortest(
 def live_tokens(
     result: MergeResult, size: int, dropped: AbstractSet[bytes] = frozenset()
 ) -> Iterator[tuple[set[int], dict[int, int]]]:
-    """After each merge: the new tokens that it touched, and how often each still stands.
+    """Yield, after each merge, the new tokens that it touched and the counts of live tokens.
 
-    The second is one dictionary that changes from merge to merge; it knows no ``dropped`` strings,
-    nor tokens that stand once: they compress nothing that recurs.
+    The counts are one dictionary that is updated in place. ``dropped`` strings are not live, nor
+    are tokens that occur once, which compress nothing that recurs.
     """
     counts: Counter[int] = Counter()
     live: dict[int, int] = {}
@@ -116,14 +118,14 @@ def live_tokens(
 
 
 def most_tokens(result: MergeResult, size: int) -> int:
-    """Return the most tokens that stand at once; fewer may at the end: whole outputs."""
+    """Return the largest number of live tokens; there may be fewer at the end, as whole outputs."""
     return max((len(live) for _, live in live_tokens(result, size)), default=0)
 
 
 def _rules(
     result: MergeResult, length: int, vocabulary: Sequence[bytes], kept: Container[int]
 ) -> tuple[Rule, ...]:
-    """The pairs that become kept tokens inside a pre-token, as far as both parts are kept."""
+    """Return the pairs that become kept tokens inside a pre-token, if both parts are kept."""
     size = len(vocabulary)
     strings = [*vocabulary, *(merge.string for merge in result.merges)]
     return tuple(

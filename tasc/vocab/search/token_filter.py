@@ -1,4 +1,4 @@
-"""Strings that no new token may spell."""
+"""Reject strings that cannot or must not be new tokens."""
 
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.token_bytes import byte_alphabet
@@ -6,16 +6,14 @@ from tasc.vocab.search.options import AugmentOptions
 
 
 class TokenFilter:
-    """Turns down strings that no token may spell, and remembers them by reason."""
+    """Rejects strings that cannot be new tokens, and records them by reason."""
 
     def __init__(
         self, base: LoadedTokenizer, options: AugmentOptions, *, needs_space: bool
     ) -> None:
-        """``added`` tokens are garbled by a byte-level decoder if they look like its alphabet.
-
-        ``needs_space``: the export takes only tokens that begin with a space.
-        """
+        """``needs_space``: the export only supports tokens that start with a space."""
         self._needs_space = needs_space
+        # A byte-level decoder garbles an added token whose characters are all in its alphabet.
         byte_level = type(base.tokenizer.decoder).__name__ == "ByteLevel"
         self._garbles = options.export == "added" and byte_level
         self._protected = [text.encode() for text in options.protect]
@@ -24,11 +22,11 @@ class TokenFilter:
         }
 
     def protects(self, string: bytes) -> bool:
-        """Whether the string holds one that new tokens must not hold."""
+        """Return whether the string contains a protected one."""
         return any(protected in string for protected in self._protected)
 
     def __call__(self, string: bytes) -> bool:
-        """Whether a token of this string can be written, loaded and decoded."""
+        """Return whether a token with this string can be written, loaded and decoded."""
         try:
             text = string.decode()
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Choosing a budget: the curve, the recommended_size, and what a row costs."""
+"""Choosing a budget: the curve, the recommended_size, and the cost of a row."""
 
 import json
 from itertools import pairwise

@@ -48,9 +48,9 @@ def splits_of(state: dict[str, Any], path: str) -> Splits:
     if splits is None:
         raise InputError(
             f"{path}: the pretoken export does not support {model['type']} split by "
-            f"{' + '.join(kinds)}; it supports byte-level BPE split by one pattern or by runs of "
-            "characters and a pattern, and BPE or Unigram that mark spaces as ▁ and have no token "
-            "across words: use --export added"
+            f"{' + '.join(kinds)}; it supports byte-level BPE split by one pattern or by classes "
+            "of characters and a pattern, and BPE or Unigram that write spaces as ▁ and have no "
+            "token across words: use --export added"
         )
     return splits
 

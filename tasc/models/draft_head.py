@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel
+from transformers import LlamaConfig, PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
@@ -91,6 +91,8 @@ class DraftHead(nn.Module):
 def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
     """Return an untrained head with the sizes, device and dtype of ``model``."""
     c = model.config.get_text_config()
+    rope = getattr(c, "rope_parameters", None) or {}
+    theta = float(rope.get("rope_theta") or getattr(c, "rope_theta", None) or 10000.0)
     config = LlamaConfig(
         vocab_size=model.get_input_embeddings().weight.shape[0],
         hidden_size=c.hidden_size,
@@ -100,7 +102,7 @@ def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
         num_key_value_heads=getattr(c, "num_key_value_heads", None) or c.num_attention_heads,
         max_position_embeddings=getattr(c, "max_position_embeddings", None) or 4096,
         rms_norm_eps=getattr(c, "rms_norm_eps", 1e-6),
-        rope_parameters={"rope_type": "default", "rope_theta": _rope_theta(c)},
+        rope_parameters={"rope_type": "default", "rope_theta": theta},
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -182,8 +184,3 @@ def _try(folder: Path, head: DraftHead, model: PreTrainedModel) -> None:
         raise IntegrityError(
             f"draft head {folder} computes NaN, so its weights are damaged: fetch or train it again"
         )
-
-
-def _rope_theta(config: PreTrainedConfig) -> float:
-    stated = getattr(config, "rope_parameters", None) or {}
-    return float(stated.get("rope_theta") or getattr(config, "rope_theta", None) or 10000.0)

@@ -190,7 +190,7 @@ def test_steps_without_a_draft_do_not_lose_the_thread(model, outputs, head):
 
 
 class Captured(Target):
-    """Writes the states of each forward where those of the last one were, as a CUDA graph does."""
+    """Overwrites the states of the last forward with the new ones, as a CUDA graph does."""
 
     def score(self, last, trees):
         logits = super().score(last, trees)

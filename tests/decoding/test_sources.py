@@ -1,4 +1,4 @@
-"""Sources of TASC-spec beside counts: long matches, past outputs, and what each is worth."""
+"""Sources of TASC-spec besides counts: long matches, past outputs, and their weights."""
 
 import numpy as np
 import pytest

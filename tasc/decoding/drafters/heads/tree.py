@@ -40,19 +40,21 @@ def grow(
     parents = torch.full_like(tokens, -1)
     levels = [(tokens, parents, scores)]
     frontier, total = torch.arange(len(tokens), device=device), len(tokens)
-    states, mask = hidden.expand(len(tokens), -1), _seen(len(tokens), begin, device)
+    states = hidden.expand(len(tokens), -1)
+    committed = torch.ones(len(tokens), begin, dtype=torch.bool, device=device)
+    mask = torch.cat((committed, _eye(len(tokens), device)), dim=1)
     for level in range(1, depth):
         states = read(tokens, states, begin + level - 1, mask)
         kv_cache.length += len(tokens)
-        found, values = _children(vocabulary, states, scores, width)
-        children = len(found) // len(tokens)
-        levels.append((found, frontier.repeat_interleave(children), values))
+        offered, values = _children(vocabulary, states, scores, width)
+        children = len(offered) // len(tokens)
+        levels.append((offered, frontier.repeat_interleave(children), values))
         if level + 1 < depth:
             scores, best = values.topk(min(width, len(values)))
-            tokens, origin = found[best], best // children
+            tokens, origin = offered[best], best // children
             frontier, states = total + best, states[origin]
             mask = torch.cat((mask[origin], _eye(len(best), device)), dim=1)
-        total += len(found)
+        total += len(offered)
     kv_cache.length = begin
     return ranked(levels, max_nodes)
 
@@ -66,12 +68,12 @@ def ranked(
     columns without a token, get the token -1, and so do their descendants.
     """
     tokens, parents, values = (torch.cat(part) for part in zip(*levels, strict=True))
-    kept = values.sort(descending=True, stable=True).indices[:max_nodes].sort().values
+    best = values.sort(descending=True, stable=True).indices[:max_nodes].sort().values
     # The last entry serves parent -1.
     position = torch.full((len(values) + 1,), -1, device=values.device)
-    position[kept] = torch.arange(len(kept), device=values.device)
-    worth = values[kept]
-    return tokens[kept].masked_fill(worth == -torch.inf, -1), position[parents[kept]], worth
+    position[best] = torch.arange(len(best), device=values.device)
+    scores = values[best]
+    return tokens[best].masked_fill(scores == -torch.inf, -1), position[parents[best]], scores
 
 
 def _children(
@@ -88,8 +90,3 @@ def _children(
 
 def _eye(n: int, device: torch.device) -> Tensor:
     return torch.eye(n, dtype=torch.bool, device=device)
-
-
-def _seen(n: int, length: int, device: torch.device) -> Tensor:
-    """Return the first level's mask (n, length + n): all committed tokens, and the node itself."""
-    return torch.cat((torch.ones(n, length, dtype=torch.bool, device=device), _eye(n, device)), 1)

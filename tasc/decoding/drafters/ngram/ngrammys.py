@@ -71,7 +71,9 @@ def bigram_table(
             progress("bigrams", begin + len(ids), vocabulary)
     if path is not None:
         with contextlib.suppress(OSError):
-            _write(path, table)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as new, new.open("wb") as file:
+                np.save(file, table, allow_pickle=False)
     return table
 
 
@@ -85,12 +87,6 @@ def _read(path: Path, shape: tuple[int, int]) -> np.ndarray:
             f"{path} holds {table.dtype} {table.shape}, not int32 {shape}: delete it and run again"
         )
     return table
-
-
-def _write(path: Path, table: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as new, new.open("wb") as file:
-        np.save(file, table, allow_pickle=False)
 
 
 def _identity(model: "PreTrainedModel") -> str:

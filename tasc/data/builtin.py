@@ -1,9 +1,9 @@
-"""Built-in tasks made from the installed Python standard library: nothing to download.
+"""Built-in tasks from the installed Python standard library, without a download.
 
 ``builtin:stdlib-tokens``: a statement or short function -> the names of its token types
-("NAME OP NAME NEWLINE"), an output of low variability. ``builtin:stdlib-docs``: a function without
-its docstring -> the docstring's first line, one of high variability. The rows depend on the Python
-version only: every choice is made by a hash of the text or of the module's name.
+("NAME OP NAME NEWLINE"), with outputs of low variability. ``builtin:stdlib-docs``: a function
+without its docstring -> the docstring's first line, with outputs of high variability. Splits depend
+on hashes of the text or module name, so the rows depend only on the Python version.
 """
 
 import ast
@@ -23,13 +23,13 @@ from tasc.data.table import Table, check_columns, choose_split
 from tasc.errors import InputError
 
 SPLITS = ("train", "validation", "test")
-_SHARES = (10, 1, 1)  # of the hash range, and thousands of rows of stdlib-tokens
+_SHARES = (10, 1, 1)  # of the hash range; also thousands of rows of stdlib-tokens
 _ROWS_PER_SHARE = 1000
 _SNIPPET_CHARS = (8, 160)  # shortest and longest snippet of stdlib-tokens
 _SNIPPET_LINES = 6
 _FUNCTION_CHARS = (40, 600)
 _DOC_CHARS = (10, 120)
-# Tests are not real source; the others are tables, vendored grammars or demonstrations.
+# Tests, tables, vendored grammars and demonstrations.
 _SKIPPED = frozenset(
     {"test", "tests", "idle_test", "idlelib", "lib2to3", "turtledemo", "encodings"}
     | {"pydoc_data", "ensurepip", "site-packages", "dist-packages", "__pycache__"}
@@ -40,8 +40,8 @@ Rows = dict[str, list[Row]]  # by split
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What one pass over the library yields."""
+class _Library:
+    """The results of one pass over the library."""
 
     snippets: list[str]
     documented: list[tuple[str, str, str]]  # module, function without docstring, first line
@@ -51,7 +51,7 @@ def read(source: Source, split: str) -> Table:
     """Return a built-in task's split.
 
     Raises:
-        InputError: no such task, split or column, or Python was installed without its source.
+        InputError: the task, split or column does not exist, or Python has no library source.
     """
     task, split = check(source, split)
     rows = task()[split]
@@ -61,11 +61,11 @@ def read(source: Source, split: str) -> Table:
 
 
 def check(source: Source, split: str) -> tuple[Callable[[], Rows], str]:
-    """Return what makes a built-in task's rows, and the split that is meant; make none yet."""
+    """Return the function that makes a built-in task's rows, and the name of the split."""
     task = _TASKS.get(source.path.removeprefix(BUILTIN))
     if task is None:
         known = ", ".join(BUILTIN + name for name in _TASKS)
-        raise InputError(f"{source.path}: no such built-in task; choose one of {known}")
+        raise InputError(f"{source.path}: no such built-in task; choose from {known}")
     check_columns(source.path, ("input", "output"), source.columns())
     return task, choose_split(source.path, SPLITS, split)
 
@@ -113,26 +113,26 @@ def _split_of(text: str) -> str:
 
 
 @cache
-def _library() -> _Found:
-    found = _Found([], [])
+def _library() -> _Library:
+    found = _Library([], [])
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root)
         if _SKIPPED.isdisjoint(name.parts):
             _search(name.as_posix(), path, found)
     if not found.snippets:
-        raise InputError(f"{root}: this Python has no standard library source; use a file instead")
+        raise InputError(f"{root}: no source of the standard library; use a file instead")
     return found
 
 
-def _search(module: str, path: Path, found: _Found) -> None:
+def _search(module: str, path: Path, found: _Library) -> None:
     try:
         text = path.read_text(encoding="utf-8")
-        with warnings.catch_warnings(action="ignore"):  # old escapes in old modules
+        with warnings.catch_warnings(action="ignore"):  # about invalid escapes
             tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return
-    lines = text.split("\n")  # as the tree counts them: a form feed ends no line
+    lines = text.split("\n")  # like ast, which does not split at form feeds
     for node in _statements(tree.body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.documented.extend(_documented(module, node, lines))
@@ -149,10 +149,12 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _snippet(node: ast.stmt, lines: list[str]) -> Iterator[str]:
-    """The source of a one-line statement or of a short function; no bare strings."""
+    """Yield the source of a one-line statement or a short function, except bare strings."""
     first, last = node.lineno, node.end_lineno or node.lineno
     is_function = isinstance(node, ast.FunctionDef)
-    if last - first >= (_SNIPPET_LINES if is_function else 1) or _is_string(node):
+    value = node.value if isinstance(node, ast.Expr) else None
+    is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
+    if last - first >= (_SNIPPET_LINES if is_function else 1) or is_text:
         return
     code = textwrap.dedent("\n".join(lines[first - 1 : last]))
     if first == last:
@@ -176,16 +178,8 @@ def _documented(
     ]
     function = textwrap.dedent("\n".join(rest))
     if not function.startswith(("def ", "async def ")):
-        return  # a string that begins at the margin
+        return  # a string without indentation prevented dedenting
     line = doc.splitlines()[0].strip()
     fits = _FUNCTION_CHARS[0] <= len(function) <= _FUNCTION_CHARS[1]
     if fits and not line.startswith(">>>") and _DOC_CHARS[0] <= len(line) <= _DOC_CHARS[1]:
         yield module, function, line
-
-
-def _is_string(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )

@@ -1,4 +1,4 @@
-"""Chats and instructions: the columns they are recognised by, and the turns of a chat."""
+"""Chats and instructions: recognising them by their columns, and the turns of a chat."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -9,33 +9,32 @@ from tasc.data.source import Source
 from tasc.data.table import Table
 from tasc.errors import InputError
 
-Message = dict[str, Any]  # role and content, and what else a chat template may read
+Message = dict[str, Any]  # role, content, and other keys for the chat template
 _CHATS = ("messages", "conversations")
 _PAIR = ("prompt", "completion")
 _TOOLS = "tools"
 _ANSWER = "assistant"
-# ShareGPT's names; any other role is the chat template's to know.
+# ShareGPT's names. Other roles are left to the chat template.
 _ROLES = {"human": "user", "gpt": _ANSWER, "function_call": _ANSWER, "observation": "tool"}
 _ADVICE = 'write a list of {"role": "user", "content": "..."}'
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A message of the assistant, and all that comes before it."""
+    """A message of the assistant and the messages before it."""
 
-    before: tuple[Message, ...]  # the messages so far, at least one
-    answer: Message  # the assistant's
-    # JSON schemas of the functions that it may call; None where the data name none.
-    tools: list[Any] | None = None
+    before: tuple[Message, ...]  # at least one
+    answer: Message
+    tools: list[Any] | None = None  # JSON schemas of the functions that the assistant may call
 
     @property
     def input(self) -> str:
-        """The text of the messages so far, one after the other, without their roles."""
+        """The text of the messages before the answer, without their roles."""
         return "\n".join(message.get("content", "") for message in self.before)
 
     @property
     def output(self) -> str:
-        """The assistant's text alone."""
+        """The text of the answer."""
         text: str = self.answer.get("content", "")
         return text
 
@@ -43,11 +42,10 @@ class Turn:
 def recognised(
     source: Source, names: Collection[str], first: Callable[[str], object]
 ) -> tuple[Source, str]:
-    """Return ``source`` with the columns that are there instead of the default ones.
+    """Replace the default columns of ``source`` if the existing columns have a known format.
 
-    The user named no columns of ``source``; ``names`` are those that exist, and ``first`` returns
-    the value of one in the first row. The second result is in a few words how the source is read;
-    empty where nothing was recognised.
+    ``names`` are the existing columns; ``first`` returns a column's value in the first row. Also
+    returns a description of the format, empty for the default columns.
     """
     has = set(names).issuperset
     if has(["instruction", "output"]) and not source.names("template"):
@@ -77,14 +75,14 @@ def _chats(source: Source, before: str, after: str, names: Collection[str]) -> S
 def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
     """Return the turns of a table of chats, each with the number of its row.
 
-    A first message of the assistant answers nothing and is no turn; of prompt and completion, the
-    completion alone has turns.
+    A chat's first message is never a turn. If there are prompt and completion columns, only the
+    completion has turns.
 
     Returns:
-        the turns with text, and how many were left out: turns without, and rows without turns.
+        the turns with text, and the number dropped: turns without text, and rows without turns.
 
     Raises:
-        InputError: a row is no chat.
+        InputError: a row is not a chat.
     """
     rows = list(_rows(source, table))
     kept = [turn for row in rows for turn in row if turn[1].output.strip()]
@@ -108,42 +106,42 @@ def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
 def _messages(table: Table, name: str, row: int) -> list[Message]:
     listed = table.columns[name][row]
     if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
-        raise InputError(f"{table.where(row)}: column {name!r} holds no chat; {_ADVICE}")
+        raise InputError(f"{table.where(row)}: column {name!r} is not a chat; {_ADVICE}")
     return [_message(table, name, row, item) for item in listed]
 
 
 def _message(table: Table, name: str, row: int, item: Mapping[str, Any]) -> Message:
-    held = {key: value for key, value in item.items() if value is not None}
-    if "role" not in held and "from" in held:
-        held = {("content" if key == "value" else key): value for key, value in held.items()}
-        role = held.pop("from")
-        held["role"] = _ROLES.get(role, role) if isinstance(role, str) else role
-    if not isinstance(held.get("role"), str):
-        seen = ", ".join(map(str, item)) or "nothing"
+    message = {key: value for key, value in item.items() if value is not None}
+    if "role" not in message and "from" in message:
+        message = {("content" if key == "value" else key): value for key, value in message.items()}
+        role = message.pop("from")
+        message["role"] = _ROLES.get(role, role) if isinstance(role, str) else role
+    if not isinstance(message.get("role"), str):
+        keys = ", ".join(map(str, item)) or "nothing"
         raise InputError(
-            f"{table.where(row)}: a message in {name!r} has no role but {seen:.100}; {_ADVICE}"
+            f"{table.where(row)}: a message in {name!r} has no role, only {keys:.100}; {_ADVICE}"
         )
-    if "content" in held:
-        held["content"] = _content(table, name, row, held["content"])
-    return held
+    if "content" in message:
+        message["content"] = _content(table, name, row, message["content"])
+    return message
 
 
 def _content(table: Table, name: str, row: int, content: object) -> str:
-    """Return a message's text, which may come in parts of text."""
+    """Return a message's text, which may be a list of parts."""
     if not isinstance(content, list):
         return table.text(name, row, content)
     found = (part.get("text") if isinstance(part, Mapping) else part for part in content)
     parts = [part for part in found if isinstance(part, str)]
     if len(parts) < len(content):
         raise InputError(
-            f"{table.where(row)}: a message in {name!r} has a content with a part that is no "
-            "text; give text, or parts of text"
+            f"{table.where(row)}: a message in {name!r} has a part that is not text: write text "
+            "parts only"
         )
     return "".join(parts)
 
 
 def _tools(table: Table, name: str | None, row: int) -> list[Any] | None:
-    """Return the tools of a row: a list of objects, or such a list as JSON."""
+    """Return the tools of a row, which are a list of objects or its JSON."""
     found = None if name is None else table.columns[name][row]
     try:
         found = json.loads(found) if isinstance(found, str) else found
@@ -152,5 +150,5 @@ def _tools(table: Table, name: str | None, row: int) -> list[Any] | None:
     if found is None or (isinstance(found, list) and all(isinstance(t, dict) for t in found)):
         return found or None
     raise InputError(
-        f"{table.where(row)}: column {name!r} holds no tools; give a list of JSON schemas, or null"
+        f"{table.where(row)}: column {name!r} has no tools: write a list of JSON schemas, or null"
     )

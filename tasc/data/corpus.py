@@ -1,4 +1,4 @@
-"""A split of a task: inputs, expected outputs and prompts, from any source."""
+"""Splits in memory, from any source: inputs, expected outputs and prompts."""
 
 import hashlib
 import json
@@ -14,15 +14,15 @@ from tasc.data.table import Table
 from tasc.errors import InputError
 
 Words = tuple[str, ...]
-ROWS = 1024  # that are handed on at a time
+ROWS = 1024  # yielded at a time
 
 
 @dataclass(frozen=True)
 class Example:
-    """One row: the input, the expected output, and the prompt made of the row.
+    """An input, its expected output and its prompt. Lists are joined by spaces.
 
-    A list-valued column is joined by one space. ``turn`` is the turn of a chat until a chat
-    template writes it; the prompt is its messages without their roles so far.
+    ``turn`` is set until a chat template writes the prompt; until then, the prompt is the text of
+    the messages without their roles.
     """
 
     input: str
@@ -33,27 +33,27 @@ class Example:
 
 @dataclass(frozen=True)
 class Rows:
-    """Consecutive rows of a split, those with an empty output left out."""
+    """Consecutive rows of a split, without those that have an empty output."""
 
-    inputs: Sequence[str]  # as text
-    outputs: Sequence[str]  # as text
-    prompt: Callable[[int], str]  # writes the prompt of row i, where it is needed
-    # Of each row a number of its own below 2^63 that rises through the split and does not
-    # depend on how much of it is read.
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    prompt: Callable[[int], str]  # returns the prompt of row i
+    # A number below 2^63 for each row that increases through the split and does not depend on how
+    # much of it is read.
     offsets: Sequence[int]
-    # Words of the inputs when that column holds lists, else None.
+    # The words of the inputs if that column holds lists, else None.
     input_words: Sequence[Words] | None = None
     output_words: Sequence[Words] | None = None  # likewise for the outputs
-    dropped: int = 0  # rows left out
-    turns: Sequence[Turn] = ()  # those of a chat that a chat template is to write, else none
+    dropped: int = 0  # number of rows with an empty output
+    turns: Sequence[Turn] = ()  # of a chat whose prompts a chat template has to write
 
     @classmethod
     def of(cls, source: Source, table: Table) -> "Rows":
-        """Take the rows of a table; each answer of a chat is one."""
+        """Return the rows of a table; each answer of a chat is a row."""
         return cls._chats(source, table) if source.chat else cls._texts(source, table)
 
     def part(self, rows: slice, dropped: int = 0) -> "Rows":
-        """Return some of the rows; ``dropped`` are left out with them."""
+        """Return some of the rows, with the number of rows dropped."""
         first = rows.indices(len(self.outputs))[0]
         words = [None if w is None else w[rows] for w in (self.input_words, self.output_words)]
         return Rows(
@@ -67,8 +67,8 @@ class Rows:
             self.turns[rows],
         )
 
-    def solid(self) -> "Rows":
-        """Return the same with every prompt written, as other processes take them."""
+    def with_prompts(self) -> "Rows":
+        """Return the rows with all prompts made, so that they can be pickled."""
         prompts = [self.prompt(i) for i in range(len(self.outputs))]
         return replace(self, prompt=prompts.__getitem__)
 
@@ -106,7 +106,7 @@ class Rows:
 
 
 def _offsets(table: Table, kept: Sequence[int]) -> Sequence[int]:
-    """Return an offset for each of the rows ``kept``; several in sequence may be of one row."""
+    """Return an offset for each entry of ``kept``, which may repeat a row several times."""
     offsets, first = list[int](), 0
     for i, row in enumerate(kept):
         first = i if i == 0 or row != kept[i - 1] else first
@@ -122,20 +122,20 @@ def _at(lists: Sequence[Words] | None, kept: Sequence[int]) -> tuple[Words, ...]
 class Corpus:
     """The rows of one split."""
 
-    source: Source  # where they came from
+    source: Source
     split: str  # the split's name
-    examples: tuple[Example, ...]  # the rows, in the order of the source, none with an empty output
+    examples: tuple[Example, ...]  # in the order of the source, none with an empty output
     fingerprint: str  # sha256 of their contents (hexadecimal)
-    dropped: int = 0  # rows left out because their output is empty
-    # Words of the inputs when that column holds lists, else None.
+    dropped: int = 0  # number of rows with an empty output
+    # The words of the inputs if that column holds lists, else None.
     listed_inputs: tuple[Words, ...] | None = None
     listed_outputs: tuple[Words, ...] | None = None  # likewise for the outputs
-    recognised: str = ""  # in a few words how columns were read that nobody named; empty elsewhere
-    end: str | None = None  # the token that ends an output, where a chat template writes one
-    offsets: Sequence[int] = ()  # of the rows, see ``Rows``; by default their numbers
+    recognised: str = ""  # how the columns were recognised; empty if the user named them
+    end: str | None = None  # the token that ends an output, if a chat template writes one
+    offsets: Sequence[int] = ()  # as in ``Rows``; by default the numbers of the examples
 
     def rows(self) -> Iterator["Rows"]:
-        """Yield the rows, some at a time."""
+        """Yield the examples as rows, some at a time."""
         offsets = self.offsets or range(len(self.examples))
         for start in range(0, len(self.examples), ROWS):
             part = slice(start, start + ROWS)
@@ -157,22 +157,22 @@ class Corpus:
 
     @cached_property
     def prompts(self) -> list[str]:
-        """The prompts; InputError where they are chats that no chat template has written."""
+        """The prompts; InputError for chats before a chat template has written them."""
         if self.is_chat:
             raise InputError(
-                f"{self.source.path}: prompts of chats are written by a chat template, which the "
-                "tokenizer has not: name a tokenizer with one, or write --template '{input}\\n'"
+                f"{self.source.path} holds chats, and the tokenizer has no chat template: choose a "
+                "tokenizer with one, or pass --template '{input}\\n'"
             )
         return [example.prompt for example in self.examples]
 
     @property
     def is_chat(self) -> bool:
-        """Whether a chat template is still to write the prompts."""
+        """Whether a chat template has yet to write the prompts."""
         return any(example.turn for example in self.examples[:1])
 
 
 def splits(source: Source) -> list[str]:
-    """Return the names of the splits that exist; a single file is the split "train"."""
+    """Return the names of the splits; a single file is the split "train"."""
     if source.path.startswith(BUILTIN):
         return list(builtin.SPLITS)
     if local.is_local(source.path):
@@ -184,27 +184,27 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
     """Load one split.
 
     Args:
-        source: where the data is.
-        split: a split that exists; "valid", "val" and "dev" mean "validation".
-        limit: at most so many rows: a random sample without replacement, in the original order.
-        seed: of that sample.
+        source: the data source.
+        split: name of the split; "valid", "val" and "dev" mean "validation".
+        limit: maximum number of rows, sampled without replacement, in the original order.
+        seed: seed of the sample.
 
     Raises:
-        InputError: the source, split or column does not exist, a file is malformed (named with
-            the line), the split is empty, or all outputs are.
+        InputError: the source, split or column does not exist, a file is malformed, or the split
+            or all its outputs are empty.
         UnavailableError: the source is on the Hub, which cannot be reached.
     """
     if limit is not None and limit < 1:
-        raise InputError(f"the limit must be 1 or more, saw {limit}")
+        raise InputError(f"limit is {limit}: pass 1 or more")
     source, how = as_recognised(source, split)
     table = read_table(source, split)
     if not table.length:
-        raise InputError(f"{source.path}: the split {table.split!r} is empty; choose another split")
+        raise InputError(f"{source.path}: the split {table.split!r} is empty: choose another")
     rows = Rows.of(source, table)
     if not rows.outputs:
         raise InputError(
             f"{source.path}: all {table.length} outputs of the split {table.split!r} are empty "
-            f"(column {source.output_column!r}); choose another output column"
+            f"(column {source.output_column!r}): choose another output column"
         )
     kept = list(range(len(rows.outputs)))
     if limit is not None and limit < len(kept):
@@ -228,21 +228,18 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
 
 
 def as_recognised(source: Source, split: str) -> tuple[Source, str]:
-    """Return the source with its columns by the data's own shape; see ``tasc.data.chat``."""
+    """Return the source with the columns of its format, and the format; see ``tasc.data.chat``."""
     if source.path.startswith(BUILTIN) or source.names("input_column", "output_column"):
         return source.with_input(), ""
-    look = local.peek if local.is_local(source.path) else hub.peek
-    found, how = recognised(source, *look(source, split))
+    peek = local.peek if local.is_local(source.path) else hub.peek
+    found, how = recognised(source, *peek(source, split))
     return found.with_input(), how
 
 
 def precheck(source: Source, split: str) -> None:
-    """Refuse a built-in task, a file, a split or a column that does not exist.
+    """Raise the InputError of ``load`` for a built-in task, file, split or column that is missing.
 
-    Says nothing of what is on the Hub; of columns only where a file has a row a line.
-
-    Raises:
-        InputError: as ``load`` would.
+    Datasets on the Hub are not checked; columns are checked only in files with one row per line.
     """
     if source.path.startswith(BUILTIN):
         builtin.check(source, split)
@@ -253,7 +250,7 @@ def precheck(source: Source, split: str) -> None:
 
 
 def read_table(source: Source, split: str) -> Table:
-    """Read the columns of one split that ``source`` uses, as they are. Raises as ``load`` does."""
+    """Read the columns of a split that ``source`` uses; raises the errors of ``load``."""
     if source.path.startswith(BUILTIN):
         return builtin.read(source, split)
     if local.is_local(source.path):

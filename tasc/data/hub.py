@@ -1,4 +1,4 @@
-"""Data sets on the Hugging Face Hub, read by `datasets` into its own cache."""
+"""Datasets on the Hugging Face Hub, read with `datasets`, which caches them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ def find_splits(source: Source) -> list[str]:
     """Return the names of the splits.
 
     Raises:
-        InputError: there is no such data set or configuration.
+        InputError: the dataset or configuration does not exist.
         UnavailableError: the Hub cannot be reached.
     """
     import datasets
@@ -34,7 +34,7 @@ def read(source: Source, split: str) -> Table:
 
 
 def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
-    """Return the columns of a split, and what reads one in the first row."""
+    """Return the columns of a split, and a function from a column to its first value."""
     _, table = _load(source, split)
     return list(table.column_names), lambda name: table[0][name] if len(table) else None
 
@@ -48,13 +48,13 @@ def _load(source: Source, split: str) -> tuple[str, Any]:
     )
 
 
-_ADVICE = "give a file, a folder, or another data set"
+_ADVICE = "pass a file, a folder or another dataset"
 
 
 def _check_reachable(path: str) -> None:
-    """Ask the Hub once: `datasets` itself retries for some 20 s before it gives up.
+    """Check for the dataset once: `datasets` retries for 20 s before it fails.
 
-    With HF_HUB_OFFLINE set nothing is asked, and a cached copy is used if there is one.
+    With HF_HUB_OFFLINE set there is no check, and a cached copy is used if there is one.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
@@ -70,14 +70,14 @@ def _check_reachable(path: str) -> None:
         return
     except (RepositoryNotFoundError, HFValidationError):
         raise InputError(
-            f"{path}: no such file or folder here and no such data set on the Hub; give "
-            "another path, or for a recipe the folder that holds it as --data-dir"
+            f"{path} is neither a local file or folder nor a dataset on the Hub: pass another "
+            "path, or for a recipe the folder with the data as --data-dir"
         ) from None
-    except Exception:  # the client's errors come from the HTTP library it was built on
+    except Exception:  # the errors depend on the client's HTTP library
         raise UnavailableError(
-            f"{path}: no such file or folder here, and the Hub cannot be reached; give a local "
-            "path, for a recipe the folder that holds it as --data-dir, or set HF_HUB_OFFLINE=1 to "
-            "use a copy downloaded before"
+            f"{path} is not a local file or folder, and the Hub cannot be reached: pass a local "
+            "path, for a recipe the folder with the data as --data-dir, or set HF_HUB_OFFLINE=1 to "
+            "use a cached copy"
         ) from None
 
 

@@ -1,7 +1,7 @@
-"""Files of the user: one file, or a folder with one for each split.
+"""Local data: one file, or a folder with a file per split.
 
-They are read here and not by `datasets`, which reports a bad line without its number, refuses
-unused columns of mixed type, and takes a minute for a table of many columns.
+`datasets` is not used here: it reports a bad line without its number, fails on unused columns of
+mixed type, and takes a minute for a table of many columns.
 """
 
 import json
@@ -19,7 +19,7 @@ from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
 from tasc.data.tabular import csv_columns, csv_names, parquet_columns, parquet_names
 from tasc.errors import InputError
 
-_BATCH = 4096  # rows handed on at a time
+_BATCH = 4096  # rows read at a time
 _FORMATS = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv"}
 _FORMATS |= {".tsv": "csv", ".parquet": "parquet"}
 _SPLIT_FILE = re.compile(
@@ -28,27 +28,26 @@ _SPLIT_FILE = re.compile(
 )
 
 
-_FILE = 48  # bits of an offset in its file: bytes, or rows with room for 65,536 answers of a chat
+# An offset has the file's number in its upper bits. Below are the byte of a line, or the number of
+# a row and 16 bits to number the answers of a chat.
+_FILE = 48
 
-Entry = tuple[dict[str, Any], int]  # a row, and the byte that its line begins at, or its number
-Batch = tuple[dict[str, list[Any]], list[int]]  # the wanted columns, and the same of each row
+Entry = tuple[dict[str, Any], int]  # a row, and the byte offset of its line or its number
+Batch = tuple[dict[str, list[Any]], list[int]]  # columns, and the offset or number of each row
 
 
 @dataclass(frozen=True)
 class Span:
-    """A file of a split, or the lines of it that begin at a byte from ``begin`` to before ``end``.
-
-    ``number`` is that of the file in its split.
-    """
+    """A file of a split, or its lines that begin in the bytes ``begin`` to ``end``, exclusive."""
 
     path: Path
-    number: int
+    number: int  # of the file in its split
     begin: int = 0
     end: int | None = None
 
 
 def is_local(path: str) -> bool:
-    """Whether ``path`` is, or can only be meant as, a file or folder."""
+    """Return whether ``path`` is, or can only mean, a file or folder."""
     if path.startswith(("/", ".", "~")) or path.count("/") > 1:
         return True
     return Path(path).exists() or _format(Path(path)) is not None
@@ -58,13 +57,13 @@ def find_splits(path: str) -> dict[str, list[Path]]:
     """Return the files of each split, in the order train, validation, test.
 
     Raises:
-        InputError: nothing is there, or the folder has no file named after a split.
+        InputError: the path does not exist, or the folder has no file named after a split.
     """
     path_ = Path(path).expanduser()
     if path_.is_file():
         return {"train": [path_]}
     if not path_.is_dir():
-        raise InputError(f"{path}: no such file or folder: name one, a Hub id, or builtin:NAME")
+        raise InputError(f"{path}: no such file or folder: pass one, a Hub id, or builtin:NAME")
     names = sorted(entry.name for entry in path_.iterdir() if entry.is_file())
     found: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for name in names:
@@ -77,8 +76,8 @@ def find_splits(path: str) -> dict[str, list[Path]]:
         _refuse_rivals(path, split, files)
     if not found:
         raise InputError(
-            f"{path}: no file named after a split (train.jsonl, validation.csv, test.parquet, "
-            f"…); it has {', '.join(names[:8]) or 'no files'}: name one of them"
+            f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
+            f"…), but {', '.join(names[:8]) or 'no files'}: pass one file"
         )
     return found
 
@@ -89,12 +88,12 @@ def read(source: Source, split: str) -> Table:
     names, split = source.columns(), split_files(source.path, split)[1]
     columns = {name: [v for part in parts for v in part.columns[name]] for name in names}
     rows = [(part, i) for part in parts for i in range(part.length)]
-    offsets = [one for part in parts for one in part.offsets]
+    offsets = [offset for part in parts for offset in part.offsets]
     return Table(split, columns, lambda i: rows[i][0].where(rows[i][1]), offsets)
 
 
 def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
-    """Read the same in tables of at most ``rows`` rows: files may be larger than memory."""
+    """Read a split in tables of at most ``rows`` rows, so that it may be larger than memory."""
     files, split = split_files(source.path, split)
     return span_tables(source, split, [Span(path, i) for i, path in enumerate(files)], rows)
 
@@ -102,19 +101,19 @@ def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
 def span_tables(source: Source, split: str, spans: Iterable[Span], rows: int) -> Iterator[Table]:
     """Read spans of a split in tables of at most ``rows`` rows."""
     for span in spans:
-        room = 0 if _by_line(span.path) else 16
+        answers = 0 if _by_line(span.path) else 16
         for columns, at in _batches(span, source.columns(), rows):
-            offsets = [span.number << _FILE | one << room for one in at]
+            offsets = [span.number << _FILE | offset << answers for offset in at]
             yield Table(split, columns, partial(_where, span.path, at), offsets)
 
 
 def has_lines(path: Path) -> bool:
-    """Whether a file has a row a line and is not packed, so that any range of bytes can be read."""
+    """Return whether a file has one row per line and can be read from any byte."""
     return path.suffix.lower() in (".jsonl", ".ndjson")
 
 
 def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
-    """Return the columns of a split by its first file, and what reads one in the first row."""
+    """Return the columns of a split, and a function from a column to its first value."""
     files, split = split_files(source.path, split)
 
     def first(name: str) -> object:
@@ -135,7 +134,7 @@ def _names(path: Path) -> list[str]:
 
 
 def split_files(path: str, split: str) -> tuple[list[Path], str]:
-    """Return the files of a split, and the name of the split that was found."""
+    """Return the files of a split, and the name it has there."""
     files = find_splits(path)
     name = choose_split(path, list(files), split)
     return files[name], name
@@ -144,7 +143,7 @@ def split_files(path: str, split: str) -> tuple[list[Path], str]:
 def _refuse_rivals(folder: str, split: str, files: Sequence[Path]) -> None:
     if len(files) > 1 and not all("-of-" in path.name for path in files):
         names = ", ".join(path.name for path in files)
-        raise InputError(f"{folder}: several files for the split {split!r}: {names}; keep one")
+        raise InputError(f"{folder} has several files for the split {split!r}, {names}: keep one")
 
 
 def _format(path: Path) -> str | None:
@@ -156,7 +155,7 @@ def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
     path, form = span.path, _format(span.path)
     if form is None:
         raise InputError(
-            f"{path}: unknown kind of file; give .jsonl, .json, .csv, .tsv or .parquet (also .gz)"
+            f"{path}: unknown file type; use .jsonl, .json, .csv, .tsv or .parquet (also .gz)"
         )
     if form in {"csv", "parquet"}:
         yield from _table(path, form, columns, size)
@@ -167,14 +166,14 @@ def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
 
 
 def _where(path: Path, at: Sequence[int], position: int) -> str:
-    """Name the line, or the row, of a batch."""
+    """Return FILE:LINE or "FILE: row NUMBER" for a row of a batch."""
     if _by_line(path):
         return line_name(path, at[position])
     return f"{path}: row {at[position] + 1}"
 
 
 def _by_line(path: Path) -> bool:
-    """Whether a file has a row a line, which its offset in the file tells from others."""
+    """Return whether a file has one row per line."""
     form = _format(path)
     return form == "lines" or (form == "json" and not _starts_with_list(path))
 
@@ -197,7 +196,7 @@ def _lines(span: Span) -> Iterator[Entry]:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             name = line_name(span.path, at)
-            raise InputError(f"{name}: invalid JSON: {error}; mend the line") from None
+            raise InputError(f"{name}: invalid JSON: {error}; fix the line") from None
         if not isinstance(row, dict):
             raise _no_object(row, line_name(span.path, at))
         yield row, at
@@ -213,9 +212,9 @@ def _starts_with_list(path: Path) -> bool:
 def _list(path: Path) -> Iterator[Entry]:
     try:
         entries = json.loads("".join(text_lines(path)))
-    except (ValueError, RecursionError) as error:  # the latter where lists are nested too deeply
-        line, why = getattr(error, "lineno", 1), getattr(error, "msg", error)
-        raise InputError(f"{path}:{line}: invalid JSON: {why}; mend the file") from None
+    except (ValueError, RecursionError) as error:  # the latter if lists are nested too deeply
+        line, reason = getattr(error, "lineno", 1), getattr(error, "msg", error)
+        raise InputError(f"{path}:{line}: invalid JSON: {reason}; fix the file") from None
     for number, row in enumerate(entries):
         if not isinstance(row, dict):
             raise _no_object(row, f"{path}: row {number + 1}")
@@ -224,7 +223,7 @@ def _list(path: Path) -> Iterator[Entry]:
 
 def _no_object(row: object, position: str) -> InputError:
     return InputError(
-        f"{position}: expected a JSON object, saw a {type(row).__name__}: write one row a line"
+        f"{position}: expected a JSON object, found a {type(row).__name__}: write one row per line"
     )
 
 

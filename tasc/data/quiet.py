@@ -1,4 +1,4 @@
-"""Keep other libraries from writing to the terminal: the library prints nothing."""
+"""Keeping other libraries from printing to the terminal."""
 
 import logging
 import os
@@ -10,33 +10,33 @@ from threading import RLock
 from typing import IO
 
 _STDERR = 2
-_stderr = RLock()  # the descriptor belongs to the process, so threads take turns
+_stderr = RLock()  # threads share the descriptor
 
 
 @dataclass
-class Held:
-    """What was written to stderr meanwhile; ``drop`` it, or it is written in the end."""
+class Captured:
+    """Output that is printed at the end unless dropped."""
 
     file: IO[bytes]
 
     def drop(self) -> None:
-        """Forget it."""
+        """Drop the output so far."""
         self.file.seek(0)
         self.file.truncate()
 
 
 @contextmanager
-def held_stderr() -> Iterator[Held]:
-    """Hold back what native code writes to stderr while the block runs; written in the end."""
+def captured_stderr() -> Iterator[Captured]:
+    """Capture the stderr of native code during the block, and print it afterwards."""
     with _stderr, tempfile.TemporaryFile(buffering=0) as file:
         try:
             terminal = os.dup(_STDERR)
-        except OSError:  # it is closed
-            yield Held(file)
+        except OSError:  # stderr is closed
+            yield Captured(file)
             return
         os.dup2(file.fileno(), _STDERR)
         try:
-            yield Held(file)
+            yield Captured(file)
         finally:
             os.dup2(terminal, _STDERR)
             os.close(terminal)
@@ -46,10 +46,10 @@ def held_stderr() -> Iterator[Held]:
 
 
 @contextmanager
-def hushed(
+def silenced(
     loggers: Sequence[str], shown: bool, disable: Callable[[], object], enable: Callable[[], object]
 ) -> Iterator[None]:
-    """Silence loggers and progress bars in the block; bars come back if they were ``shown``."""
+    """Silence loggers and progress bars during the block; ``shown`` bars return afterwards."""
     before = {log: log.level for log in map(logging.getLogger, loggers)}
     for log in before:
         log.setLevel(logging.CRITICAL)
@@ -64,7 +64,7 @@ def hushed(
 
 
 def no_bars() -> AbstractContextManager[None]:
-    """Hide the Hub client's progress bars and retry messages while the block runs."""
+    """Hide the Hub client's progress bars and retry messages during the block."""
     from huggingface_hub.utils.tqdm import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -72,15 +72,15 @@ def no_bars() -> AbstractContextManager[None]:
     )
 
     shown = not are_progress_bars_disabled()
-    return hushed(["huggingface_hub"], shown, disable_progress_bars, enable_progress_bars)
+    return silenced(["huggingface_hub"], shown, disable_progress_bars, enable_progress_bars)
 
 
 @contextmanager
 def quiet_datasets() -> Iterator[None]:
-    """Hide the bars and messages of `datasets`, and of the Hub client below it."""
+    """Hide the progress bars and messages of `datasets` and of the Hub client."""
     import datasets
 
     shown = datasets.utils.logging.is_progress_bar_enabled()
     bars = datasets.disable_progress_bars, datasets.enable_progress_bars
-    with no_bars(), hushed(["datasets"], shown, *bars):
+    with no_bars(), silenced(["datasets"], shown, *bars):
         yield

@@ -1,4 +1,4 @@
-"""What the user names as data: where it is, which columns are used, and how a prompt is written."""
+"""A data source as the user describes it: its path, its columns and its prompt template."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from tasc.errors import InputError
 
 BUILTIN = "builtin:"
 CUT = re.compile(r"\.[0-9]+")
-INPUT_FIELD = "input"  # in a template: the input column, whatever it is called
+INPUT_FIELD = "input"  # in a template: the input column, whatever its name
 
 
 @dataclass(frozen=True)
@@ -20,62 +20,61 @@ class Source:
         InputError: the template is malformed or shows the output.
     """
 
-    # ``builtin:NAME``, a file (JSONL, JSON, CSV, TSV or Parquet, also .gz), a folder with one file
-    # for each split, or a Hub id.
+    # ``builtin:NAME``, a file (JSONL, JSON, CSV, TSV or Parquet, also .gz), a folder with a file
+    # per split, or a Hub id.
     path: str
-    input_column: str = "input"  # column of the inputs; a list-valued one is taken as words
-    output_column: str = "output"  # column of the expected outputs; likewise
-    # The prompt; ``{input}`` is the input, any other ``{name}`` that column of the row,
-    # ``{name:.200}`` its first 200 characters, and ``{{`` and ``}}`` are braces.
+    input_column: str = "input"  # a list is read as a list of words
+    output_column: str = "output"  # the expected outputs; likewise
+    # The prompt: ``{input}`` is the input, any other ``{name}`` a column, ``{name:.200}`` its first
+    # 200 characters, and ``{{`` and ``}}`` are braces.
     template: str = "{input}\n"
-    config: str | None = None  # configuration of a Hub data set, where it has several
-    # Those of the fields above that the user named, be it as the defaults are; data of other
-    # shapes are recognised by their columns where none of these are named.
+    config: str | None = None  # of a Hub dataset that has several
+    # Fields above that the user set, even to their defaults. Columns of other formats are
+    # recognised only if none of them is set.
     named: frozenset[str] = frozenset()
-    # Whether the columns hold messages, of which an example is made for each answer.
-    chat: bool = False
-    tools_column: str | None = None  # of chats, the column of what functions the assistant may call
+    chat: bool = False  # whether the columns hold messages; each answer becomes an example
+    tools_column: str | None = None  # of a chat: the functions that the assistant may call
 
     def __post_init__(self) -> None:
         """Check the template before any data is read."""
         if not self.path:
-            raise InputError("the data source is empty: give builtin:NAME, a path or a Hub id")
+            raise InputError("the data source is empty: pass builtin:NAME, a path or a Hub id")
         names = [name for _, name, _ in template_parts(self.template) if name is not None]
         if not names:
-            raise InputError(f"the template {self.template!r} names no column: write {{input}}")
+            raise InputError(f"the template {self.template!r} has no column: write {{input}}")
         if self.output_column in names and self.output_column != INPUT_FIELD:
             raise InputError(
-                f"the template {self.template!r} shows the output column "
-                f"{self.output_column!r}: the model would be given the answer: take it out"
+                f"the template {self.template!r} shows the model the output column "
+                f"{self.output_column!r}: remove it"
             )
 
     def names(self, *fields: str) -> bool:
-        """Say whether the user named one of ``fields``, or it is not as the defaults are."""
+        """Return whether the user set one of ``fields``, or it differs from its default."""
         return any(
             field in self.named or getattr(self, field) != getattr(Source, field)
             for field in fields
         )
 
     def with_input(self) -> "Source":
-        """Return the source; where nobody names the input, it is the template's first column."""
+        """Return the source with the template's first column as input unless the user named one."""
         shown = [name for _, name, _ in template_parts(self.template) if name is not None]
         if self.chat or INPUT_FIELD in shown or self.names("input_column"):
             return self
         return replace(self, input_column=shown[0])
 
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that are read, each once: input, output, the template's, tools."""
+        """Return the columns to read, each once: input, output, the template's, tools."""
         shown = self.template_columns()
         wanted = (self.input_column, self.output_column, *shown, self.tools_column)
         return tuple(dict.fromkeys(name for name in wanted if name))
 
     def template_columns(self) -> tuple[str, ...]:
-        """Return the columns that the template names besides the input."""
+        """Return the columns in the template besides the input."""
         names = (name for _, name, _ in template_parts(self.template))
         return tuple(name for name in names if name and name != INPUT_FIELD)
 
     def prompt(self, text: str, row: Mapping[str, str]) -> str:
-        """Write the prompt of one row: ``text`` is its input, ``row`` its other columns."""
+        """Return the prompt of a row with the input ``text`` and the other columns ``row``."""
         fields = {**row, INPUT_FIELD: text}
         return "".join(
             literal + (format(fields[name], cut) if name is not None else "")
@@ -86,20 +85,20 @@ class Source:
 def template_parts(template: str) -> list[tuple[str, str | None, str]]:
     """Split a template into (literal text, name of the column after it or None, cut).
 
-    Only ``{name}`` and ``{name:.N}`` are taken: no attributes, indices, conversions, other formats.
+    Raises InputError for fields other than ``{name}`` and ``{name:.N}``.
     """
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:
         raise InputError(
-            f"the template {template!r} cannot be read ({error}); write braces as {{{{ and }}}}"
+            f"invalid template {template!r} ({error}); write braces as {{{{ and }}}}"
         ) from None
     for _, name, cut, conversion in parts:
         if name is None:
             continue
         if (cut and not CUT.fullmatch(cut)) or conversion or not name or set(name) & set(".[]"):
             raise InputError(
-                f"the template {template!r} may only hold {{column}}, or {{column:.200}} for its "
-                f"first 200 characters, without attributes, indices or formats; saw one at {name!r}"
+                f"invalid field {name!r} in the template {template!r}: write {{column}}, or "
+                "{column:.200} for its first 200 characters"
             )
     return [(literal, name, cut or "") for literal, name, cut, _ in parts]

@@ -1,4 +1,4 @@
-"""A split read in passing, for corpora larger than memory, as a whole or a part at a time."""
+"""Splits read row by row, for corpora larger than memory, whole or in parts."""
 
 import hashlib
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from tasc.data.local import Span
 from tasc.data.source import Source
 from tasc.errors import InputError
 
-PIECE = 16 << 20  # bytes, or characters, that a worker reads at a time, at most
-_FEWEST, _SMALLEST = 32, 1 << 18  # so many pieces of lines, unless they had fewer bytes than this
+PIECE = 16 << 20  # most bytes or characters that a worker reads at a time
+_FEWEST, _SMALLEST = 32, 1 << 18  # number of pieces of a small split, and their least bytes
 _BLOCK = 1 << 20
 
 
 class Stream(Protocol):
-    """What can be read in passing, as often as wanted; a Corpus in memory can, too."""
+    """A split that can be read row by row, any number of times. A Corpus is one."""
 
     @property
     def source(self) -> Source:
-        """Where the rows come from."""
+        """The source of the rows."""
 
     @property
     def split(self) -> str:
@@ -30,19 +30,19 @@ class Stream(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of what the split holds."""
+        """Hash of the split's contents."""
 
     @property
     def recognised(self) -> str:
-        """In a few words how columns were read that nobody named; empty elsewhere."""
+        """How the columns were recognised; empty if the user named them."""
 
     def rows(self) -> Iterator[Rows]:
-        """Read the split, some rows at a time, in its order; none where all outputs are empty."""
+        """Yield the rows in order, some at a time; InputError if one is malformed."""
 
 
 @dataclass(frozen=True)
 class FileStream:
-    """The files of a split, or spans of their lines."""
+    """The files of a split, or ranges of their lines."""
 
     source: Source
     split: str
@@ -51,7 +51,7 @@ class FileStream:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the bytes, and of the columns that are read."""
+        """Hash of the bytes and of the input and output columns."""
         digest = hashlib.sha256(
             "\0".join([self.source.input_column, self.source.output_column]).encode()
         )
@@ -60,14 +60,13 @@ class FileStream:
         return digest.hexdigest()
 
     def rows(self) -> Iterator[Rows]:
-        """See Stream.rows. Raises InputError where a row is malformed."""
         for table in local.span_tables(self.source, self.split, self.spans, ROWS):
             yield Rows.of(self.source, table)
 
 
 @dataclass(frozen=True)
 class RowRange:
-    """The rows of shard ``number`` of ``of``: those before are read and passed over."""
+    """Shard ``number`` of ``of``. Rows of earlier shards are read and skipped."""
 
     source: Source
     split: str
@@ -78,7 +77,7 @@ class RowRange:
     of: int
 
     def rows(self) -> Iterator[Rows]:
-        """See Stream.rows. What was left out of the whole split is counted by its first shard."""
+        """Yield the rows. The first shard counts all dropped rows of the split."""
         sizes = [(len(rows.outputs), rows.dropped) for rows in self.whole.rows()]
         total = sum(kept for kept, _ in sizes)
         begin, end = (total * i // self.of for i in (self.number - 1, self.number))
@@ -94,24 +93,24 @@ class RowRange:
 
 
 @dataclass(frozen=True)
-class HeldRows:
-    """Rows that were read before, as another process takes them."""
+class LoadedRows:
+    """Rows in memory, which can be sent to another process."""
 
     source: Source
     split: str
-    held: tuple[Rows, ...]
+    loaded: tuple[Rows, ...]
     fingerprint: str = ""
     recognised: str = ""
 
     def rows(self) -> Iterator[Rows]:
-        """See Stream.rows."""
-        return iter(self.held)
+        return iter(self.loaded)
 
 
 def open_stream(source: Source, split: str, *, limit: int | None = None, seed: int = 0) -> Stream:
-    """Open a split: local files are read in passing, anything else and any sample is loaded.
+    """Open a split: local files are streamed; other sources and samples are loaded.
 
-    Args and errors are those of ``tasc.data.corpus.load``; faulty rows are met while reading.
+    Arguments and errors are those of ``tasc.data.corpus.load``. Malformed rows of a stream raise
+    their error when they are read.
     """
     if limit is not None or not local.is_local(source.path) or source.path.startswith("builtin:"):
         return load(source, split, limit=limit, seed=seed)
@@ -121,47 +120,45 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
 
 
 def shard(stream: Stream, number: int, of: int) -> Stream:
-    """Return shard ``number``, from 1, of ``of`` of a split: a range of bytes, or else of rows.
+    """Return shard ``number`` (from 1) of ``of``: a range of bytes if possible, else of rows.
 
-    Shards in order hold the rows of the split, each once.
+    The shards in order contain each row of the split once.
     """
     if isinstance(stream, FileStream) and _has_lines(stream):
         total = sum(span.path.stat().st_size for span in stream.spans)
         begin, end = (total * i // of for i in (number - 1, number))
         return _between(stream, begin, end)
-    told = f"{stream.fingerprint} {number}/{of}"
-    return RowRange(stream.source, stream.split, told, stream.recognised, stream, number, of)
+    fingerprint = f"{stream.fingerprint} {number}/{of}"
+    return RowRange(stream.source, stream.split, fingerprint, stream.recognised, stream, number, of)
 
 
 def pieces(stream: Stream) -> Iterator[Stream]:
-    """Yield the split piece by piece, as workers count it; how it is cut depends on it alone."""
+    """Yield the parts of a split for workers. They depend only on the split."""
     if isinstance(stream, FileStream) and _has_lines(stream):
         total = sum(span.path.stat().st_size for span in stream.spans)
         size = min(max(total // _FEWEST, _SMALLEST), PIECE)
         for begin in range(0, total, size):
             yield _between(stream, begin, min(begin + size, total))
         return
-    held: list[Rows] = []
+    loaded: list[Rows] = []
     size = 0
     for rows in stream.rows():
-        held.append(rows.solid())
+        loaded.append(rows.with_prompts())
         size += sum(map(len, (*rows.inputs, *rows.outputs)))
         if size >= PIECE:
-            yield HeldRows(stream.source, stream.split, tuple(held))
-            held, size = [], 0
-    yield HeldRows(stream.source, stream.split, tuple(held))
+            yield LoadedRows(stream.source, stream.split, tuple(loaded))
+            loaded, size = [], 0
+    yield LoadedRows(stream.source, stream.split, tuple(loaded))
 
 
 def refuse_empty(stream: Stream, samples: int, dropped: int) -> None:
-    """Raise InputError where a split has no rows, or no outputs."""
+    """Raise InputError if a split has no rows or no outputs."""
     if samples:
         return
-    found = (
-        f"all {dropped} outputs of the split {stream.split!r} are" if dropped else "the split is"
-    )
+    what = f"all {dropped} outputs of the split are" if dropped else "the split is"
     raise InputError(
-        f"{stream.source.path}: {found} empty (column {stream.source.output_column!r}); "
-        "choose another split or output column"
+        f"{stream.source.path} ({stream.split}): {what} empty (column "
+        f"{stream.source.output_column!r}); choose another split or output column"
     )
 
 
@@ -170,7 +167,7 @@ def _has_lines(stream: FileStream) -> bool:
 
 
 def _between(stream: FileStream, begin: int, end: int) -> FileStream:
-    """Return the lines that begin in a range of bytes, counted through all files."""
+    """Return the lines that begin in a range of bytes of the concatenated files."""
     spans, at = list[Span](), 0
     for span in stream.spans:
         size = span.path.stat().st_size
@@ -182,7 +179,7 @@ def _between(stream: FileStream, begin: int, end: int) -> FileStream:
 
 
 def _hash(span: Span) -> bytes:
-    """Hash a file, or a range of its bytes."""
+    """Hash a file or a range of its bytes."""
     with span.path.open("rb") as file:
         if span.end is None:
             return hashlib.file_digest(file, "sha256").digest()

@@ -1,4 +1,4 @@
-"""The columns of one split as they were read, and their values as text or words."""
+"""Columns of a split, and their values as text or words."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tasc.errors import InputError
 
 _SCALARS = (str, int, float, bool)
-_SHOWN = 20  # columns that an error names
+_SHOWN = 20  # columns listed in an error
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 
 
@@ -15,11 +15,10 @@ class Table:
     """Some columns of a split."""
 
     split: str  # the split's name
-    columns: Mapping[str, Sequence[object]]  # values by column, all of one length
-    where: Callable[[int], str]  # says where a row stands, for errors ("FILE:LINE", "FILE: row 3")
-    # Of each row a number below 2^63 that rises through the split and does not depend on how
-    # much of it is read, with room for the answers of a chat; none where a split is only read
-    # whole.
+    columns: Mapping[str, Sequence[object]]  # values by column, all of the same length
+    where: Callable[[int], str]  # the position of a row, for errors ("FILE:LINE", "FILE: row 3")
+    # A number below 2^63 for each row that increases through the split and does not depend on how
+    # much of it is read. The gaps number the answers of a chat. Empty if splits are read whole.
     offsets: Sequence[int] = ()
 
     @property
@@ -28,27 +27,27 @@ class Table:
         return max(map(len, self.columns.values()), default=0)
 
     def texts(self, name: str) -> list[str]:
-        """Return a column as text: lists joined by one space, nothing for null."""
+        """Return a column as text: lists are joined by spaces, null is empty."""
         return [
             self.text(name, position, value) for position, value in enumerate(self.columns[name])
         ]
 
     def words(self, name: str) -> list[tuple[str, ...]] | None:
-        """Return the words of a list-valued column; None when no value is a list."""
+        """Return the words of a column of lists; None if no value is a list."""
         values = self.columns[name]
         if not any(isinstance(value, list) for value in values):
             return None
         return [_words(value) for value in values]
 
     def text(self, name: str, position: int, value: object) -> str:
-        """Return a value of a row of column ``name`` as text; InputError where it is none."""
+        """Return a value of column ``name`` as text; InputError if it cannot be text."""
         if isinstance(value, list) and all(isinstance(word, _SCALARS) for word in value):
             value = " ".join([_written(word) for word in value])
         if value is None:
             return ""
         if not isinstance(value, _SCALARS):
             raise InputError(
-                f"{self.where(position)}: column {name!r} holds a{_kind(value)}; give text, "
+                f"{self.where(position)}: column {name!r} holds a{_kind(value)}: write text, "
                 "a number or a list of words"
             )
         text = _written(value)
@@ -57,13 +56,13 @@ class Table:
         except UnicodeEncodeError as error:
             raise InputError(
                 f"{self.where(position)}: column {name!r} holds half of a surrogate pair "
-                f"(\\u{ord(text[error.start]):04x}), which is not a character; repair the escape"
+                f"(\\u{ord(text[error.start]):04x}): fix the escape"
             ) from None
         return text
 
 
 def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) -> None:
-    """Raise InputError when a wanted column does not exist, naming those that do."""
+    """Raise InputError if a wanted column does not exist."""
     known = list(existing)
     missing = [name for name in wanted if name not in known]
     if missing:
@@ -73,17 +72,17 @@ def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) ->
         listed += f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         raise InputError(
             f"{where}: no column {missing[0]!r}; it has {listed or 'none'}: "
-            "name one with --input-column, --output-column or in the template"
+            "choose one with --input-column, --output-column or in the template"
         )
 
 
 def choose_split(path: str, existing: Sequence[str], split: str) -> str:
-    """Return the existing split that ``split`` means, "valid", "val" and "dev" being the same."""
+    """Return the name of a split; "valid", "val" and "dev" mean "validation"."""
     same: Sequence[str] = VALIDATION_NAMES if split in VALIDATION_NAMES else ()
     found = [name for name in (split, *same) if name in existing]
     if not found:
         listed = ", ".join(existing) or "none"
-        raise InputError(f"{path}: no split {split!r}; it has {listed}: name one of them")
+        raise InputError(f"{path}: no split {split!r}; it has {listed}: choose one of them")
     return found[0]
 
 
@@ -94,7 +93,7 @@ def _words(value: object) -> tuple[str, ...]:
 
 
 def _written(value: object) -> str:
-    """Write a value as JSON has it, a text as it is."""
+    """Return a value as JSON, a text unchanged."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""CSV and Parquet: the wanted columns of a table, some rows at a time."""
+"""Columns of CSV and Parquet files, some rows at a time."""
 
 import csv
 import io
@@ -19,13 +19,13 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def csv_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
-    """Yield columns of a CSV file with names in its first line, as text, ``size`` rows at a time.
+    """Yield columns of a CSV file with a header, as text, ``size`` rows at a time.
 
-    What separates them is the comma, semicolon or tab that is the most frequent there. Empty lines
-    are passed over; what is missing at the end of a row is None.
+    The separator is the comma, semicolon or tab that is most frequent in the header. Empty lines
+    are skipped. Fields missing at the end of a row are None.
 
     Raises:
-        InputError: a quote is not closed, a row is wider than the names, or a column is missing.
+        InputError: a quote is not closed, a row is wider than the header, or a column is missing.
     """
     rows = _csv_rows(path)
     names = next(rows, [])
@@ -52,12 +52,12 @@ def parquet_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[C
 
 
 def csv_names(path: Path) -> list[str]:
-    """Return the names in the first line; InputError as for the columns."""
+    """Return the names in the header; raises the errors of ``csv_columns``."""
     return next(_csv_rows(path), [])
 
 
 def parquet_names(path: Path) -> list[str]:
-    """Return the names of the columns; InputError as for the columns."""
+    """Return the names of the columns; raises the errors of ``parquet_columns``."""
     with _parquet(path) as file:
         names: list[str] = file.schema_arrow.names
         return names
@@ -65,7 +65,7 @@ def parquet_names(path: Path) -> list[str]:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; what it holds wrongly is an InputError meanwhile."""
+    """Open a Parquet file, and raise InputError if it turns out to be invalid."""
     import pyarrow.parquet as pq
 
     source: Any = path
@@ -75,15 +75,15 @@ def _parquet(path: Path) -> Iterator[Any]:
         yield pq.ParquetFile(source)
     except InputError:
         raise
-    except Exception as error:  # pyarrow raises its own, and Python's, for what a file holds
+    except Exception as error:  # pyarrow raises many kinds
         raise InputError(
             f"{path}: invalid PARQUET: {one_line(error)}; write the file again"
         ) from None
 
 
 def _csv_rows(path: Path) -> Iterator[list[Any]]:
-    """Rows that are not empty; none wider than the first."""
-    csv.field_size_limit(LONGEST)  # the module's own is 128 KiB; text_lines limits lines
+    """Yield the rows that are not empty; InputError if one is wider than the first."""
+    csv.field_size_limit(LONGEST)  # instead of 128 KiB; text_lines limits lines
     lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
     first = next(lines, "")
     # Spreadsheets of countries with a decimal comma write semicolons.
@@ -97,8 +97,8 @@ def _csv_rows(path: Path) -> Iterator[list[Any]]:
             width = len(row) if width is None else width
             if len(row) > width:
                 raise InputError(
-                    f"{path}:{reader.line_num}: {len(row)} fields under {width} names; quote a "
-                    f"text that holds {_SEPARATORS[separator]}, or name each column"
+                    f"{path}:{reader.line_num}: {len(row)} fields in a table of {width} columns: "
+                    f"quote texts with {_SEPARATORS[separator]}, or name each column"
                 )
             yield row
     except csv.Error as error:
@@ -110,5 +110,5 @@ def _csv_rows(path: Path) -> Iterator[list[Any]]:
 def _check_names(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
     name, times = max(Counter(names).items(), key=lambda entry: entry[1], default=("", 0))
     if times > 1:
-        raise InputError(f"{path}:1: the column {name!r} is there twice; rename one")
+        raise InputError(f"{path}:1: the column {name!r} is repeated; rename one")
     check_columns(str(path), names, wanted)

@@ -13,8 +13,7 @@ from typing import Any
 
 from tasc.data.chat import Message, Turn
 from tasc.data.corpus import Corpus, Example
-from tasc.data.foreign import one_line
-from tasc.data.whole_files import json_object, text_of
+from tasc.data.foreign import json_object, one_line, text_of
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 from tokenizers import Tokenizer
 
-from tasc.data.foreign import is_panic, told
+from tasc.data.foreign import as_input_error, is_panic
 from tasc.errors import InputError
 
 LARGEST_ID = 1 << 20  # the largest vocabularies have a million tokens; tables a row for each id
@@ -30,7 +30,7 @@ def check_tokenizer(tokenizer: Tokenizer, path: str) -> None:
         )
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    with told(path, _ADVICE):
+    with as_input_error(path, _ADVICE):
         for sample in _SAMPLES:
             _try(tokenizer, sample)
 

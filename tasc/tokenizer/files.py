@@ -6,9 +6,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from tasc.data.foreign import one_line, told
+from tasc.data.foreign import as_input_error, json_object, one_line, read_whole, text_of
 from tasc.data.quiet import no_bars
-from tasc.data.whole_files import json_object, read_whole, text_of
 from tasc.errors import InputError, UnavailableError
 from tasc.tokenizer.check import check_added_tokens, check_tokenizer
 from tasc.tokenizer.sentencepiece import is_sentencepiece, read_sentencepiece
@@ -91,7 +90,7 @@ def _from_file(path: Path, name: str) -> Read:
             )
         return (tokenizer, made_up_files(end))
     contents = text_of(read_whole(path, _LARGEST), str(path))
-    with told(f"{path}: not a tokenizer.json", _AGAIN):
+    with as_input_error(f"{path}: not a tokenizer.json", _AGAIN):
         tokenizer = Tokenizer.from_str(contents)
     check_added_tokens(tokenizer, contents, str(path))
     return (tokenizer, _companions(path.parent))
@@ -110,7 +109,7 @@ def _companions(folder: Path) -> dict[str, bytes]:
 
 def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
     _check_class(_companions(vocabulary.parent).get("tokenizer_config.json", b"{}"), name)
-    with told(f"{name}: {vocabulary.name} and {merges.name} are not a BPE pair", _AGAIN):
+    with as_input_error(f"{name}: {vocabulary.name} and {merges.name} are not a BPE pair", _AGAIN):
         model = models.BPE.from_file(str(vocabulary), str(merges))
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

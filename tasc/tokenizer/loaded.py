@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
-from tasc.data.foreign import told
-from tasc.data.whole_files import json_object
+from tasc.data.foreign import as_input_error, json_object
 from tasc.errors import InputError
 from tasc.tokenizer.files import read_tokenizer
 from tasc.tokenizer.token_bytes import special_tokens, token_strings
@@ -137,12 +136,12 @@ class LoadedTokenizer:
 
     def decode_batch(self, texts: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids, special tokens left out."""
-        with told(self.path, _ADVICE):
+        with as_input_error(self.path, _ADVICE):
             decoded: list[str] = self.tokenizer.decode_batch([list(ids) for ids in texts])
         return decoded
 
     def _entries(self, encode: Callable[..., list[Encoding]], batch: list[str]) -> list[Encoding]:
-        with told(self.path, _ADVICE):
+        with as_input_error(self.path, _ADVICE):
             return encode(batch, add_special_tokens=False)
 
     @cached_property

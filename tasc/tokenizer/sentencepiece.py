@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 
-from tasc.data.foreign import told
+from tasc.data.foreign import as_input_error
 from tasc.errors import InputError
 from tasc.tokenizer.token_bytes import MARK
 
@@ -63,7 +63,7 @@ def read_sentencepiece(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
         )
     control = model.names(CONTROL)
     end = next((name for name in ("</s>", "<eos>", "<|endoftext|>") if name in control), "</s>")
-    with told(f"{path} is not a SentencePiece model", _ADVICE):
+    with as_input_error(f"{path} is not a SentencePiece model", _ADVICE):
         return build(model), end
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from tasc.data.foreign import told
+from tasc.data.foreign import as_input_error
 from tasc.errors import InputError
 from tasc.tokenizer.patterns import CL100K, GPT2, O200K, QWEN2
 from tasc.tokenizer.token_bytes import spell_bytes
@@ -81,7 +81,7 @@ def read_tiktoken(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
         raise InputError(
             f"{path}: the ranks are not 0 to {len(ranks) - 1}: download the file again"
         )
-    with told(f"{path} is not a tiktoken file", "download the file again"):
+    with as_input_error(f"{path} is not a tiktoken file", "download the file again"):
         return _build(ranks, encoding), encoding.end
 
 

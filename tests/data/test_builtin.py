@@ -61,7 +61,7 @@ def test_unknown_names_are_refused_with_those_that_exist():
     with pytest.raises(InputError) as caught:
         load(Source("builtin:nothing"), "train")
     assert str(caught.value) == (
-        "builtin:nothing: no such built-in task; choose one of "
+        "builtin:nothing: no such built-in task; choose from "
         "builtin:stdlib-tokens, builtin:stdlib-docs"
     )
     with pytest.raises(InputError, match="no split 'later'; it has train, validation, test"):

@@ -94,7 +94,7 @@ def test_a_template_writes_the_messages_without_roles(tmp_path):
 
 
 def test_prompts_that_no_chat_template_wrote_are_refused(tmp_path):
-    with pytest.raises(Exception, match=r"a chat template, which the tokenizer has not: .*--templ"):
+    with pytest.raises(Exception, match=r"the tokenizer has no chat template: .*--templ"):
         _ = read(tmp_path, [{"messages": CHAT}]).prompts
 
 
@@ -148,13 +148,13 @@ def test_a_message_may_come_in_parts_of_text(tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"messages": "hello"}, "task.jsonl:1: column 'messages' holds no chat; write a list"),
-        ({"messages": ["hello"]}, "column 'messages' holds no chat"),
-        ({"messages": [{"author": "a", "text": "b"}]}, "has no role but author, text"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "give text"),
-        ({"messages": CHAT, "tools": "no json"}, "column 'tools' holds no tools; give a list"),
-        ({"messages": CHAT, "tools": ["add"]}, "column 'tools' holds no tools; give a list"),
-        ({"prompt": CHAT, "completion": "4"}, "column 'completion' holds no chat"),
+        ({"messages": "hello"}, "task.jsonl:1: column 'messages' is not a chat; write a list"),
+        ({"messages": ["hello"]}, "column 'messages' is not a chat"),
+        ({"messages": [{"author": "a", "text": "b"}]}, "has no role, only author, text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "write text parts"),
+        ({"messages": CHAT, "tools": "no json"}, "column 'tools' has no tools: write a list"),
+        ({"messages": CHAT, "tools": ["add"]}, "column 'tools' has no tools: write a list"),
+        ({"prompt": CHAT, "completion": "4"}, "column 'completion' is not a chat"),
         ({"messages": []}, "all 1 outputs of the split 'train' are empty"),
         ({"messages": [ASK]}, "all 1 outputs of the split 'train' are empty"),
     ],

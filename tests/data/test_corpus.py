@@ -70,7 +70,8 @@ def test_a_single_file_is_the_training_split(tmp_path):
     path = write(tmp_path / "task.jsonl", jsonl(ROWS))
     assert splits(Source(path)) == ["train"]
     assert (
-        message(Source(path), "test") == f"{path}: no split 'test'; it has train: name one of them"
+        message(Source(path), "test")
+        == f"{path}: no split 'test'; it has train: choose one of them"
     )
 
 
@@ -214,7 +215,7 @@ def test_an_error_of_the_hub_is_one_line(hub, monkeypatch):
 
     monkeypatch.setattr(datasets, "get_dataset_split_names", refuse)
     line = "someone/some-task: Config name is missing. Please pick one among: ['a', 'b']"
-    assert message(hub) == f"{line}; give a file, a folder, or another data set"
+    assert message(hub) == f"{line}; pass a file, a folder or another dataset"
 
 
 def test_an_unreachable_hub_is_one_line(monkeypatch):

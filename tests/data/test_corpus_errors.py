@@ -14,15 +14,15 @@ from tests.data.files import ROWS, contents, jsonl, message, write
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("{input", "cannot be read"),
-        ("no column", "names no column"),
-        ("{input.__class__}", "may only hold"),
-        ("{input[0]}", "may only hold"),
-        ("{input!r}", "may only hold"),
-        ("{input:>9}", "may only hold"),
-        ("{input:.2f}", "may only hold"),
-        ("{}", "may only hold"),
-        ("{input} {output}", "the answer"),
+        ("{input", "invalid template"),
+        ("no column", "has no column"),
+        ("{input.__class__}", "invalid field"),
+        ("{input[0]}", "invalid field"),
+        ("{input!r}", "invalid field"),
+        ("{input:>9}", "invalid field"),
+        ("{input:.2f}", "invalid field"),
+        ("{}", "invalid field"),
+        ("{input} {output}", "shows the model"),
     ],
 )
 def test_a_bad_template_is_refused(template, words):
@@ -39,12 +39,12 @@ def test_a_missing_column_is_named_with_those_that_exist(tmp_path):
     path = write(tmp_path / "t.jsonl", jsonl(ROWS))
     assert message(Source(path, "text")) == (
         f"{path}:1: no column 'text'; it has id, input, output: "
-        "name one with --input-column, --output-column or in the template"
+        "choose one with --input-column, --output-column or in the template"
     )
     for kind in ("csv", "parquet"):
         other = write(tmp_path / f"t.{kind}", contents(kind, tmp_path))
         line = message(Source(other, output_column="label"))
-        assert line.startswith(f"{other}: no column 'label'; it has id, input, output: name one")
+        assert line.startswith(f"{other}: no column 'label'; it has id, input, output: choose one")
 
 
 def test_a_row_without_the_column_is_named_by_its_line(tmp_path):
@@ -75,7 +75,7 @@ def test_invalid_json_is_named_by_file_and_line(tmp_path):
 
 def test_a_line_that_is_no_object_is_named(tmp_path):
     path = write(tmp_path / "t.jsonl", b'["a"]\n')
-    assert message(Source(path)).startswith(f"{path}:1: expected a JSON object, saw a list")
+    assert message(Source(path)).startswith(f"{path}:1: expected a JSON object, found a list")
 
 
 def test_nested_values_are_refused(tmp_path):
@@ -101,13 +101,13 @@ def test_a_malformed_parquet_file_is_refused(tmp_path):
 
 def test_a_csv_column_that_is_there_twice_is_refused(tmp_path):
     path = write(tmp_path / "t.csv", b"input,output,input\na,b,c\n")
-    assert message(Source(path)).startswith(f"{path}:1: the column 'input' is there twice")
+    assert message(Source(path)).startswith(f"{path}:1: the column 'input' is repeated")
 
 
 @pytest.mark.parametrize("rows", [b"a,b,x\nc,d,y\n", b"a,b,\nc,d,\n", b"a,b\nc,d,e\n"])
 def test_csv_rows_wider_than_the_names_are_refused(tmp_path, rows):
     path = write(tmp_path / "t.csv", b"input,output\n" + rows)
-    assert re.match(rf"{path}:[23]: 3 fields under 2 names", message(Source(path)))
+    assert re.match(rf"{path}:[23]: 3 fields in a table of 2 columns", message(Source(path)))
 
 
 def test_csv_columns_without_a_name_are_passed_over(tmp_path):
@@ -149,16 +149,16 @@ def test_empty_outputs_are_refused(tmp_path):
 
 def test_a_limit_below_one_is_refused(tmp_path):
     path = write(tmp_path / "t.jsonl", jsonl(ROWS))
-    assert message(Source(path), limit=0) == "the limit must be 1 or more, saw 0"
+    assert message(Source(path), limit=0) == "limit is 0: pass 1 or more"
 
 
 def test_positions_that_hold_no_data_are_refused(tmp_path):
     gone = str(tmp_path / "gone.jsonl")
     assert (
         message(Source(gone))
-        == f"{gone}: no such file or folder: name one, a Hub id, or builtin:NAME"
+        == f"{gone}: no such file or folder: pass one, a Hub id, or builtin:NAME"
     )
-    assert message(Source(str(tmp_path))).endswith("it has no files: name one of them")
+    assert message(Source(str(tmp_path))).endswith("it has no files: choose one of them")
     notes = write(tmp_path / "notes.txt", b"hello")
     assert message(Source(notes)).startswith(f"{notes}: unknown kind of file")
     assert "it has notes.txt" in message(Source(str(tmp_path)))
@@ -167,7 +167,7 @@ def test_positions_that_hold_no_data_are_refused(tmp_path):
 def test_two_files_for_one_split_are_refused(tmp_path):
     write(tmp_path / "train.jsonl", jsonl(ROWS))
     write(tmp_path / "train.csv", b"input,output\n")
-    assert "several files for the split 'train': train.csv, train.jsonl" in message(
+    assert "several files for the split 'train', train.csv, train.jsonl" in message(
         Source(str(tmp_path))
     )
 
@@ -176,5 +176,5 @@ def test_a_missing_split_of_a_folder_names_the_others(tmp_path):
     write(tmp_path / "train.jsonl", jsonl(ROWS))
     write(tmp_path / "test.jsonl", jsonl(ROWS))
     assert message(Source(str(tmp_path)), "validation").endswith(
-        "it has train, test: name one of them"
+        "it has train, test: choose one of them"
     )

@@ -105,7 +105,7 @@ def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsy
     assert "4│<|im_end|>" in out
     code, _, err = run(capsys, "data", task, "--tokenizer", plain)
     assert code == 2
-    assert "name a tokenizer with one, or write --template" in err
+    assert "choose a tokenizer with one, or pass --template" in err
 
 
 def test_without_a_terminal_a_line_says_what_colour_would_say(task, plain, capsys):
@@ -155,7 +155,7 @@ def test_long_examples_are_shown_by_both_ends(tmp_path, plain, capsys):
 
 
 def test_a_split_that_is_not_there_is_refused(task, plain):
-    with pytest.raises(InputError, match="no split 'test'; it has train: name one"):
+    with pytest.raises(InputError, match="no split 'test'; it has train: choose one"):
         inspected(task, plain, split="test")
 
 

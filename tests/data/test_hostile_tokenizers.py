@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tasc.data.quiet import held_stderr
+from tasc.data.quiet import captured_stderr
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tests.pico import make_tokenizer
@@ -135,7 +135,7 @@ def test_a_panic_on_a_text_is_one_line(tmp_path, capfd):
 def test_other_words_on_stderr_are_held_back_only_for_a_while(capfd):
     import os
 
-    with held_stderr():
+    with captured_stderr():
         os.write(2, b"a warning")
         assert capfd.readouterr().err == ""
     assert capfd.readouterr().err == "a warning"

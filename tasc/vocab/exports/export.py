@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
-from tasc.data.whole_files import json_object
+from tasc.data.foreign import json_object
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.token_bytes import MARK

@@ -1,7 +1,7 @@
 """TASC: task-adaptive compression pipelines for small language models.
 
-Each command is a call: ``tasc.augment(tasc.AugmentOptions(...))`` does what ``tasc augment`` does,
-and returns its result in memory.
+Each command is a function: ``tasc.augment(tasc.AugmentOptions(...))`` runs ``tasc augment``, and
+returns its result in memory.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# module -> names in it; torch and transformers are imported when one of them is first asked for.
-# A call is not named as a room is: importing tasc.benchmark would put the room in its position.
+# module -> its public names, imported on first use because torch and transformers load slowly.
+# A function must not have the name of a folder: importing the folder would replace the function.
 _PUBLIC = {
     "tasc.analysis.options": "AnalyzeOptions",
     "tasc.benchmark.join": "ReportOptions join_results",

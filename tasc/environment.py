@@ -1,4 +1,4 @@
-"""What produced a number: versions, commit, machine. Recorded in every manifest."""
+"""Versions, commit and machine, which every manifest records."""
 
 import json
 import os
@@ -16,11 +16,11 @@ PACKAGES = (
     *("torch", "transformers", "tokenizers", "datasets", "peft", "bitsandbytes", "numpy"),
     "openai",
 )
-DISTRIBUTION = "tasc-lm"  # the name on PyPI, where "tasc" is another project
+DISTRIBUTION = "tasc-lm"  # on PyPI, where "tasc" is another project
 
 
 def environment() -> dict[str, Any]:
-    """Describe what produced a number: versions, commit, machine."""
+    """Return the versions, the commit and the machine of this process."""
     return {
         "tasc": __version__,
         "git": _commit(),
@@ -35,7 +35,7 @@ def environment() -> dict[str, Any]:
 
 
 def launched() -> tuple[int, int]:
-    """Return which of how many processes this is that torchrun or accelerate launch started."""
+    """Return rank and number of the processes started by torchrun or accelerate launch."""
     rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
     return (int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else (0, 1)
 
@@ -43,15 +43,14 @@ def launched() -> tuple[int, int]:
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
-    except metadata.PackageNotFoundError:  # much of tasc runs without some of them
+    except metadata.PackageNotFoundError:  # some packages are optional
         return None
 
 
 def requirement() -> str:
     """Return the requirement that installs this version of tasc with pip.
 
-    It names the folder, file or repository that tasc was installed from (PEP 610), if it was not
-    installed from an index.
+    If it was not installed from an index, that is its folder, file or repository (PEP 610).
     """
     try:
         record = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
@@ -66,21 +65,26 @@ def requirement() -> str:
 
 
 def command_line() -> list[str]:
-    """Return how this program was called. Of a path it gives the name: folders differ elsewhere."""
+    """Return the arguments of this program, paths shortened to their names."""
     return [Path(part).name if "/" in part else part for part in sys.argv]
 
 
 def shell_line() -> str:
-    """Return how this program was called, as a shell takes it."""
+    """Return the command line of this program for a shell."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree, with '+' when it has uncommitted changes."""
+    """Return the commit of the source tree, with '+' if it has uncommitted changes."""
     root = Path(__file__).resolve().parents[1]
-    if not (root / ".git").exists():  # installed from a wheel: the folder above is not ours
+    if not (root / ".git").exists():  # installed from a wheel
         return None
-    git = ["git", "--no-optional-locks", "-C", str(root)]  # a commit may be under way
+    git = [
+        "git",
+        "--no-optional-locks",
+        "-C",
+        str(root),
+    ]  # for commits in progress
     try:
         sha = subprocess.run(
             [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
@@ -94,7 +98,7 @@ def _commit() -> str | None:
 
 
 def processor() -> str:
-    """Name the processor, as the system knows it."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,16 +1,16 @@
-"""The errors a user can meet. Each message says what was wrong, what was seen, and what to do."""
+"""Errors for users. Each message has the problem, the value found, and the fix."""
 
 
 class TascError(Exception):
-    """Base of all errors the command line turns into one line and exit code 2."""
+    """Base of all errors that the command line prints in one line, with exit code 2."""
 
 
 class InputError(TascError):
-    """The user's data, file, column, or option cannot be used."""
+    """Data, a file, a column or an option cannot be used."""
 
 
 class RecipeError(TascError):
-    """A recipe names an unknown key, a wrong type, or a step that cannot run."""
+    """A recipe has an unknown key, a wrong type, or a step that cannot run."""
 
 
 class UnavailableError(TascError):
@@ -18,8 +18,8 @@ class UnavailableError(TascError):
 
 
 class IntegrityError(TascError):
-    """A file that this project wrote is truncated, corrupt, or made for something else."""
+    """A file that tasc wrote is truncated, damaged, or belongs to something else."""
 
 
 class StorageError(TascError):
-    """The system has no room for, or no leave to make, a file that had to be written."""
+    """A file cannot be written: the disk is full or read-only."""

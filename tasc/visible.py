@@ -1,21 +1,17 @@
-"""Text of others, made fit to be shown: what would steer a terminal or a page is spelled out."""
+"""Making text of unknown origin safe to print on a terminal or page."""
 
 import re
 
-# Control characters but newline and tab, other line ends, bidirectional overrides and isolates,
-# and halves of surrogate pairs, as which the system hands on bytes that are no text.
+# Control characters except newline and tab, other line ends, bidirectional overrides and isolates,
+# and surrogates, which represent undecodable bytes of paths.
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with such characters as Python writes them: ``\\x1b``; all else stays."""
-    return STEERING.sub(lambda found: _spelled(found[0]), text)
+    """Return ``text`` with control characters escaped, as in ``\\x1b``."""
+    return STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def visible_line(text: str) -> str:
-    """Return ``text`` as one line: newlines and tabs are spelled out, too."""
+    """Return ``text`` as one line, with newlines and tabs escaped, too."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _spelled(character: str) -> str:
-    return character.encode("unicode_escape").decode()

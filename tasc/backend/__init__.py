@@ -1,10 +1,10 @@
-"""Numeric work on plain arrays by native routines: n-gram counting and the merge search."""
+"""Native routines on arrays: n-gram counting and the merge search."""
 
 from tasc.errors import UnavailableError
 
 try:
-    from tasc import _native  # noqa: F401 - all that stands below needs it
-except ImportError as error:  # the message must survive to the one line a user sees
+    from tasc import _native  # noqa: F401 - needed by everything below
+except ImportError as error:  # keep the message for the user
     raise UnavailableError(
         f"the native kernels are not built ({error}): run `make install`"
     ) from error

@@ -1,4 +1,4 @@
-"""What the merge search takes and gives, and what arrays of samples must be."""
+"""Requests and results of the merge search, and checks of arrays of samples."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,71 +18,71 @@ N_MAX_LIMIT = 16  # longest n-gram of the merge search
 
 @dataclass(frozen=True)
 class Merge:
-    """One token added by the search, in order of acceptance."""
+    """A new token, in order of acceptance."""
 
-    ids: tuple[int, ...]  # over the vocabulary at that round: base ids and earlier new ids
+    ids: tuple[int, ...]  # of its parts: base ids and earlier new ids
     new_id: int
     string: bytes
     frequency: int  # weighted, non-overlapping
     reward: int  # frequency * (n - 1)
     pcs: float
-    tokens: int  # weighted length of the corpus after this merge
-    h2: float  # Rényi-2 entropy of its token distribution after this merge, bits
+    tokens: int  # weighted length of the corpus after the merge
+    h2: float  # Rényi-2 entropy of the token distribution after the merge, bits
     h1: float = 0.0  # Shannon entropy, bits
-    inner: int = 0  # of frequency: occurrences inside one pre-token that are not the whole of it
+    inner: int = 0  # occurrences inside a pre-token that are not all of it
 
 
 @dataclass(frozen=True)
 class Alias:
-    """A second spelling of an added token: its occurrences became that token at no cost."""
+    """Other parts with the text of a new token; their occurrences become that token."""
 
     ids: tuple[int, ...]
     new_id: int
     frequency: int
     inner: int  # as in Merge
-    after: int  # merges accepted before it
+    after: int  # number of merges accepted before it
 
 
 @dataclass(frozen=True)
 class MergeRequest:
-    """The corpus and the rules of one merge search (Tsur et al., section 4.1, Algorithm 1).
+    """The corpus and the options of a merge search (Tsur et al., section 4.1, Algorithm 1).
 
-    With ``boundaries`` an occurrence counts, and is replaced, only if it begins and ends on
-    pre-token boundaries (the ends of a sample are boundaries), or is a pair whose second token does
-    not start a pre-token: an ordinary BPE merge.
+    With ``boundaries``, an occurrence counts only if it begins and ends at pre-token boundaries,
+    including the ends of a sample, or if it is an ordinary BPE merge: a pair whose second token
+    does not start a pre-token.
     """
 
-    tokens: Int32  # (T,) all samples, one after another
+    tokens: Int32  # (T,) all samples, concatenated
     offsets: Int64  # (S + 1,) sample s is tokens[offsets[s]:offsets[s + 1]]
     weights: Int64  # (S,) multiplicity of each distinct sample, >= 1
-    vocabulary: Sequence[bytes]  # string of each base token; b"" for special ones and holes
-    special: frozenset[int]  # ids that no n-gram may hold; nor one with an empty string
+    vocabulary: Sequence[bytes]  # bytes of each base token; b"" for special and unused ids
+    special: frozenset[int]  # ids that no n-gram may contain, besides those without bytes
     budget: int
     n_max: int = 4
     alpha_pcs: float = 0.05
     conditional: bool = False  # PCS given the preceding n - 1 tokens
     boundaries: UInt8 | None = None  # (T,) 1 where a pre-token starts
     banned: frozenset[bytes] = frozenset()  # strings never proposed
-    admit: Callable[[bytes], bool] | None = None  # asked once for each n-gram about to be tested
-    min_frequency: int = 2  # an n-gram seen once compresses nothing that recurs
-    min_reward: int = 0  # the search ends before an n-gram that saves fewer tokens
+    admit: Callable[[bytes], bool] | None = None  # called once per n-gram before its test
+    min_frequency: int = 2  # n-grams that occur once do not recur
+    min_reward: int = 0  # the search ends at an n-gram that saves fewer tokens
 
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What a merge search found; fewer merges than the budget when no candidate was worth it."""
+    """The result of a merge search, which may have fewer merges than requested."""
 
     merges: tuple[Merge, ...]
     tokens_before: int
     tokens_after: int
     h2_before: float
     h1_before: float
-    rejected: int  # n-grams turned down by PCS
+    rejected: int  # number of n-grams rejected by PCS
     aliases: tuple[Alias, ...]
 
     @property
     def duplicates(self) -> int:
-        """How many n-grams had the text of a token that was added before."""
+        """Number of n-grams with the text of an earlier new token."""
         return len(self.aliases)
 
 
@@ -96,7 +96,7 @@ def check_samples(tokens: Int32, offsets: Int64) -> None:
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens):
         raise InputError(f"offsets must run from 0 to the number of tokens, {len(tokens)}")
     if np.any(np.diff(offsets) < 0):
-        raise InputError("offsets must not decrease: give the bounds of the samples in order")
+        raise InputError("offsets decrease: pass the bounds of the samples in order")
     if len(tokens) and tokens.min() < 0:
         raise InputError(f"token ids must not be negative, got {tokens.min()}")
     if len(tokens) and tokens.max() > LARGEST_ID:
@@ -109,7 +109,7 @@ def check_weighted(tokens: Int32, offsets: Int64, weights: Int64) -> None:
     _check_array("weights", weights, np.int64)
     if len(weights) + 1 != len(offsets):
         raise InputError(
-            f"{len(weights)} weights for {len(offsets) - 1} samples: give one entry a sample"
+            f"{len(weights)} weights for {len(offsets) - 1} samples: pass one per sample"
         )
     if len(weights) and weights.min() < 1:
         raise InputError(f"weights must be at least 1, got {weights.min()}")
@@ -121,7 +121,10 @@ def check_request(request: MergeRequest) -> None:
     if request.boundaries is not None:
         _check_array("boundaries", request.boundaries, np.uint8)
         if len(request.boundaries) != len(request.tokens):
-            raise InputError("boundaries of another length than the tokens: give one entry a token")
+            raise InputError(
+                f"{len(request.boundaries)} boundaries for {len(request.tokens)} tokens: "
+                "pass one per token"
+            )
     _check_ids(request)
     _check_options(request)
 
@@ -131,7 +134,7 @@ def _check_ids(request: MergeRequest) -> None:
     highest = max([*request.special, int(request.tokens.max()) if len(request.tokens) else -1, -1])
     if highest >= size or min(request.special, default=0) < 0:
         raise InputError(
-            f"token id {highest} is outside of the vocabulary of {size} tokens: "
+            f"token id {highest} is not in the vocabulary of {size} tokens: "
             "encode with the same tokenizer"
         )
 
@@ -152,4 +155,4 @@ def _check_options(request: MergeRequest) -> None:
 def _check_array(name: str, array: npt.NDArray[np.generic], dtype: type[np.generic]) -> None:
     if array.ndim != 1 or array.dtype != dtype:
         wanted = np.dtype(dtype).name
-        raise InputError(f"{name} must be one row of {wanted}, got {array.dtype} {array.shape}")
+        raise InputError(f"{name} must be a vector of {wanted}, got {array.dtype} {array.shape}")

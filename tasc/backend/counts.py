@@ -1,4 +1,4 @@
-"""N-gram counts: sorted runs on disk while counting, distributions in the end."""
+"""N-gram counts: sorted runs on disk, merged into distributions at the end."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,33 +11,33 @@ from tasc import _native
 from tasc.backend.base import Int32, Int64, UInt8, check_weighted
 from tasc.errors import InputError
 
-WORD_BATCH = 1 << 19  # words of a run: few enough that 16 bits tell them apart, mostly
-_OPEN_FILES = 256  # runs merged at a time; two merges stay below the usual limit of 1,024
+WORD_BATCH = 1 << 19  # words per run, of which few enough differ for 16-bit ids
+_OPEN_FILES = 256  # runs merged at a time; the usual limit of a process is 1,024 files
 
 
 @dataclass(frozen=True)
 class CountHistogram:
-    """The distribution of n-grams of one length: how many of them occur how often."""
+    """The distribution of the counts of n-grams of one length."""
 
-    counts: Int64  # (M,) different counts, descending
-    times: Int64  # (M,) how many n-grams have that count
+    counts: Int64  # (M,) distinct counts, descending
+    times: Int64  # (M,) number of n-grams with that count
     top_ids: Int32  # (K, n) the most frequent n-grams; ties by ascending ids
     top_counts: Int64  # (K,) and their counts
 
     @property
     def total(self) -> int:
-        """Occurrences of all n-grams."""
+        """Number of occurrences of all n-grams."""
         return int(self.counts @ self.times)
 
     @property
     def distinct(self) -> int:
-        """Different n-grams."""
+        """Number of distinct n-grams."""
         return int(self.times.sum())
 
 
 @dataclass(frozen=True)
 class Counts:
-    """All that was counted: ``spectra[n - 1]`` for n-grams, ids (K,) ascending with counts (K,)."""
+    """Merged counts: ``spectra[n - 1]`` for n-grams, ids (K,) ascending with counts (K,)."""
 
     spectra: tuple[CountHistogram, ...]
     ids: Int32
@@ -54,11 +54,11 @@ def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> N
     """Count the n-grams of 1 to 4 of tokens (T,) within samples, and save a sorted run.
 
     Sample s is tokens[offsets[s]:offsets[s + 1]] and counts weights[s] times. Raises InputError
-    when an id is negative, the arrays do not fit together, or the file cannot be written.
+    if an id is negative, the arrays do not match, or the file cannot be written.
 
-    A run is a file of ascending n-grams of 4 lanes: id + 1, 0 beyond the sample's end, two lanes to
-    a little-endian word. Of each stands the second word; the first follows it where it is another
-    than before (bit 63), then the count where it is not 1 (bit 31): lanes are below 2^31.
+    A run is a file of ascending n-grams of 4 lanes below 2^31: id + 1, or 0 after the sample's end.
+    Two lanes form a little-endian word. The file has the second word of each n-gram, then the first
+    word if it changed (bit 63 is set), then the count if it is not 1 (bit 31 is set).
     """
     check_weighted(tokens, offsets, weights)
     with _scratch():
@@ -71,17 +71,17 @@ def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> N
 
 
 def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
-    """Add up saved runs, whoever wrote them, and keep the ``top`` n-grams of each length.
+    """Add up saved runs, and list the ``top`` n-grams of each length.
 
-    Memory does not depend on their size; runs too many are first joined, beside the first of them.
-    Raises InputError when a file cannot be read.
+    Memory does not depend on their size. If there are many, they are first joined into files next
+    to the first one. Raises InputError if a file cannot be read.
     """
     left = [str(path) for path in paths]
     with _scratch():
         joined = 0
         while len(left) > _OPEN_FILES:
             name = f"{left[0]}-joined-{joined}"
-            few = min(_OPEN_FILES, len(left) - _OPEN_FILES + 1)  # what is joined is read twice
+            few = min(_OPEN_FILES, len(left) - _OPEN_FILES + 1)  # joined runs are read twice
             _native.join_runs(left[:few], name)
             left, joined = [*left[few:], name], joined + 1
         spectra, ids, counts = _native.merge_runs(left, top)
@@ -97,25 +97,24 @@ def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
 
 @dataclass(frozen=True)
 class CountedWords:
-    """The words of one part of a text, counted by themselves."""
+    """The counted words of one part of a text."""
 
-    # (B,) UTF-8 of all different words, end to end, by appearance: ids are their order.
-    letters: UInt8
-    ends: Int64  # (W,) where each ends there
-    first: Int32  # ids of the first 3 words, or of all there are
-    last: Int32  # likewise of the last ones; the n-grams that begin there need what follows
-    runs: list[Path]  # files of all other n-grams; none where there are 3 words or fewer
+    letters: UInt8  # (B,) UTF-8 of the distinct words in order of appearance, which is their id
+    ends: Int64  # (W,) end of each word in ``letters``
+    first: Int32  # ids of the first 3 words, or of all if there are fewer
+    last: Int32  # ids of the last 3 words, whose n-grams extend into the next part
+    runs: list[Path]  # files of all other n-grams; empty for 3 words or fewer
 
 
 class WordCounter:
-    """Word n-grams of one endless text, which cross the borders of samples."""
+    """Counts word n-grams of one continuous text; they may cross samples."""
 
     def __init__(self, prefix: Path, batch: int = WORD_BATCH) -> None:
-        """Save a run for every ``batch`` words: ``prefix`` with a number appended."""
+        """Save a run per ``batch`` words, named ``prefix`` with a number."""
         self._counter = _native.WordCounter(str(prefix), batch)
 
     def add_texts(self, texts: Sequence[str]) -> int:
-        """Add the words of each text, as ``str.split`` finds them; return how many there were."""
+        """Add the words of each text, split by ``str.split``; return their number."""
         with _scratch():
             return self._counter.add_texts(list(texts))
 
@@ -126,22 +125,22 @@ class WordCounter:
         return len(words)
 
     def leave(self) -> CountedWords:
-        """Return what was counted, for another counter to go on behind these words."""
+        """Return the counts, from which another counter can continue."""
         with _scratch():
             letters, ends, first, last, runs = self._counter.leave()
         return CountedWords(letters, ends, first, last, [Path(run) for run in runs])
 
     def take(self, counted: CountedWords) -> None:
-        """Go on behind what another counter left, as if its words had been added here.
+        """Add the words that another counter counted.
 
-        Raises InputError when they are no such words, or a run cannot be read or written.
+        Raises InputError if they are invalid, or a run cannot be read or written.
         """
         c = counted
         with _scratch():
             self._counter.take(c.letters, c.ends, c.first, c.last, [str(run) for run in c.runs])
 
     def finish(self) -> list[Path]:
-        """Return the runs, once everything was added. Their ids number words by appearance."""
+        """Return all runs, whose ids number words by appearance."""
         with _scratch():
             return [Path(path) for path in self._counter.finish()]
 
@@ -152,10 +151,10 @@ class WordCounter:
 
 @contextmanager
 def _scratch() -> Iterator[None]:
-    """Say what can be done about a file that the kernels could not write or read."""
+    """Turn failures of the kernels to read or write a file into an InputError."""
     try:
         yield
     except RuntimeError as error:
         raise InputError(
-            f"{error}: make room, or name another scratch folder with TMPDIR"
+            f"{error}: free some space, or set TMPDIR to another folder for temporary files"
         ) from None

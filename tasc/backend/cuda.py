@@ -30,16 +30,16 @@ SIGNATURES = {
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the CUDA kernel library, or None where it was not built.
+    """Return the CUDA kernel library, or None if it was not built.
 
-    Raises UnavailableError for a library that cannot be loaded, or is of another build.
+    Raises UnavailableError if it cannot be loaded or belongs to another build.
     """
     path = Path(str(files("tasc") / "libtasc_cuda.so"))
     return load(path) if path.is_file() else None
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """Load the library at ``path``. Raises UnavailableError as ``library`` does."""
+    """Load the library at ``path``. Raises the errors of ``library``."""
     try:
         lib = ctypes.CDLL(str(path))
         for name, types in SIGNATURES.items():
@@ -53,7 +53,7 @@ def load(path: Path) -> ctypes.CDLL:
 
 
 def state() -> str:
-    """Say in words whether the kernels can be used; never raises."""
+    """Return a description of whether the kernels can be used; never raises."""
     try:
         return "built" if library() else "not built (no nvcc)"
     except UnavailableError as error:
@@ -61,17 +61,17 @@ def state() -> str:
 
 
 def check(code: int) -> None:
-    """Raise what a call of the library returned, in words."""
+    """Raise UnavailableError for an error code of the library."""
     lib = library()
     if code and lib is not None:
         message = lib.tasc_cuda_error_string(code).decode()
-        raise UnavailableError(f"a CUDA kernel failed: {message}; use --device cpu to go without")
+        raise UnavailableError(f"a CUDA kernel failed: {message}; use --device cpu to avoid it")
 
 
 def launch(name: str, *arguments: float) -> None:
     """Call a kernel of the library; pointers are integers, the stream comes last.
 
-    Raises UnavailableError when the library was not built or the device refuses.
+    Raises UnavailableError if the library was not built or the kernel fails.
     """
     lib = library()
     if lib is None:

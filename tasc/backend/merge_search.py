@@ -1,4 +1,4 @@
-"""The merge search, compiled: checks a request, calls ``tasc._native``, wraps what comes back."""
+"""The merge search: checks a request, calls ``tasc._native`` and wraps the result."""
 
 from collections.abc import Callable
 
@@ -10,12 +10,12 @@ from tasc.progress import Progress, silent
 
 
 def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeResult:
-    """Find up to ``budget`` n-grams worth a token (METHODS of TASC-ft, Algorithm 1).
+    """Find up to ``budget`` n-grams that are worth a new token (Tsur et al., Algorithm 1).
 
-    On one core, incremental; releases the GIL and can be interrupted. Departs from the paper: ties
-    go to the larger n, then to the smaller ids, so a run repeats; samples carry weights; an n-gram
-    with the text of a base token is passed over, one with that of an added token becomes that
-    token. Raises InputError.
+    The search runs on one core, releases the GIL and can be interrupted. Unlike the paper's, it is
+    deterministic: ties go to the larger n, then to the smaller ids. Samples have weights. An n-gram
+    with the text of a base token is skipped; one with the text of a new token becomes that token.
+    Raises InputError for an invalid request.
     """
     check_request(request)
     strings, string_ends = _strings(request)
@@ -54,7 +54,7 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
 
 
 def _strings(request: MergeRequest) -> tuple[UInt8, Int64]:
-    """The vocabulary's strings end to end, and where each begins (V + 1,)."""
+    """Return the concatenated bytes of the vocabulary, and their offsets (V + 1,)."""
     lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
     flat = np.frombuffer(b"".join(request.vocabulary), np.uint8)
     return flat, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])

@@ -1,7 +1,6 @@
 """Draft trees in arrays: node i continues node ``parents[i]``; -1 is the last accepted token.
 
-All raise InputError for a tree whose parents do not precede their children, or of more nodes than
-fit in a step (4096).
+All functions raise InputError if a parent does not precede its child, or for more than 4096 nodes.
 """
 
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from tasc.errors import InputError
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn what a native routine says of its arguments into an InputError."""
+    """Turn ValueError of a native routine into InputError."""
     try:
         yield
     except ValueError as error:
@@ -25,7 +24,7 @@ def refusals() -> Iterator[None]:
 def ancestor_bits(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ancestors (n, ceil(n / 64)) uint64 and depths (n,) int32 of a tree of n nodes.
 
-    Bit j of word w is set where node 64 w + j is the node of the row or an ancestor of it.
+    Bit j of word w is set if node 64 w + j is the row's node or one of its ancestors.
     """
     with refusals():
         bits, depths = _native.ancestor_bits(parents)
@@ -45,8 +44,8 @@ def greedy_path(tokens: np.ndarray, parents: np.ndarray, best: np.ndarray) -> np
 def tree_inputs(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the attention mask and the position offsets of a tree of n nodes.
 
-    Row and column 0 are the last accepted token. The mask (n + 1, n + 1) is True where a row may
-    see a column: itself and its ancestors; offsets (n + 1,) int64 are depths, 0 for the last token.
+    Row and column 0 are the last accepted token. The mask (n + 1, n + 1) is True for a row's own
+    column and its ancestors. The offsets (n + 1,) int64 are depths, 0 for the last accepted token.
     """
     with refusals():
         mask, offsets = _native.tree_inputs(parents)

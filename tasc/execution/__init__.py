@@ -1,6 +1,6 @@
-"""The executors by name: where independent pieces of work run. Results do not depend on which.
+"""The executors, which run independent pieces of work. Results do not depend on the executor.
 
-To add one, write ``NAME.py`` here with a function ``start`` and add a line.
+To add one, write ``NAME.py`` here with a function ``start`` and add an entry to EXECUTORS.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,31 +12,30 @@ from typing import Any, Protocol, TypeVar
 Shared = TypeVar("Shared")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-MOST_LOSSES = 3  # workers that one piece of work may cost
+MOST_LOSSES = 3  # workers that may die on one piece of work
 
 
 class Executor(Protocol):
-    """Runs pieces of work, all of which read the same ``shared`` value that it was started with."""
+    """Runs pieces of work that read the same ``shared`` value."""
 
     def run(
         self, work: Callable[[Any, Task], Result], tasks: Iterable[Task]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the number of each task and ``work(shared, task)``, as soon as that is there.
+        """Yield the number of each task and ``work(shared, task)``, as soon as it is done.
 
-        ``tasks`` are taken as workers are free for them. ``work`` is a function of a module, so
-        that other processes find it. What it raises is raised here. A worker that is killed costs
-        the piece that it had in work, which another one does; TascError where that costs
-        MOST_LOSSES of them.
+        ``tasks`` are consumed as workers become free. ``work`` is a function of a module, so that
+        it can be pickled; its exceptions are raised here. If a worker dies, another one repeats its
+        piece. Raises TascError if MOST_LOSSES workers die on one piece.
         """
 
 
 @dataclass(frozen=True)
 class Workers:
-    """What is started."""
+    """The number and kind of workers."""
 
-    count: int  # pieces of work at a time
-    address: str | None = None  # of a running cluster, for executors that know some
-    devices: bool = False  # whether each worker wants a device of its own, where machines have some
+    count: int  # pieces of work in parallel
+    address: str | None = None  # of a running cluster, for executors that use one
+    devices: bool = False  # whether each worker gets its own GPU, if there are any
 
 
 Start = Callable[[Any, Workers], AbstractContextManager[Executor]]
@@ -46,25 +45,23 @@ Start = Callable[[Any, Workers], AbstractContextManager[Executor]]
 class Entry:
     """One executor."""
 
-    label: str  # where it runs, as help and docs show it
-    needs: str  # the extra of this package that it needs, "" for none
-    # Takes the shared value, which each worker gets once, and the workers; what it returns
-    # ends them when it is left.
-    start: Start
+    label: str  # description for help and docs
+    needs: str  # requirement to install, "" for none
+    start: Start  # from the shared value, which each worker gets once
 
 
 def _of(module: str) -> Start:
-    """Return the ``start`` of a module here, which is imported when it is called."""
+    """Return the ``start`` of a module here, imported on the first call."""
     return lambda shared, workers: import_module(f"{__name__}.{module}").start(shared, workers)
 
 
 EXECUTORS: dict[str, Entry] = {
-    "local": Entry("one piece after the other, in this process", "", _of("local")),
+    "local": Entry("one piece at a time, in this process", "", _of("local")),
     "processes": Entry(
-        "several pieces at a time, in processes of this machine", "", _of("processes")
+        "several pieces in parallel, in processes on this machine", "", _of("processes")
     ),
     "ray": Entry(
-        "several pieces at a time, on a Ray cluster: that of --address, or one of this machine",
+        "several pieces in parallel, on a Ray cluster: that of --address, or a new local one",
         "tasc-lm[ray]",
         _of("ray_cluster"),
     ),
@@ -72,12 +69,12 @@ EXECUTORS: dict[str, Entry] = {
 
 
 def executor_help() -> str:
-    """Return what the help says of the executors."""
+    """Return a description of the executors for help texts."""
     return "; ".join(f"{name}: {entry.label}" for name, entry in EXECUTORS.items())
 
 
 def in_order(results: Iterable[tuple[int, Result]]) -> Iterator[Result]:
-    """Yield what ``Executor.run`` does in the order of the tasks."""
+    """Yield the results of ``Executor.run`` in the order of the tasks."""
     waiting: dict[int, Result] = {}
     following = 0
     for number, result in results:

@@ -1,4 +1,4 @@
-"""Pieces of work whose results are kept as files until the whole is done: a killed run goes on."""
+"""Pieces of work whose results are stored as files, from which a killed run resumes."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,10 +20,10 @@ def keep(
     *,
     resume: bool,
 ) -> Iterator[tuple[int, Path]]:
-    """Yield the number of each task and the folder of the files that ``work`` made of it.
+    """Yield the number of each task and the folder with the files of its result.
 
-    Those of an earlier run come first, and are not made again; without ``resume`` they go. They are
-    trusted: ``folder`` belongs to runs of the very same step. Tasks are taken in any case.
+    Results of an earlier run come first and are not repeated; without ``resume`` they are deleted.
+    They are trusted: ``folder`` must belong to the same step. All tasks are consumed.
     """
     if not resume and folder.exists():
         remove(folder)
@@ -47,7 +47,7 @@ def keep(
 
 
 def _write(files: Files, folder: Path) -> None:
-    """Write files into a folder that appears whole."""
+    """Write files into a folder that appears complete or not at all."""
     new = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     new.mkdir()
     for name, contents in files.items():
@@ -57,5 +57,5 @@ def _write(files: Files, folder: Path) -> None:
 
 
 def read_files(folder: Path) -> Files:
-    """Return the contents of the files in a folder, as ``work`` hands them over."""
+    """Return the contents of the files in a folder by name."""
     return {file.name: file.read_bytes() for file in folder.iterdir()}

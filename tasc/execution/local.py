@@ -10,17 +10,16 @@ from tasc.execution import Executor, Result, Task, Workers
 
 @dataclass(frozen=True)
 class Local:
-    """See Executor."""
+    """Runs pieces one after the other."""
 
     shared: Any
 
     def run(
         self, work: Callable[[Any, Task], Result], tasks: Iterable[Task]
     ) -> Iterator[tuple[int, Result]]:
-        """See Executor.run."""
         return ((number, work(self.shared, task)) for number, task in enumerate(tasks))
 
 
 def start(shared: object, _workers: Workers) -> AbstractContextManager[Executor]:
-    """Return the executor; there is nothing to start."""
+    """Return the executor."""
     return nullcontext(Local(shared))

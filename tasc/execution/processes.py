@@ -1,7 +1,7 @@
-"""Work in several processes of this machine.
+"""Work in several processes on this machine.
 
-The standard library's pool ends as a whole when one of its processes is killed; here a worker is a
-process with a pipe, and what is lost with it is the piece that it had in work.
+The standard library's pool fails when one of its processes is killed. Here, each worker is a
+process with a pipe, and only its current piece is lost.
 """
 
 import signal
@@ -14,25 +14,25 @@ from typing import Any
 from tasc.execution import Executor, Result, Task, Workers
 from tasc.execution.worker import Outcome, Piece, Queue, outcome, prepare
 
-# Spawned, not forked: threads of this process would leave locks behind that nobody opens.
+# Not forked: locks held by other threads of this process would never be released.
 _CONTEXT = get_context("spawn")
 
 
 class _Worker:
-    """A process, and what it has in work; ``piece`` is None where nobody waits for that."""
+    """A process and its current piece, which is None if its result is no longer needed."""
 
     def __init__(self, shared: object) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(theirs, shared), daemon=True)
         self.process.start()
-        theirs.close()  # so that its end is seen here
+        theirs.close()  # so that its death closes the pipe
         self.busy, self.piece = False, None
 
     connection: Connection
     piece: Piece | None
 
     def send(self, work: Callable[..., Any], piece: Piece) -> None:
-        """Hand over a piece; raises OSError where the process is gone."""
+        """Send a piece; raises OSError if the process is dead."""
         self.busy, self.piece = True, piece
         self.connection.send((work, piece.task))
 
@@ -43,17 +43,15 @@ class _Worker:
 
 
 class Processes:
-    """See Executor."""
+    """Runs pieces in processes, and replaces those that die."""
 
     def __init__(self, shared: object, count: int) -> None:
-        """Start the workers."""
         self._shared = shared
         self.workers = [_Worker(shared) for _ in range(count)]
 
     def run(
         self, work: Callable[[Any, Task], Result], tasks: Iterable[Task]
     ) -> Iterator[tuple[int, Result]]:
-        """See Executor.run."""
         queue = Queue(tasks)
         try:
             while self._hand_out(work, queue):
@@ -67,17 +65,17 @@ class Processes:
                     yield number, result
         finally:
             for worker in self.workers:
-                worker.piece = None  # nobody waits for it any more
+                worker.piece = None  # its result is no longer needed
 
     def _hand_out(self, work: Callable[..., Any], queue: Queue) -> bool:
-        """Give each worker that is free a piece; say whether any has one."""
+        """Give each free worker a piece; return whether any worker has one."""
         for worker in self.workers:
             if worker.busy:
                 continue
             piece = queue.next()
             if piece is None:
                 break
-            with suppress(OSError):  # its end is read by whoever waits for it
+            with suppress(OSError):  # _take replaces a dead worker
                 worker.send(work, piece)
         return any(worker.piece for worker in self.workers)
 
@@ -86,7 +84,7 @@ class Processes:
         return [worker for worker in self.workers if worker.connection in ready]
 
     def _take(self, worker: _Worker, queue: Queue) -> tuple[int, Outcome | None]:
-        """Return what a worker has done: None where nobody waits for it, or it is gone."""
+        """Return the outcome of a worker; None if it is not needed, or the worker died."""
         piece = worker.piece
         try:
             done: Outcome = worker.connection.recv()
@@ -103,14 +101,14 @@ class Processes:
         self.workers[self.workers.index(worker)] = _Worker(self._shared)
 
     def end(self) -> None:
-        """End the workers, whatever they do."""
+        """Terminate the workers."""
         for worker in self.workers:
             worker.end()
 
 
 @contextmanager
 def start(shared: object, workers: Workers) -> Iterator[Executor]:
-    """Start processes, and end them; what has not begun by then is dropped."""
+    """Start the processes, and terminate them at the end."""
     pool = Processes(shared, workers.count)
     try:
         yield pool
@@ -119,8 +117,8 @@ def start(shared: object, workers: Workers) -> Iterator[Executor]:
 
 
 def _serve(connection: Connection, shared: object) -> None:
-    """Work until the process that started this one closes its end, be it by its death."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # that process says when it ends
+    """Work until the parent process closes its end of the pipe, or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     prepare()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:

@@ -1,4 +1,4 @@
-"""Work on a Ray cluster: one that runs already, or one of this machine for the time."""
+"""Work on a running Ray cluster, or a temporary local one."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ from tasc.execution.worker import Outcome, Piece, Queue, outcome, prepare
 
 
 class _Worker:
-    """What Ray makes an actor of: a process on some machine of the cluster."""
+    """A worker process, which becomes a Ray actor."""
 
     def __init__(self, shared: object) -> None:
         prepare()
@@ -24,16 +24,15 @@ class _Worker:
 
 @dataclass(frozen=True)
 class Ray:
-    """See Executor."""
+    """Runs pieces in Ray actors, and replaces those that die."""
 
     ray: Any  # the package
-    make: Callable[[], Any]  # starts a worker
-    workers: list[Any]  # handles of those that run
+    start_worker: Callable[[], Any]
+    workers: list[Any]  # handles
 
     def run(
         self, work: Callable[[Any, Task], Result], tasks: Iterable[Task]
     ) -> Iterator[tuple[int, Result]]:
-        """See Executor.run."""
         queue, free = Queue(tasks), list(self.workers)
         running: dict[Any, tuple[Any, Piece]] = {}
         while True:
@@ -56,40 +55,40 @@ class Ray:
             yield piece.number, result
 
     def _replaced(self, worker: object) -> Any:  # noqa: ANN401
-        self.workers[self.workers.index(worker)] = made = self.make()
-        return made
+        self.workers[self.workers.index(worker)] = worker = self.start_worker()
+        return worker
 
 
 @contextmanager
 def start(shared: object, workers: Workers) -> Iterator[Executor]:
-    """Join a cluster, or start one of this machine; start workers there, and end them.
+    """Connect to a cluster or start a local one, and run workers there.
 
     Raises:
-        UnavailableError: Ray is not installed, or no cluster is at the address.
+        UnavailableError: Ray is not installed, or there is no cluster at the address.
     """
     ray = _package(alone=workers.address is None)
     with _cluster(ray, workers):
         devices = int(workers.devices and bool(ray.cluster_resources().get("GPU")))
         kind = ray.remote(num_cpus=1, num_gpus=devices, max_restarts=0)(_Worker)
-        held = ray.put(shared)
-        made = Ray(ray, lambda: kind.remote(held), [])
-        made.workers.extend(made.make() for _ in range(workers.count))
+        reference = ray.put(shared)
+        executor = Ray(ray, lambda: kind.remote(reference), [])
+        executor.workers.extend(executor.start_worker() for _ in range(workers.count))
         try:
-            yield made
+            yield executor
         finally:
-            for worker in made.workers:
+            for worker in executor.workers:
                 ray.kill(worker)
 
 
 def _package(*, alone: bool) -> Any:  # noqa: ANN401
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
-    if alone:  # so that Ray keeps to the loopback interface: whoever reaches it can run code here
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
+    if alone:  # so that Ray stays on the loopback interface: anyone who reaches it can run code
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
     except ImportError:
         raise UnavailableError(
-            "--executor ray needs the package ray: install it with pip install 'tasc-lm[ray]'"
+            "--executor ray needs the package ray: run pip install 'tasc-lm[ray]'"
         ) from None
     return ray
 
@@ -106,7 +105,7 @@ def _cluster(ray: Any, workers: Workers) -> Iterator[None]:  # noqa: ANN401
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UnavailableError(
                 f"no Ray cluster at {workers.address} ({str(error).partition(chr(10))[0]}): start "
-                "one with ray start --head, or leave out --address for one of this machine"
+                "one with ray start --head, or drop --address to start a local one"
             ) from None
     try:
         yield

@@ -1,4 +1,4 @@
-"""What all executors with workers share: what a worker does, and pieces that wait for one."""
+"""The common parts of executors with workers: a worker's job, and the queue of pieces."""
 
 import os
 from collections import deque
@@ -14,7 +14,7 @@ Outcome = tuple[Any, Exception | None]
 
 @dataclass(frozen=True)
 class Piece:
-    """A task with its number, and how many workers it has cost."""
+    """A task, its number, and how many workers have died on it."""
 
     number: int
     task: Any
@@ -22,36 +22,35 @@ class Piece:
 
 
 class Queue:
-    """Pieces that wait for a worker: those that lost theirs first."""
+    """Pieces that wait for a worker; pieces whose worker died come first."""
 
     def __init__(self, tasks: Iterable[Any]) -> None:
-        """Tasks are taken one by one, as workers are free."""
         self._tasks: Iterator[tuple[int, Any]] = enumerate(tasks)
         self._lost: deque[Piece] = deque()
 
     def next(self) -> Piece | None:
-        """Return the next piece; None where none is left for now."""
+        """Return the next piece; None if there is none at present."""
         if self._lost:
             return self._lost.popleft()
         return next((Piece(number, task) for number, task in self._tasks), None)
 
     def lose(self, piece: Piece) -> None:
-        """Take back a piece whose worker is gone; TascError where that is no accident."""
+        """Return a piece whose worker died; TascError if it happens MOST_LOSSES times."""
         if piece.losses + 1 >= MOST_LOSSES:
             raise TascError(
-                f"{MOST_LOSSES} workers died on the same piece of work, perhaps for lack of "
-                "memory: use fewer --workers"
+                f"{MOST_LOSSES} workers died on the same piece of work, perhaps because memory is "
+                "short: use fewer --workers"
             )
         self._lost.append(Piece(piece.number, piece.task, piece.losses + 1))
 
 
 def prepare() -> None:
-    """Begin a worker: it is one of many, so its tokenizer uses one thread."""
+    """Prepare a worker process: with many of them, each tokenizer uses one thread."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def outcome(work: Callable[[Any, Any], Any], shared: object, task: object) -> Outcome:
-    """Return what ``work`` returns, or what it raises."""
+    """Return the result of ``work``, or its exception."""
     try:
         return work(shared, task), None
     except Exception as error:

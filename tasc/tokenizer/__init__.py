@@ -1,1 +1,1 @@
-"""Tokenizers: their files, checked, and what they make of a text."""
+"""Tokenizers: reading and checking their files, and encoding texts."""

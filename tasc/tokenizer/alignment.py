@@ -1,9 +1,8 @@
-"""Texts between two tokenizers: bytes to ids with their positions, kept up as the text grows.
+"""Encoding a growing text with another tokenizer.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", section 3.2. Places are those that the tokenizers library gives, in the
-text as it was before normalisation, so a tokenizer that loses spaces or letter case is followed
-like any other.
+Heterogeneous Vocabularies", section 3.2. Positions refer to the text before normalization, so
+tokenizers that drop spaces or letter case work, too.
 """
 
 from dataclasses import dataclass, field
@@ -14,11 +13,11 @@ import numpy as np
 
 from tasc.tokenizer.loaded import LoadedTokenizer
 
-LOOK_BEHIND = 10  # tokens that are encoded again with what is new
+LOOK_BEHIND = 10  # tokens that are encoded again with new text
 
 
 def split_incomplete(string: bytes) -> tuple[bytes, bytes]:
-    """Cut off the beginning of a UTF-8 character that ``string`` ends with."""
+    """Split off an incomplete UTF-8 character at the end of ``string``."""
     for back in range(1, min(3, len(string)) + 1):
         byte = string[-back]
         if byte >= 0xC0:
@@ -30,9 +29,9 @@ def split_incomplete(string: bytes) -> tuple[bytes, bytes]:
 
 
 def lossy(string: bytes) -> tuple[str, list[int]]:
-    """Decode UTF-8, U+FFFD for what is none; return the text and the bytes before each character.
+    """Decode UTF-8, with U+FFFD for invalid bytes.
 
-    The list has one entry more than the text has characters.
+    Also returns the number of bytes before each character, and that of all bytes.
     """
     text, widths = "", [0]
     while string:
@@ -49,52 +48,44 @@ def lossy(string: bytes) -> tuple[str, list[int]]:
 
 
 class Encoding(Protocol):
-    """A way to cut bytes into tokens.
+    """A way to split bytes into tokens."""
 
-    ``strings`` are those of all ids, ``opening`` the ids that every text begins with, ``byte_ids``
-    the ids of single bytes.
-    """
-
-    strings: list[bytes]
-    opening: list[int]
-    byte_ids: dict[int, int]
+    strings: list[bytes]  # of each id
+    opening: list[int]  # ids at the beginning of every text
+    byte_ids: dict[int, int]  # id of each single byte
 
     def encode(self, string: bytes) -> tuple[list[int], list[int]]:
-        """Return the ids of ``string`` and how many bytes of it each one ends behind."""
+        """Return the ids of ``string``, and the byte offset of the end of each token."""
 
     def string_of(self, ids: list[int], first: bool = False) -> bytes:
-        """Return the bytes of ids; ``first`` where a text begins with them."""
+        """Return the bytes of ids; with ``first``, they are at the beginning of a text."""
 
 
 class Bytes:
-    """The vocabulary of all bytes, and of an end token 256; see Encoding."""
+    """One token per byte, and an end token 256."""
 
     end = 256
 
     def __init__(self) -> None:
-        """List the bytes."""
         self.strings = [bytes([i]) for i in range(256)] + [b""]
         self.opening: list[int] = []
         self.byte_ids = {i: i for i in range(256)}
 
     def encode(self, string: bytes) -> tuple[list[int], list[int]]:
-        """See Encoding.encode."""
         return list(string), list(range(1, len(string) + 1))
 
     def string_of(self, ids: list[int], first: bool = False) -> bytes:  # noqa: ARG002
-        """See Encoding.string_of."""
         return bytes(i for i in ids if i < self.end)
 
 
 class Encoder:
-    """A tokenizer that takes bytes from the middle of a text; see Encoding."""
+    """A tokenizer that encodes bytes from the middle of a text."""
 
     def __init__(self, tokenizer: LoadedTokenizer) -> None:
-        """Find out what the tokenizer puts in front of a text."""
         self.tokenizer = tokenizer
         self.strings = tokenizer.vocabulary()
         first = tokenizer.encode(["a"]).tokens
-        # SentencePiece puts a space before a text, and takes it away again when it decodes.
+        # SentencePiece adds a space before a text, and removes it when it decodes.
         self.space = bool(len(first)) and self.strings[int(first[0])].startswith(b" ")
         opening = tokenizer.tokenizer.encode("", add_special_tokens=True).ids
         end = opening[-1:] if len(opening) > 1 else []
@@ -102,7 +93,6 @@ class Encoder:
         self.byte_ids = {s[0]: i for i, s in enumerate(self.strings) if len(s) == 1}
 
     def encode(self, string: bytes) -> tuple[list[int], list[int]]:
-        """See Encoding.encode."""
         if self.space and string.startswith(b" "):
             ids, ends = self.encode(string[1:])
             return ids, [end + 1 for end in ends]
@@ -113,30 +103,26 @@ class Encoder:
         return entry.ids, [positions[end] for _, end in entry.offsets]
 
     def string_of(self, ids: list[int], first: bool = False) -> bytes:
-        """See Encoding.string_of."""
         string = b"".join(self.strings[i] for i in ids if 0 <= i < len(self.strings))
         return string[1:] if first and self.space and string.startswith(b" ") else string
 
 
 @dataclass
 class Aligned:
-    """The ids of a text that grows, as a tokenizer would encode it, at the cost of what is new.
-
-    ``ids`` and ``ends`` are parallel: token i ends behind ``ends[i]`` bytes of ``text``.
-    """
+    """The ids of a growing text, at a cost proportional to the new part."""
 
     encoder: Encoding
     text: bytes = b""
     ids: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)  # byte offset of the end of each token
 
     def extend(self, string: bytes) -> None:
-        """Append ``string``; the last tokens may change with it."""
+        """Append ``string``, which may change the last tokens."""
         self.text += string
         keep = max(0, len(self.ids) - LOOK_BEHIND)
         ids, ends = self._window(keep)
         old, new, stretch = longest_stretch(self.ids[keep:], self.ends[keep:], ids, ends)
-        if not stretch and keep:  # the two encodings have nothing in common: look at all of it
+        if not stretch and keep:  # the two encodings share no token: encode the whole text
             keep, (ids, ends) = 0, self._window(0)
         elif stretch:
             keep += old + stretch
@@ -149,7 +135,7 @@ class Aligned:
         return ids, [start + end for end in ends]
 
     def continuation(self, string: bytes) -> list[int] | None:
-        """Return the ids of ``string`` where it follows the text; None if no token begins there."""
+        """Return the ids of ``string`` after the text; None if no token begins there."""
         keep = max(0, len(self.ids) - LOOK_BEHIND)
         start = self.ends[keep - 1] if keep else 0
         ids, ends = self.encoder.encode(self.text[start:] + string)
@@ -165,10 +151,10 @@ class Aligned:
 def longest_stretch(
     ids: list[int], ends: list[int], new_ids: list[int], new_ends: list[int]
 ) -> tuple[int, int, int]:
-    """Return where the longest run of tokens alike in both starts in each, and its length.
+    """Return the start of the longest common run of tokens in each list, and its length.
 
-    The last of several as long. Tokens at one position, such as the bytes of a character, need
-    care: they are told apart by how many come before.
+    Of several, return the last. Tokens that end at the same offset, such as the bytes of a
+    character, are distinguished by their order.
     """
     position = {key: i for i, key in enumerate(_keys(ids, ends))}
     best, run = (0, 0, 0), 0

@@ -1,4 +1,4 @@
-"""A tokenizer's chat template: how it writes chats, within bounds, for it may be a stranger's."""
+"""A tokenizer's chat template, with limits on its time and memory."""
 
 import resource
 import sys
@@ -19,37 +19,36 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 _CONFIG, _FILE, _OLD = "tokenizer_config.json", "chat_template.jinja", "chat_template.json"
 _PROBE = "tasc-probe"
-_SECONDS = 10.0  # for one chat
-_LONGEST = 4 << 20  # characters of one chat; what can be encoded as one text
-_MEMORY = 1 << 30  # bytes that writing one chat may take
-_ADVICE = "mend the chat template, or write --template '{input}\\n'"
+_SECONDS = 10.0  # per chat
+_LONGEST = 4 << 20  # characters of a chat, which is encoded as one text
+_MEMORY = 1 << 30  # bytes per chat
+_ADVICE = "fix the chat template, or pass --template '{input}\\n'"
 
 
 class ChatTemplate:
-    """Writes chats with the chat template of a tokenizer, as ``apply_chat_template`` does.
+    """Writes chats with ``apply_chat_template``.
 
-    transformers renders in jinja2's immutable sandbox, which keeps a template from attributes that
-    lead out of it, and bounds neither time nor size: that is done here. A special token that
-    stands in a message is read as that token, as it is by ``apply_chat_template``.
+    transformers renders templates in jinja2's immutable sandbox, which limits neither time nor
+    size. The text of a special token in a message becomes that token.
 
     Attributes:
         source: the template's text, or its texts by name.
-        end: the special token that it writes first behind an answer; None where there is none,
-            and the tokenizer's own end token ends an output.
+        end: the first special token after an answer; None if there is none, and outputs end with
+            the tokenizer's own end token.
     """
 
     @classmethod
     def of(cls, tokenizer: LoadedTokenizer) -> "ChatTemplate | None":
-        """Return a tokenizer's chat template, if it has one."""
+        """Return a tokenizer's chat template; None if it has none."""
         source = _source(tokenizer)
         return cls(tokenizer, source) if source else None
 
     def __init__(self, tokenizer: LoadedTokenizer, source: Any) -> None:  # noqa: ANN401
-        """Find out how an answer ends. Raises InputError where the template cannot be used."""
+        """Render a probe to learn how an answer ends. Raises InputError if the template fails."""
         from transformers import PreTrainedTokenizerFast
 
         self.source, self._path = source, tokenizer.path
-        with self._told():
+        with self._as_input_error():
             _refuse_powers(source)
             self._writer = PreTrainedTokenizerFast(
                 tokenizer_object=tokenizer.tokenizer,
@@ -59,12 +58,12 @@ class ChatTemplate:
         question, answer = ({"role": r, "content": _PROBE} for r in ("user", "assistant"))
         _, found, self._tail = self._write([question, answer], None).rpartition(_PROBE)
         if not found:
-            raise InputError(f"{self._path}: the chat template writes no answers; {_ADVICE}")
+            raise InputError(f"{self._path}: the chat template drops the answers; {_ADVICE}")
         self.end, before = _first_special(tokenizer, self._tail)
         self._before_end = before
 
     def apply(self, corpus: Corpus) -> Corpus:
-        """Return a corpus of chats with their prompts and outputs; any other as it is."""
+        """Return a corpus of chats with prompts and outputs; other corpora do not change."""
         if not corpus.is_chat:
             return corpus
         made = ((e.input, *self.write(e.turn)) for e in corpus.examples if e.turn)
@@ -72,49 +71,48 @@ class ChatTemplate:
         return replace(corpus, examples=examples, end=self.end)
 
     def write(self, turn: Turn) -> tuple[str, str]:
-        """Return the prompt, and the answer as it is written after it, up to its end token.
+        """Return the prompt, and the answer up to its end token.
 
         Raises:
-            InputError: the template refuses the chat, or does not write a prompt and its answer as
-                the prompt alone and what follows it.
+            InputError: the template rejects the chat, or the chat does not begin with its prompt.
         """
         prompt = self._write(turn.before, turn.tools, prompt=True)
         whole = self._write([*turn.before, turn.answer], turn.tools)
         answer = whole[len(prompt) :]
         if not (whole.startswith(prompt) and answer.endswith(self._tail)):
             raise InputError(
-                f"{self._path}: the chat template writes an answer otherwise than after its "
-                f"prompt, saw {whole[-60:]!r}; {_ADVICE}"
+                f"{self._path}: the chat template does not write the answer after its prompt, but "
+                f"{whole[-60:]!r}; {_ADVICE}"
             )
         return prompt, answer[: len(answer) - len(self._tail)] + self._before_end
 
     def prompt(self, messages: Sequence[Message]) -> str:
-        """Return what a model reads before it answers the last message."""
+        """Return the prompt for an answer to the last message."""
         return self._write(messages, None, prompt=True)
 
     def _write(self, messages: Sequence[Message], tools: Any, *, prompt: bool = False) -> str:  # noqa: ANN401
-        with self._told(), _short(), _small():
+        with self._as_input_error(), _limit_time(), _limit_memory():
             text: str = self._writer.apply_chat_template(
                 list(messages), tools=tools, add_generation_prompt=prompt, tokenize=False
             )
         if len(text) > _LONGEST:
             raise InputError(
-                f"{self._path}: the chat template writes {len(text):,} characters for one chat, at "
-                f"most {_LONGEST:,} can be encoded; {_ADVICE}"
+                f"{self._path}: the chat template writes {len(text):,} characters for one chat, "
+                f"more than {_LONGEST:,}; {_ADVICE}"
             )
         return text
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Tell of whatever a template raises in one line."""
+    def _as_input_error(self) -> Iterator[None]:
+        """Turn every error of a template into an InputError."""
         try:
             yield
-        except Exception as error:  # of jinja2, and what Python raises for a template's operations
+        except Exception as error:  # of jinja2, or of Python for a template's operations
             raise InputError(f"{self._path}: chat template: {one_line(error)}; {_ADVICE}") from None
 
 
 def _source(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
-    """Return the chat template, as text or as texts with their names; None where there is none."""
+    """Return the chat template, a text or a list of named texts; None if there is none."""
     files = tokenizer.files
     if _FILE in files:
         return text_of(files[_FILE], f"{tokenizer.path}: {_FILE}")
@@ -126,7 +124,7 @@ def _source(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
 
 
 def _special_tokens(tokenizer: LoadedTokenizer) -> dict[str, str]:
-    """Return the tokens that a template may name, as bos_token."""
+    """Return the special tokens for the template by name, such as bos_token."""
     name = f"{tokenizer.path}: {_CONFIG}"
     found = {}
     for key, entry in json_object(tokenizer.files.get(_CONFIG, b"{}"), name).items():
@@ -137,31 +135,31 @@ def _special_tokens(tokenizer: LoadedTokenizer) -> dict[str, str]:
 
 
 def _first_special(tokenizer: LoadedTokenizer, tail: str) -> tuple[str | None, str]:
-    """Return the special token that stands first in ``tail``, and what stands before it."""
+    """Return the first special token in ``tail``, and the text before it."""
     names = [tokenizer.tokenizer.id_to_token(i) for i in tokenizer.special_ids]
     found = [(tail.find(name), -len(name), name) for name in names if name and name in tail]
     return (min(found)[2], tail[: min(found)[0]]) if found else (None, "")
 
 
 def _refuse_powers(source: Any) -> None:  # noqa: ANN401
-    """Refuse a power, which alone can take for ever without a step in between."""
+    """Refuse powers: a single operation could run forever, where the time limit cannot act."""
     from jinja2 import Environment
 
     for text in [source] if isinstance(source, str) else [entry["template"] for entry in source]:
         words = [word for _, kind, word in Environment().lex(text) if kind != "whitespace"]
         for before, word in pairwise(words):
             if word == "**" and before not in ("(", ","):
-                raise ValueError("it raises a number to a power (**), which no chat needs")
+                raise ValueError("powers (**) are not allowed")
 
 
 @contextmanager
-def _short() -> Iterator[None]:
-    """Raise TimeoutError where a template takes too long: nothing else stops its loops."""
+def _limit_time() -> Iterator[None]:
+    """Raise TimeoutError in a template that takes too long."""
     end, before = time.monotonic() + _SECONDS, sys.gettrace()
 
     def look(frame: FrameType, event: str, argument: object) -> Any:  # noqa: ANN401, ARG001
         if time.monotonic() > end:
-            raise TimeoutError(f"it takes more than {_SECONDS:.0f} s for one chat")
+            raise TimeoutError(f"more than {_SECONDS:.0f} s for one chat")
         return look if frame.f_code.co_filename == "<template>" else None
 
     sys.settrace(look)
@@ -172,8 +170,8 @@ def _short() -> Iterator[None]:
 
 
 @contextmanager
-def _small() -> Iterator[None]:
-    """Let the process take little more memory, so that a template cannot fill the machine."""
+def _limit_memory() -> Iterator[None]:
+    """Limit the process to little more memory than it has now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with suppress(OSError, ValueError):  # no Linux
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]

@@ -1,7 +1,7 @@
-"""What a tokenizer that strangers made must be, whatever file it came from.
+"""Checks of tokenizers of unknown origin.
 
-Most of what is wrong with one shows only when it encodes: a regular expression that backtracks
-without end, a damaged table of characters, an empty pattern. So a few texts are encoded first.
+Many defects show only during encoding: a regular expression that backtracks forever, a damaged
+character table, an empty pattern. Therefore a few texts are encoded first.
 """
 
 import json
@@ -13,20 +13,20 @@ from tokenizers import Tokenizer
 from tasc.data.foreign import as_input_error, is_panic
 from tasc.errors import InputError
 
-LARGEST_ID = 1 << 20  # the largest vocabularies have a million tokens; tables a row for each id
-_SECONDS = 0.25  # for one text of up to _LONGEST characters: a good tokenizer takes a millisecond
+LARGEST_ID = 1 << 20  # tables have a row per id
+_SECONDS = 0.25  # for a text of up to _LONGEST repeats; normally a millisecond
 _LONGEST = 256
 _SAMPLES = ("a", " ", "1", "-", "\n", "é", "日", "😀", "a ", "▁a", "Ab1, ")
-_ADVICE = "give the tokenizer.json as its model's makers published it"
+_ADVICE = "use the tokenizer.json that was published with the model"
 
 
 def check_tokenizer(tokenizer: Tokenizer, path: str) -> None:
-    """Raise InputError, naming ``path``, for a tokenizer that cannot be worked with."""
+    """Raise InputError for an unusable tokenizer; ``path`` is its name in the error."""
     _check_ids(tokenizer, path)
     if getattr(tokenizer.model, "dropout", None):
         raise InputError(
-            f"{path}: with dropout {tokenizer.model.dropout:g} the same text becomes other tokens "
-            "every time: set the model's dropout to null"
+            f"{path} has dropout {tokenizer.model.dropout:g}, so that the same text gets different "
+            "tokens: set the model's dropout to null"
         )
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -36,16 +36,16 @@ def check_tokenizer(tokenizer: Tokenizer, path: str) -> None:
 
 
 def check_added_tokens(tokenizer: Tokenizer, contents: str, path: str) -> None:
-    """Raise InputError where an added token has another id than its tokenizer.json says.
+    """Raise InputError if an added token does not get its id in the tokenizer.json.
 
-    The tokenizers library numbers added tokens anew where there are holes or an id is taken.
+    The tokenizers library renumbers added tokens if ids are missing or already used.
     """
     for entry in json.loads(contents).get("added_tokens") or []:
         found = tokenizer.token_to_id(entry["content"])
         if found is not None and found != entry["id"]:
             raise InputError(
                 f"{path}: the added token {entry['content'][:60]!r} has the id {entry['id']} in "
-                f"the file, and {found} once it is loaded: mend added_tokens"
+                f"the file, but {found} once loaded: fix added_tokens"
             )
 
 
@@ -56,7 +56,7 @@ def _check_ids(tokenizer: Tokenizer, path: str) -> None:
     text, largest = max(vocabulary.items(), key=lambda entry: entry[1])
     if largest >= LARGEST_ID:
         raise InputError(
-            f"{path}: token {text[:60]!r} has the id {largest}, ids must be below {LARGEST_ID}; "
+            f"{path}: token {text[:60]!r} has the id {largest}, but ids end at {LARGEST_ID - 1}; "
             f"{_ADVICE}"
         )
     if len(set(vocabulary.values())) < len(vocabulary):
@@ -65,15 +65,15 @@ def _check_ids(tokenizer: Tokenizer, path: str) -> None:
 
 
 def _try(tokenizer: Tokenizer, sample: str) -> None:
-    """Encode and decode the sample, repeated ever more often, unless that takes too long.
+    """Encode and decode the sample, repeated up to _LONGEST times; TimeoutError if it is slow.
 
-    Errors that are no panics pass: a tokenizer may know no emoji, as long as the data has none.
+    Errors other than panics are ignored: a tokenizer without emoji is fine for data without emoji.
     """
     length = 1
     while length <= _LONGEST:
-        begin = time.thread_time()  # one text is encoded in this thread
+        begin = time.thread_time()  # a single text is encoded in this thread
         try:
-            text = sample * length + "!"  # so that what matches the sample must stop
+            text = sample * length + "!"  # ends a run of matches
             ids = tokenizer.encode(text, add_special_tokens=True).ids
             tokenizer.decode(ids, skip_special_tokens=False)
         except BaseException as error:
@@ -82,7 +82,5 @@ def _try(tokenizer: Tokenizer, sample: str) -> None:
             return
         seconds = time.thread_time() - begin
         if seconds > _SECONDS:
-            raise InputError(
-                f"it takes {seconds:.1f} s to encode {len(sample) * length} characters: {_ADVICE}"
-            )
+            raise TimeoutError(f"encoding {len(sample) * length} characters took {seconds:.1f} s")
         length *= 2

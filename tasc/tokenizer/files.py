@@ -1,5 +1,4 @@
-"""Where a tokenizer comes from: tokenizer.json, GPT-2's pair, a tiktoken or SentencePiece file, or
-the Hub."""
+"""Reading tokenizers: tokenizer.json, GPT-2's pair, tiktoken or SentencePiece files, the Hub."""
 
 import json
 from pathlib import Path
@@ -20,7 +19,7 @@ COMPANIONS = (
     "chat_template.json",
 )
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-_LARGEST = 256 << 20  # bytes of a vocabulary; the largest published ones have 35 million
+_LARGEST = 256 << 20  # bytes of a vocabulary; published ones have at most 35 million
 _LARGEST_COMPANION = 16 << 20
 _AGAIN = "save the tokenizer again with transformers' save_pretrained"
 _SUFFIXES = {".json", ".tiktoken", ".model", ".v3", ".txt"}
@@ -29,10 +28,10 @@ Read = tuple[Tokenizer, dict[str, bytes]]  # the tokenizer and its companion fil
 
 
 def read_tokenizer(path_or_id: str) -> Read:
-    """Return the tokenizer found at a path or on the Hub, and the contents of its companion files.
+    """Return a tokenizer and the contents of its companion files.
 
-    Where the source has no companion files a tokenizer_config.json is made up, so that an export
-    is complete. Accepts what ``tasc.tokenizer.loaded.load_tokenizer`` says.
+    Arguments and errors are those of ``tasc.tokenizer.loaded.load_tokenizer``. Without companion
+    files, a tokenizer_config.json is made, so that exports are complete.
     """
     tokenizer, files = _read(path_or_id)
     check_tokenizer(tokenizer, path_or_id)
@@ -47,14 +46,13 @@ def _read(path_or_id: str) -> Read:
         return _from_file(path, path_or_id)
     if _looks_local(path_or_id):
         raise InputError(
-            f"{path_or_id}: no such tokenizer or model: give a folder, a "
-            "tokenizer.json, or a Hub id"
+            f"{path_or_id}: no such tokenizer or model: pass a folder, a tokenizer.json or a Hub id"
         )
     return _from_hub(path_or_id)
 
 
 def tokenizer_folder(path: Path) -> Path:
-    """Return where the tokenizer lies: at ``path``, or inside, where tasc finetune wrote it."""
+    """Return the folder of the tokenizer: ``path``, or the part that tasc finetune wrote."""
     parts = (path, path / "model", path / "adapter")
     return next((p for p in parts if (p / "tokenizer.json").is_file()), path)
 
@@ -69,11 +67,11 @@ def _from_folder(folder: Path, name: str) -> Read:
     for path in [*sorted(folder.glob("*.tiktoken")), *sorted(folder.glob("tokenizer.model*"))]:
         if path.is_file() and (is_tiktoken(path) or is_sentencepiece(path)):
             return _from_file(path, name)
-    seen = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+    names = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
     raise InputError(
-        f"{name}: no tokenizer in this folder: expected tokenizer.json, vocab.json with "
-        f"merges.txt, encoder.json with vocab.bpe, *.tiktoken or tokenizer.model; saw "
-        f"{seen}: give a folder that has one"
+        f"{name} has no tokenizer: expected tokenizer.json, vocab.json with merges.txt, "
+        "encoder.json with vocab.bpe, *.tiktoken or tokenizer.model, found "
+        f"{names}: pass a folder with one"
     )
 
 
@@ -85,12 +83,12 @@ def _from_file(path: Path, name: str) -> Read:
             tokenizer, end = read_tiktoken(path, read_whole(path, _LARGEST))
         else:
             raise InputError(
-                f"{name}: no tokenizer.json, tiktoken file or SentencePiece model; save the "
+                f"{name} is not a tokenizer.json, tiktoken file or SentencePiece model: save the "
                 "tokenizer with transformers' save_pretrained to get a tokenizer.json"
             )
         return (tokenizer, made_up_files(end))
     contents = text_of(read_whole(path, _LARGEST), str(path))
-    with as_input_error(f"{path}: not a tokenizer.json", _AGAIN):
+    with as_input_error(f"{path} is not a tokenizer.json", _AGAIN):
         tokenizer = Tokenizer.from_str(contents)
     check_added_tokens(tokenizer, contents, str(path))
     return (tokenizer, _companions(path.parent))
@@ -119,12 +117,12 @@ def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
 
 
 def _check_class(config: bytes, name: str) -> None:
-    """The pair does not say how text is split: refuse one that another family's class wrote."""
+    """Refuse pairs of other tokenizer classes: the pair does not contain the splitting pattern."""
     found = json_object(config, f"{name}: tokenizer_config.json").get("tokenizer_class")
     if found and found not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
         raise InputError(
-            f"{name}: the pair of files belongs to a {found}, whose way to split text it does "
-            "not hold; give its tokenizer.json"
+            f"{name}: the pair of files belongs to a {found}, and does not contain its pattern for "
+            "splitting text: pass its tokenizer.json"
         )
 
 
@@ -138,12 +136,12 @@ def _from_hub(name: str) -> Read:
             folder = snapshot_download(name, allow_patterns=wanted)
     except LocalEntryNotFoundError:
         raise UnavailableError(
-            f"{name}: no such file or folder here, and the Hub cannot be reached; "
-            "give the path of a model, or of a tokenizer.json"
+            f"{name} is not a local file or folder, and the Hub cannot be reached: "
+            "pass the path of a model or a tokenizer.json"
         ) from None
     except (OSError, HFValidationError) as error:
         raise InputError(
-            f"{name}: not a tokenizer on the Hub: {one_line(error)}; give a folder, a file or "
+            f"{name} is not a tokenizer on the Hub: {one_line(error)}; pass a folder, a file or "
             "another id"
         ) from None
     return _from_folder(Path(folder), name)
@@ -155,7 +153,7 @@ def _looks_local(name: str) -> bool:
 
 
 def made_up_files(end: str) -> dict[str, bytes]:
-    """Return a tokenizer_config.json for a tokenizer that has none, which ends with ``end``."""
+    """Return a tokenizer_config.json with the end token ``end``."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": end,

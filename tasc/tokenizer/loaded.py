@@ -1,4 +1,4 @@
-"""A model's tokenizer: where it is found, the bytes of each token, and texts as flat id arrays."""
+"""A model's tokenizer: the bytes of each token, and texts as flat arrays of ids."""
 
 import hashlib
 import json
@@ -27,8 +27,8 @@ _END_TOKENS = (
     "[SEP]",
 )
 _CONFIGS = ("tokenizer_config.json", "special_tokens_map.json")
-_ADVICE = "mend the tokenizer, or the text that it cannot take"
-# Handed over at once: the library's own encodings take 300 bytes and more for each token.
+_ADVICE = "fix the tokenizer, or remove the text"
+# Limits of a batch: the library's encodings take 300 bytes and more per token.
 _BATCH = 4096  # texts
 _BATCH_BYTES = 1 << 20
 _LONGEST = 4 << 20  # bytes of one text
@@ -36,7 +36,7 @@ _LONGEST = 4 << 20  # bytes of one text
 
 @dataclass(frozen=True)
 class Encoded:
-    """Texts as token ids, one after the other."""
+    """Texts as token ids, concatenated."""
 
     tokens: np.ndarray  # (T,) int32, the ids of all texts
     offsets: np.ndarray  # (S+1,) int64, text i is ``tokens[offsets[i]:offsets[i + 1]]``
@@ -48,24 +48,23 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class LoadedTokenizer:
-    """A tokenizer and the files that lie beside it."""
+    """A tokenizer and its companion files."""
 
     tokenizer: Tokenizer  # without truncation or padding
-    path: str  # what the user gave: a file, a folder or a Hub id
-    # Contents of the companion files by name (tokenizer_config.json and the like); made up
-    # where the source has none, so that an export of this tokenizer is complete.
+    path: str  # as the user gave it: a file, a folder or a Hub id
+    # Contents of the companion files by name, such as tokenizer_config.json.
     files: dict[str, bytes] = field(default_factory=dict)
 
     def vocabulary(self) -> list[bytes]:
-        """Return the string of each id as bytes, ``b""`` for special tokens and holes.
+        """Return the bytes of each id, ``b""`` for special tokens and unused ids.
 
-        The length is one more than the highest id: the first id a new token can have.
+        The length is the first id for a new token.
         """
         return list(self._strings)
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
-        """Ids that stand for no text: special tokens and the unknown token."""
+        """Ids without a text: special tokens and the unknown token."""
         return special_tokens(self.tokenizer)
 
     @cached_property
@@ -73,7 +72,7 @@ class LoadedTokenizer:
         """Id of the token that ends a sequence.
 
         Raises:
-            InputError: neither the companion files nor the usual names give one.
+            InputError: there is none in the companion files or among the usual names.
         """
         for name in (*self._configured_ends(), *_END_TOKENS):
             token: int | None = self.tokenizer.token_to_id(name)
@@ -81,12 +80,12 @@ class LoadedTokenizer:
                 return token
         raise InputError(
             f"{self.path}: the tokenizer has no end token; "
-            "name one as eos_token in tokenizer_config.json"
+            "set eos_token in its tokenizer_config.json"
         )
 
     @cached_property
     def identity(self) -> bytes:
-        """Hash what ids mean: the string of each id, and the token that ends an output.
+        """Hash of the bytes of each id and the end token.
 
         Raises:
             InputError: there is no end token.
@@ -97,7 +96,7 @@ class LoadedTokenizer:
         return digest.digest()
 
     def ending(self, token: str | None) -> "LoadedTokenizer":
-        """Return the same tokenizer with the end token ``token``; itself where that is None."""
+        """Return the tokenizer with the end token ``token``; unchanged if that is None."""
         if token is None or next(self._configured_ends(), None) == token:
             return self
         changed = {}
@@ -108,7 +107,7 @@ class LoadedTokenizer:
         return replace(self, files=self.files | changed)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Encode each text on its own, without special tokens around it."""
+        """Encode each text separately, without special tokens around it."""
         parts = [
             np.asarray(entry.ids, dtype=np.int32)
             for batch in _batches(texts)
@@ -117,10 +116,10 @@ class LoadedTokenizer:
         return Encoded(_joined(parts, np.int32), _offsets(parts))
 
     def encode_with_boundaries(self, texts: Sequence[str]) -> tuple[Encoded, np.ndarray]:
-        """Return ``encode(texts)``, and over its tokens (T,) uint8: 1 where a pre-token starts.
+        """Return ``encode(texts)``, and (T,) uint8: 1 for tokens that start a pre-token.
 
-        Pre-tokens are what the tokenizer's own pre-tokenizer makes, cut finer where it marks spaces
-        (``tasc.tokenizer.word_boundaries``); an added token is one too.
+        Pre-tokens come from the tokenizer's pre-tokenizer, split further for tokenizers that mark
+        spaces (``tasc.tokenizer.word_boundaries``). An added token is a pre-token.
         """
         parts, starts = [], []
         for batch in _batches(texts):
@@ -130,12 +129,12 @@ class LoadedTokenizer:
         return Encoded(_joined(parts, np.int32), _offsets(parts)), _joined(starts, np.uint8)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the ids, special tokens left out."""
+        """Return the text of the ids without special tokens."""
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
     def decode_batch(self, texts: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each list of ids, special tokens left out."""
+        """Return the text of each list of ids without special tokens."""
         with as_input_error(self.path, _ADVICE):
             decoded: list[str] = self.tokenizer.decode_batch([list(ids) for ids in texts])
         return decoded
@@ -167,15 +166,14 @@ def load_tokenizer(path_or_id: str) -> LoadedTokenizer:
     """Load a tokenizer.
 
     Args:
-        path_or_id: a tokenizer.json or the folder that holds one; a folder with GPT-2's pair
-            (vocab.json + merges.txt, or encoder.json + vocab.bpe); a tiktoken file of a known
-            vocabulary or the folder that holds one; or a Hub id.
+        path_or_id: a tokenizer.json, a SentencePiece model, a tiktoken file of a known encoding,
+            a folder with one of them or with GPT-2's pair (vocab.json + merges.txt, or
+            encoder.json + vocab.bpe), or a Hub id.
 
     Raises:
-        InputError: there is no such file, folder or repository, or its contents are no tokenizer,
-            or one that cannot be worked with (``tasc.tokenizer.check``), such as a BPE with
-            dropout, whose tokens would change from run to run.
-        UnavailableError: a Hub id, and the Hub cannot be reached.
+        InputError: there is no such file, folder or repository, or its tokenizer is missing or
+            unusable (``tasc.tokenizer.check``).
+        UnavailableError: the Hub cannot be reached.
     """
     tokenizer, files = read_tokenizer(path_or_id)
     return LoadedTokenizer(tokenizer, path_or_id, files)
@@ -188,8 +186,8 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         size = len(text.encode(errors="surrogatepass"))
         if size > _LONGEST:
             raise InputError(
-                f"text {position} of {len(texts)} has {size:,} bytes, at most {_LONGEST:,} can be "
-                "encoded as one: cut it into several"
+                f"text {position} of {len(texts)} has {size:,} bytes, more than {_LONGEST:,}: "
+                "split it"
             )
         if batch and (size > room or len(batch) == _BATCH):
             yield batch
@@ -201,7 +199,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _starts(words: list[int | None]) -> np.ndarray:
-    """1 where the number of the pre-token differs from that of the token before."""
+    """Return 1 for each token whose pre-token differs from that of the token before."""
     numbers = np.asarray(words, dtype=np.int64)
     starts: np.ndarray = np.diff(numbers, prepend=-1) != 0
     return starts.astype(np.uint8)

@@ -1,4 +1,4 @@
-"""How published byte-level tokenizers split text: a regular expression of one pre-token each."""
+"""The regular expressions of pre-tokens in published byte-level tokenizers."""
 
 _CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"

@@ -1,7 +1,7 @@
-"""The string of every token id as bytes, for each way a tokenizer spells its tokens.
+"""The bytes of every token id, for each way in which tokenizers write their tokens.
 
-Strings are compared as bytes throughout the project: the byte-level alphabet, "▁" and "<0x0A>" are
-spellings of one tokenizer and mean nothing outside it.
+The project compares tokens as bytes: the byte-level alphabet, "▁" and "<0x0A>" are notations of
+individual tokenizers.
 """
 
 import json
@@ -20,7 +20,7 @@ MARK = "▁"  # of a space
 def byte_alphabet() -> dict[str, int]:
     """Return the character -> byte table of byte-level BPE.
 
-    Printable Latin-1 bytes stand for themselves, the other 68 for the characters from U+0100 on.
+    Printable Latin-1 bytes map to themselves, the other 68 to the characters from U+0100 on.
     """
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in set(shown)]
@@ -35,10 +35,10 @@ def spell_bytes(string: bytes) -> str:
 
 
 def token_strings(tokenizer: Tokenizer) -> list[bytes]:
-    """Return the string of each id, ``b""`` for special tokens and for ids that no token has.
+    """Return the bytes of each id, ``b""`` for special tokens and unused ids.
 
-    A token that starts a word in a vocabulary with word marks ("▁x", or "x" beside "##x") has a
-    leading space, as it has in running text.
+    A token that starts a word in a vocabulary with word marks ("▁x", or "x" next to "##x") begins
+    with a space, as in running text.
     """
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     spell = _speller(tokenizer)
@@ -55,7 +55,7 @@ def token_strings(tokenizer: Tokenizer) -> list[bytes]:
 
 
 def special_tokens(tokenizer: Tokenizer) -> frozenset[int]:
-    """Return the ids that stand for no text: special added tokens and the unknown token."""
+    """Return the ids without a text: special added tokens and the unknown token."""
     added = tokenizer.get_added_tokens_decoder()
     special = {token for token, entry in added.items() if entry.special}
     unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "")
@@ -84,7 +84,7 @@ def _from_alphabet(text: str) -> bytes:
     table = byte_alphabet()
     try:
         return bytes([table[letter] for letter in text])
-    except KeyError:  # a token that was put into the vocabulary as plain text
+    except KeyError:  # a token that was added to the vocabulary as plain text
         return text.encode()
 
 
@@ -102,7 +102,7 @@ def _from_pieces(text: str, suffix: str, fallback: bool) -> bytes:
 
 
 def _kinds(part: Any) -> set[str]:  # noqa: ANN401 - the library has no common type
-    """The types named in a decoder's or pre-tokenizer's own description, sequences included."""
+    """Return the types of a decoder or pre-tokenizer and of its parts."""
     if part is None:
         return set()
     described = json.loads(part.__getstate__())

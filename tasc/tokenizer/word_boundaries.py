@@ -1,9 +1,9 @@
-"""Tokenizers that mark spaces with "▁", as SentencePiece does: where their texts can be cut.
+"""Pre-tokens for tokenizers that mark spaces with "▁", such as SentencePiece.
 
-They hardly split a text before they look for tokens. But no token reaches across some positions,
-such as that between a letter and the next mark; tokens end there anyway, and a pattern that cuts
-there changes none. The finest of a few patterns that cuts no token of the vocabulary is taken.
-(Unknown characters in a row are one unknown token; with a cut between them they are two.)
+These tokenizers hardly split a text. But no token crosses some positions, such as that between a
+letter and the next mark, so splitting there does not change the tokens. The finest of a few
+patterns that splits no token of the vocabulary is used. (Consecutive unknown characters are one
+unknown token; if they are split, they are two.)
 """
 
 import json
@@ -16,8 +16,8 @@ from tasc.tokenizer.token_bytes import BYTE_PIECE, MARK
 
 _WORD = r"[\p{L}\p{M}]+"
 _OTHER = rf"[^{MARK}\n\p{{L}}\p{{M}}\p{{Nd}}]+"
-# What may follow a mark in one pre-token, the finest cut first: digits one by one, then together,
-# then whole words, then words with line ends.
+# The part of a pre-token after a mark, the finest first: single digits, then numbers, then whole
+# words, then words with line ends.
 _CUTS = (
     (_WORD, r"\p{Nd}", _OTHER),
     (_WORD, r"\p{Nd}+", _OTHER),
@@ -28,23 +28,22 @@ _CUTS = (
 
 @dataclass(frozen=True)
 class Splitting:
-    """A pattern for texts with marks, and the pre-tokenizers that stand before it."""
+    """A pattern for texts with marks, and the pre-tokenizers that come first."""
 
     pattern: str
     before: tuple[dict[str, Any], ...] = ()
 
     def described(self, pattern: str | None = None) -> dict[str, Any]:
-        """The pre-tokenizer as tokenizer.json has it, with this or another pattern."""
+        """Return the pre-tokenizer for a tokenizer.json, with this or another pattern."""
         regex = {"Regex": self.pattern if pattern is None else pattern}
         split = {"type": "Split", "pattern": regex, "behavior": "Isolated", "invert": False}
         return {"type": "Sequence", "pretokenizers": [*self.before, split]}
 
 
 def splitting(state: dict[str, Any]) -> Splitting | None:
-    """Where the tokenizer of this tokenizer.json can be cut; None if it knows no marks.
+    """Return how the tokenizer of a tokenizer.json can split texts; None if it has no marks.
 
-    None, too, when a token reaches from one word into the next, or when white space is lost before
-    it can be marked.
+    Also None if a token crosses words, or whitespace is removed before it can be marked.
     """
     if state["model"]["type"] not in {"BPE", "Unigram"}:
         return None
@@ -67,7 +66,7 @@ def splitting(state: dict[str, Any]) -> Splitting | None:
 
 
 def cut_finely(tokenizer: Tokenizer) -> Tokenizer:
-    """The same tokens from smaller pre-tokens, for a tokenizer that marks spaces; else itself."""
+    """Return a tokenizer with the same tokens and smaller pre-tokens, if it marks spaces."""
     state = json.loads(tokenizer.to_str())
     found = splitting(state)
     if found is None:
@@ -76,7 +75,7 @@ def cut_finely(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _finest(state: dict[str, Any], *, runs: bool) -> str | None:
-    """The first pattern that leaves every token of the vocabulary whole."""
+    """Return the first pattern that splits no token of the vocabulary."""
     model = state["model"]
     added = {entry["content"] for entry in state["added_tokens"]}
     entries = model["vocab"] if model["type"] == "BPE" else (text for text, _ in model["vocab"])
@@ -96,7 +95,7 @@ def _marks(normalizer: dict[str, Any] | None) -> bool:
 
 
 def members(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
-    """The members of a Sequence in a tokenizer.json, or the one part that is no sequence."""
+    """Return the members of a Sequence in a tokenizer.json, or the single part."""
     if part is None:
         return []
     listed: list[dict[str, Any]] = part.get(name, [part])

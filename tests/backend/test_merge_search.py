@@ -218,13 +218,13 @@ class TestWorkedExamples:
             ({"min_reward": -1}, "min_reward must be 0 or more, got -1"),
             ({"weights": np.array([0], np.int64)}, "weights must be at least 1, got 0"),
             ({"weights": np.array([1, 1], np.int64)}, "2 weights for 1 samples"),
-            ({"tokens": np.array([0, 9], np.int32)}, "outside of the vocabulary of 8"),
+            ({"tokens": np.array([0, 9], np.int32)}, "not in the vocabulary of 8"),
             ({"tokens": np.array([0, -1], np.int32)}, "must not be negative, got -1"),
-            ({"tokens": np.array([0, 1], np.int64)}, "tokens must be one row of int32"),
+            ({"tokens": np.array([0, 1], np.int64)}, "tokens must be a vector of int32"),
             ({"offsets": np.array([0, 3], np.int64)}, "offsets must run from 0"),
-            ({"offsets": np.array([0, 3, 2], np.int64)}, "offsets must not decrease"),
-            ({"special": frozenset({8})}, "outside of the vocabulary of 8"),
-            ({"boundaries": np.zeros(3, np.uint8)}, "boundaries of another length"),
+            ({"offsets": np.array([0, 3, 2], np.int64)}, "offsets decrease"),
+            ({"special": frozenset({8})}, "not in the vocabulary of 8"),
+            ({"boundaries": np.zeros(3, np.uint8)}, "3 boundaries for"),
         ],
     )
     def test_malformed_requests_are_refused(self, backend, changes, message):

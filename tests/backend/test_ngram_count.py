@@ -159,9 +159,9 @@ def test_malformed_arrays_are_refused(backend, tmp_path):
         backend.write_counts(-tokens, offsets, weights, tmp_path / "x")
     with pytest.raises(InputError, match="at most 2147483646, got 2147483647"):
         backend.write_counts(tokens + np.int32(LARGEST_ID - 2), offsets, weights, tmp_path / "x")
-    with pytest.raises(InputError, match="one entry a sample"):
+    with pytest.raises(InputError, match="pass one per sample"):
         backend.write_counts(tokens, offsets, weights[:0], tmp_path / "x")
-    with pytest.raises(InputError, match="offsets must be one row of int64"):
+    with pytest.raises(InputError, match="offsets must be a vector of int64"):
         backend.write_counts(tokens, offsets.astype(np.int32), weights, tmp_path / "x")
 
 
@@ -187,7 +187,7 @@ def test_words_of_zeros_and_of_eight_bytes_are_told_apart(tmp_path):
 
 def test_a_scratch_file_that_cannot_be_used_is_named(tmp_path):
     native = BACKENDS[0]
-    with pytest.raises(InputError, match="cannot be written: make room, or name another"):
+    with pytest.raises(InputError, match="cannot be written: free some space, or set TMPDIR"):
         native.write_counts(*corpus([([1], 1)]), tmp_path / "none" / "run")
     with pytest.raises(InputError, match="cannot be read"):
         native.merge_counts([tmp_path / "none"])

@@ -170,7 +170,7 @@ HOSTILE = {
     "{{ 1 + 'a' }}": "unsupported operand",
     "{% if %}": "Expected an expression|got 'end of statement",
     "{{ raise_exception('never') }}": "never",
-    "nothing": "writes no answers",
+    "nothing": "drops the answers",
 }
 
 
@@ -181,7 +181,7 @@ def test_a_hostile_template_neither_breaks_out_nor_goes_on_for_ever(pico, templa
     with pytest.raises(InputError, match=HOSTILE[template]) as caught:
         ChatTemplate.of(with_template(pico, template))
     assert "\n" not in str(caught.value)
-    assert "write --template" in str(caught.value)
+    assert "pass --template" in str(caught.value)
 
 
 def test_a_string_that_doubles_does_not_fill_the_machine(pico):
@@ -194,11 +194,11 @@ def test_a_string_that_doubles_does_not_fill_the_machine(pico):
 
 def test_a_template_that_writes_an_answer_otherwise_is_refused(tmp_path, qwen):
     odd = CHATML.replace("{{ m.role }}", "{{ 'ai' if m.role == 'assistant' else m.role }}")
-    with pytest.raises(InputError, match="otherwise than after its prompt"):
+    with pytest.raises(InputError, match="does not write the answer after its prompt"):
         written(tmp_path, [[USER, {"role": "assistant", "content": "4"}]], with_template(qwen, odd))
 
 
 def test_a_chat_that_the_template_refuses_is_told_in_one_line(tmp_path, qwen):
     system = [{"role": "system", "content": "x"}, USER, {"role": "assistant", "content": "4"}]
-    with pytest.raises(InputError, match="chat template: no system role; mend the chat template"):
+    with pytest.raises(InputError, match="chat template: no system role; fix the chat template"):
         written(tmp_path, [system], with_template(qwen, LLAMA, bos_token="<|im_start|>"))

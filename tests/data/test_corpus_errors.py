@@ -91,7 +91,7 @@ def test_half_a_surrogate_pair_is_refused(tmp_path):
 def test_a_cut_gzip_file_is_refused(tmp_path):
     path = tmp_path / "t.jsonl.gz"
     path.write_bytes(gzip.compress(jsonl(ROWS))[:-10])
-    assert message(Source(str(path))).startswith(f"{path}: cannot be read")
+    assert message(Source(str(path))).startswith(f"cannot read {path} (")
 
 
 def test_a_malformed_parquet_file_is_refused(tmp_path):
@@ -158,10 +158,10 @@ def test_positions_that_hold_no_data_are_refused(tmp_path):
         message(Source(gone))
         == f"{gone}: no such file or folder: pass one, a Hub id, or builtin:NAME"
     )
-    assert message(Source(str(tmp_path))).endswith("it has no files: choose one of them")
+    assert message(Source(str(tmp_path))).endswith("but no files: pass one file")
     notes = write(tmp_path / "notes.txt", b"hello")
-    assert message(Source(notes)).startswith(f"{notes}: unknown kind of file")
-    assert "it has notes.txt" in message(Source(str(tmp_path)))
+    assert message(Source(notes)).startswith(f"{notes}: unknown file type")
+    assert "but notes.txt: pass one file" in message(Source(str(tmp_path)))
 
 
 def test_two_files_for_one_split_are_refused(tmp_path):

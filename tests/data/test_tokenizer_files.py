@@ -89,9 +89,9 @@ def test_a_pair_of_another_family_is_refused(tmp_path):
     ("path", "saw"),
     [
         ("gone/tokenizer.json", "no such tokenizer"),
-        ("empty", "saw nothing"),
+        ("empty", "found nothing"),
         ("notes.json", "not a tokenizer.json"),
-        ("notes.txt", "no tokenizer.json, tiktoken file or SentencePiece model"),
+        ("notes.txt", "is not a tokenizer.json, tiktoken file or SentencePiece model"),
         ("few.tiktoken", "is a tiktoken file of 1 tokens, and not one of"),
         ("bad.tiktoken", "bad.tiktoken:2: expected 'base64 rank'"),
     ],

@@ -28,8 +28,6 @@ def next_command(options: Any, folder: Path, report: Any) -> str:  # noqa: ANN40
 
 def _after_analyze(options: "AnalyzeOptions", report: "AnalysisResults") -> str:
     """Go on as the verdict says; nothing where it advises neither, or against judging."""
-    if options.shard:
-        return ""
     choice, tokenizer = report.verdict.choice, options.tokenizer or options.model
     if choice in ("neither", "too little data"):
         return ""

@@ -216,7 +216,7 @@ def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
     def interrupt(options: object, job: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tasc.commands.calls.analyze_step", interrupt)
+    monkeypatch.setattr("tasc.commands.calls.analyze", interrupt)
     code, out, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
     assert (code, out) == (130, "")
     assert err.startswith("interrupted: no half-written folder was left")
@@ -242,7 +242,7 @@ def test_a_package_that_is_not_there_is_named_unless_it_is_our_own(
     def missing(options: object, job: object) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("tasc.commands.calls.analyze_step", missing)
+    monkeypatch.setattr("tasc.commands.calls.analyze", missing)
     given = ("analyze", task, "--output", tmp_path / "out")
     if name.startswith("tasc"):
         with pytest.raises(ModuleNotFoundError):

@@ -7,21 +7,13 @@ from .._console import say, speedup_text, table, warn_of_rough
 
 if TYPE_CHECKING:
     from tasc.analysis.report import TokenReport
-    from tasc.analysis.shards.runs import ShardReport
     from tasc.benchmark.results.analysis import AnalysisResults
     from tasc.benchmark.results.search import Drafting, ServedDrafts
     from tasc.vocab.search.predict import BudgetPoint
 
 
-def show(found: "AnalysisResults | ShardReport") -> None:
+def show(found: "AnalysisResults") -> None:
     """Print Table 1's row, the token statistics, the budget grid, and the verdict."""
-    from tasc.analysis.shards.runs import ShardReport
-
-    if isinstance(found, ShardReport):
-        number, of = found.shard
-        counts = f"{found.samples:,} samples, {found.tokens:,} tokens"
-        say(f"Shard {number} of {of}: {counts}; tasc analyze --merge takes it with the others")
-        return
     sides = (("input", found.input), ("output", found.output))
     dropped = f"; {found.dropped:,} without an output left out" if found.dropped else ""
     table(

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST, MOST_NODES
 from tasc.options.command import Kind, ModelOptions, StepOptions
-from tasc.options.executor import ShardOptions
+from tasc.options.executor import ExecutorOptions
 from tasc.options.fields import TOKENIZER, Device, Dtype, Numbers, Shell, parse_numbers
 
 
@@ -27,12 +27,12 @@ class MergeSearchOptions(StepOptions):
     )
 
 
-class AnalyzeOptions(MergeSearchOptions, ModelOptions, ShardOptions):
+class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
     """Options of ``tasc analyze``; ``model`` is timed, and its tokenizer taken if none is named."""
 
     command = "analyze"
     result_file = "analysis.json"
-    references: ClassVar = {"tokenizer": "tokenizer", "model": "model", "merge": "run"}
+    references: ClassVar = {"tokenizer": "tokenizer", "model": "model"}
     flags: ClassVar = ("output", "force", "json", "resume")
     streamed = True
 
@@ -59,19 +59,11 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ShardOptions):
         "4,8,16",
         description="Numbers of draft tokens to predict for --serve, with commas between.",
     )
-    merge: tuple[str, ...] = Field(
-        (), description="Folder of a run, or of runs, to merge instead of counting; repeatable."
-    )
 
     @property
     def makes(self) -> frozenset[Kind]:
         """See StepOptions.makes: tokens are counted where there is a tokenizer."""
         return frozenset({"token counts"} if self.tokenizer or self.model else ())
-
-    @property
-    def result_name(self) -> str:
-        """See StepOptions.result_name."""
-        return "run.json" if self.shard else self.result_file
 
     @property
     def searches(self) -> bool:
@@ -82,14 +74,6 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ShardOptions):
     def chains(self) -> tuple[int, ...]:
         """The numbers of draft tokens to predict."""
         return parse_numbers(self.speculative_tokens)
-
-    @model_validator(mode="after")
-    def _shards(self) -> Self:
-        if self.shard and self.merge:
-            raise ValueError("shard counts and merge takes what was counted: give one of them")
-        if self.shard and self.executor != "local":
-            raise ValueError("a shard is counted in this process: leave out the executor")
-        return self
 
     @model_validator(mode="after")
     def _tokens_to_draft(self) -> Self:

@@ -7,18 +7,15 @@ from typing import Any
 
 from tasc.analysis.counted import Counted
 from tasc.analysis.options import AnalyzeOptions
+from tasc.analysis.pieces import count_pieces
 from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
-from tasc.analysis.scan import count_rows
-from tasc.analysis.shards.runs import ShardRun, facts, read_runs
-from tasc.analysis.shards.spread import count_pieces
 from tasc.analysis.token_counts import save_counts
 from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_drafts
 from tasc.benchmark.forecast.tune import GRID
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting
 from tasc.commands.context import StepContext
-from tasc.files.folders import remove
 from tasc.options.references import resolve_model
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.search.predict import Prediction, predict_budgets
@@ -49,19 +46,6 @@ class TaskAnalysis:
         return self.results.to_dict()
 
 
-def count_shard(options: AnalyzeOptions, context: StepContext) -> ShardRun:
-    """Do ``tasc analyze --shard``: count, and leave a run."""
-    part, tokenizer = context.texts.stream, _tokenizer(options)
-    assert part is not None
-    folder = context.work / "counting.tmp"  # nothing to go on from
-    if folder.exists():
-        remove(folder)
-    folder.mkdir()
-    found = {"shard": options.part, **facts(options, part, tokenizer)}
-    counted = count_rows(part, tokenizer, folder, context.progress)
-    return ShardRun(found | {"content": part.fingerprint}, counted)
-
-
 def _tokenizer(options: AnalyzeOptions) -> LoadedTokenizer | None:
     """Return the tokenizer to count with, the model's own where no other is named."""
     name = options.tokenizer
@@ -77,8 +61,6 @@ def _counted(
     stream = context.texts.stream
     if stream is None:
         return []
-    if options.merge:
-        return read_runs(options, stream, tokenizer)
     if options.executor == "local":
         return []
     return count_pieces(stream, tokenizer, options, **context.kept)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from tasc.analysis.options import AnalyzeOptions
 from tasc.benchmark.load_options import LoadOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
-from tasc.commands.context import Result, StepContext, at_work
+from tasc.commands.context import StepContext, at_work
 from tasc.decoding.drafters.ngram.options import IndexOptions
-from tasc.errors import InputError
 from tasc.options.references import resolve_model, resolve_tokenizer
 from tasc.options.texts import MAIN
 from tasc.serving.options import ExportOptions
@@ -46,23 +45,8 @@ def analyze(options: AnalyzeOptions, context: StepContext | None = None) -> "Tas
     """
     from tasc.commands import analysis
 
-    if options.shard:
-        raise InputError(
-            "a shard is counted into a folder, which merge takes: run tasc analyze --shard "
-            f"{options.shard} --output FOLDER"
-        )
     with at_work(options, context) as context:
         return analysis.analyze(options, context)
-
-
-def analyze_step(options: AnalyzeOptions, context: StepContext) -> Result:
-    """Do ``analyze``, or count one shard, as a step that leaves an artefact."""
-    from tasc.commands import analysis
-
-    if not options.shard:
-        return analyze(options, context)
-    with at_work(options, context):
-        return analysis.count_shard(options, context)
 
 
 def augment(options: AugmentOptions, context: StepContext | None = None) -> "Augmentation":

@@ -71,7 +71,7 @@ _TABLE = (
         "Measure how predictable the outputs are, predict the gain of new tokens and of drafts, "
         "and recommend a method.",
         "analysis.options:AnalyzeOptions",
-        "analyze_step",
+        "analyze",
         "benchmark.results.analysis:AnalysisResults",
         (("report", "analysis.html"),),
     ),

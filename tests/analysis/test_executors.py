@@ -10,9 +10,9 @@ from multiprocessing import active_children
 
 import pytest
 
+from tasc.analysis import pieces as spread
+from tasc.analysis.counted_files import load_counted
 from tasc.analysis.options import AnalyzeOptions
-from tasc.analysis.shards import spread
-from tasc.analysis.shards.files import load_counted
 from tasc.commands.steps import run_step
 from tasc.data import stream
 from tests.pico import make_tokenizer

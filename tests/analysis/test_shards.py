@@ -1,8 +1,7 @@
-"""Shards by hand: in whatever number and order they are counted, merged they are the whole."""
+"""Parts of a split: counted in any number and order, they merge to the whole."""
 
 import gzip
 import json
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -10,13 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tasc.analysis.sample
+from tasc.analysis.counted_files import FILE, load_counted, save_counted
 from tasc.analysis.scan import count_rows, merge, scan
-from tasc.analysis.shards.files import FILE, load_counted, save_counted
 from tasc.data.source import Source
 from tasc.data.stream import open_stream, pieces, shard
 from tasc.errors import IntegrityError
-from tests.cli import tasc as run
-from tests.pico import make_tokenizer
 
 ROWS = [
     {"input": f"wecke mich um {n % 7} Uhr", "output": f"intent {n % 5}: é {n % 11} größe"}
@@ -137,85 +134,3 @@ def test_a_damaged_run_is_refused(tmp_path, tokenizer):
     (runs / FILE).write_bytes(b"nonsense")
     with pytest.raises(IntegrityError, match="is damaged"):
         load_counted(runs)
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shards")
-    write(folder, "lines")
-    make_tokenizer(folder / "tokenizer")
-    return folder
-
-
-@pytest.fixture
-def analyze(capsys, task):
-    """A function that runs ``tasc analyze`` on the task: code, stdout, stderr."""
-    common = ("analyze", task, "--tokenizer", task / "tokenizer", "--budget", 9)
-    return lambda *more: run(capsys, *common, *more)
-
-
-@pytest.fixture(scope="module")
-def counted(task, tmp_path_factory):
-    """A folder with the runs of three shards, which were counted in another order."""
-    from tasc_cli.main import main
-
-    folder = tmp_path_factory.mktemp("runs")
-    for i in (3, 1, 2):
-        line = ["analyze", task, "--tokenizer", task / "tokenizer", "--budget", 9]
-        line += ["--shard", f"{i}/3", "--output", folder / f"{i}"]
-        with suppress(SystemExit):
-            main([str(part) for part in line])
-    return folder
-
-
-def test_the_file_is_that_of_the_whole_command(analyze, counted, tmp_path):
-    assert analyze("--output", tmp_path / "whole")[0] == 0
-    code, out, err = analyze("--merge", counted, "--output", tmp_path / "merged")
-    assert code == 0, err
-    assert "Verdict" in out
-    files = ("analysis.json", "token_counts.safetensors")
-    for name in files:
-        whole, merged = (tmp_path / made / name for made in ("whole", "merged"))
-        assert whole.read_bytes() == merged.read_bytes()
-
-
-def test_runs_that_do_not_belong_together_are_refused(analyze, counted, tmp_path, task):
-    one, two, three = (("--merge", counted / str(i)) for i in (1, 2, 3))
-    out = ("--output", tmp_path / "out")
-    for arguments, words in (
-        ((*one, *three), "no run of shard 2/3: run tasc analyze --shard 2/3"),
-        ((*one, *two, *two, *three), "shard 2/3 is there twice"),
-        (("--merge", counted, "--limit", 9), "was counted with limit None, here it is 9: give"),
-        (("--merge", counted, "--template", "{input}"), "give --merge the --template of"),
-        (("--merge", task / "tokenizer"), "holds no run.json: name folders that"),
-        (("--merge", counted, "--shard", "1/2"), "give one of them"),
-        (("--shard", "4/3"), "4/3 is none of"),
-    ):
-        code, _, err = analyze(*arguments, *out)
-        assert code == 2
-        assert words in err
-    assert not (tmp_path / "out").exists()
-
-
-def test_runs_of_another_tokenizer_data_or_number_of_shards_are_refused(
-    capsys, counted, tmp_path, task
-):
-    other = make_tokenizer(tmp_path / "other", ["abc abd"])
-    merge = ("--merge", counted, "--output", tmp_path / "out")
-    code, _, err = run(capsys, "analyze", task, "--tokenizer", other, *merge)
-    assert code == 2
-    assert "was counted with another tokenizer: give --merge the --tokenizer of its shards" in err
-    assert run(capsys, "analyze", task, *merge)[0] == 2
-    moved = tmp_path / "moved"
-    moved.mkdir()
-    (moved / "train.jsonl").write_text(lines(ROWS).replace("größe", "grösse"))
-    code, _, err = run(capsys, "analyze", moved, "--tokenizer", task / "tokenizer", *merge)
-    assert code == 2
-    assert "was counted on other data" in err
-    assert "run tasc analyze --shard 1/3 again" in err
-    more = ("--shard", "1/2", "--tokenizer", task / "tokenizer", "--output", tmp_path / "half")
-    assert run(capsys, "analyze", task, *more)[0] == 0
-    both = ("--merge", tmp_path / "half", *merge)
-    code, _, err = run(capsys, "analyze", task, "--tokenizer", task / "tokenizer", *both)
-    assert code == 2
-    assert "name runs of one number of shards" in err

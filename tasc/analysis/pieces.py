@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tasc.analysis.counted import Counted
+from tasc.analysis.counted_files import load_counted, save_counted
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.scan import count_rows
-from tasc.analysis.shards.files import load_counted, save_counted
 from tasc.data.stream import Stream, pieces
 from tasc.execution.kept import Files, keep, read_files
 from tasc.files.scratch import scratch

@@ -1,1 +1,0 @@
-"""A split counted part by part: in files, by hand on several machines, or by an executor."""

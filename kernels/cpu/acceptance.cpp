@@ -15,7 +15,7 @@ double Acceptance::given_parent(const DraftView& draft, size_t node) {
   const int parent = draft.parents[node];
   const double before = parent < 0 ? 1.0 : draft.probabilities[parent];
   const double claim = draft.probabilities[node] / std::max(before, 1e-9);
-  return claim > 0 ? std::min(claim, 1.0) : 0.0;  // what is not a number claims nothing
+  return claim > 0 ? std::min(claim, 1.0) : 0.0;  // NaN counts as 0
 }
 
 std::vector<double> Acceptance::estimate(const DraftView& draft) const {
@@ -43,7 +43,7 @@ std::vector<int32_t> Acceptance::worthwhile(const DraftView& draft, const Prices
     throw std::invalid_argument("the prices end before the number of nodes");
   std::vector<int32_t> order(n);
   std::iota(order.begin(), order.end(), 0);
-  // Stable, so that a parent stays before a child that is as probable.
+  // Stable, so that a parent stays before an equally probable child.
   std::stable_sort(order.begin(), order.end(),
                    [&](int32_t a, int32_t b) { return probable[a] > probable[b]; });
   size_t best = 0;
@@ -62,7 +62,7 @@ std::vector<int32_t> Acceptance::worthwhile(const DraftView& draft, const Prices
 
 void Acceptance::learn(const DraftView& draft, std::span<const int32_t> committed) {
   const size_t n = draft.parents.size();
-  enum : uint8_t { kMissed, kHit, kBelow };  // kBelow: hangs below the last hit
+  enum : uint8_t { kMissed, kHit, kBelow };  // kBelow: a descendant of the last hit
   std::vector<uint8_t> fate(n, kMissed);
   std::vector<uint32_t> depth(n);
   int at = -1;

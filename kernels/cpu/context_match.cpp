@@ -14,7 +14,7 @@ std::pair<size_t, size_t> prompt_lookup(std::span<const int32_t> sequence, int n
   if (length < 2 || wanted == 0) return {0, 0};
   for (size_t n = std::min<size_t>(static_cast<size_t>(n_max), length - 1); n > 0; --n) {
     const auto tail = sequence.last(n);
-    // The n-gram must end before the last token: at its own position nothing follows.
+    // The n-gram must end before the last token, because nothing follows the end of the sequence.
     const auto hit = std::search(sequence.begin(), sequence.end() - 1, tail.begin(), tail.end());
     if (hit == sequence.end() - 1) continue;
     const size_t begin = static_cast<size_t>(hit - sequence.begin()) + n;
@@ -69,7 +69,7 @@ void NgramTrie::insert(std::span<const int32_t> key) {
 void NgramTrie::build(std::span<const int32_t> context) {
   nodes_.assign(1, {-1, 0, kNone, kNone, kNone});
   children_.clear();
-  // Windows at the end are shorter, so that the last tokens are known, too.
+  // Windows at the end are shorter, so that they include the last tokens.
   for (size_t i = 0; i + 1 < context.size(); ++i) {
     const auto window = context.subspan(i, std::min(n_, context.size() - i));
     for (size_t j = 0; j < prefix_ && j + 1 < window.size(); ++j) insert(window.subspan(j));
@@ -87,7 +87,7 @@ DraftTree NgramTrie::draft(std::span<const int32_t> sequence, int num_draft, int
   }
   if (root == kNone || num_draft < 1 || budget < 1) return tree;
 
-  // Breadth first, so that a parent is numbered before its children; the heap's top is the worst kept.
+  // Breadth first, so that parents come before their children; the top of the heap is the worst selected node.
   struct Visit {
     uint32_t node;
     int32_t parent;
@@ -99,7 +99,7 @@ DraftTree NgramTrie::draft(std::span<const int32_t> sequence, int num_draft, int
   const auto visit_children = [&](uint32_t node, int32_t parent) {
     for (uint32_t c = nodes_[node].child; c != kNone; c = nodes_[c].sibling) {
       const Rank rank{nodes_[c].count, -static_cast<int32_t>(visits.size())};
-      // A node is never more frequent than its parent: below one that is left out, all are.
+      // A node is never more frequent than its parent, so descendants of a dropped node are dropped, too.
       if (heap.size() == kept && rank < heap.top()) continue;
       if (heap.size() == kept) heap.pop();
       heap.push(rank);

@@ -6,8 +6,8 @@
 
 namespace tasc {
 
-// The draft's tree holds one candidate at a time here: nothing is kept in order, and no list is read
-// further than to what is likelier than all the rest.
+// A chain has one candidate at a time, so that nothing needs sorting, and lists are only read up to the
+// likeliest token.
 void NgramDrafter::chain(int budget, double least, std::vector<int32_t>& tokens) {
   refresh();
   const double bound = std::max(options_.min_probability, least) * kBelow;

@@ -47,7 +47,7 @@ void NgramDrafter::start(std::span<const int32_t> prompt, bool mark) {
   now_.in_memory = memory_->latest(now_.memory);
 }
 
-// The memory is shared and may have been emptied since this sequence's last token.
+// The shared memory may have been cleared since this sequence's last token.
 void NgramDrafter::refresh() {
   if (!memory_ || generation_ == memory_->generation()) return;
   generation_ = memory_->generation();
@@ -109,7 +109,7 @@ void NgramDrafter::collect_said(const RecycledLogits::Row& said, double weight, 
     named.add(said.tokens[i], weight * said.probabilities[i]);
 }
 
-// A corpus names a token once: at its longest context, whose probability includes the shorter ones'.
+// Each corpus adds a token once, at its longest context, whose probability includes shorter contexts.
 void NgramDrafter::name(size_t source, const NgramIndex::Entry& entry, double probability, uint32_t depth,
                         NamedTokens& named) const {
   const auto bit = static_cast<uint8_t>(1u << source);
@@ -138,13 +138,13 @@ void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double
   const auto bit = static_cast<uint8_t>(1u << source);
   const double most = named.most();
   const auto floor = [&] { return bound.best ? std::max(bound.floor, kBelow * named.most()) : bound.floor; };
-  // What shorter contexts can add: to tokens that none has named, and to those of other sources.
+  // Bounds on the mass that shorter contexts can add, to new tokens and to tokens of other sources.
   const auto decided = [&](double rest) {
     for (size_t u = 0; u < before; ++u)
       if (!(named[u].sources & bit) && named[u].probability + rest > floor()) return false;
     return rest <= floor();
   };
-  const auto levels = [&](auto&& visit) {  // (its list, scale, tokens); all lead on until visit says no
+  const auto levels = [&](auto&& visit) {  // (list, scale, tokens) of each context, until visit returns false
     double left = scale;
     uint32_t node = state.node;
     for (uint32_t order = state.depth; left >= kCut * weight && left + most > bound.floor; --order) {
@@ -153,11 +153,11 @@ void NgramDrafter::collect_corpus(size_t source, const IndexState& state, double
       node = index.shorter(node);
     }
   };
-  // Where all may be needed, the chain of contexts first: their lists are fetched side by side.
+  // If all contexts may be needed, follow their chain first, so that their lists are fetched in parallel.
   if (!bound.best) levels([&](uint32_t node, double, uint32_t) { return index.prefetch_list(node), true; });
   levels([&](uint32_t node, double left, uint32_t order) {
     if (bound.best && decided(left)) return false;
-    // A list falls: below the floor only tokens that others have named can still matter.
+    // Lists are sorted by probability: below the floor, only tokens of other sources still matter.
     const auto list = index.ranked(node);
     size_t i = 0;
     for (; i < list.size() && left * index.probability(list[i]) > floor(); ++i)
@@ -179,7 +179,7 @@ NamedTokens& NgramDrafter::collect(const State& state, Bound bound) {
   NamedTokens& named = NamedTokens::of_thread();
   named.clear();
   weigh(state);
-  // One corpus: what lies below the floor here lies below it everywhere. Two could add up.
+  // With one corpus, an entry below the floor stays below it. Entries of two corpora could add up.
   if (corpora_.size() != 1) bound = {-1, false, bound.least};
   for (const Active& active : active_) {
     const size_t source = active.source;
@@ -204,7 +204,7 @@ std::vector<Proposal> NgramDrafter::distribution() {
   return distribution;
 }
 
-// What is not above the floor cannot become a node.
+// Only candidates above the floor can become nodes.
 float NgramDrafter::floor() const { return open_.size() - head_ >= room_ ? open_.back().probability : 0.f; }
 
 void NgramDrafter::offer(const Candidate& candidate) {

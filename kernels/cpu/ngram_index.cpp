@@ -11,7 +11,7 @@
 namespace tasc {
 namespace {
 
-// More than the header can promise would overflow the sizes below.
+// Larger values in the header would overflow the sizes below.
 constexpr uint64_t kMost = uint64_t{1} << 31;
 
 NgramOptions options_of(const NgramHeader& h) {
@@ -52,7 +52,7 @@ void check_options(const NgramOptions& o) {
 
 NgramIndex::NgramIndex(std::span<const uint64_t> block) : block_(block) {
   attach();
-  // What a writer that was cut short has not written; more would read all of it.
+  // Detects an interrupted write; a full check would read the whole file.
   if (nodes_.front().first != 0 || nodes_.back().first != entries_.size())
     throw std::invalid_argument("the index is damaged: the lists fill the entries");
 }
@@ -82,7 +82,7 @@ int32_t NgramIndex::text(uint32_t position) const {
 const NgramIndex::Entry* NgramIndex::find(uint32_t node, int32_t token) const {
   const auto all = list(node);
   const Entry *at = all.data(), *stop = at + all.size();
-  if (stop - at > kRanked) {  // a long list stands by token behind its best
+  if (stop - at > kRanked) {  // a long list is sorted by token after its best entries
     at += kRanked;
     for (std::ptrdiff_t length = stop - at; length > 8;) {
       const std::ptrdiff_t half = length / 2;
@@ -147,7 +147,7 @@ int NgramIndex::order(const IndexState& state) const {
   return depth;
 }
 
-// What comes later reads by what was checked before.
+// Later checks rely on earlier ones.
 const char* NgramIndex::check_integrity() const {
   const char* broken = check_lists();
   if (!broken) broken = check_text();
@@ -162,7 +162,7 @@ const char* NgramIndex::check_lists() const {
   return nullptr;
 }
 
-// So a position behind a token that ends no sample has a token of the same sample.
+// So the position after a token that does not end a sample belongs to the same sample.
 const char* NgramIndex::check_text() const {
   bool ended = true;
   for (uint32_t i = 0; i < text_tokens_; ++i) {
@@ -175,7 +175,7 @@ const char* NgramIndex::check_text() const {
 }
 
 const char* NgramIndex::check_contexts() const {
-  std::vector<uint8_t> depth(nodes_.size());  // drafting follows shorter contexts as far as n_max
+  std::vector<uint8_t> depth(nodes_.size());  // drafting follows shorter contexts up to n_max times
   for (uint32_t i = 0; i + 1 < nodes_.size(); ++i) {
     if (i ? nodes_[i].away() >= i : nodes_[i].away() != 0) return "a shorter context precedes a longer one";
     if (i) depth[i] = static_cast<uint8_t>(depth[shorter(i)] + 1);

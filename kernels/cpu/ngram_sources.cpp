@@ -1,4 +1,4 @@
-// How the sources of a draft are weighed against each other, and how that is learnt.
+// The weights of the sources of a draft, and how they are learnt.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -109,7 +109,7 @@ Source NgramDrafter::learn(int32_t token) {
   double given[SourceWeights::kSources], total = 0;
   for (size_t i = 0; i < active_.size(); ++i)
     total += given[i] = active_[i].weight * probability(active_[i], now_, token);
-  if (total <= 0) return Source::kOther;  // a token that no source knows tells them not apart
+  if (total <= 0) return Source::kOther;  // no source knows the token, so there is nothing to learn
   for (size_t i = 0; i < active_.size(); ++i)
     updates_.push_back({active_[i].source, active_[i].bucket, given[i] / total - active_[i].weight});
   if (!deferred_) apply_updates();

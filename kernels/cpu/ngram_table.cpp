@@ -8,7 +8,7 @@
 namespace tasc {
 namespace {
 
-// The upper half of the product: its lower half holds nothing of the node.
+// The upper half of the product, because the lower half does not depend on the node.
 size_t hash(uint32_t node, int32_t token) {
   const uint64_t key = uint64_t{node} << 32 | static_cast<uint32_t>(token);
   return static_cast<size_t>((key * 0x9e3779b97f4a7c15ULL) >> 32);
@@ -22,7 +22,7 @@ NgramTable::NgramTable(int n_max) : n_max_(static_cast<uint32_t>(n_max)) {
 }
 
 void NgramTable::clear() {
-  const bool large = 8 * nodes_.size() < slots_.size();  // for what was in it: do not empty it for ever
+  const bool large = 8 * nodes_.size() < slots_.size();  // for its content, so shrink it instead of clearing it
   nodes_.assign(1, Node{-1});
   slots_.assign(std::max<size_t>(large ? slots_.size() / 2 : slots_.size(), 512), Slot{});
   behind_.assign(1, 0);
@@ -53,7 +53,7 @@ uint32_t NgramTable::add(uint32_t node, int32_t token) {
   return child;
 }
 
-// A child that hangs nowhere yet has no neighbours.
+// A new child has no neighbours yet.
 void NgramTable::to_front(uint32_t node, uint32_t child) {
   const uint32_t first = nodes_[node].child;
   if (first == child) return;
@@ -78,7 +78,7 @@ void NgramTable::grow() {
     if (slot.child != kNone) insert(slot);
 }
 
-// Each look may miss the caches: all are fetched before the first is needed.
+// Each probe may miss the caches, so prefetch all of them.
 void NgramTable::fetch(uint32_t context, int32_t token) const {
   for (;; context = nodes_[context].shorter) {
     __builtin_prefetch(&slots_[hash(context, token) & (slots_.size() - 1)]);
@@ -121,7 +121,7 @@ Match NgramTable::follow(const Match& match, int32_t token, uint32_t state) cons
 }
 
 uint32_t NgramTable::step(uint32_t state, int32_t token) const {
-  // Most tokens are in no context: what the root does not know, none does.
+  // Most tokens are in no context, and tokens missing at the root are missing everywhere.
   const uint32_t shortest = find(kRoot, token);
   if (shortest == kNone || state == kRoot) return shortest == kNone ? kRoot : shortest;
   fetch(state, token);

@@ -10,7 +10,7 @@
 namespace tasc {
 namespace {
 
-// 64 bits that tell contexts apart: two that share them would share drafts, which stay lossless.
+// A 64-bit key per context. Contexts with equal keys would share drafts, and output stays lossless.
 uint64_t key_of(const RecentTokens& recent, int length) {
   uint64_t key = static_cast<uint64_t>(length) * 0xD6E8FEB86659FD93ull;
   for (int i = 0; i < length; ++i) {
@@ -20,7 +20,7 @@ uint64_t key_of(const RecentTokens& recent, int length) {
   return key == 0 ? 1 : key;
 }
 
-// The mean of a row and of what was said anew, in which the latter weighs `share`.
+// The weighted mean of a row and its new values, which have the weight `share`.
 void renew(RecycledLogits::Row& row, const RecycledLogits::Row& said, float share) {
   struct Entry {
     int32_t token;

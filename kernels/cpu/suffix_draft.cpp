@@ -10,12 +10,12 @@ namespace tasc {
 namespace {
 
 constexpr uint32_t kSampled = 1024;
-constexpr uint32_t kSign = 0x80000000;  // flipped, ids rise as unsigned numbers do
+constexpr uint32_t kSign = 0x80000000;  // flipping it sorts ids as unsigned numbers
 
 struct Candidate {
   double probability;
   int32_t parent, token;
-  uint32_t order;  // of discovery: commits ties, so a draft repeats exactly
+  uint32_t order;  // of discovery: breaks ties, so that drafts are deterministic
   bool operator<(const Candidate& other) const {
     return probability != other.probability ? probability < other.probability : order > other.order;
   }
@@ -33,7 +33,7 @@ SuffixArray::SuffixArray(std::span<const int32_t> tokens, std::span<const int64_
     text_.insert(text_.end(), tokens.begin() + offsets[s], tokens.begin() + offsets[s + 1]);
     text_.push_back(end);
   }
-  // Prefix doubling: groups of equal suffixes are sorted by the rank of what lies `step` further on.
+  // Prefix doubling: sort groups of equal suffixes by the rank of the suffix `step` tokens later.
   const auto n = static_cast<uint32_t>(text_.size());
   order_.resize(n);
   ranks_.resize(n);
@@ -51,7 +51,7 @@ void SuffixArray::refine(uint32_t step, std::vector<Interval>& groups) {
     keys.clear();
     for (uint32_t i = group.begin; i < group.end; ++i) {
       const size_t at = size_t{order_[i]} + step;
-      const uint32_t rank = at < ranks_.size() ? ranks_[at] + (step > 0) : 0;  // 0 is the text's end
+      const uint32_t rank = at < ranks_.size() ? ranks_[at] + (step > 0) : 0;  // 0: end of the text
       keys.push_back(uint64_t{rank} << 32 | order_[i]);
     }
     std::sort(keys.begin(), keys.end());
@@ -60,7 +60,7 @@ void SuffixArray::refine(uint32_t step, std::vector<Interval>& groups) {
       const uint32_t begin = i;
       while (i < group.end && keys[i - group.begin] >> 32 == keys[begin - group.begin] >> 32) ++i;
       if (i - begin > 1) open.push_back({begin, i, 0});
-      // The first round ranks by token id; its ranks are replaced when all of it is sorted.
+      // The first round ranks by token id, and replaces the ranks once it is sorted.
       if (step > 0)
         for (uint32_t k = begin; k < i; ++k) ranks_[order_[k]] = begin;
     }
@@ -85,7 +85,7 @@ SuffixArray::Interval SuffixArray::narrow(const Interval& interval, int32_t toke
     }
     return low;
   };
-  // Behind an end there is another sample, or nothing.
+  // After an end token comes another sample, or nothing.
   if (interval.length + 1 >= kDepth || interval.begin == interval.end || token == text_.back()) return {};
   const uint32_t begin = position(interval.begin, false);
   const uint32_t end = position(begin, true);
@@ -126,8 +126,8 @@ void SuffixDrafter::append(int32_t token) {
   sequence_.push_back(token);
   match_ = corpus_.narrow(match_.length ? match_ : corpus_.find({}), token);
   if (match_.length) return;
-  // The match cannot be prolonged: the longest shorter one, by bisection; what holds a suffix holds
-  // all shorter ones.
+  // The match does not continue. Find the longest shorter one by bisection, because a text that contains
+  // a suffix contains all shorter ones.
   size_t low = 0, high = std::min<size_t>(sequence_.size(), longest_);
   while (low < high) {
     const size_t middle = (low + high + 1) / 2;
@@ -146,7 +146,7 @@ SuffixDrafter::State SuffixDrafter::step(const State& state, int32_t token) cons
   if (state.corpus.length) next.corpus = corpus_.narrow(state.corpus, token);
   if (state.local == NgramTable::kRoot) return next;
   const uint32_t local = local_.step(state.local, token);
-  // Only a longer match goes on; step falls back to shorter ones.
+  // Only longer matches continue here; step falls back to shorter ones.
   const uint32_t depth = local_.node(state.local).depth;
   if (local_.node(local).depth > depth || depth == longest_) next.local = local;
   return next;

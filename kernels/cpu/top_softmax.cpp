@@ -9,15 +9,14 @@
 namespace tasc {
 namespace {
 
-// Four lanes by name: GCC unrolls loops over them before it looks for vectors, and finds none.
+// Four named lanes: GCC would unroll a loop over them before vectorising, and then fail to vectorise.
 constexpr int kLanes = 4;
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
 
 Floats all(float x) { return Floats{} + x; }
 
-// e^x for x <= 0, within 0.4 %: 2^n by the exponent of a float, 2^f by a parabola. What is no number
-// counts as nothing.
+// e^x for x <= 0, within 0.4 %: 2^n by the exponent of a float, 2^f by a parabola. NaN gives 0.
 Floats quick_exp(Floats x) {
   const Floats y = (x > all(-80.f) ? x : all(-80.f)) * 1.44269504f + 127.f;
   const Ints whole = __builtin_convertvector(y, Ints);
@@ -28,7 +27,7 @@ Floats quick_exp(Floats x) {
   return power * (1.f + part * (0.65617f + 0.34383f * part));
 }
 
-// A part of a row as floats, with -infinity behind its end.
+// A part of a row as floats, padded with -infinity.
 class Block {
  public:
   template <class T>

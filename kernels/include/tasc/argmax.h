@@ -1,11 +1,10 @@
-// The largest entries of a row on the CPU, and greedy verification, which reads rows on the path.
+// The largest entries of a row on the CPU, and greedy verification, which reads only rows on the path.
 #pragma once
 #include "tasc/verify.h"
 
 namespace tasc {
 
-// The largest of entries begin..end - 1; -infinity where none is above it. An entry that is not a
-// number is never the largest.
+// The largest of entries begin..end - 1; -infinity if none is above it. NaN is never the largest.
 template <class T>
 float largest(const T* row, int64_t begin, int64_t end) {
   constexpr int kWide = 16;  // independent running maxima, so that the compiler uses vectors
@@ -23,10 +22,10 @@ float largest(const T* row, int64_t begin, int64_t end) {
   return best;
 }
 
-constexpr int64_t kBlock = 1024;  // entries looked at again where their largest is wanted
+constexpr int64_t kBlock = 1024;  // entries to scan again for the position of their maximum
 
-// The id of the largest entry, the smallest on ties; -1 where no entry is above -infinity. An entry
-// that is not a number is never the largest.
+// The id of the largest entry, the smallest id on ties; -1 if no entry is above -infinity. NaN is never
+// the largest.
 template <class T>
 int64_t argmax(const T* row, int64_t size) {
   float best = -INFINITY;
@@ -42,8 +41,8 @@ int64_t argmax(const T* row, int64_t size) {
 
 constexpr int kMaxTop = 64;
 
-// The ids of the k <= kMaxTop largest entries, largest first, smaller ids first on ties; -1 where
-// no more entries are above -infinity.
+// The ids of the k <= kMaxTop largest entries, largest first, smaller ids first on ties; padded with -1
+// if fewer entries are above -infinity.
 template <class T>
 void top(const T* row, int64_t size, int k, int32_t* ids) {
   float values[kMaxTop];

@@ -1,5 +1,4 @@
-// A step of many sequences at once, as a serving engine asks for it: each reads what was committed,
-// and drafts a chain.
+// One step of many sequences for a serving engine: each reads its committed tokens and drafts a chain.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,8 +12,8 @@ namespace tasc {
 
 using Tokens = std::vector<int32_t>;
 
-// The path of a tree that follows the first child of each node, which is its most probable one; it
-// ends above the first node whose path is less likely than least.
+// The path along the first, most probable child of each node. It ends before the first node with a path
+// probability below least.
 inline void follow_first(const DraftTree& tree, double least, Tokens& tokens) {
   int32_t last = -1;
   for (size_t i = 0; i < tree.tokens.size(); ++i) {
@@ -25,7 +24,7 @@ inline void follow_first(const DraftTree& tree, double least, Tokens& tokens) {
   }
 }
 
-// The chain of a drafter, budget tokens at most; kinds that can, draft nothing beside it.
+// The chain of a drafter, at most budget tokens. Drafters with chain() do not build a tree for it.
 template <class Drafter>
 void draft_chain(Drafter& drafter, int budget, double least, Tokens& tokens) {
   if constexpr (requires { drafter.chains(); })
@@ -33,7 +32,7 @@ void draft_chain(Drafter& drafter, int budget, double least, Tokens& tokens) {
   follow_first(drafter.draft(budget), least, tokens);
 }
 
-// What several drafters of a step learn is applied once all have drafted: they share it.
+// Drafters share what they learn, so updates apply once all of them have drafted.
 template <class Drafter>
 class DeferredUpdates {
  public:
@@ -56,8 +55,8 @@ class DeferredUpdates {
   std::span<Drafter* const> drafters_;
 };
 
-// Drafter i reads tokens[i] and drafts budgets[i] tokens at most; all are different. What they share
-// stays as it was until the last one has drafted, so neither their order nor a pool's threads matter.
+// Drafter i reads tokens[i] and drafts at most budgets[i] tokens; all drafters are distinct. Shared state
+// does not change before the last one has drafted, so neither their order nor the pool's threads matter.
 template <class Drafter>
 std::vector<Tokens> step_chains(std::span<Drafter* const> drafters, std::span<const Tokens> tokens,
                                 std::span<const int32_t> budgets, double least, ThreadPool* pool) {

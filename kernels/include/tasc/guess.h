@@ -1,4 +1,4 @@
-// What another drafter guessed of the tokens to come: a tree, and how likely its nodes are.
+// Another drafter's tree with the probabilities of its nodes.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace tasc {
 
-// A position is a node that was reached, kBegin before the first one, kGone where the guess went wrong or
-// ended. Positions are told apart by their depth and by how sure the guess is of what comes next.
+// A position is the last matched node, kBegin before the first token, kGone after a mismatch or the end of
+// the tree. Weights are learnt per bucket of depth and of the largest next probability.
 class Guess {
  public:
   static constexpr int32_t kBegin = -1, kGone = -2;
-  static constexpr size_t kDepths = 4, kSure = 4;  // that are told apart
+  static constexpr size_t kDepths = 4, kSure = 4;  // numbers of buckets
 
   void clear() { tokens_.clear(), first_.clear(); }
-  // Takes the path probabilities of a draft tree. Throws std::invalid_argument for one that is none.
+  // Takes a tree with path probabilities. Throws std::invalid_argument for an invalid tree.
   void take(std::span<const int32_t> tokens, std::span<const int32_t> parents, std::span<const float> probabilities) {
     const size_t n = tokens.size();
     if (parents.size() != n || probabilities.size() != n || n > kMaxNodes ||
@@ -28,10 +28,10 @@ class Guess {
     tokens_.assign(tokens.begin(), tokens.end());
     next_.assign(n, kGone), first_.assign(n + 1, kGone), depth_.assign(n + 1, 0);
     given_.resize(n);
-    for (size_t i = n; i-- > 0;) {  // so that siblings keep their order
+    for (size_t i = n; i-- > 0;) {  // backwards, so that siblings keep their order
       const auto above = static_cast<size_t>(parents[i] + 1);
       const double claim = probabilities[i] / std::max(above == 0 ? 1.0 : probabilities[above - 1], 1e-9);
-      given_[i] = claim > 0 ? std::min(claim, 1.0) : 0.0;  // what is not a number claims nothing
+      given_[i] = claim > 0 ? std::min(claim, 1.0) : 0.0;  // NaN counts as 0
       next_[i] = first_[above];
       first_[above] = static_cast<int32_t>(i);
     }
@@ -45,7 +45,7 @@ class Guess {
     while (node != kGone && tokens_[static_cast<size_t>(node)] != token) node = next_[static_cast<size_t>(node)];
     return node;
   }
-  template <class Visit>  // (token, its probability there)
+  template <class Visit>  // (token, probability)
   void each(int32_t position, Visit&& visit) const {
     for (int32_t node = first(position); node != kGone; node = next_[static_cast<size_t>(node)])
       visit(tokens_[static_cast<size_t>(node)], given_[static_cast<size_t>(node)]);
@@ -64,8 +64,8 @@ class Guess {
  private:
   int32_t first(int32_t position) const { return first_[static_cast<size_t>(position + 1)]; }
 
-  std::vector<int32_t> tokens_, next_;  // (n,): of nodes, and their next siblings
-  std::vector<int32_t> first_;          // (n + 1,): first child of each position, of kBegin first
+  std::vector<int32_t> tokens_, next_;  // (n,): tokens and next siblings of nodes
+  std::vector<int32_t> first_;          // (n + 1,): first child of each position, starting with kBegin
   std::vector<uint32_t> depth_;         // (n + 1,)
   std::vector<double> given_;           // (n,): probability given the parent
 };

@@ -1,5 +1,5 @@
-// What lanes that work together need: atomic changes, ranks, a shared copy. Lanes are the threads of
-// a CUDA block or one thread on the CPU: index(), count(), and sync(), which all of them must reach.
+// Tools of cooperating lanes: atomics, ranks, a shared copy. Lanes are the threads of a CUDA block or one
+// thread on the CPU: index(), count(), and sync(), which all of them must reach.
 #pragma once
 #include <string.h>
 
@@ -57,12 +57,12 @@ struct Ranks {  // shared by the lanes
   int32_t sums[2][kMaxLanes];
 };
 
-// The sum of `mine` over the lanes before this one, and over all of them in `all`.
+// Returns the sum of `mine` over earlier lanes; writes the sum over all lanes to `all`.
 template <class Lanes>
 TASC_HD int32_t rank_of(const Lanes& lanes, int32_t mine, Ranks& shared, int32_t* all) {
   const int me = static_cast<int>(lanes.index()), n = static_cast<int>(lanes.count());
   int now = 0;
-  lanes.sync();  // the sums of the last call may still be read
+  lanes.sync();  // other lanes may still read the sums of the last call
   shared.sums[now][me] = mine;
   lanes.sync();
   for (int step = 1; step < n; step *= 2, now = 1 - now) {
@@ -74,7 +74,7 @@ TASC_HD int32_t rank_of(const Lanes& lanes, int32_t mine, Ranks& shared, int32_t
   return shared.sums[now][me] - mine;
 }
 
-// Copies words, each lane every count()-th, four at a time: loads in flight hide the latency.
+// Copies words; each lane takes every count()-th, four at a time, so that loads overlap.
 template <class Word, class Lanes>
 TASC_HD void copy_words(const Lanes& lanes, const Word* from, Word* to, int64_t words) {
   const int64_t stride = lanes.count();

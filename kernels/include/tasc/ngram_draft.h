@@ -16,13 +16,13 @@ namespace tasc {
 class NamedTokens;
 
 struct DraftOptions {
-  double lambda = 0.75;        // the corpora's share where both sides match equally long contexts
-  double gain = 0;             // a source weighs e^(gain * length of its longest matching context)
-  double discount = 0;         // absolute discount of the tables' counts; 0: longest match alone
-  int width = 0;               // children of one node at most; 0 is no limit, 1 makes a chain
-  double min_probability = 0;  // paths less likely than this are not proposed
-  bool match = false;          // the texts' longest matches are sources, too
-  bool fallback = true;        // where nothing matches, propose the corpus' frequent tokens
+  double lambda = 0.75;        // the corpora's share if both sides match equally long contexts
+  double gain = 0;             // initial weight of a source: e^(gain * length of its longest matching context)
+  double discount = 0;         // absolute discount of the tables' counts; 0: longest match only
+  int width = 0;               // maximum number of children per node; 0: no limit, 1: a chain
+  double min_probability = 0;  // less likely paths are not proposed
+  bool match = false;          // the texts' longest matches are also sources
+  bool fallback = true;        // without a match, propose the corpus's frequent tokens
   int32_t end = -1;            // a node with this token has no children
 };
 
@@ -31,7 +31,7 @@ struct DraftTree {
   std::vector<float> probabilities;  // of the path to each node under the mixture
 };
 
-// What a token was drafted from; matches count with the text they are in. kOther: not told.
+// The source of a drafted token; a match counts as the text that it is in. kOther: unknown.
 enum class Source : uint8_t { kCorpus, kMemory, kPrompt, kLogits, kOther };
 
 struct Proposal {
@@ -40,36 +40,36 @@ struct Proposal {
 };
 
 // One sequence's drafter. The distribution after a context is
-//   sum over sources of w_s p_s,  w_s ~ share_s * e^(gain * length_s),  0 where nothing matches,
-// with the corpora's shares adding to lambda and the tables' to 1 - lambda; shared weights are learnt
-// from there, token by token of the outputs. A source whose remaining back-off weight falls below 1/16
-// is not followed to shorter contexts, one that weighs less than 1/32 is not asked.
+//   sum over sources of w_s p_s,  w_s ~ share_s * e^(gain * length_s),  0 without a match.
+// The corpora's shares add up to lambda, the tables' to 1 - lambda. Shared weights start there and are
+// learnt from each output token. A source is not followed to shorter contexts once its remaining back-off
+// weight is below 1/16, and is skipped if its weight is below 1/32.
 class NgramDrafter {
  public:
-  // memory and weights may be null; memory is read, never written.
+  // memory and weights may be null; memory is only read.
   NgramDrafter(std::vector<const NgramIndex*> corpora, const NgramTable* memory, SourceWeights* weights, bool prompt,
                int n_max, const DraftOptions& options);
 
-  // What the target said is a source from now on; it is read, never written.
+  // Adds recycled logits as a source; they are only read.
   void recycle(const RecycledLogits* logits) { logits_ = logits; }
-  // A draft of another kind is a source along its paths, from here until another one is taken.
+  // Adds another drafter's tree as a source from the current position, until the next call.
   void guess(std::span<const int32_t> tokens, std::span<const int32_t> parents, std::span<const float> probabilities) {
     guess_.take(tokens, parents, probabilities);
     now_.guessed = Guess::kBegin;
   }
   void start(std::span<const int32_t> prompt, bool mark);
   void append(int32_t token);
-  // From defer_updates() to apply_updates() the weights, which are shared, stay as they are.
+  // Between defer_updates() and apply_updates(), the shared weights do not change.
   void defer_updates() { deferred_ = true; }
   void apply_updates();
-  DraftTree draft(int budget);           // best-first: no tree of this size has a larger mass
+  DraftTree draft(int budget);           // best-first: no tree of this size has more probability mass
   bool chains() const { return options_.width == 1; }
-  // Where drafts are chains: adds the tokens of draft(budget) whose path is at least that likely.
+  // For chains: appends the tokens of draft(budget) with a path probability of at least `least`.
   void chain(int budget, double least, std::vector<int32_t>& tokens);
-  std::vector<Proposal> distribution();           // after the sequence, falling probability
+  std::vector<Proposal> distribution();           // after the sequence, most probable first
   std::vector<int32_t> take_output() { return std::exchange(output_, {}); }  // appended since the start
-  // Of each token appended since the start, the source that most of its probability came from, as its
-  // weights are learnt; where they are not and there are several, none is told.
+  // The main source of each token appended since the start, found while learning the weights; kOther for
+  // several sources with fixed weights.
   const std::vector<uint8_t>& sources() const { return sources_; }
   const NgramTable& local() const { return local_; }
 
@@ -84,16 +84,16 @@ class NgramDrafter {
   struct Active {
     size_t source, bucket;
     double weight;
-    const RecycledLogits::Row* said = nullptr;  // of logits
+    const RecycledLogits::Row* said = nullptr;  // recycled logits only
   };
   struct Update {
     size_t source, bucket;
     double gradient;
   };
   struct Bound {
-    double floor;  // tokens that are less likely are not needed
-    bool best;     // nor those behind the likeliest one
-    double least;  // nor what a table adds to a token, where it is less
+    double floor;  // skip tokens that are less likely
+    bool best;     // skip all but the likeliest token
+    double least;  // skip smaller contributions of a table
   };
   struct Candidate {
     float probability;
@@ -131,18 +131,18 @@ class NgramDrafter {
   DraftOptions options_;
   NgramTable local_;
   State now_;
-  std::vector<int32_t> output_;         // not taken yet
-  std::vector<uint8_t> sources_;        // of the output
-  uint64_t generation_ = 0;             // of the memory, when its state was taken
-  std::vector<Active> active_;          // what weighs something, the matches first
+  std::vector<int32_t> output_;         // until take_output()
+  std::vector<uint8_t> sources_;        // of the output's tokens
+  uint64_t generation_ = 0;             // of the memory's state
+  std::vector<Active> active_;          // sources with a weight, matches first
   SourceWeights fixed_;
-  SourceWeights* learnt_;               // null: the fixed ones stay
+  SourceWeights* learnt_;               // null: use the fixed weights
   bool deferred_ = false;
-  std::vector<Update> updates_;         // of the weights, not applied yet
-  Source only_;                         // where they stay
-  bool prompting_ = true;               // what a prompt holds is not what drafts are for
-  std::vector<Candidate> open_;         // from head_ on: falling probability, room_ at most
-  size_t head_ = 0, room_ = 0;          // room_: nodes still wanted
+  std::vector<Update> updates_;         // deferred
+  Source only_;                         // with fixed weights
+  bool prompting_ = true;               // the prompt's tokens do not count as outputs
+  std::vector<Candidate> open_;         // from head_: most probable first, at most room_
+  size_t head_ = 0, room_ = 0;          // room_: number of nodes left to add
   std::vector<State> states_;           // (nodes,) of expanded nodes
   std::vector<Candidate> fresh_;
 };

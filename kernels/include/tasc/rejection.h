@@ -1,22 +1,22 @@
-// Multi-branch rejection sampling on a tree (Miao et al., SpecInfer, section 4.3; on a chain it is
+// Multi-branch rejection sampling on a tree (Miao et al., SpecInfer, section 4.3; on a chain,
 // Leviathan et al., algorithm 1). Shared by the C++ and the CUDA build, see verify.h.
 #pragma once
 #include "tasc/verify.h"
 
 namespace tasc {
 
-constexpr int32_t kBadDistribution = -3;  // children whose distribution is not among the rows given: result[1] = p + 1
+constexpr int32_t kBadDistribution = -3;  // a node p whose distribution row is missing: result[1] = p + 1
 
-// Less of a distribution than this is rounding: what it would be normalised to means nothing.
+// A smaller mass is rounding error, and its normalised distribution means nothing.
 constexpr double kNothing = 1e-9;
 
 // The distributions that children were drawn from. distributions (rows, size); of[p + 1] is the row for the children
-// of node p, -1 where they were chosen without randomness.
+// of node p, -1 if they were chosen without randomness.
 struct Proposals {
   const float* distributions;
   int rows;
   const int32_t* of;
-  bool replacement;  // siblings drawn independently; else each without the ones before it
+  bool replacement;  // siblings drawn independently; else without replacement
 
   TASC_HD int first_bad_distribution(int n) const {
     for (int i = 0; i <= n; ++i)
@@ -25,9 +25,8 @@ struct Proposals {
   }
 };
 
-// The distribution q_k of one child, a distribution divided by what earlier siblings left of it, or all mass on
-// one token. Tokens of earlier siblings need no exclusion: their target
-// mass is zero once they were turned down.
+// The distribution q_k of one child: a row divided by the mass that earlier siblings left, or all mass on one
+// token. Tokens of earlier siblings need no exclusion, since their target mass is zero after rejection.
 struct Proposal {
   const float* distribution;  // null: all mass on `token`
   int64_t token;
@@ -39,8 +38,8 @@ struct Proposal {
   }
 };
 
-// What is left of the target's distribution at one node, as children are turned down: first the row's own
-// distribution, then the residuals, kept in scratch (size,).
+// The target's distribution at one node as children are rejected: first the row's own distribution, then
+// the residuals, stored in scratch (size,).
 template <class T>
 struct Remaining {
   RowMass<T> row;
@@ -60,8 +59,8 @@ struct Residual {  // max(p - q, 0)
   }
 };
 
-// Replaces p by the normalised residual. Where rounding leaves nothing, p and q are equal to within
-// it and p stays.
+// Replaces p by the normalised residual. If nothing remains, p and q are equal except for rounding and
+// p stays.
 template <class T, class Lanes>
 TASC_HD void turn_down(const Lanes& lanes, int64_t size, Remaining<T>& p, const Proposal& q,
                        Workspace& shared) {
@@ -76,14 +75,14 @@ TASC_HD void turn_down(const Lanes& lanes, int64_t size, Remaining<T>& p, const 
   p.total = left;
 }
 
-// Tries the children of `at` in order; returns the accepted one, or -1 with p reduced by all.
+// Tries the children of `at` in order; returns the accepted one, or -1 and the residual of p.
 template <class T, class Lanes>
 TASC_HD int try_children(const Lanes& lanes, int64_t size, const Tree& tree, int at,
                          const Proposals& proposals, const double* uniforms, Remaining<T>& p,
                          Workspace& shared) {
   const int row = proposals.of[at + 1];
   const float* distribution = row < 0 ? nullptr : proposals.distributions + row * size;
-  double left = 1;  // of the proposals' mass, when siblings are drawn without replacement
+  double left = 1;  // of the mass of q, for siblings drawn without replacement
   bool drawn = false;
   for (int k = at + 1; k < tree.n; ++k) {
     if (tree.parents[k] != at) continue;
@@ -93,17 +92,17 @@ TASC_HD int try_children(const Lanes& lanes, int64_t size, const Tree& tree, int
     if (token < 0 || token >= size || again || !(left > kNothing)) continue;
     const Proposal q{distribution, token, left};
     const double proposed = q(token);
-    if (!(proposed > 0)) continue;  // its own distribution could not have drawn it: it says nothing
+    if (!(proposed > 0)) continue;  // its own distribution cannot have drawn it
     if (uniforms[k] * proposed < p(token)) return k;
     turn_down(lanes, size, p, q, shared);
     if (distribution != nullptr && !proposals.replacement) left -= distribution[token];
   }
-  if (distribution != nullptr && !drawn)  // what was drawn is no token of the target
+  if (distribution != nullptr && !drawn)  // the draw was not a token of the target
     turn_down(lanes, size, p, Proposal{distribution, 0, 1.0}, shared);
   return -1;
 }
 
-// Node k is tried with uniforms[k], the bonus token drawn with uniforms[n], all in [0, 1).
+// uniforms[k] decides node k, uniforms[n] draws the bonus token, all in [0, 1).
 // logits (n + 1, size); scratch (size,).
 template <class T, class Lanes>
 TASC_HD void verify_rejection(const Lanes& lanes, const T* logits, int64_t size, const Tree& tree,

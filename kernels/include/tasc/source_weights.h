@@ -1,4 +1,4 @@
-// How much each source of a draft weighs, by the length of what it matches; learnt from what came.
+// The weight of each source of a draft by the length of its match, learnt from committed tokens.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -8,15 +8,15 @@
 
 namespace tasc {
 
-// A source weighs share * e^(gain * length) to begin with, in proportion to the others that match. When a
-// token is known, the logarithm of each weight goes along the gradient of its log-probability under
-// the mixture: up where the source gave it more than the others did. Steps are AdaGrad's (Duchi et
-// al., 2011): 1 / sqrt(1 + the sum of squared gradients), so what matches seldom learns as fast.
+// A source starts with the weight share * e^(gain * length), relative to the other matching sources. Each
+// committed token moves the logarithm of each weight along the gradient of its log-probability under the
+// mixture: up if the source gave it more than the others did. Steps are AdaGrad's (Duchi et al., 2011),
+// 1 / sqrt(1 + the sum of squared gradients), so that rare matches learn as fast.
 class SourceWeights {
  public:
-  static constexpr size_t kCorpora = 8, kMemory = 8, kLocal = 9;  // those that count
-  static constexpr size_t kMatches = 10;                          // and the match in the text of each
-  static constexpr size_t kLogits = 20;                           // by the last token, by two, by three
+  static constexpr size_t kCorpora = 8, kMemory = 8, kLocal = 9;  // sources that count
+  static constexpr size_t kMatches = 10;                          // the match in the text of each
+  static constexpr size_t kLogits = 20;                           // after the last one, two and three tokens
   static constexpr size_t kGuess = 23;                            // another drafter's tree
   static constexpr size_t kSources = 24;
   static constexpr size_t kLengths = 16;
@@ -42,7 +42,7 @@ class SourceWeights {
     weight = std::clamp(weight * std::exp(gradient / std::sqrt(square)), kLeast, 1 / kLeast);
   }
 
-  // Short matches are told apart by every token, long ones are not.
+  // Short matches have a bucket per length, long ones share buckets.
   static size_t bucket(uint32_t length) {
     if (length <= 8) return length;
     for (size_t b = 9; b < kLengths - 1; ++b)
@@ -52,7 +52,7 @@ class SourceWeights {
 
  private:
   static constexpr double kMatchShare = 0.25, kLogitsShare = 0.25, kGuessShare = 2;
-  static constexpr size_t kResumedAs = 2;  // what a match that was resumed weighs: as one of so many tokens
+  static constexpr size_t kResumedAs = 2;  // a resumed match starts like one of this length
   static constexpr double kLeast = 1e-9;
   static constexpr std::array<uint32_t, 6> kUpTo{10, 12, 16, 24, 32, 64};
 

@@ -1,5 +1,5 @@
-// Suffix drafting: the longest end of the sequence that stands in the corpus or earlier in the
-// sequence, and a best-first tree of what followed it there.
+// Suffix drafting: match the longest suffix of the sequence in the corpus or earlier in the sequence,
+// and draft a best-first tree of its continuations.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -18,14 +18,14 @@ class SuffixArray {
     uint32_t begin = 0, end = 0, length = 0;
   };
 
-  // Sample s is tokens[offsets[s] .. offsets[s + 1]); the end token stands after each.
+  // Sample s is tokens[offsets[s] .. offsets[s + 1]); the end token follows each sample.
   SuffixArray(std::span<const int32_t> tokens, std::span<const int64_t> offsets, int32_t end);
 
-  Interval find(std::span<const int32_t> pattern) const;           // empty if it is not there
+  Interval find(std::span<const int32_t> pattern) const;           // empty if not found
   Interval narrow(const Interval& interval, int32_t token) const;  // one token longer
   int32_t next(const Interval& interval, uint32_t i) const { return text_[order_[i] + interval.length]; }
   size_t tokens() const { return text_.size(); }
-  const char* check_integrity() const;  // nullptr, or the condition that does not hold
+  const char* check_integrity() const;  // nullptr, or the violated condition
 
  private:
   void refine(uint32_t step, std::vector<Interval>& groups);
@@ -33,11 +33,11 @@ class SuffixArray {
   std::vector<uint32_t> order_, ranks_;
 };
 
-// One sequence's drafter. At each node the side with the longer match proposes; where both match
-// equally far, their counts add up. Wide intervals are sampled at 1024 positions.
+// One sequence's drafter. At each node the side with the longer match proposes; on a tie, both counts
+// are added. Intervals of more than 1024 positions are sampled.
 class SuffixDrafter {
  public:
-  // A node has width children at most; 0 is no limit, 1 makes a chain.
+  // width: maximum number of children per node; 0: no limit, 1: a chain.
   SuffixDrafter(const SuffixArray& corpus, int longest, double min_probability, int width, int32_t end);
   void start(std::span<const int32_t> prompt);
   void append(int32_t token);

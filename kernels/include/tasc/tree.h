@@ -1,5 +1,5 @@
 // Draft trees in arrays: node i continues node parents[i] < i; -1 is the last accepted token.
-// The routines are shared by the C++ and the CUDA build, so both walk a tree in the same way.
+// The C++ and the CUDA build share the routines.
 #pragma once
 #include <stdint.h>
 
@@ -14,10 +14,10 @@
 
 namespace tasc {
 
-// A step scores all nodes in one forward under an n × n mask; a tree beyond this is a mistake.
+// A step scores all nodes in one forward with an n × n mask, so a larger tree must be a mistake.
 constexpr int kMaxNodes = 4096;
 
-// Index of the first node whose parent does not precede it, or -1 when the tree is well formed.
+// The first node whose parent does not precede it, or -1 for a valid tree.
 TASC_HD inline int first_bad_parent(const int32_t* parents, int n) {
   for (int i = 0; i < n; ++i)
     if (parents[i] < -1 || parents[i] >= i) return i;
@@ -26,7 +26,7 @@ TASC_HD inline int first_bad_parent(const int32_t* parents, int n) {
 
 inline int words_for(int n) { return (n + 63) / 64; }
 
-// bits[i * words + w]: bit j of word w is set when node 64 w + j is node i or an ancestor of it.
+// bits[i * words + w]: bit j of word w is set if node 64 w + j is node i or one of its ancestors.
 // depths[i]: 0 for a child of the last accepted token.
 TASC_HD inline void ancestor_bits(const int32_t* parents, int n, int words, uint64_t* bits,
                                   int32_t* depths) {
@@ -39,13 +39,13 @@ TASC_HD inline void ancestor_bits(const int32_t* parents, int n, int words, uint
 }
 
 // Follows the target's arg-max through the tree. best[0] is the arg-max after the context and
-// best[i + 1] the one after node i. Writes the accepted nodes to path, returns how many; the bonus
-// token is then best[0] for an empty path and best[path[last] + 1] otherwise.
+// best[i + 1] the one after node i. Writes the accepted nodes to path and returns their number. The bonus
+// token is best[0] for an empty path, else best[path[last] + 1].
 TASC_HD inline int greedy_path(const int32_t* tokens, const int32_t* parents, const int32_t* best,
                                int n, int32_t* path) {
   int accepted = 0;
   int at = -1;
-  for (int i = 0; i < n; ++i) {  // children follow their parent, so one pass is enough
+  for (int i = 0; i < n; ++i) {  // children come after their parent, so one pass is enough
     if (parents[i] == at && tokens[i] == best[at + 1]) {
       path[accepted++] = i;
       at = i;

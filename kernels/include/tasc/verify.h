@@ -1,9 +1,9 @@
-// Verification of a draft tree: which nodes are accepted, and the token after them. The C++ and the
-// CUDA build run these very routines; a reference in torch (tasc/decoding/verify) defines the results.
+// Verification of a draft tree: the accepted nodes and the token after them. The C++ and the CUDA
+// build share these routines; a reference in torch (tasc/decoding/verify) defines the results.
 //
 // Lanes share the work on a row: index(), count(), and sync(), which all of them must reach. A row
-// is cut into kSlices parts whatever the number of lanes, and sums are added part by part, so that
-// the number of lanes changes no result.
+// has kSlices parts for any number of lanes, and sums are added part by part, so that the number of
+// lanes does not change the result.
 #pragma once
 #include <math.h>
 
@@ -15,17 +15,17 @@ namespace tasc {
 
 constexpr int kSlices = 512;
 
-// A verification writes result (n + 2,): accepted nodes, bonus token, the path, then -1. Where it is
-// refused, result[0] is one of these and result[1] says which node or row.
+// A verification writes result (n + 2,): the number of accepted nodes, the bonus token, the path, then
+// -1. On an error, result[0] is one of these codes and result[1] the node or row.
 constexpr int32_t kBadTree = -1;  // a parent that does not precede its child
-constexpr int32_t kBadRow = -2;   // a row whose largest logit is not finite: it has no distribution
+constexpr int32_t kBadRow = -2;   // a row without a finite maximum, so without a distribution
 
 struct Tree {
   const int32_t* tokens;
   const int32_t* parents;
   int n;
 
-  // The first child of node `at` that proposes `token`; -1 when there is none.
+  // The first child of node `at` with this token; -1 if there is none.
   TASC_HD int child(int at, int32_t token) const {
     for (int i = at + 1; i < n; ++i)
       if (parents[i] == at && tokens[i] == token) return i;
@@ -41,10 +41,10 @@ struct Workspace {  // shared by the lanes
 
 TASC_HD inline int64_t slice_begin(int slice, int64_t size) { return size * slice / kSlices; }
 
-// Sums mass(id) over each slice into workspace.sums; returns the total, the same in every lane.
+// Sums mass(id) over each slice into workspace.sums; returns the total to every lane.
 template <class Lanes, class Mass>
 TASC_HD double sum_slices(const Lanes& lanes, int64_t size, const Mass& mass, Workspace& shared) {
-  lanes.sync();  // the sums of the last call may still be read
+  lanes.sync();  // other lanes may still read the sums of the last call
   for (int s = lanes.index(); s < kSlices; s += lanes.count()) {
     double sum = 0;
     for (int64_t i = slice_begin(s, size), end = slice_begin(s + 1, size); i < end; ++i)
@@ -53,13 +53,13 @@ TASC_HD double sum_slices(const Lanes& lanes, int64_t size, const Mass& mass, Wo
   }
   lanes.sync();
   double total = 0;
-  TASC_UNROLL(8)  // unrolled whole, the slices take all registers
+  TASC_UNROLL(8)  // full unrolling would take all registers
   for (int s = 0; s < kSlices; ++s) total += shared.sums[s];
   return total;
 }
 
-// The id at which the cumulated mass first exceeds uniform * total; needs the sums of sum_slices.
-// Rounding cannot lead past the end: the last id with any mass is taken then.
+// The first id whose cumulative mass exceeds uniform * total; needs the sums of sum_slices. If rounding
+// leads past the end, the last id with any mass.
 template <class Lanes, class Mass>
 TASC_HD int32_t draw(const Lanes& lanes, int64_t size, const Mass& mass, double total,
                      double uniform, Workspace& shared) {
@@ -87,14 +87,13 @@ TASC_HD int32_t draw(const Lanes& lanes, int64_t size, const Mass& mass, double 
   return shared.token;
 }
 
-// Whether logits can be divided by it: its inverse, too, is a number above 0.
+// Whether logits can be divided by it: its inverse must also be a finite number above 0.
 TASC_HD inline bool divides(float temperature) {
   const float inverse = 1 / temperature;
   return inverse > 0 && inverse < INFINITY;
 }
 
-// exp((logit - max) / temperature): the distribution of a row before it is divided by its total. An entry
-// that is not a number has no mass.
+// exp((logit - max) / temperature): the distribution of a row before normalisation. NaN has no mass.
 template <class T>
 struct RowMass {
   const T* row;
@@ -139,7 +138,7 @@ TASC_HD bool refuse_bad_tree(const Lanes& lanes, const Tree& tree, int32_t* resu
   return bad >= 0;
 }
 
-// Drafts without probabilities: sample the target, follow the child that proposes the same token.
+// Drafts without probabilities: sample the target and follow the child with the same token.
 // Row r is sampled with uniforms[r] in [0, 1); logits (n + 1, size).
 template <class T, class Lanes>
 TASC_HD void verify_sampled(const Lanes& lanes, const T* logits, int64_t size, const Tree& tree,

@@ -1,33 +1,33 @@
-// The vocabulary of a sliding window: which tokens the last `size` entries of a stream hold, and
-// where in a packed buffer each has its row. MicroSpec (arXiv:2605.26444), section 3.2, equation 4.
+// The vocabulary of a sliding window: the tokens in the last `size` entries of a stream, and the row of each
+// in a packed buffer. MicroSpec (arXiv:2605.26444), section 3.2, equation 4.
 //
-// All of it lies where the model lies, and a push waits for nothing but itself. The lanes of one
-// CUDA block, or one lane on the CPU, run this very code; results do not depend on how many they are.
+// All arrays are on the model's device, and the host never waits for a push. The lanes of one CUDA block,
+// or one lane on the CPU, run this code; results do not depend on their number.
 #pragma once
 #include "tasc/lanes.h"
 
 namespace tasc {
 
-constexpr int32_t kNobody = INT32_MAX;  // a mark that no entry of a push has made
+constexpr int32_t kNobody = INT32_MAX;  // value of an unset mark
 
 enum WindowState { kStart, kLength, kActive, kHigh, kWindowStates };
 
 struct WindowVocab {
   int32_t vocabulary, size;
   int32_t* ring;    // (size,) the window; its oldest entry at state[kStart]
-  int32_t* counts;  // (vocabulary,) how often each token is in the window
-  int32_t* slots;   // (vocabulary,) the slot of each token that is, -1 of the others
+  int32_t* counts;  // (vocabulary,) number of times each token is in the window
+  int32_t* slots;   // (vocabulary,) the slot of each token in the window, else -1
   int32_t* marks;   // (vocabulary,) scratch, kNobody between pushes
-  int32_t* ids;     // (size,) the token of each slot, -1 where it is free
+  int32_t* ids;     // (size,) the token of each slot, -1 if free
   int32_t* free;    // (size,) scratch
-  int32_t* state;   // (kWindowStates,) start, entries, slots in use, one more than the last of them
+  int32_t* state;   // (kWindowStates,) start, entries, slots in use, slots up to the last used one
 
   TASC_HD bool holds(int32_t token) const { return token >= 0 && token < vocabulary; }
   TASC_HD int32_t position(int64_t i) const { return static_cast<int32_t>(i % size); }
 };
 
-// One push, as one lane sees it. Each lane has entries begin..end - 1 of what is pushed and
-// slot_begin..slot_end - 1 of the slots, so ranks over lanes are ranks over entries and slots.
+// One lane's part of a push: entries begin..end - 1 and slots slot_begin..slot_end - 1, so that ranks over
+// lanes are ranks over entries and slots.
 template <class Lanes>
 struct Push {
   Lanes lanes;
@@ -61,7 +61,7 @@ struct Push {
     lanes.sync();
   }
 
-  // The stream grows; what falls out at its other end is counted no more.
+  // Append to the stream, and uncount the entries that leave the window.
   TASC_HD void slide() const {
     int32_t mine = 0, all = 0;
     for (int32_t i = begin; i < end; ++i) mine += counts(i);
@@ -85,7 +85,7 @@ struct Push {
     window.state[kLength] = static_cast<int32_t>(over > 0 ? window.size : length + all);
   }
 
-  // Slots of tokens that left become free. free[0], free[1], … are then all free slots, rising.
+  // Free the slots of tokens that left. free[0], free[1], … are then all free slots in ascending order.
   TASC_HD int32_t release() const {
     int32_t mine = 0, all = 0;
     for (int32_t s = slot_begin; s < slot_end; ++s) {
@@ -100,7 +100,7 @@ struct Push {
     return all;
   }
 
-  // Tokens that are new take the first free slots, in their order.
+  // New tokens take the first free slots in order.
   TASC_HD int32_t enter() const {
     int32_t mine = 0, all = 0;
     for (int32_t i = begin; i < end; ++i) mine += enters(i);
@@ -128,8 +128,8 @@ struct Push {
   }
 };
 
-// Appends tokens (count,) to the stream, with `unique` only the first of those that are alike.
-// Entries outside 0..vocabulary - 1 are passed over, so that padding is possible.
+// Appends tokens (count,) to the stream, or with `unique` only the first of equal ones. Skips entries
+// outside 0..vocabulary - 1, which allows padding.
 template <class Lanes>
 TASC_HD void push(const Lanes& lanes, const WindowVocab& window, const int32_t* tokens,
                   int32_t count, bool unique, Ranks& shared) {
@@ -141,9 +141,9 @@ TASC_HD void push(const Lanes& lanes, const WindowVocab& window, const int32_t* 
   step.finish(window.size - open + entered);
 }
 
-// Brings the packed buffer (size, words) up to the window: row ids[s] of weight (vocabulary, words)
-// to every slot s that does not hold it, and nothing else. held[s] is the token whose row slot s
-// holds, -1 of none. Each group of lanes has slots first, first + groups, …; returns rows copied.
+// Updates the packed buffer (size, words): copies row ids[s] of weight (vocabulary, words) to each slot s
+// that lacks it. held[s] is the token whose row is in slot s, -1 for none. Each group of lanes has slots
+// first, first + groups, …; returns the number of rows copied.
 template <class Word, class Lanes>
 TASC_HD int32_t gather(const Lanes& lanes, int32_t first, int32_t groups, const Word* weight,
                        int64_t words, const int32_t* ids, int32_t* held, int32_t size,

@@ -52,7 +52,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     result_file = "results.json"
     by_hand: ClassVar = ExecutorOptions.by_hand | {"allow_remote"}
     other_splits: ClassVar = {"corpus_split": None}
-    needed_splits: ClassVar = frozenset({"split", "corpus_split"})
+    same_splits: ClassVar = frozenset({"corpus_split"})
     products: ClassVar = frozenset({"results"})
     references: ClassVar = {
         "models": "model",
@@ -221,7 +221,9 @@ class TuneOptions(ExecutorOptions):
     split: Split = "validation"
     tokenizer: str = Field(description="Folder or Hub id of the model, or its tokenizer, to read.")
     corpus_split: CorpusSplit = "train"
-    budget: int = Field(12, ge=1, le=MOST_NODES, description="Draft nodes a step.")
+    tree_size: Annotated[int, Shell(aliases=("budget",))] = Field(
+        12, ge=1, le=MOST_NODES, description="Maximum number of draft nodes per step."
+    )
 
 
 class VocabularyOptions(ModelOptions):

@@ -72,7 +72,7 @@ def predict(
         first = predicted.get(cells[0].model.label, {}).get(cells[0].method.label)
         if found and first:
             rows.append(_compared(found, first, seen, measured[0]))
-    entropy = entropy_and_runtime(cells, corpus, measured)
+    entropy = entropy_and_runtime(cells, corpus, measured) if corpus.examples else None
     return Prediction(cells=tuple(rows), entropy=entropy)
 
 

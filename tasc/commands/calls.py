@@ -156,8 +156,12 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
     from tasc.benchmark.run import bench
 
     with at_work(options, context) as context:
-        known = context.texts.corpora["corpus_split"]
-        return bench(known, context.texts.corpus, options, **context.kept)
+        test = context.texts.corpus
+        from tasc.data.corpus import Corpus
+
+        nothing = Corpus(test.source, options.corpus_split, examples=(), fingerprint="")
+        known = context.texts.corpora.get("corpus_split", nothing)
+        return bench(known, test, options, **context.kept)
 
 
 def load_test(options: LoadOptions, context: StepContext | None = None) -> "LoadResults":

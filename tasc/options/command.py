@@ -164,6 +164,8 @@ class StepOptions(CommandOptions):
     other_splits: ClassVar[Mapping[str, int | None]] = {}
     # Those without which there is nothing to do; others are left out where the source has none.
     needed_splits: ClassVar[frozenset[str]] = frozenset({"split"})
+    # Fields of ``other_splits`` that may name the main split; others are then left out, too.
+    same_splits: ClassVar[frozenset[str]] = frozenset()
 
     source: Data
     split: Split = "train"

@@ -69,7 +69,8 @@ def read_texts(options: StepOptions) -> Texts:
         split = getattr(options, name)
         if split is None:
             continue
-        if options.must_exist(name) or _is_another(source, split, options.split):
+        main = None if name in options.same_splits else options.split
+        if options.must_exist(name) or _exists(source, split, main):
             corpora[name] = load(source, split, limit=most, seed=options.seed)
     if options.streamed:
         stream = open_stream(source, options.split, limit=options.limit, seed=options.seed)
@@ -78,11 +79,11 @@ def read_texts(options: StepOptions) -> Texts:
     return Texts(corpora, stream)
 
 
-def _is_another(source: Source, split: str, main: str) -> bool:
-    """Whether a default split exists, and is not the very one that the step works on."""
+def _exists(source: Source, split: str, main: str | None) -> bool:
+    """Whether a default split exists and, with ``main``, is a different one."""
     existing = splits(source)
     try:
         found = choose_split(source.path, existing, split)
     except InputError:
         return False
-    return found != choose_split(source.path, existing, main)
+    return main is None or found != choose_split(source.path, existing, main)

@@ -97,8 +97,8 @@ def test_new_tokens_that_a_model_does_not_write_are_told():
     ]
     results = make_results(*cells, references=("x",))
     (line,) = warnings(results)
-    assert line.startswith("new writes 3.0 times the tokens that its tokenizer makes")
-    assert render(results).count("new tokens are hardly learnt") == 1
+    assert line.startswith("new writes 3.0 times the tokens that its tokenizer needs")
+    assert render(results).count("it hardly uses the new tokens") == 1
     assert warnings(make_results(cells[0], references=("x",))) == ()
 
 
@@ -130,7 +130,7 @@ def test_samples_that_drafts_have_seen_are_told(seen, repeated, split, told):
     figures = {"samples": 20, "corpus_outputs": 100, "seen": seen, "corpus_repeated": repeated}
     task = results.task.model_copy(update={"split": split, **figures})
     lines = warnings(results.model_copy(update={"task": task}))
-    assert [line.startswith(f"{seen} of 20 samples occur in split train") for line in lines] == (
+    assert [line.startswith(f"{seen} of 20 samples are also in split train") for line in lines] == (
         [True] if told else []
     )
 

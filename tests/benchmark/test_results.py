@@ -86,6 +86,21 @@ def test_the_terminal_says_how_models_differ(capsys, options, tmp_path):
     assert code == 0, err
     line = next(line for line in out.splitlines() if line.startswith("two against one: "))
     assert "Exact match +0.000 (95 % +0.000 to +0.000; 0 against 0, p = 1)" in line
-    assert "12 of 12 samples occur in split train, too" in err
+    assert "12 of 12 samples are also in split train" in err
     assert "12 of 12 outputs of one were cut at 4 tokens" in err
     assert done(capsys, "compare", tmp_path / "out", tmp_path / "out")["samples"] == 12
+
+
+def test_without_a_corpus_split_methods_draft_from_the_prompt_and_outputs_alone(capsys, tmp_path):
+    from tests.cli import tasc as run
+
+    (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    command = ["bench", tmp_path, "--model", make_base(tmp_path / "model"), "--limit", 12]
+    command += ["--max-new-tokens", 6, "--output", tmp_path / "out"]
+    code, out, err = run(capsys, *command)
+    assert code == 0, err
+    assert "has no split train: methods draft without a corpus" in err
+    assert "12/12" in out
+    assert "No corpus for drafting." in (tmp_path / "out" / "report.html").read_text()
+    code, _, err = run(capsys, *command, "--force", "--corpus-split", "train")
+    assert (code, "train" in err) == (2, True)  # one that was asked for must exist

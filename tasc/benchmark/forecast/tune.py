@@ -54,11 +54,11 @@ def tune(
     options: TuneOptions,
     progress: Progress = silent,
 ) -> Tuning:
-    """Search for the most tokens a step with drafts of ``options.budget`` nodes."""
+    """Search for the most tokens a step with drafts of ``options.tree_size`` nodes."""
     references = References.of(tokenizer, held_out.prompts, held_out.outputs)
     known = tokenizer.encode(corpus.outputs).split()
     grid = {name: values for name, values in GRID.items() if name != "tree_size"}
-    start = Setting(tree_size=options.budget)
+    start = Setting(tree_size=options.tree_size)
     simulations = Simulations(known, references)
     with options.start(simulations) as executor:
         found = search(simulations, start, grid, executor=executor, progress=progress)

@@ -1,4 +1,4 @@
-"""What a reader of a bench must know before its figures: a line each, on terminal and page."""
+"""Warnings about the figures of a bench, one line each, on terminal and page."""
 
 from collections.abc import Iterator
 from math import sqrt
@@ -12,23 +12,21 @@ if TYPE_CHECKING:
     from tasc.benchmark.results.cells import Cell
     from tasc.benchmark.results.conditions import Task
 
-# Share of seen samples above what a fair draw of the task has, which is the share of its corpus
-# that repeats: from so much on it makes another speed-up. Few samples of a task of commands that
-# recur reach it by chance, so it must be so many standard deviations, too.
+# A fair draw of samples repeats corpus examples as often as the corpus repeats itself. Seen samples
+# change the speed-up if their share exceeds that by _SEEN. A few samples of a repetitive task reach
+# this by chance, so it must be _DEVIATIONS standard deviations, too.
 _SEEN, _DEVIATIONS = 1 / 4, 3
-_LONG = 1.25  # times the tokens that would do: what is spelled in more has not learnt the new ones
+_LONG = 1.25  # times the tokenizer's own tokens: longer outputs do not use the new tokens
 
 
 def warnings(results: "BenchResults") -> tuple[str, ...]:
-    """Return the lines; none where figures are what they seem.
-
-    Of a model they tell what its first method shows: the one that others are compared with.
-    """
+    """Return the warnings; those about a model look at its first method."""
     first = {cell.model: cell for cell in reversed(results.cells)}
     models = [first[name] for name in reversed(first)]
     limit = results.settings.max_new_tokens
     return (
         *_losses(results, models),
+        *_no_corpus(results.task),
         *_unasked(results.task),
         *_unlearnt(models),
         *_cut(models, limit),
@@ -48,31 +46,37 @@ def _losses(results: "BenchResults", models: "list[Cell]") -> Iterator[str]:
             )
 
 
+def _no_corpus(task: "Task") -> Iterator[str]:
+    """Report that there is no split to draft from."""
+    if not task.corpus_outputs and not task.indexes:
+        yield (
+            f"{task.source} has no split {task.corpus_split}: methods draft without a corpus; "
+            "choose another --corpus-split for drafts from similar outputs"
+        )
+
+
 def _unasked(task: "Task") -> Iterator[str]:
-    """Name models that are asked in another way than they were trained: they answer worse."""
+    """Report models that were trained on another prompt template."""
     for model, template in task.trained_templates.items():
         yield (
-            f"{model} was trained on prompts of the template {template!r}, and is given those of "
-            f"{task.template!r}, which costs quality: give --template as in training"
+            f"{model} was trained with the prompt template {template!r}, and the bench uses "
+            f"{task.template!r}, which costs quality: pass the --template of the training"
         )
 
 
 def _unlearnt(models: "list[Cell]") -> Iterator[str]:
-    """Name models that write far more tokens than their tokenizer would for the same outputs.
-
-    New tokens that a model does not write save no step, however often they would stand.
-    """
+    """Report models that write far more tokens than their tokenizer needs for the same text."""
     for cell in models:
         if (times := cell.times_canonical_length or 1) > _LONG:
             yield (
-                f"{cell.model} writes {times:.1f} times the tokens that its tokenizer makes of the "
-                "same outputs: new tokens are hardly learnt, and save few steps; train it longer "
-                "(--epochs), or with a higher --learning-rate"
+                f"{cell.model} writes {times:.1f} times the tokens that its tokenizer needs for "
+                "the same outputs: it hardly uses the new tokens; train it longer (--epochs) or "
+                "with a higher --learning-rate"
             )
 
 
 def _cut(models: "list[Cell]", limit: int) -> Iterator[str]:
-    """Name models whose outputs did not end: they take the time of the limit, not their own."""
+    """Report outputs cut at the limit: their time is that of the limit."""
     for cell in models:
         if cut := sum(output.cut for output in cell.outputs):
             yield (
@@ -92,13 +96,13 @@ def _unscored(results: "BenchResults") -> Iterator[str]:
 
 
 def _seen(task: "Task") -> Iterator[str]:
-    """Say where samples are in the corpus far more often than the task repeats itself."""
-    fair = task.corpus_repeated / task.corpus_outputs
+    """Report samples that are in the corpus far more often than the task repeats itself."""
+    fair = task.corpus_repeated / max(task.corpus_outputs, 1)
     chance = _DEVIATIONS * sqrt(fair * (1 - fair) / task.samples)
     excess = task.seen / task.samples - fair
     if task.split == task.corpus_split or excess > max(_SEEN, chance):
         yield (
-            f"{task.seen:,} of {task.samples:,} samples occur in split {task.corpus_split}, too: "
-            "drafts made from it, and models trained on it, have seen them, so the speed-up is "
-            "that of seen outputs; take another --split or --corpus-split"
+            f"{task.seen:,} of {task.samples:,} samples are also in split {task.corpus_split}, "
+            "which drafts come from: the speed-up is for seen outputs; choose another --split or "
+            "--corpus-split"
         )

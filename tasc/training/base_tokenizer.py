@@ -1,4 +1,4 @@
-"""The tokenizer of a small base model: byte-level BPE behind Qwen2's pre-tokenizer."""
+"""The tokenizer of a small base model: byte-level BPE after Qwen2's pre-tokenizer."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ END = "<|endoftext|>"
 
 
 def train_tokenizer(texts: Sequence[str], size: int) -> LoadedTokenizer:
-    """Train a tokenizer of at most ``size`` tokens; the end token, also for padding, is id 0."""
+    """Train a tokenizer of at most ``size`` tokens; id 0 is the end token, also for padding."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()  # as Qwen2 does
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

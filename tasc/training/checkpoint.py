@@ -1,4 +1,4 @@
-"""Training state on disk: safetensors and JSON, whole or absent, the newest whole one wins."""
+"""Training checkpoints: safetensors and JSON, written atomically; the newest intact one counts."""
 
 import json
 from collections.abc import Mapping
@@ -14,32 +14,32 @@ from tasc.errors import InputError
 from tasc.files.disk import flush, flush_below, writing
 from tasc.files.folders import remove
 
-_KEPT = 2  # a damaged newest one falls back to the one before
+_KEEP = 2  # in case the newest is damaged
 _TENSORS, _STATE = "state.safetensors", "state.json"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on as if it had never stopped."""
+    """The complete state of a run."""
 
-    step: int  # optimiser steps done
+    step: int  # optimizer steps done
     parameters: Mapping[str, torch.Tensor]  # trained tensors by name
     optimizer: Mapping[str, torch.Tensor]  # its tensors, as ``"<parameter number>.<key>"``
-    journal: Mapping[str, Any]  # JSON values the caller wants back (losses so far, seconds)
-    # Trained tensors as they were when the validation loss was lowest, with --patience.
+    journal: Mapping[str, Any]  # JSON values (losses so far, seconds)
+    # Trained tensors at the lowest validation loss, with --patience.
     best: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 def save(work: Path, identity: str, state: Checkpoint) -> None:
-    """Write a checkpoint under ``work`` and drop all but the newest two.
+    """Write a checkpoint to ``work`` and remove all but the newest two.
 
-    ``identity`` names the run: its options, data and model.
+    ``identity`` is a hash of the run's options, data and model.
     """
     work.mkdir(parents=True, exist_ok=True)
     name = f"step-{state.step:08d}"
     temporary, final = work / f"{name}.tmp", work / name
-    for left in work.glob("step-*.tmp"):
-        remove(left)
+    for unfinished in work.glob("step-*.tmp"):
+        remove(unfinished)
     temporary.mkdir()
     groups = {"parameter": state.parameters, "optimizer": state.optimizer, "best": state.best}
     tensors = {
@@ -55,12 +55,12 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     remove(final)
     temporary.rename(final)
     flush(work)
-    for old in _folders(work)[_KEPT:]:
+    for old in _folders(work)[_KEEP:]:
         remove(old)
 
 
 def newest(work: Path, identity: str) -> Checkpoint | None:
-    """Return the newest whole checkpoint under ``work``, or None where there is none.
+    """Return the newest intact checkpoint in ``work``, or None.
 
     Raises:
         InputError: it belongs to a run with other options, data or model.
@@ -70,11 +70,11 @@ def newest(work: Path, identity: str) -> Checkpoint | None:
             record = json.loads((folder / _STATE).read_text(encoding="utf-8"))
             tensors = load_file(folder / _TENSORS)
         except (OSError, ValueError, SafetensorError):
-            continue  # damaged: the one before is as good a position to go on from
+            continue  # damaged: use the one before
         if record["identity"] != identity:
             raise InputError(
-                f"checkpoint {folder} is of a run with other options, data or model: "
-                "use the same ones, or start again without --resume"
+                f"checkpoint {folder} belongs to a run with other options, data or model: use the "
+                "same ones, or start again without --resume"
             )
         return Checkpoint(
             step=record["step"],
@@ -87,13 +87,13 @@ def newest(work: Path, identity: str) -> Checkpoint | None:
 
 
 def clear(work: Path) -> None:
-    """Remove all checkpoints under ``work``."""
+    """Remove all checkpoints in ``work``."""
     for folder in work.glob("step-*"):
         remove(folder)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Return the optimiser's state, which for AdamW is tensors only, flat."""
+    """Return the state of AdamW as a flat dictionary of tensors."""
     state = optimizer.state_dict()["state"]
     return {f"{i}.{key}": value for i, entry in state.items() for key, value in entry.items()}
 
@@ -101,7 +101,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]
 ) -> None:
-    """Undo ``optimizer_tensors``; parameter groups keep their present options."""
+    """Load the result of ``optimizer_tensors``; keep the options of parameter groups."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         number, key = name.split(".", 1)
@@ -111,9 +111,8 @@ def restore_optimizer(
 
 
 def _folders(work: Path) -> list[Path]:
-    """Finished checkpoints, newest first."""
-    found = [p for p in work.glob("step-*") if p.suffix != ".tmp"] if work.is_dir() else []
-    return sorted(found, reverse=True)
+    """Return the complete checkpoints, newest first."""
+    return sorted((p for p in work.glob("step-*") if p.suffix != ".tmp"), reverse=True)
 
 
 def _group(tensors: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What a fine-tuning leaves: an adapter on its base model, or the plain model, or both."""
+"""The result of fine-tuning: an adapter, a plain model, or both."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,7 @@ class FinetuneResult:
 
     Attributes:
         model: the base model with its adapter, or trained as a whole; in evaluation mode.
-        report: how the training went.
-        card: README.md of the plain model; none is written where it is empty.
+        card: README.md of the plain model; not written if it is empty.
     """
 
     model: PeftModel | PreTrainedModel
@@ -34,9 +33,9 @@ class FinetuneResult:
     card: str = ""
 
     def save(self, folder: Path) -> None:
-        """Write the adapter into ``adapter``, and into ``model`` a plain model if that is asked.
+        """Write the adapter to ``adapter``, and a plain model to ``model``.
 
-        Where all weights were trained, the plain model is all there is.
+        The plain model is written with ``merge``, or if all weights were trained.
         """
         adapted = isinstance(self.model, PeftModel)
         if adapted:
@@ -45,26 +44,25 @@ class FinetuneResult:
             self.save_merged(folder / "model")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return how the training went, as JSON values."""
+        """Return the report as JSON values."""
         return self.report.to_dict()
 
     def save_adapter(self, folder: Path) -> None:
-        """Write the adapter as PEFT does (safetensors), and the tokenizer beside it.
+        """Write the adapter in PEFT's format (safetensors), and the tokenizer.
 
-        To load it with PEFT alone, resize the base model's embeddings to the tokenizer's length
-        first; the adapter holds the new rows themselves.
+        To load it with PEFT alone, first resize the base model's embeddings to the tokenizer's
+        length; the adapter contains the trained rows.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        # Not "auto", which asks the Hub whether the vocabulary grew and saves whole matrices.
+        # Not "auto", which queries the Hub and saves whole matrices.
         self.model.save_pretrained(folder, save_embedding_layers=False)
-        (folder / "README.md").unlink(missing_ok=True)  # PEFT's model card, an empty form
+        (folder / "README.md").unlink(missing_ok=True)  # PEFT's empty model card
         save_tokenizer(self.tokenizer, folder)
 
     def save_merged(self, folder: Path, dtype: Dtype = "auto") -> None:
-        """Write a plain model, with the adapter in its weights, and the tokenizer beside it.
+        """Write a plain model, with the adapter merged in, and the tokenizer.
 
-        ``AutoModelForCausalLM`` and ``AutoTokenizer`` load it as any other; "auto" is the dtype of
-        the base model.
+        "auto" is the dtype of the base model.
         """
         save_model(self.merged(dtype), self.tokenizer, folder)
         if self.card:

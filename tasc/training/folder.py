@@ -1,4 +1,4 @@
-"""Writing a model folder that transformers loads with nothing of ours."""
+"""Write a model folder that transformers loads without this package."""
 
 import json
 import os
@@ -17,9 +17,9 @@ _FAST = "PreTrainedTokenizerFast"
 
 
 def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path) -> None:
-    """Write a model (safetensors) and its tokenizer; generation ends at the tokenizer's end token.
+    """Write a model (safetensors) and its tokenizer.
 
-    End tokens the model had before are kept beside it.
+    Generation ends at the tokenizer's end token, and at the model's own end tokens.
     """
     generation = _saveable(model.generation_config or GenerationConfig())
     before = generation.eos_token_id
@@ -37,9 +37,9 @@ def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path)
 
 
 def _saveable(config: GenerationConfig) -> GenerationConfig:
-    """Return ``config``, or what it says of tokens, where transformers loads it and saves it not.
+    """Return ``config``, reduced to its special tokens if transformers refuses to save it.
 
-    Some published models state a temperature for decoding that does not sample.
+    Some published models have a temperature without sampling.
     """
     try:
         with quiet():
@@ -54,15 +54,14 @@ def _saveable(config: GenerationConfig) -> GenerationConfig:
 
 
 def save_tokenizer(tokenizer: LoadedTokenizer, folder: Path) -> None:
-    """Write a tokenizer so that ``AutoTokenizer`` reads the very same one from this folder.
+    """Write a tokenizer so that ``AutoTokenizer`` loads the same one.
 
-    For some architectures (Qwen2 is one) transformers 5 rebuilds the tokenizer from vocabulary
-    and merges alone, whatever tokenizer.json says, and so drops an augmented pre-tokenizer without
-    a word. It is then told not to: by the class name, which is enough for most architectures, or
-    by an empty ``auto_map``, after which it falls back to reading tokenizer.json as it is.
+    For some architectures, such as Qwen2, transformers 5 rebuilds the tokenizer from vocabulary and
+    merges, and silently drops an augmented pre-tokenizer. The class name prevents this for most
+    architectures; an empty ``auto_map`` makes it read tokenizer.json unchanged.
 
     Raises:
-        UnavailableError: neither helps with this version of transformers.
+        UnavailableError: neither works with this version of transformers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.tokenizer.save(os.fspath(folder / "tokenizer.json"))
@@ -86,16 +85,16 @@ _NO_MAP: dict[str, list[str]] = {"AutoTokenizer": []}
 def _reads_the_same(folder: Path, tokenizer: LoadedTokenizer) -> bool:
     with quiet():
         try:
-            # Without a word on it, transformers would ask whether to run code that the files name.
+            # Without this argument transformers prompts the user to trust code in the files.
             loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        except Exception:  # a configuration says anything, and what it raises is of any class
+        except Exception:  # bad configurations raise errors of any class
             return False
     read = json.loads(loaded.backend_tokenizer.to_str())
     return _essence(read) == _essence(json.loads(tokenizer.tokenizer.to_str()))
 
 
 def _essence(tokenizer: dict[str, Any]) -> dict[str, Any]:
-    """What decides how text is encoded, of a tokenizer.json."""
+    """Return the parts of a tokenizer.json that decide how text is encoded."""
     model = tokenizer["model"]
     return {
         "normalizer": tokenizer["normalizer"],

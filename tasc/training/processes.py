@@ -1,9 +1,9 @@
-"""Several processes that train one model: each reads a share of every step's rows.
+"""Train one model in several processes, each of which reads a share of every step's examples.
 
-Nothing wraps the model. The loss is a sum over targets, divided by how many the whole step has, so
-adding up the gradients of all processes gives what one process finds; they take the same step then,
-and their weights stay equal. The first process alone evaluates, reports and writes. Processes are
-started here, or by torchrun or accelerate launch.
+Nothing wraps the model. The loss is a sum over targets divided by their number in the whole step,
+so the gradients of all processes add up to those of one process. All take the same step, and their
+weights stay equal. Only the first process evaluates, reports and writes. Processes are started
+here, by torchrun or by accelerate launch.
 """
 
 import json
@@ -30,85 +30,87 @@ from tasc.errors import InputError, TascError, UnavailableError
 from tasc.files.scratch import scratch
 from tasc.options.fields import Device
 
-_AT_ONCE = 1 << 24  # numbers that are sent together
-_PATIENCE = timedelta(days=1)  # with an evaluation of the first; who has ended is known at once
-_LAST_WORDS_S = 20.0  # between a lost connection and why its process ended
+_BUCKET = 1 << 24  # numbers sent together
+_TIMEOUT = timedelta(days=1)  # for the first one's evaluation; an ended process is noticed at once
+_REPORT_TIMEOUT_S = 20.0  # from losing the connection to a process to its error report
 
 
 @dataclass(frozen=True)
 class Group:
-    """This process among those that train together."""
+    """This process in the group that trains together."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether it is the one that evaluates, reports and writes."""
+        """Whether this process evaluates, reports and writes."""
         return self.rank == 0
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over the processes; all give the same shapes and dtype."""
-        waiting: list[Tensor] = []
+        """Replace each tensor by its sum over the processes; all pass the same shapes and dtype."""
+        bucket: list[Tensor] = []
         for i, tensor in enumerate(tensors if self.size > 1 else ()):
-            waiting.append(tensor)
-            if i == len(tensors) - 1 or sum(t.numel() for t in waiting) >= _AT_ONCE:
-                _add_up(waiting)
-                waiting = []
+            bucket.append(tensor)
+            if i == len(tensors) - 1 or sum(t.numel() for t in bucket) >= _BUCKET:
+                _add_up(bucket)
+                bucket = []
 
     def total(self, number: float) -> float:
-        """Return the sum of what each process gives."""
+        """Return the sum of ``number`` over the processes."""
         if self.size == 1:
             return number
-        held = torch.tensor(number, dtype=torch.float64, device=_device())
-        dist.all_reduce(held)
-        return held.item()
+        tensor = torch.tensor(number, dtype=torch.float64, device=_device())
+        dist.all_reduce(tensor)
+        return tensor.item()
 
     def of_first(self, text: str) -> str:
         """Return the ``text`` of the first process."""
         if self.size == 1:
             return text
-        held = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).to(_device())
-        length = torch.tensor(len(held), device=_device())
+        content = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).to(_device())
+        length = torch.tensor(len(content), device=_device())
         dist.broadcast(length, 0)
         if not self.first:
-            held = torch.empty(int(length), dtype=torch.uint8, device=_device())
-        dist.broadcast(held, 0)
-        return bytes(held.cpu().tolist()).decode()
+            content = torch.empty(int(length), dtype=torch.uint8, device=_device())
+        dist.broadcast(content, 0)
+        return bytes(content.cpu().tolist()).decode()
 
 
 def group() -> Group:
-    """Return this process among those it trains with; alone where ``together`` joined none."""
+    """Return this process in its group, which is alone outside of ``together``."""
     return Group(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else Group()
 
 
 def check_alone() -> None:
-    """Refuse to be one of several processes of a launcher that would all do the same."""
+    """Raise UnavailableError if a launcher started several processes."""
     if launched()[1] > 1:
-        raise UnavailableError("this training runs in one process: leave out the launcher")
+        raise UnavailableError("this training runs in one process: run it without a launcher")
 
 
 @contextmanager
 def together(
     count: int, device: Device, follow: Callable[..., object], *arguments: object
 ) -> Iterator[None]:
-    """Let the body run as the first of ``count`` processes, the others ``follow(*arguments)``.
+    """Run the body as the first of ``count`` processes; the others run ``follow(*arguments)``.
 
-    Where a launcher has started them all, the body runs in each, and nothing is started here.
+    Under a launcher, the body runs in each of its processes, and none is started here.
 
     Args:
-        count: 1 for this process alone, or as many as the launcher says.
-        device: what each computes on; on CUDA each has a device of its own.
-        follow: a function of a module. What it or the body raises ends all of them.
+        count: number of processes; under a launcher, 1 or its number.
+        device: of all processes; each one has its own CUDA device.
+        follow: a module-level function. An error in it or in the body ends all processes.
 
     Raises:
-        TascError: what a follower raised.
+        TascError: raised by a follower.
         UnavailableError: a follower was killed, or there are too few devices.
     """
     rank, size = launched()
     if size > 1:
         if count not in (1, size):
-            raise InputError(f"{count} processes, and {size} were launched: leave out --processes")
+            raise InputError(
+                f"--processes is {count}, but the launcher started {size}: leave out --processes"
+            )
         local = int(os.environ.get("LOCAL_RANK", rank))
         _join(device, local, rank=rank, world_size=size, init_method="env://")
         try:
@@ -126,7 +128,7 @@ def together(
 def _started(
     count: int, device: Device, follow: Callable[..., object], arguments: tuple[object, ...]
 ) -> Iterator[None]:
-    """Start the followers, join them, and end them."""
+    """Start the followers, join their group, and end them."""
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads // count))
     context = get_context("spawn")
@@ -143,11 +145,11 @@ def _started(
                 end.close()  # so that the report ends when the follower does
                 reports.append(report)
             for rank, report in enumerate(reports, 1):
-                _heed(report, rank, count)  # it is there, and will join
-            with _blamed(reports):
+                _raise_report(report, rank, count)  # an empty report: the follower will join
+            with _follower_errors(reports):
                 _join(device, 0, rank=0, **where)
             try:
-                with _blamed(reports):
+                with _follower_errors(reports):
                     yield
             finally:
                 dist.destroy_process_group()
@@ -159,30 +161,30 @@ def _started(
 
 
 @contextmanager
-def _blamed(reports: Sequence[Connection]) -> Iterator[None]:
-    """Raise what a follower reports, where the body loses the connection to it."""
+def _follower_errors(reports: Sequence[Connection]) -> Iterator[None]:
+    """Raise a follower's error instead of the body's lost connection to it."""
     try:
         yield
-    except RuntimeError:  # torch raises no other
-        ended = connection.wait(reports, _LAST_WORDS_S)
+    except RuntimeError:  # the only class that torch raises
+        ended = connection.wait(reports, _REPORT_TIMEOUT_S)
         for rank, report in enumerate(reports, 1):
             if report in ended:
-                _heed(report, rank, len(reports) + 1)
+                _raise_report(report, rank, len(reports) + 1)
         raise
 
 
 def _join(device: Device, local: int, **where: Any) -> None:  # noqa: ANN401
-    """Become one of a group of processes, on this machine's device number ``local``."""
+    """Join a group of processes, on this machine's device number ``local``."""
     on_cuda = device != "cpu" and torch.cuda.is_available()
     if on_cuda and local >= torch.cuda.device_count():
-        known = torch.cuda.device_count()
+        devices = torch.cuda.device_count()
         raise UnavailableError(
-            f"process {local + 1} has no CUDA device: lower --processes to {known}"
+            f"process {local + 1} has no CUDA device: lower --processes to {devices}"
         )
     if on_cuda:
         torch.cuda.set_device(local)
-    dist.init_process_group("nccl" if on_cuda else "gloo", timeout=_PATIENCE, **where)
-    dist.barrier()  # or one that fails at once would be gone before all have met
+    dist.init_process_group("nccl" if on_cuda else "gloo", timeout=_TIMEOUT, **where)
+    dist.barrier()  # so that a process that fails at once does not leave before all have joined
 
 
 def _follow(
@@ -194,8 +196,8 @@ def _follow(
     follow: Callable[..., object],
     arguments: tuple[object, ...],
 ) -> None:
-    """Be a follower: join, do the work, and tell what went wrong."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process says when all end
+    """Join the group, do the work, and report errors to the first process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends all
     Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
@@ -209,20 +211,20 @@ def _follow(
         report.send_bytes(json.dumps(["", text]).encode())
 
 
-def _heed(report: Connection, rank: int, count: int) -> None:
-    """Raise what a follower reports; an empty report is none."""
+def _raise_report(report: Connection, rank: int, count: int) -> None:
+    """Raise the error that a follower reports; an empty report is not an error."""
     try:
-        told = report.recv_bytes()
+        content = report.recv_bytes()
     except EOFError:
-        told = json.dumps(["", "it was killed"]).encode()
-    if not told:
+        content = json.dumps(["", "it was killed"]).encode()
+    if not content:
         return
-    kind, text = json.loads(told)
+    kind, text = json.loads(content)
     if kind:
         error: TascError = getattr(errors, kind)(text)
         raise error from None
     raise UnavailableError(
-        f"process {rank + 1} of {count} ended: {text}: see to it, and go on with --resume"
+        f"process {rank + 1} of {count} ended: {text}: fix the cause, and continue with --resume"
     ) from None
 
 

@@ -1,4 +1,4 @@
-"""Where the figures of a training go while it runs: accelerate's trackers, in the first process."""
+"""Log losses to accelerate's trackers during training, in the first process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,10 +15,9 @@ _PROJECT = "tasc"  # by which Weights & Biases and MLflow group runs
 
 
 class Log(Protocol):
-    """Called after each optimizer step and each evaluation."""
+    """Called with measurements after each optimizer step and each evaluation."""
 
-    def __call__(self, figures: Mapping[str, float], step: int) -> None:
-        """Take what was measured; ``step`` steps are done."""
+    def __call__(self, figures: Mapping[str, float], step: int) -> None: ...
 
 
 def nowhere(figures: Mapping[str, float], step: int) -> None:
@@ -26,29 +25,30 @@ def nowhere(figures: Mapping[str, float], step: int) -> None:
 
 
 def check(names: Sequence[Tracker]) -> None:
-    """Raise UnavailableError where the package of a tracker is not installed."""
+    """Raise UnavailableError if the package of a tracker is not installed."""
     if not names:
         return
     from accelerate.tracking import get_available_trackers
 
-    there = {str(tracker) for tracker in get_available_trackers()}
-    for name in (name for name in names if name not in there):
-        raise UnavailableError(
-            f"--log-to {name} needs the package {name}, which is not installed: install it with "
-            f"pip install {name}"
-        )
+    installed = {str(tracker) for tracker in get_available_trackers()}
+    for name in names:
+        if name not in installed:
+            raise UnavailableError(
+                f"--log-to {name} needs the package {name}, which is not installed: install it "
+                f"with pip install {name}"
+            )
 
 
 @contextmanager
 def opened(options: TrainingOptions, work: Path) -> Iterator[Log]:
-    """Open what ``options`` log to, and close it afterwards; nothing but in the first process.
+    """Open the trackers in ``options`` for the block, in the first process only.
 
-    A run is named as its output, which ``work`` belongs to, or as the command. What files it
-    leaves lie beside the output: that appears whole, at the end.
+    A run is named after the output that ``work`` belongs to, or the command. Log files are outside
+    the output, which appears only when it is complete.
 
     Raises:
-        InputError: logs would lie in the output.
-        UnavailableError: a tracker does not work.
+        InputError: the log folder is in the output.
+        UnavailableError: a tracker failed.
     """
     if not options.log_to or not processes.group().first:
         yield nowhere
@@ -57,7 +57,7 @@ def opened(options: TrainingOptions, work: Path) -> Iterator[Log]:
     run = output.name if output else options.command
     folder = Path(options.log_dir)
     if output and (folder / run).resolve().is_relative_to(output.resolve()):
-        raise InputError(f"logs would lie in the output, {output}: name another --log-dir")
+        raise InputError(f"the log folder is in the output {output}: choose another --log-dir")
     with ExitStack() as stack:
         trackers = {}
         for name in dict.fromkeys(options.log_to):
@@ -65,7 +65,7 @@ def opened(options: TrainingOptions, work: Path) -> Iterator[Log]:
 
         def log(figures: Mapping[str, float], step: int) -> None:
             for name, tracker in trackers.items():
-                with _told(name):
+                with _one_line_errors(name):
                     tracker.log(dict(figures), step=step)
 
         yield log
@@ -73,12 +73,12 @@ def opened(options: TrainingOptions, work: Path) -> Iterator[Log]:
 
 @contextmanager
 def _started(name: Tracker, run: str, folder: Path, options: TrainingOptions) -> Iterator[Any]:
-    """Yield one of accelerate's trackers, started, that knows the options."""
+    """Start one of accelerate's trackers and give it the options."""
     from accelerate import tracking
 
-    plain = (bool, int, float, str)  # what all of them take
+    plain = (bool, int, float, str)  # types that all trackers accept
     settings = {k: v if isinstance(v, plain) else str(v) for k, v in options.training.items()}
-    with _told(name):
+    with _one_line_errors(name):
         folder.mkdir(parents=True, exist_ok=True)
         if name == "tensorboard":
             tracker = tracking.TensorBoardTracker(run, logging_dir=folder)
@@ -88,21 +88,20 @@ def _started(name: Tracker, run: str, folder: Path, options: TrainingOptions) ->
             tracker = tracking.MLflowTracker(_PROJECT, run_name=run)
         tracker.start()
     try:
-        with _told(name):
+        with _one_line_errors(name):
             tracker.store_init_configuration(settings)
         yield tracker
     finally:
-        with _told(name):
+        with _one_line_errors(name):
             tracker.finish()
 
 
 @contextmanager
-def _told(name: Tracker) -> Iterator[None]:
-    """Make one line of whatever a tracker raises."""
+def _one_line_errors(name: Tracker) -> Iterator[None]:
     try:
         yield
     except Exception as error:
         raise UnavailableError(
-            f"--log-to {name}: {one_line(error)}: see to it, and go on with --resume, or leave out "
-            f"--log-to {name}"
+            f"--log-to {name}: {one_line(error)}: fix the cause, and continue with --resume, or "
+            f"leave out --log-to {name}"
         ) from error

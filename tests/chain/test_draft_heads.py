@@ -54,4 +54,4 @@ def test_a_draft_head_is_not_merged(capsys, massive, tmp_path):
     command = ("finetune", massive, "--model", "any", "--draft-head", "--merge")
     code, _, err = tasc(capsys, *command, "--output", tmp_path / "out")
     assert code == 2
-    assert "leave out augmented, merge" in err
+    assert "leave out augmented and merge" in err

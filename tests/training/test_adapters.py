@@ -83,7 +83,7 @@ def test_adapters_go_on_the_layers_that_are_named(start, tmp_path):
 @pytest.mark.parametrize("named", ["proj", "lm_head", "q_proj,nothing"])
 def test_a_layer_that_is_not_there_is_refused_with_those_that_are(start, tmp_path, named):
     options = replace(OPTIONS, target_modules=named)
-    with pytest.raises(InputError, match=r"no linear layer .* name some of down_proj, gate_proj"):
+    with pytest.raises(InputError, match=r"no linear layer .* choose from down_proj, gate_proj"):
         finetune(start, corpus(), None, options, work=tmp_path)
 
 
@@ -99,7 +99,7 @@ def test_bfloat16_is_what_the_products_are_computed_in(start, tmp_path):
 
 
 def test_tf32_is_refused_without_a_cuda_device_and_undone_with_one(start, tmp_path):
-    with pytest.raises(UnavailableError, match="tf32 is of CUDA devices"):
+    with pytest.raises(UnavailableError, match="TF32 needs a CUDA device"):
         finetune(start, corpus(), None, replace(OPTIONS, tf32=True), work=tmp_path)
     with tensor_float32(True, torch.device("cuda")):
         assert torch.get_float32_matmul_precision() == "high"
@@ -109,13 +109,13 @@ def test_tf32_is_refused_without_a_cuda_device_and_undone_with_one(start, tmp_pa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"adapter": "none", "rank": 4}, "rank is of adapters"),
-        ({"adapter": "none", "target_modules": "q_proj"}, "target_modules is of adapters"),
-        ({"adapter": "none", "quantize": "nf4"}, "quantised weights do not train"),
-        ({"adapter": "none", "train_rows": "new"}, "all rows train"),
+        ({"adapter": "none", "rank": 4}, "rank is for adapters"),
+        ({"adapter": "none", "target_modules": "q_proj"}, "target_modules is for adapters"),
+        ({"adapter": "none", "quantize": "nf4"}, "quantised weights cannot train"),
+        ({"adapter": "none", "train_rows": "new"}, "adapter=none trains all rows"),
         ({"adapter": "none", "draft_head": True}, "leave out adapter"),
-        ({"quantize": False}, "quantize is no switch any more: type none for false"),
-        ({"quantize": True}, "quantize is no switch any more: type nf4 for true"),
+        ({"quantize": False}, "not true or false: use none"),
+        ({"quantize": True}, "not true or false: use nf4"),
         ({"quantize": "int4"}, "quantize: input should be 'nf4', '8bit' or 'none'"),
         ({"target_modules": "q_proj,"}, "target_modules"),
     ],

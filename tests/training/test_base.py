@@ -123,5 +123,5 @@ def test_options_that_cannot_be_are_refused(change, said):
 def test_a_launcher_of_several_processes_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UnavailableError, match="leave out the launcher"):
+    with pytest.raises(UnavailableError, match="run it without a launcher"):
         train_base(corpus(), None, BaseOptions(), work=tmp_path)

@@ -87,7 +87,7 @@ def test_a_draft_head_stops_too(base, tmp_path):
 
 
 def test_patience_without_validation_is_refused_before_anything_is_loaded(tmp_path):
-    said = "has no split 'validation' beside 'train': name one with --validation, or leave out"
+    said = "has no split 'validation' besides 'train': name one with --validation, or leave out"
     nowhere = Start("nowhere", "nowhere")
     with pytest.raises(InputError, match=said):
         finetune(nowhere, corpus(), None, FinetuneOptions(patience=1), work=tmp_path)
@@ -95,7 +95,7 @@ def test_patience_without_validation_is_refused_before_anything_is_loaded(tmp_pa
         train_head("nowhere", corpus(), None, HeadOptions(patience=1), work=tmp_path)
     with pytest.raises(InputError, match=said):
         train_base(corpus(), None, BaseOptions(patience=1), work=tmp_path)
-    with pytest.raises(InputError, match="patience stops by the validation loss: name a split"):
+    with pytest.raises(InputError, match="patience needs a validation loss: name a split"):
         FinetuneOptions(patience=1, validation=None)
 
 
@@ -108,7 +108,7 @@ def test_the_command_line_says_what_to_type_and_what_was_kept(capsys, base, tmp_
     given = ("finetune", data, *learn, "--effective-batch", 8, "--epochs", 40)
     code, _, err = tasc(capsys, *given, "--output", tmp_path / "out")
     assert code == 2
-    assert err.startswith("error: patience stops by the validation loss")
+    assert err.startswith("error: --patience needs a validation loss")
     assert err.count("\n") == 1
     others = [f'{{"input": "say {i % 5}", "output": "word {(i + 1) % 5}"}}' for i in range(10)]
     (data / "validation.jsonl").write_text("\n".join(others))

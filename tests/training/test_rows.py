@@ -97,7 +97,7 @@ def test_a_folder_without_a_training_report_is_refused(base, tmp_path, content):
 
 
 def test_a_training_has_one_length():
-    with pytest.raises(OptionsError, match="epochs and tokens each say how long to train"):
+    with pytest.raises(OptionsError, match="epochs and tokens exclude each other"):
         FinetuneOptions(epochs=2.0, tokens=100)
     with pytest.raises(OptionsError, match="tokens_of is for adapters"):
         FinetuneOptions(tokens_of="x", draft_head=True)

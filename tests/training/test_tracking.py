@@ -134,7 +134,7 @@ def test_a_tracker_that_does_not_start_is_one_line(start, tmp_path, recorders, m
 
     monkeypatch.setattr(Recorder, "start", fail)
     told = replace(OPTIONS, log_to=("wandb",), log_dir=str(tmp_path / "logs"))
-    with pytest.raises(UnavailableError, match="wandb: no key is configured: see to it, and"):
+    with pytest.raises(UnavailableError, match="wandb: no key is configured: fix the cause, and"):
         finetune(start, corpus(), None, told, work=tmp_path / "work")
 
 
@@ -142,7 +142,7 @@ def test_logs_do_not_lie_in_the_output(start, tmp_path, recorders):
     out = tmp_path / "out"
     for folder in (tmp_path, out):
         told = replace(OPTIONS, log_to=("tensorboard",), log_dir=str(folder))
-        with pytest.raises(InputError, match="name another --log-dir"):
+        with pytest.raises(InputError, match="choose another --log-dir"):
             finetune(start, corpus(), None, told, work=work_of(out))
     assert recorders == []
 

@@ -1,1 +1,1 @@
-"""What of a model trains: low-rank adapters on it, or every weight."""
+"""Low-rank adapters, and full fine-tuning."""

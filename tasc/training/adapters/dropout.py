@@ -5,11 +5,11 @@ from torch import Tensor, nn
 
 
 class BitDropout(nn.Module):
-    """Inverted dropout with four mask elements from each random 64-bit number.
+    """Inverted dropout that draws four mask elements from each random 64-bit number.
 
-    The same distribution as ``nn.Dropout`` (the rate rounded to 1/65536, scaled accordingly), from
-    the same generator. ``nn.Dropout`` draws a number per element, which took a quarter of the time
-    of a LoRA training step on a CPU; this takes a tenth of that.
+    The distribution is that of ``nn.Dropout``, with the rate rounded to 1/65536. ``nn.Dropout``
+    draws a number per element, which takes a quarter of a LoRA training step on a CPU; this takes
+    a tenth of that.
     """
 
     def __init__(self, rate: float) -> None:
@@ -20,7 +20,6 @@ class BitDropout(nn.Module):
         self.scale = 65536 / (65536 - dropped)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` with elements set to 0 and the others scaled up, or ``x`` in evaluation."""
         if not self.training:
             return x
         numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)

@@ -1,12 +1,12 @@
-"""Full fine-tuning: every weight trains, and what is left is a plain model."""
+"""Full fine-tuning of all weights."""
 
 from transformers import PreTrainedModel
 
 
 def prepare(model: PreTrainedModel) -> PreTrainedModel:
-    """Let all weights of a model train, in float32: an AdamW step is below what bfloat16 resolves.
+    """Make all weights of a model trainable, in place.
 
-    The model itself is changed and returned.
+    In float32, because bfloat16 cannot represent an AdamW step.
     """
     return model.float().requires_grad_(True)
 

@@ -1,9 +1,8 @@
-"""LoRA with trainable rows for new tokens: attach the adapter, and merge it into plain weights.
+"""LoRA with trainable embedding rows: attach the adapter, and merge it into plain weights.
 
-Dettmers et al. 2023 for the 4-bit base under low-rank adapters; section 4.2 and App. B.2 of
-"Task-Centric Acceleration" for what trains: adapters on attention and MLP, and rows of the
-embedding and the LM head: all of both matrices in App. B.2, those of new tokens by section 4.2's
-count of parameters (6 %).
+Low-rank adapters on a 4-bit base are from Dettmers et al. 2023. "Task-Centric Acceleration" trains
+adapters on attention and MLP, and rows of the embedding and the LM head: all rows in App. B.2, the
+rows of new tokens by the parameter count (6 %) of section 4.2.
 """
 
 from collections.abc import Sequence
@@ -36,20 +35,17 @@ def attach(
     dropout: float,
     targets: str = ALL_LINEAR,
 ) -> PeftModel:
-    """Freeze a model and put LoRA on its linear layers but the LM head.
+    """Freeze a model and attach LoRA to its linear layers except the LM head.
 
-    ``targets`` are the ends of their names with commas between; all by default.
+    ``targets`` are the ends of layer names, separated by commas; all by default. Experts of a
+    mixture are not adapted, as they are not linear layers in transformers 5.
 
-    The experts of a mixture are one tensor of all in transformers 5, and no linear layers: they
-    stay as they are.
-
-    ``rows`` of the embedding and of the LM head become trainable beside it. All trainable
-    parameters are float32, whatever the model is in: an AdamW step is far below what bfloat16
-    resolves.
+    ``rows`` of the embedding and the LM head become trainable too. All trainable parameters are
+    float32, because bfloat16 cannot represent an AdamW step.
 
     Raises:
-        InputError: an LM head with a bias, which PEFT's trainable rows leave out, a target that
-            is none of its layers, or a model that PEFT puts no adapters on.
+        InputError: rows for an LM head with a bias, which PEFT ignores; a target that is not a
+            layer; or a model that PEFT cannot adapt.
     """
     kind = type(model).__name__
     config = LoraConfig(
@@ -63,9 +59,10 @@ def attach(
     try:
         with quiet():
             adapted = get_peft_model(model, config)
-    except ValueError as error:  # it knows kinds of models on which adapters do not work
+    except ValueError as error:  # PEFT rejects models on which adapters do not work
         raise InputError(
-            f"{kind} takes no adapters: {one_line(error)}: choose a model whose layers all attend"
+            f"{kind} takes no adapters: {one_line(error)}: choose a model whose layers are all "
+            "attention layers"
         ) from error
     for parameter in adapted.parameters():
         if parameter.requires_grad:
@@ -92,20 +89,20 @@ def parameter_groups(
 def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = True) -> None:
     """Write the weights of an adapted model into ``plain``, the same model without quantisation.
 
-    Every adapted layer becomes W + (alpha / r) B A, computed in float32; new rows are copied.
+    Each adapted layer becomes W + (alpha / r) B A, computed in float32; trained rows are copied.
 
     Args:
-        model: what ``attach`` returned, after training.
-        plain: loaded from the same position, with embeddings of the same size.
-        dequantised: W is the quantised weight the adapter was trained on top of; else the original
-            weight of ``plain``, which the adapter has never seen.
+        model: returned by ``attach``, then trained.
+        plain: loaded from the same path, with embeddings of the same size.
+        dequantised: use the quantised weight W on which the adapter was trained, instead of the
+            original weight of ``plain``.
     """
     for name, module in model.named_modules():
         if not isinstance(module, TrainableTokensLayer | LoraLayer):
             continue
         target = name.removeprefix(_PREFIX).removesuffix(".token_adapter") + ".weight"
         weight = plain.get_parameter(target)
-        if _is_turned(module, plain.get_submodule(target.removesuffix(".weight"))):
+        if _is_transposed(module, plain.get_submodule(target.removesuffix(".weight"))):
             weight = weight.T
         if isinstance(module, LoraLayer):
             base = _base_weight(module) if dequantised else weight.float()
@@ -116,7 +113,7 @@ def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = 
 
 
 def _chosen_layers(model: PreTrainedModel, targets: str) -> list[str]:
-    """Return the full names of the layers that ``targets`` names."""
+    """Return the full names of the layers that match ``targets``."""
     kind, layers = type(model).__name__, _linear_layers(model)
     if not layers:
         raise InputError(f"{kind} has no linear layers to adapt: choose another model")
@@ -124,19 +121,18 @@ def _chosen_layers(model: PreTrainedModel, targets: str) -> list[str]:
         return layers
     chosen: set[str] = set()
     for end in targets.split(","):
-        found = {name for name in layers if f".{name}".endswith(f".{end}")}
-        if not found:
+        matching = {name for name in layers if f".{name}".endswith(f".{end}")}
+        if not matching:
             known = ", ".join(sorted({_last(name) for name in layers}))
             raise InputError(
-                f"target_modules: {kind} has no linear layer {end} that takes an adapter: name "
-                f"some of {known}"
+                f"target_modules: {kind} has no linear layer {end} to adapt: choose from {known}"
             )
-        chosen |= found
+        chosen |= matching
     return [name for name in layers if name in chosen]
 
 
 def _linear_layers(model: PreTrainedModel) -> list[str]:
-    """Return the names of what the adapters go on; PEFT's own "all-linear" also takes experts."""
+    """Return the names of the layers to adapt; PEFT's own "all-linear" includes experts."""
     head = model.get_output_embeddings()
     return [
         name
@@ -145,22 +141,22 @@ def _linear_layers(model: PreTrainedModel) -> list[str]:
     ]
 
 
-def _is_turned(adapted: torch.nn.Module, plain: torch.nn.Module) -> bool:
-    """Say whether a layer with an adapter holds its plain weight transposed: GPT-2's in 4 bits."""
+def _is_transposed(adapted: torch.nn.Module, plain: torch.nn.Module) -> bool:
+    """Return whether a layer's weight is the transpose of the plain one, as GPT-2's in 4 bits."""
     if not isinstance(adapted, LoraLayer):
         return False
     return isinstance(plain, Conv1D) and not isinstance(adapted.get_base_layer(), Conv1D)
 
 
 def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, list[int]] | None:
-    """Module name -> rows. For tied matrices PEFT trains the LM head along with the embedding."""
+    """Return the rows by module; PEFT itself trains a tied LM head with the embedding."""
     if not ids:
         return None
     names = {module: name for name, module in model.named_modules()}
     head = output_head(model)
     if getattr(head, "bias", None) is not None:
         raise InputError(
-            f"{type(model).__name__} has an LM head with a bias, which cannot learn new tokens: "
+            f"{type(model).__name__} has an LM head with a bias, so it cannot learn new tokens: "
             "leave out --augmented"
         )
     rows = {_last(names[model.get_input_embeddings()]): list(ids)}
@@ -170,11 +166,11 @@ def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, lis
 
 
 def _base_weight(adapted: LoraLayer) -> torch.Tensor:
-    """Return the weight below an adapter in float32, from 4 or 8 bits where it is quantised."""
+    """Return the weight below an adapter in float32, dequantised if needed."""
     layer = adapted.get_base_layer()
     weight: torch.Tensor = layer.weight
     if type(weight).__module__.startswith("bitsandbytes."):
-        # Not PEFT's call on the layer, after which bitsandbytes has lost the scales of 8 bits.
+        # Not PEFT's function on the layer, which makes bitsandbytes lose the scales of 8 bits.
         weight = dequantize_bnb_weight(weight, state=getattr(layer, "state", None))
     return weight.float()
 

@@ -1,1 +1,1 @@
-"""What every training shares: rows of tokens, and the schedule."""
+"""Encoded examples, the schedule, and the arithmetic of all training."""

@@ -1,4 +1,4 @@
-"""The arithmetic of a training: bfloat16 and TF32, where the device has them."""
+"""The arithmetic of training: bfloat16 and TF32."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,32 +10,32 @@ from tasc.models.load import device_has_bfloat16
 
 
 def multiplies_in_bfloat16(device: torch.device, dtype: str, *, bf16: bool) -> bool:
-    """Say whether matrix products are in bfloat16: where ``bf16``, or the device is made for it.
+    """Return whether to multiply in bfloat16: with ``bf16``, or if the device supports it.
 
-    A CPU without such instructions computes the same, slowly; a CUDA device must have them.
+    A CPU without bfloat16 instructions works too, slowly.
 
     Raises:
-        UnavailableError: bf16 is set, and this CUDA device has none.
+        UnavailableError: ``bf16`` on a CUDA device without bfloat16.
     """
     has = device_has_bfloat16(device)
     if bf16 and not has and device.type == "cuda":
-        raise UnavailableError(f"bf16: {device} has no bfloat16: leave out --bf16")
+        raise UnavailableError(f"{device} does not support bfloat16: leave out --bf16")
     return bf16 or (dtype != "float32" and has)
 
 
 @contextmanager
 def tensor_float32(wanted: bool, device: torch.device) -> Iterator[None]:
-    """Let CUDA round the factors of float32 products to TF32 meanwhile, where ``wanted``.
+    """Multiply float32 matrices as TF32 in the block, if ``wanted``.
 
     Raises:
-        UnavailableError: wanted, and the device is no CUDA device.
+        UnavailableError: ``wanted`` on a device other than CUDA.
     """
     if not wanted:
         yield
         return
     if device.type != "cuda":
         raise UnavailableError(
-            f"tf32 is of CUDA devices, and this is a {device.type}: leave it out"
+            f"TF32 needs a CUDA device, and the device is {device.type}: leave out --tf32"
         )
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")

@@ -1,4 +1,4 @@
-"""Colours of pages can be told apart: WCAG 2.2 AA, light and dark, on the page and on cards."""
+"""Colours of pages have enough contrast: WCAG 2.2 AA, light and dark, on pages and cards."""
 
 import re
 from pathlib import Path
@@ -7,13 +7,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "tasc"
 CSS = (ROOT / "report/templates/page.css").read_text()
-# Of all pages: the shared one, and what each adds.
+# The shared style, and the styles of single pages.
 STYLES = CSS + "".join(
     style
     for path in sorted(ROOT.rglob("templates/*.html"))
     for style in re.findall(r"<style>(.*?)</style>", path.read_text(), re.DOTALL)
 )
-TEXT, GRAPHIC = 4.5, 3.0  # smallest ratios of contrast, criteria 1.4.3 and 1.4.11
+TEXT, GRAPHIC = 4.5, 3.0  # minimum contrast, criteria 1.4.3 and 1.4.11
 BACKGROUNDS = ("page", "card")
 WRITTEN = ("ink", "soft", "accent", "good", "bad")  # colours of text
 # The share of the accent behind text in an analysis' context.
@@ -46,14 +46,14 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_the_ratio_is_that_of_the_standard():
+def test_the_contrast_ratio_follows_the_standard():
     assert contrast("#fff", "#000000") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize("background", BACKGROUNDS)
 @pytest.mark.parametrize("theme", themes())
-def test_colours_stand_out_from_what_is_behind_them(theme, background):
+def test_colours_have_enough_contrast_to_their_background(theme, background):
     colours = themes()[theme]
     lowest = dict.fromkeys(WRITTEN, TEXT)
     lowest |= {name: GRAPHIC for name in colours if re.fullmatch(r"c\d", name)}
@@ -63,7 +63,7 @@ def test_colours_stand_out_from_what_is_behind_them(theme, background):
 
 
 @pytest.mark.parametrize("theme", themes())
-def test_text_on_the_colours_of_sources_is_read(theme):
+def test_text_on_the_colours_of_sources_is_legible(theme):
     colours = themes()[theme]
     marks = [name for name in colours if re.fullmatch(r"m\d", name)]
     assert len(marks) == 7
@@ -72,7 +72,7 @@ def test_text_on_the_colours_of_sources_is_read(theme):
 
 
 @pytest.mark.parametrize("theme", themes())
-def test_text_on_a_share_of_the_accent_is_read(theme):
+def test_text_on_a_share_of_the_accent_is_legible(theme):
     colours = themes()[theme]
     for behind in BACKGROUNDS:
         mixed = blend(colours["accent"], colours[behind], MIXED / 100)
@@ -85,7 +85,7 @@ def blend(one: str, other: str, share: float) -> str:
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
 
 
-def test_no_page_has_a_colour_that_is_not_looked_at_here():
+def test_no_page_has_a_colour_that_is_not_checked_here():
     written = set(re.findall(r"[{; ]color: ([^;}]*)", STYLES))
     assert written <= {f"var(--{name})" for name in WRITTEN} | {"inherit"}
     behind = set(re.findall(r"background(?:-color)?: ([^;}]*)", STYLES))
@@ -96,7 +96,7 @@ def test_no_page_has_a_colour_that_is_not_looked_at_here():
     assert not re.findall(r"#[0-9a-f]{3,8}\b(?=[ ;}])|rgba?\(|hsl", after_roots)
 
 
-def test_a_loss_in_a_card_has_the_colour_of_one():
+def test_a_loss_in_a_card_has_the_colour_of_a_loss():
     """A rule for ``.card b`` outweighs the one for ``.bad``."""
     assert re.search(r"\.card b \{[^}]*color: var\(--accent\)", CSS)
     assert re.search(r"\.card b\.bad \{[^}]*color: var\(--bad\)", CSS)

@@ -27,8 +27,8 @@ AS_WRITTEN = {"lab/diary.md"}
 PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 
-# Words of an earlier, private language; the glossary has those of the field. Words that everybody
-# uses in another sense, as "see" or "output", are left out.
+# Private words for which the glossary has a term of the field. Words that also have an everyday
+# meaning, such as "see" or "output", are not among them.
 PRIVATE = re.compile(
     r"\b(laws?|walk(s|ed|ing)?|settl(e|es|ed|ing)|hand(s|ed)? over|speakers?|partners?|spoken|said"
     r"|outcomes?|spell(s|ed|ings?)|fore(tell|told|see|seen|casts?)|lived|replay(s|ed)?|climb(s|ed)?"
@@ -40,20 +40,20 @@ PRIVATE = re.compile(
 
 
 def prose(markdown: str) -> str:
-    """Return a page without its code, which has the names that the program has today."""
+    """Return a page without its code."""
     return re.sub(r"````.*?````|```.*?```|`[^`\n]*`", "", markdown, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("page", [*sorted(PAGES.keys() - AS_WRITTEN), "README.md"])
-def test_pages_speak_the_words_of_the_field(page):
+def test_pages_use_the_terms_of_the_field(page):
     text = PAGES.get(page) or (ROOT / page).read_text()
     assert not [found[0] for found in PRIVATE.finditer(prose(text))]
 
 
 def rendered() -> dict[str, str]:
-    """Return every page of the site as it is built, those of the root included."""
-    made = {page: hooks.render(text, page) for page, text in PAGES.items()}
-    return made | {page: (ROOT / name).read_text() for name, page in hooks.FROM_ROOT.items()}
+    """Return every page of the site as it is built, including the pages from the root."""
+    pages = {page: hooks.render(text, page) for page, text in PAGES.items()}
+    return pages | {page: (ROOT / name).read_text() for name, page in hooks.FROM_ROOT.items()}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def site() -> dict[str, str]:
 
 
 def anchors(markdown: str) -> set[str]:
-    """Return what headings can be linked by."""
+    """Return the anchors of all headings."""
     found = set()
     for heading in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", markdown, flags=re.S), re.M):
         named = re.search(r"\{ *#([\w-]+) *\}", heading)
@@ -134,12 +134,12 @@ def test_every_method_metric_verifier_and_recipe_has_its_entry(site):
 
 
 def shown(fence: str) -> list[str]:
-    """Return the blocks of a kind of code in all pages and in the README."""
+    """Return the code blocks that match ``fence`` in all pages and in the README."""
     texts = [*PAGES.values(), (ROOT / "README.md").read_text()]
     return [block for text in texts for block in re.findall(fence, text, re.DOTALL | re.MULTILINE)]
 
 
-def test_a_command_that_a_page_shows_has_only_options_that_there_are():
+def test_a_command_on_a_page_has_only_existing_options():
     lines = [line for block in shown(r"^```\n(.*?)^```$") for line in block.splitlines()]
     lines += shown(r"`(tasc [a-z]+ --[^`\n]*)`")
     checked = set()
@@ -155,7 +155,7 @@ def test_a_command_that_a_page_shows_has_only_options_that_there_are():
     assert checked == COMMANDS.keys()
 
 
-def test_a_recipe_that_a_page_shows_is_one(tmp_path):
+def test_a_recipe_on_a_page_is_valid(tmp_path):
     (tmp_path / "my-task").mkdir()
     for split in ("train", "validation", "test"):
         (tmp_path / "my-task" / f"{split}.jsonl").write_text('{"input": "a", "output": "b"}\n')
@@ -178,7 +178,7 @@ def test_every_page_but_the_archived_diary_is_in_the_menu(site):
     assert leaves(yaml.safe_load(menu[0])["nav"]) == site.keys() - {"lab/diary.md"}
 
 
-def test_a_description_of_a_field_wins_over_the_help_of_its_flag():
+def test_the_description_of_a_field_takes_precedence_over_the_help_of_its_flag():
     from pydantic import Field, create_model
     from site_tables import commands
 
@@ -188,7 +188,7 @@ def test_a_description_of_a_field_wins_over_the_help_of_its_flag():
     assert line == ["`--workers`", "integer, ≥ 1, ≤ 8", "`2`", "How many at once."]
 
 
-HELD = {
+CONTENT = {
     "environment": {
         "tasc": "1",
         "git": "abc+",
@@ -203,12 +203,12 @@ HELD = {
 
 
 @pytest.fixture
-def held(tmp_path, monkeypatch):
-    (tmp_path / "r.json").write_text(json.dumps(HELD))
+def content(tmp_path, monkeypatch):
+    (tmp_path / "r.json").write_text(json.dumps(CONTENT))
     monkeypatch.setattr(results, "FOLDER", tmp_path)
 
 
-def test_a_table_of_results_is_what_its_file_holds_and_says_what_made_it(held):
+def test_a_table_shows_the_figures_of_its_file_and_the_run_that_made_them(content):
     block = """
     file: r.json
     each: runs.*.*
@@ -221,12 +221,12 @@ def test_a_table_of_results_is_what_its_file_holds_and_says_what_made_it(held):
     assert '`bench.py --text "two words"`' in drawn
 
 
-def test_a_figure_can_be_divided_by_another(held):
+def test_a_figure_can_be_divided_by_another(content):
     block = 'file: r.json\neach: runs.*.*\ncolumns: {speed-up: "runs.slow.0.s / s .1f"}\n'
     assert results.table(block).splitlines()[2:4] == ["| 2.0 |", "| 1.0 |"]
 
 
-def test_a_summary_has_a_line_per_topic_with_lowest_and_highest_values_and_the_commit(held):
+def test_a_summary_has_a_line_per_topic_with_lowest_and_highest_values_and_the_commit(content):
     block = """
     - topic: Speed
       file: r.json
@@ -237,15 +237,15 @@ def test_a_summary_has_a_line_per_topic_with_lowest_and_highest_values_and_the_c
     assert "| Speed | 1.2 – 2.5 s on 1 thread | abc |" in results.summary(block)
 
 
-def test_a_line_can_be_asked_for_by_what_its_cell_shows(held):
+def test_lines_are_selected_by_the_text_of_a_cell(content):
     block = 'file: r.json\neach: runs.*.*\ncolumns: {way: "*1", s: s}\nwhere: {way: slow}\n'
     assert "| slow | 2.5 |" in results.table(block)
     assert "quick" not in results.table(block)
 
 
-def test_a_path_takes_the_item_it_numbers_and_no_other(held):
+def test_a_number_in_a_path_selects_one_item(content):
     runs = {"many": [{"s": 1.0}, {"s": 2.0}, {"s": 3.0}]}
-    (results.FOLDER / "r.json").write_text(json.dumps(HELD | {"runs": runs}))
+    (results.FOLDER / "r.json").write_text(json.dumps(CONTENT | {"runs": runs}))
     drawn = results.table(
         "file: r.json\neach: runs.many.1\ncolumns: {s: s, first: runs.many.0.s}\n"
     )
@@ -253,24 +253,24 @@ def test_a_path_takes_the_item_it_numbers_and_no_other(held):
     assert drawn.count("\n| ") == 2
 
 
-def test_a_path_to_what_is_not_in_the_file_is_an_error(held):
+def test_a_path_that_is_not_in_the_file_is_an_error(content):
     with pytest.raises(KeyError, match="absent"):
         results.table("file: r.json\neach: runs.absent.*\ncolumns: {s: s}\n")
 
 
 @pytest.mark.parametrize("column", ["missing", "s.deeper?x", "*.s sum"])
-def test_a_figure_that_is_not_in_the_file_is_an_error_and_never_an_empty_cell(held, column):
+def test_a_figure_that_is_not_in_the_file_is_an_error_not_an_empty_cell(content, column):
     block = f'file: r.json\neach: runs.*.*\ncolumns: {{a: "{column}"}}\n'
     with pytest.raises((KeyError, TypeError)):
         results.table(block)
 
 
-def test_a_table_that_would_be_empty_is_an_error(held):
+def test_an_empty_table_is_an_error(content):
     with pytest.raises(KeyError, match="no line"):
         results.table('file: r.json\neach: runs.*.*\ncolumns: {way: "*1"}\nwhere: {way: none}\n')
 
 
-def test_columns_of_figures_end_at_the_right():
+def test_columns_of_figures_are_aligned_right():
     drawn = table(["a", "b", "c", "d"], [["x", "1.5", "-1 – +2", "–"], ["2", "1,000", "", "90 %"]])
     assert drawn.splitlines()[1] == "| --- | ---: | ---: | ---: |"
     assert table(["a", "b"], [["", "1 of 2"]]).splitlines()[1] == "| --- | --- |"

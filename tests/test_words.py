@@ -1,4 +1,4 @@
-"""Help, errors, report pages and public names speak the words of the field, as the site does."""
+"""Help, errors, report pages and public names use the terms of the field, as the site does."""
 
 import ast
 import re
@@ -15,24 +15,24 @@ from tests.test_error_lines import messages
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*(ROOT / "tasc").rglob("*.py"), *(ROOT / "cli").rglob("*.py")])
 PAGES = sorted((ROOT / "tasc").rglob("*.html"))
-# What a public name must not be made of. "rules" are a BPE's, "risk", "row", "output", "reader"
-# and "rows" have their everyday meaning in data and tables.
+# Words that public names must not contain. "rules", "risk", "row", "output", "reader" and "rows"
+# have their everyday meaning in data and tables, so they are not among them.
 NAMES = re.compile(
     r"laws?|walks?|walked|settle[sd]?|speakers?|partners?|spoken|said|outcomes|spell(ed|ings?)"
     r"|fore(tell|told|see|seen|casts?)|lived|replays?|climb|knees?|scaffolds?|dead|standing|screen"
     r"|blanks?|borrow(s|ed)?|watched|places?|labelled|spectrum|valuable"
 )
-# The paper's own name of the number of new tokens, and rows of data and of tables.
+# The paper's name for the number of new tokens, and rows of tables.
 KEPT = {"budget", "budgets", "row", "rows"}
 
 
 def private(text: str) -> set[str]:
-    """Return the words of ``text`` that are not the field's."""
+    """Return the private words in ``text``."""
     return {found[0].lower() for found in PRIVATE.finditer(text)} - KEPT
 
 
 def helps() -> Iterator[tuple[str, str]]:
-    """Yield what every command and option says of itself."""
+    """Yield the help of every command and option."""
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
         yield name, command.help or ""
         for parameter in command.params:
@@ -40,23 +40,23 @@ def helps() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("where", "text"), [*helps()], ids=[where for where, _ in helps()])
-def test_help_speaks_the_words_of_the_field(where, text):
+def test_help_uses_the_terms_of_the_field(where, text):
     assert not private(text), text
 
 
 @pytest.mark.parametrize(("where", "text"), messages(), ids=[where for where, _ in messages()])
-def test_an_error_speaks_the_words_of_the_field(where, text):
+def test_an_error_uses_the_terms_of_the_field(where, text):
     assert not private(text), text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_report_speaks_the_words_of_the_field(page):
+def test_a_report_uses_the_terms_of_the_field(page):
     text = re.sub(r"{[{%#].*?[}%#]}|<style>.*?</style>|<[^>]*>", " ", page.read_text(), flags=re.S)
     assert not private(text)
 
 
 def public(tree: ast.AST, names: bool = True) -> Iterator[str]:
-    """Yield the names that a module shows: classes, functions, parameters, fields, constants."""
+    """Yield the public names of a module: classes, functions, parameters, fields, constants."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if not node.name.startswith("_") or node.name == "__init__":
@@ -74,7 +74,7 @@ def public(tree: ast.AST, names: bool = True) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_public_names_are_made_of_the_words_of_the_field(path):
+def test_public_names_use_the_terms_of_the_field(path):
     names = {path.stem, *public(ast.parse(path.read_text(encoding="utf-8")))}
     parts = {
         name: {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}

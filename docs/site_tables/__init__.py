@@ -1,1 +1,1 @@
-"""The tables of the site, made from the code and from the files that hold results."""
+"""The tables of the site, made from the code and from result files."""

@@ -1,4 +1,4 @@
-"""Tables of commands, their options, and the recipes that come along."""
+"""Tables of commands, their options, and the included recipes."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -27,7 +27,7 @@ from site_tables import markdown
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "results"
 
-# one path through a file: what encloses the line, outermost first; and the keys of its wild cards
+# a path through a file: the parents of the line, outermost first; and the keys of its wildcards
 Line = tuple[tuple[Any, ...], tuple[str, ...]]
 Write = Callable[[float], str]
 
@@ -103,7 +103,7 @@ def _wild(part: str) -> bool:
 
 
 def _keys(held: Any, part: str) -> Sequence[Any]:  # noqa: ANN401
-    """Return what ``part`` stands for in ``held``: of alternatives, those that are there."""
+    """Return the keys of ``held`` that ``part`` matches."""
     if isinstance(held, list):
         return range(len(held)) if part == "*" else [int(part)]
     if part == "*":
@@ -112,7 +112,7 @@ def _keys(held: Any, part: str) -> Sequence[Any]:  # noqa: ANN401
 
 
 def cell(path: str, line: Line) -> str:
-    """Return what a column's ``path`` finds for a line, written as its words say."""
+    """Return the value of a column's ``path`` in a line, in the format of its words."""
     inside, keys = line
     where, *words = path.split()
     parts = where.removesuffix("?").split(".")
@@ -134,7 +134,7 @@ def cell(path: str, line: Line) -> str:
 
 
 def _captured(part: str) -> int:
-    """Return the number of a ``*1``, 0 for anything else."""
+    """Return 1 for ``*1`` and so on, 0 for anything else."""
     return int(part[1:]) if part.startswith("*") and part[1:].isdigit() else 0
 
 
@@ -143,13 +143,13 @@ def _label(text: str) -> str:
 
 
 def _look_up(parts: Sequence[str], inside: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Follow ``parts`` from the innermost of ``inside`` that has the first of them."""
+    """Follow ``parts`` from the innermost item of ``inside`` that has the first key."""
     if parts[0] == "*":
         return [_follow(item, parts[1:]) for item in inside[-1].values()]
     for held in reversed(inside):
         if isinstance(held, dict) and parts[0] in held:
             return _follow(held, parts)
-    raise KeyError(f"{'.'.join(parts)}: not in the file, nor in what encloses it")
+    raise KeyError(f"{'.'.join(parts)}: not in the file")
 
 
 def _follow(held: Any, parts: Sequence[str]) -> Any:  # noqa: ANN401
@@ -175,7 +175,7 @@ def _wanted(cells: dict[str, str], asked: dict[str, Any]) -> bool:
 
 
 def origins(files: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Say what made files, those alike together: machine, versions, conditions and commands."""
+    """Yield machine, versions, conditions and commands of files, grouped where they agree."""
     alike: dict[str, list[str]] = {}
     for name, held in files.items():
         command = " ".join(f'"{part}"' if " " in part else part for part in held["command"])

@@ -22,7 +22,7 @@ def schema(command: str = "bench") -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return the schema as a file holds it."""
+    """Return the schema as the text of a file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -52,7 +52,7 @@ def _fields(part: dict[str, Any]) -> str:
 
 
 def _type(field: dict[str, Any]) -> str:
-    """Say in Markdown what a field holds; parts are linked."""
+    """Return the type of a field in Markdown, with links to parts."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         return f"[{name}](#{name})"

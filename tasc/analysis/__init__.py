@@ -1,1 +1,1 @@
-"""What a task's data says before any model runs: entropy, coverage, budgets, a verdict."""
+"""Analysis of a task's data without a model: entropy, coverage, token statistics."""

@@ -1,4 +1,4 @@
-"""Tokenising and counting, a batch of texts at a time, in threads."""
+"""Tokenise and count texts, in batches and threads."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,17 @@ BATCH = 4_000_000  # characters of a batch: about a million tokens, 8 MB of reco
 
 @dataclass(frozen=True)
 class Part:
-    """What one batch held; each text counts as often as its weight says."""
+    """The counts of one batch, each text multiplied by its weight."""
 
     run: Path  # the n-grams, a sorted run
-    tokens: int  # all tokens
+    tokens: int
     text_bytes: int  # UTF-8 bytes
     longest: int  # tokens of the longest text
 
 
 @dataclass
 class Pool:
-    """Counts batches beside the caller and keeps at most a few of them waiting."""
+    """Counts batches in threads, with a bounded queue."""
 
     executor: Executor
     tokenizer: LoadedTokenizer
@@ -35,7 +35,7 @@ class Pool:
     waiting: deque[Future[Part]]
 
     def submit(self, texts: Sequence[str], weights: Sequence[int], run: Path) -> Future[Part]:
-        """Count ``texts`` into the file ``run``; waits while too many batches do.
+        """Count ``texts`` into the file ``run``; wait if the queue is full.
 
         Raises:
             InputError: an earlier batch could not be counted.
@@ -49,7 +49,7 @@ class Pool:
 
 @contextmanager
 def pool(tokenizer: LoadedTokenizer) -> Iterator[Pool]:
-    """Open a pool of two threads: one batch is counted while the other is tokenised."""
+    """Open a pool of two threads, so that one batch is counted while another is tokenised."""
     executor = ThreadPoolExecutor(2)
     try:
         yield Pool(executor, tokenizer, 3, deque())
@@ -62,8 +62,8 @@ def count(
 ) -> Part:
     """Tokenise ``texts`` and save the n-grams of their tokens as a sorted run."""
     encoded = tokenizer.encode(texts)
-    often = np.asarray(weights, np.int64)
-    write_counts(encoded.tokens, encoded.offsets, often, run)
+    times = np.asarray(weights, np.int64)
+    write_counts(encoded.tokens, encoded.offsets, times, run)
     lengths = np.diff(encoded.offsets)
     sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
-    return Part(run, int(lengths @ often), int(sizes @ often), int(lengths.max(initial=0)))
+    return Part(run, int(lengths @ times), int(sizes @ times), int(lengths.max(initial=0)))

@@ -1,7 +1,7 @@
-"""What counting some rows leaves: enough to go on as if the whole split had been read at once.
+"""The counts of a part of a split, and their merge to the statistics of the whole.
 
-Runs merge in any number, but words are numbered by appearance and n-grams of words cross the
-borders of samples: so those are told apart by their order.
+Runs of token n-grams merge in any order. The order of the parts matters for words, which are
+numbered by appearance and whose n-grams cross the borders of samples.
 """
 
 from collections.abc import Sequence
@@ -19,74 +19,74 @@ from tasc.analysis.tokens import TokenStats
 from tasc.backend import CountedWords, WordCounter, merge_counts
 from tasc.backend.base import Int64
 
-TOP = 25  # most frequent word bigrams that are kept
+TOP = 25  # most frequent word bigrams that are reported
 _N_WORDS = 4  # longest n-grams that are described
 
 
 @dataclass(frozen=True)
 class CountedSide:
-    """The inputs or the outputs of some rows."""
+    """The inputs or the outputs of a part of a split."""
 
-    words: CountedWords  # their n-grams
+    words: CountedWords  # n-grams of words
     total: int  # number of words
-    runs: list[Path]  # n-grams of tokens, sorted runs; none without a tokenizer
-    tokens: int  # all tokens
+    runs: list[Path]  # n-grams of tokens, sorted runs; empty without a tokenizer
+    tokens: int
     text_bytes: int  # UTF-8 bytes that were tokenised
     longest: int  # tokens of the longest text
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Some rows, counted."""
+    """The counts of a part of a split."""
 
-    samples: int  # rows with an output
-    dropped: int  # rows without one
+    samples: int  # examples with an output
+    dropped: int  # examples without one
     input: CountedSide
     output: CountedSide
-    sample: Distinct  # different outputs with their multiplicities; see ``Sample``
-    hashes: npt.NDArray[np.uint64]  # (D,) of all different outputs
-    rows: list[tuple[int, str, str]]  # some rows: hash, prompt and output; see ``RowSample``
+    sample: Distinct  # distinct outputs and their counts, chosen by ``Sample``
+    hashes: npt.NDArray[np.uint64]  # (D,) of all distinct outputs
+    rows: list[tuple[int, str, str]]  # hash, prompt and output of examples chosen by ``RowSample``
 
 
 @dataclass(frozen=True)
 class Side:
-    """The inputs or the outputs; tokens and their counts by id (V,) need a tokenizer."""
+    """Statistics of the inputs or the outputs."""
 
     words: WordStats
-    tokens: TokenStats | None
-    counts: Int64 | None
+    tokens: TokenStats | None  # None without a tokenizer
+    counts: Int64 | None  # (V,) by token id; None without a tokenizer
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What a pass found."""
+    """The statistics of a split."""
 
-    samples: int  # rows with an output
-    dropped: int  # rows without one
-    distinct_outputs: int  # different outputs, told apart by 64-bit hashes
-    input: Side  # statistics of the inputs
-    output: Side  # of the outputs
-    # Different outputs with their multiplicities, in order of first appearance: all of them, or
-    # those whose hash is smallest where all are too many
+    samples: int  # examples with an output
+    dropped: int  # examples without one
+    distinct_outputs: int  # by 64-bit hash
+    input: Side
+    output: Side
+    # Distinct outputs and their counts, in order of first appearance: all of them, or those with
+    # the smallest hashes if there are too many
     sample: Distinct
-    rows: SomeRows  # some rows with their prompts
+    rows: SomeRows  # a random sample of examples with their prompts
 
 
 def describe_all(parts: Sequence[Counted], vocabulary: int, n_max: int, folder: Path) -> Scan:
-    """Describe a split by its parts, in order.
+    """Merge the parts of a split, in order, and describe it.
 
     Args:
-        parts: one at least.
-        vocabulary: size of the tokenizer's; 0 without one.
+        parts: one or more.
+        vocabulary: size of the tokenizer's vocabulary; 0 without a tokenizer.
         n_max: longest n-gram; statistics end at 4.
-        folder: for runs on the way.
+        folder: for temporary runs.
     """
     sample, some = Sample(), RowSample()
     for part in parts:
         sample.take(part.sample, part.hashes)
         some.take(part.rows)
     samples = sum(part.samples for part in parts)
-    with ThreadPoolExecutor(2) as both:  # merging lets go of the interpreter
+    with ThreadPoolExecutor(2) as both:  # merging releases the interpreter
         calls = [
             (
                 both.submit(_words, sides, samples, n_max, folder / name),

@@ -1,4 +1,4 @@
-"""Counted rows in a folder: arrays as safetensors, and sorted runs beside them."""
+"""The counts of a part of a split as files: arrays in safetensors, and sorted runs."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _DTYPES |= {"weights": np.int64, "hashes": np.uint64}
 
 
 def save_counted(counted: Counted, folder: Path) -> None:
-    """Write counted rows into ``folder``; their runs move there."""
+    """Write the counts into ``folder``, and move their runs there."""
     arrays = {
         **_packed("sample", counted.sample.texts),
         "sample.weights": counted.sample.weights,
@@ -50,9 +50,7 @@ def save_counted(counted: Counted, folder: Path) -> None:
 
 
 def load_counted(folder: Path) -> Counted:
-    """Read counted rows; their runs stay where they are.
-
-    Nothing is relied on but what is read here and what the native routines check of the runs.
+    """Read counts; their runs stay in ``folder``, and are checked when they are merged.
 
     Raises:
         IntegrityError: a file is missing or damaged.

@@ -1,8 +1,8 @@
 """Entropy and coverage of an empirical distribution.
 
-It is given as counts (K,) int64 or, where many symbols occur equally often, as different counts
-(M,) and how many symbols have each, ``times`` (M,) int64. Entropies are in bits. Sources: Tsur et
-al., section 3.1 (typical set, coverage), appendix D (normalised entropy), appendix E (Rényi).
+The distribution is given as counts (K,) int64 or, in compressed form, as distinct counts (M,) and
+the number of symbols with each count, ``times`` (M,) int64. Entropies are in bits. Sources: Tsur
+et al., section 3.1 (typical set, coverage), appendix D (normalised entropy), appendix E (Rényi).
 """
 
 import math
@@ -17,7 +17,7 @@ CURVE_POINTS = 200
 
 
 def shannon_bits(counts: Counts, times: Counts | None = None) -> float:
-    """Return -Σ p log2 p; 0 for no counts at all."""
+    """Return -Σ p log2 p, or 0 without counts."""
     held, times = _held(counts, times)
     total = float(held @ times)
     if not total:
@@ -54,12 +54,12 @@ def typical_set(entropy_bits: float) -> float:
 
 
 def coverage(counts: Counts, share: float = 0.8, times: Counts | None = None) -> int:
-    """Return how many of the most frequent symbols first reach ``share`` of all occurrences."""
+    """Return the number of most frequent symbols that cover ``share`` of all occurrences."""
     ranked, times = _ranked(counts, times)
     sums = np.cumsum(ranked * times)
     if not len(sums):
         return 0
-    # occurrences are whole: round up, but not for the last bit of share * total
+    # occurrences are integers: round up, but ignore the rounding error of share * total
     needed = math.ceil(share * int(sums[-1]) - 1e-6)
     at = int(np.searchsorted(sums, needed))
     missing = needed - int(sums[at - 1] if at else 0)
@@ -67,12 +67,12 @@ def coverage(counts: Counts, share: float = 0.8, times: Counts | None = None) ->
 
 
 def covered(counts: Counts, ranks: npt.ArrayLike, times: Counts | None = None) -> Shares:
-    """Return the shares of all occurrences that the ``ranks`` most frequent symbols make up.
+    """Return the share of all occurrences covered by the ``ranks`` most frequent symbols, (R,).
 
     Args:
-        counts: as above, of at least one symbol.
-        ranks: (R,) numbers of symbols, each from 0 to all of them.
-        times: as above.
+        counts: of at least one symbol.
+        ranks: (R,) numbers of symbols, from 0 to all of them.
+        times: number of symbols with each count.
     """
     ranked, times = _ranked(counts, times)
     symbols = np.concatenate([[0], np.cumsum(times)])
@@ -97,14 +97,14 @@ def curve(
 
 
 def _held(counts: Counts, times: Counts | None) -> tuple[Shares, Counts]:
-    """The counts above 0, as floats, and how many symbols have each."""
+    """Return the counts above 0, as floats, and the number of symbols with each."""
     if times is None:
         times = np.ones(len(counts), np.int64)
     return counts[counts > 0].astype(np.float64), times[counts > 0]
 
 
 def _ranked(counts: Counts, times: Counts | None) -> tuple[Counts, Counts]:
-    """The different counts above 0, descending, and how many symbols have each."""
+    """Return the distinct counts above 0, descending, and the number of symbols with each."""
     if times is None:
         counts, times = np.unique(counts, return_counts=True)
     order = np.argsort(-counts)

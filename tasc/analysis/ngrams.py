@@ -1,4 +1,4 @@
-"""The numbers that describe a distribution of n-grams, of words or of tokens."""
+"""Statistics of a distribution of n-grams of words or tokens."""
 
 from dataclasses import dataclass
 
@@ -25,9 +25,8 @@ class NgramStats:
     normalised: float  # entropy over its maximum, n · log2(symbols)
     renyi2_bits: float  # Rényi entropy of order 2
     typical_set: float  # 2 to the entropy
-    # Share of all occurrences that so many of the most frequent n-grams make up
-    typical_share: float
-    n80: int  # how many of the most frequent n-grams first reach 80 % of all occurrences
+    typical_share: float  # share of all occurrences covered by as many most frequent n-grams
+    n80: int  # number of most frequent n-grams that cover 80 % of all occurrences
     # Cumulative distribution, (rank, share) at up to 200 ranks
     curve: tuple[tuple[int, float], ...]
 
@@ -36,8 +35,8 @@ class NgramStats:
 class WordStats:
     """Words of the inputs or outputs of a split, all samples in one stream (Table 1).
 
-    Case is kept and n-grams cross sample borders: this is how Table 1's numbers come out.
-    ``top`` are the most frequent bigrams with their counts.
+    Words keep their case and n-grams cross sample borders, which reproduces Table 1. ``top`` has
+    the most frequent bigrams with their counts.
     """
 
     samples: int

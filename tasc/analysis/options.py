@@ -1,4 +1,4 @@
-"""The options of ``tasc analyze``, and those of the merge search that ``tasc augment`` has, too."""
+"""The options of ``tasc analyze``, and of the merge search that ``tasc augment`` shares."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -11,7 +11,7 @@ from tasc.options.fields import TOKENIZER, Device, Dtype, Numbers, Shell, parse_
 
 
 class MergeSearchOptions(StepOptions):
-    """Rules of the merge search (Tsur et al., Algorithm 1)."""
+    """Options of the merge search (Tsur et al., Algorithm 1)."""
 
     other_splits: ClassVar = {"held_out": None}
 
@@ -19,12 +19,10 @@ class MergeSearchOptions(StepOptions):
     pcs: float = Field(0.05, gt=0, le=MOST, description="Threshold of the prefix collision score.")
     export: Literal["pretoken", "added"] = Field(
         "pretoken",
-        description="How new tokens get into a tokenizer: pretoken keeps to word boundaries, added "
-        "is the paper's way.",
+        description="Representation of new tokens: pretoken respects pre-token boundaries, added "
+        "is the paper's.",
     )
-    held_out: str = Field(
-        "validation", description="Split to measure on, where the source has another such one."
-    )
+    held_out: str = Field("validation", description="Split to measure on, if the source has it.")
 
 
 class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
@@ -62,7 +60,6 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
 
     @property
     def makes(self) -> frozenset[Kind]:
-        """See StepOptions.makes: tokens are counted where there is a tokenizer."""
         return frozenset({"token counts"} if self.tokenizer or self.model else ())
 
     @property
@@ -72,7 +69,7 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
 
     @property
     def chains(self) -> tuple[int, ...]:
-        """The numbers of draft tokens to predict."""
+        """The numbers of draft tokens to predict for."""
         return parse_numbers(self.speculative_tokens)
 
     @model_validator(mode="after")

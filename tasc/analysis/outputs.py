@@ -1,4 +1,4 @@
-"""Outputs as the merge search reads them: each distinct one once, in tokens."""
+"""Distinct outputs in tokens, the input of the merge search."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 @dataclass(frozen=True)
 class Distinct:
-    """Texts without repetition, and how often each occurs."""
+    """Distinct texts and their counts."""
 
     texts: list[str]
     weights: Int64  # (S,)
@@ -25,27 +25,27 @@ class Distinct:
 
     @property
     def count(self) -> int:
-        """Texts, repeated ones included."""
+        """Number of texts, including repeated ones."""
         return int(self.weights.sum())
 
     def total(self, per_text: Int64) -> int:
-        """The weighted sum of a number for each distinct text."""
+        """Return the weighted sum of a number for each distinct text, (S,)."""
         return int(self.weights @ per_text)
 
 
 @dataclass(frozen=True)
 class Outputs(Distinct):
-    """Distinct outputs with their multiplicities, in tokens of the base tokenizer."""
+    """Distinct outputs and their counts, in tokens of the base tokenizer."""
 
     encoded: Encoded
-    starts: UInt8  # (T,) 1 where a pre-token starts; empty if nobody asked
-    restricted: bool  # whether new tokens keep to pre-tokens, as those of the pretoken export
+    starts: UInt8  # (T,) 1 where a pre-token starts; empty if not requested
+    restricted: bool  # whether new tokens respect pre-token boundaries (the pretoken export)
 
     @classmethod
     def encode(
         cls, found: Distinct, base: LoadedTokenizer, export: str, *, starts: bool = True
     ) -> "Outputs":
-        """Encode distinct outputs; ``starts`` of pre-tokens are known to "pretoken" anyway."""
+        """Encode distinct outputs; the pretoken export always computes ``starts``."""
         restricted = export == "pretoken"
         if starts or restricted:
             encoded, begin = base.encode_with_boundaries(found.texts)
@@ -55,11 +55,11 @@ class Outputs(Distinct):
 
     @property
     def boundaries(self) -> UInt8 | None:
-        """``starts`` where the search has to keep to them."""
+        """``starts`` if the search is restricted to them."""
         return self.starts if self.restricted else None
 
     def fit(self, budget: int) -> bool:
-        """Whether ``budget`` tokens are about as many as there are outputs that need one."""
+        """Return whether ``budget`` tokens can cover about all outputs of several tokens."""
         return int((np.diff(self.encoded.offsets) > 1).sum()) <= 2 * budget + 16
 
 

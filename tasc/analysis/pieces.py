@@ -1,4 +1,4 @@
-"""Counting a split in pieces, wherever an executor runs them."""
+"""Count a split in pieces that an executor distributes."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def count_pieces(
     resume: bool,
     progress: Progress = silent,
 ) -> list[Counted]:
-    """Count a split in pieces, which are kept below ``work``; return them in order."""
+    """Count a split in pieces, whose counts stay below ``work``; return them in order."""
     done: dict[int, Path] = {}
     folder = work / "counted"
     with options.start(tokenizer) as executor:
@@ -33,7 +33,7 @@ def count_pieces(
 
 
 def count_piece(tokenizer: LoadedTokenizer | None, piece: Stream) -> Files:
-    """Count a piece, as a worker does; return the files that hold it."""
+    """Count a piece in a worker; return the files of its counts."""
     with scratch() as folder:
         counted, made = folder / "counted", folder / "made"
         counted.mkdir()

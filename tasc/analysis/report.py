@@ -24,33 +24,32 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 
 class TokenReport(Record):
-    """What holds for one model's tokenizer."""
+    """The statistics for one tokenizer."""
 
-    tokenizer: str  # where it came from
+    tokenizer: str  # path or Hub id
     vocabulary: int  # number of ids
-    export: str  # which export the merges are for
-    input: TokenStats  # statistics of the inputs
-    output: TokenStats  # statistics of the outputs
-    # Distinct outputs that new tokens are predicted from: all, or as many as memory should hold
-    sampled: int
-    # Distribution of output tokens before and after as many merges as the largest budget of the
-    # grid, each (rank, cumulative share)
+    export: str  # the export that the merges are for
+    input: TokenStats
+    output: TokenStats
+    sampled: int  # distinct outputs that predictions use: all, or a sample that fits in memory
+    # Cumulative distribution of output tokens, (rank, share), before any merge and after as many
+    # as the largest number of new tokens
     frequency: tuple[tuple[tuple[int, float], ...], ...]
-    top_merges: tuple[TopMerge, ...]  # the n-grams that shorten the outputs most, with examples
+    top_merges: tuple[TopMerge, ...]
 
 
 class TaskReport(Record):
     """The analysis of one split."""
 
     path: str  # of the source
-    split: str  # its split
+    split: str
     fingerprint: str  # of the corpus
-    samples: int  # rows analysed
-    dropped: int  # rows left out for an empty output
-    distinct_outputs: int  # different outputs
-    input: WordStats  # words of the inputs
-    output: WordStats  # words of the outputs
-    # (output - input) / input entropy of word bigrams, Table 1's ΔH; 0 where the inputs have none
+    samples: int  # examples analysed
+    dropped: int  # examples with an empty output
+    distinct_outputs: int
+    input: WordStats
+    output: WordStats
+    # (output - input) / input entropy of word bigrams, ΔH in Table 1; 0 if the inputs have none
     entropy_change: float
     coverage_ratio: float  # input n80 / output n80, Table 1's last column
     tokens: TokenReport | None  # token statistics, None without a tokenizer
@@ -58,14 +57,14 @@ class TaskReport(Record):
 
 @dataclass(frozen=True)
 class Analysis:
-    """The report, and what is no part of it; what needs a tokenizer is None without one."""
+    """The report, and the data for predictions; None for data that needs a tokenizer."""
 
-    report: TaskReport  # for readers
-    rows: SomeRows  # some rows of the split, in random order
+    report: TaskReport
+    rows: SomeRows  # a sample of examples, in random order
     input_counts: Int64 | None  # (V,) by id
-    output_counts: Int64 | None  # likewise
-    searched: Outputs | None = None  # the outputs that merges were searched in
-    merges: MergeResult | None = None  # that search
+    output_counts: Int64 | None  # (V,) by id
+    searched: Outputs | None = None  # the outputs of the merge search
+    merges: MergeResult | None = None  # the result of the merge search
 
 
 def analyze(
@@ -79,18 +78,17 @@ def analyze(
     """Analyse a split in one pass (Tsur et al., section 3, appendices D and E).
 
     Args:
-        stream: the split, usually "train"; read in passing, it may be larger than memory.
-        tokenizer: the model's; without one only words are looked at.
-        options: of the search and its budgets; statistics of n-grams end at 4, whatever
-            ``n_max`` is.
-        counted: the parts of the split in order, where it was counted before.
-        progress: told of each stage and of the merges.
+        stream: the split, usually "train"; it may be larger than memory.
+        tokenizer: of the model; without one, only words are analysed.
+        options: of the merge search; n-gram statistics end at 4, whatever ``n_max`` is.
+        counted: the parts of the split in order, if it is already counted.
+        progress: receives the progress of each stage.
     """
-    described: dict[str, Any] = {"n_max": options.n_max, "progress": progress}
+    settings: dict[str, Any] = {"n_max": options.n_max, "progress": progress}
     if counted:
-        found = merge(counted, stream, tokenizer, **described)
+        found = merge(counted, stream, tokenizer, **settings)
     else:
-        found = scan(stream, tokenizer, **described)
+        found = scan(stream, tokenizer, **settings)
     inputs, outputs = found.input.words, found.output.words
     tokens, once, result = None, None, None
     sides = found.input.tokens, found.output.tokens
@@ -141,7 +139,7 @@ def _merged(
 
 
 def _counts(once: Outputs, size: int) -> Int64:
-    """How often each token occurs in the outputs that were searched, (V,)."""
+    """Return the count of each token in the searched outputs, (V,)."""
     weights = np.repeat(once.weights, np.diff(once.encoded.offsets))
     counts = np.bincount(once.encoded.tokens, weights=weights, minlength=size)
-    return counts.astype(np.int64)  # exact: doubles are up to 2^53
+    return counts.astype(np.int64)  # doubles are exact up to 2^53

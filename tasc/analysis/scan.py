@@ -1,7 +1,7 @@
-"""One pass over a split: words, tokens, repetitions, and a sample of outputs to predict from.
+"""One pass over a split: words, tokens, repetitions, and samples for predictions.
 
-Memory does not grow with the corpus but for the different words, eight bytes for each different
-output, and nothing else: n-grams go to sorted runs in a scratch folder.
+Memory grows only with the distinct words and by eight bytes per distinct output: n-grams go to
+sorted runs in a temporary folder.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
-WINDOW = 16_000_000  # characters of different texts in which repetitions are found
+WINDOW = 16_000_000  # characters of distinct texts that are collected before they are counted
 
 
 def scan(
@@ -33,13 +33,14 @@ def scan(
 
     Args:
         stream: the split.
-        tokenizer: the model's; without one only words are counted.
+        tokenizer: of the model; without one, only words are counted.
         n_max: longest n-gram; statistics end at 4.
-        progress: told of the rows read, and of the merging of what was counted.
+        progress: receives the number of examples read, and the progress of the merge.
 
     Raises:
-        InputError: a row is malformed, the split is empty, or the scratch folder cannot be written.
-        StorageError: there is no room in it.
+        InputError: an example is malformed, the split is empty, or the temporary folder cannot be
+            written.
+        StorageError: no space is left.
     """
     with scratch() as folder:
         found = count_rows(stream, tokenizer, folder, progress)
@@ -54,7 +55,7 @@ def merge(
     n_max: int = 4,
     progress: Progress = silent,
 ) -> Scan:
-    """Describe a split by the parts that it was counted in, in order; see ``scan``."""
+    """Describe a split by its counted parts, in order; the arguments are those of ``scan``."""
     refuse_empty(stream, sum(p.samples for p in parts), sum(p.dropped for p in parts))
     size = len(tokenizer.vocabulary()) if tokenizer else 0
     progress("merge counts", 0, 2)
@@ -70,7 +71,7 @@ def count_rows(
     folder: Path,
     progress: Progress = silent,
 ) -> Counted:
-    """Count the rows of a split, or of a part of it; the runs are left in ``folder``."""
+    """Count a split, or a part of it; the runs stay in ``folder``."""
     with pool(tokenizer) if tokenizer else nullcontext() as counting:
         inputs, outputs = (_Reading(folder / name, counting) for name in ("input", "output"))
         sample, some = Sample(), RowSample()
@@ -89,21 +90,21 @@ def count_rows(
 
 @dataclass
 class _Reading:
-    """The inputs or outputs under way: words in order, tokens of each different text."""
+    """The inputs or the outputs while they are read."""
 
     prefix: Path
     pool: Pool | None
     words: WordCounter = field(init=False)
     total: int = 0
     window: dict[str, int] = field(default_factory=dict)
-    held: int = 0  # characters in the window
+    characters: int = 0  # in the window
     calls: list[Future[Part]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.words = WordCounter(self.prefix.with_suffix(".words"))
 
     def add(self, texts: Sequence[str], listed: Sequence[Sequence[str]] | None) -> dict[str, int]:
-        """Take rows; returns the window's texts and their counts once it is full, else nothing."""
+        """Add texts; return the texts and counts of the window once it is full, else nothing."""
         if listed is None:
             self.total += self.words.add_texts(texts)
         else:
@@ -111,12 +112,12 @@ class _Reading:
         for text in texts:
             seen = self.window.get(text, 0)
             self.window[text] = seen + 1
-            self.held += 0 if seen else len(text)
-        return self.flush() if self.held >= WINDOW else {}
+            self.characters += 0 if seen else len(text)
+        return self.flush() if self.characters >= WINDOW else {}
 
     def flush(self) -> dict[str, int]:
-        """Hand the window over to be counted, in batches."""
-        window, self.window, self.held = self.window, {}, 0
+        """Submit the window to be counted, in batches."""
+        window, self.window, self.characters = self.window, {}, 0
         if self.pool is None:
             return window
         texts, weights, size = [], [], 0
@@ -136,7 +137,7 @@ class _Reading:
         self.calls.append(counting.submit(texts, weights, run))
 
     def finish(self) -> CountedSide:
-        """Return all that was counted."""
+        """Wait for all batches, and return the counts."""
         parts = [call.result() for call in self.calls]
         return CountedSide(
             self.words.leave(),

@@ -1,4 +1,4 @@
-"""How often each token occurs in a task's texts, as a file bound to its tokenizer."""
+"""Counts of each token in a task's texts, as a file that names its tokenizer."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ FILE = "token_counts.safetensors"
 
 
 def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs: Int64) -> Path:
-    """Write the counts (V,) of both sides beside the identity of the tokenizer that they are of."""
+    """Write the counts (V,) of inputs and outputs, and the identity of the tokenizer."""
     path = folder / FILE
     identity = tokenizer.identity.hex()
     save_file({"input": inputs, "output": outputs}, path, metadata={"tokenizer": identity})
@@ -22,29 +22,27 @@ def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs
 
 
 def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") -> Int64:
-    """Return the counts (V,) of "input" or "output" by token id.
+    """Return the counts (V,) by token id.
 
     Args:
         path: the file, or the folder that ``tasc analyze`` wrote.
-        tokenizer: whose ids are meant.
-        side: of which texts.
-
-    Nothing is relied on but what is read here: not the manifest beside the file.
+        tokenizer: the tokenizer of the counts.
+        side: "input" or "output".
 
     Raises:
-        InputError: there is no such file, or it is of another tokenizer.
+        InputError: the file does not exist, or belongs to another tokenizer.
         IntegrityError: the file is damaged.
     """
     file = path / FILE if path.is_dir() else path
     if not file.is_file():
-        raise InputError(f"{file}: no token counts; write them with tasc analyze --tokenizer")
+        raise InputError(f"{file} does not exist: write it with tasc analyze --tokenizer")
     try:
         with safe_open(file, framework="numpy") as held:
             owner = (held.metadata() or {}).get("tokenizer")
             if owner != tokenizer.identity.hex():
                 raise InputError(
-                    f"{file} counts the tokens of another tokenizer than {tokenizer.path}: "
-                    "run tasc analyze with that one"
+                    f"{file} does not belong to the tokenizer {tokenizer.path}: run tasc analyze "
+                    "--tokenizer with this one"
                 )
             counts: Int64 = held.get_tensor(side)
         size = len(tokenizer.vocabulary())

@@ -1,4 +1,4 @@
-"""Statistics over a model's tokens, and the merges that shorten a task's outputs."""
+"""Statistics of a model's tokens, and the search for merges that shorten a task's outputs."""
 
 from dataclasses import dataclass
 
@@ -15,19 +15,19 @@ from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 @dataclass(frozen=True)
 class TokenStats:
-    """Tokens of inputs or outputs; n-grams do not cross samples."""
+    """Tokens of the inputs or the outputs; n-grams do not cross samples."""
 
-    samples: int  # samples they were counted on
-    tokens: int  # all tokens, end tokens not counted
-    used_tokens: int  # different ones among them
+    samples: int
+    tokens: int  # without end tokens
+    used_tokens: int  # distinct tokens
     tokens_per_sample: float  # mean
     longest: int  # tokens of the longest sample
-    bytes_per_token: float  # UTF-8 bytes by tokens
-    ngrams: tuple[NgramStats, ...]  # n = 1, 2, …; normalised by the size of the model's vocabulary
+    bytes_per_token: float  # UTF-8 bytes per token
+    ngrams: tuple[NgramStats, ...]  # n = 1, 2, …; normalised by the size of the vocabulary
 
 
 def expand(encoded: Encoded, positions: Int64) -> Encoded:
-    """Return the samples ``positions`` of ``encoded``, repeated and ordered as they say."""
+    """Return the samples of ``encoded`` at ``positions``, in this order and with repetitions."""
     lengths = np.diff(encoded.offsets)[positions]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     shift = np.repeat(encoded.offsets[:-1][positions] - offsets[:-1], lengths)
@@ -41,7 +41,7 @@ def search(
     options: MergeSearchOptions,
     progress: Progress = silent,
 ) -> MergeResult:
-    """Search up to ``budget`` merges; they are nested, so one search serves every budget."""
+    """Search for up to ``budget`` merges; they are nested, so one search covers all budgets."""
     request = MergeRequest(
         tokens=once.encoded.tokens,
         offsets=once.encoded.offsets,
@@ -57,12 +57,12 @@ def search(
 
 
 def merged_counts(counts: Int64, result: MergeResult, budget: int) -> Int64:
-    """Return how often each token occurs after ``budget`` merges, (V + added,) int64.
+    """Return the count of each token after ``budget`` merges, (V + added,) int64.
 
     Args:
-        counts: (V,) before any merge, over the corpus that was searched.
+        counts: (V,) before the first merge, over the searched corpus.
         result: of the search.
-        budget: merges that count.
+        budget: number of merges to apply.
     """
     merges = result.merges[:budget]
     after = np.concatenate([counts, np.zeros(len(merges), np.int64)])

@@ -1,4 +1,4 @@
-"""The n-grams that shorten a task's outputs most, with examples of where they stand."""
+"""The n-grams that shorten a task's outputs most, with examples."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ _AROUND = 30  # characters on each side of an example
 
 @dataclass(frozen=True)
 class TopMerge:
-    """One n-gram that the merge search chose."""
+    """One n-gram of the merge search."""
 
-    text: str  # what it spells; bytes that are no UTF-8 of their own are shown as replacements
-    frequency: int  # occurrences when it was chosen, repetitions of an output included
-    saved: int  # tokens that it saves, frequency · (n - 1)
-    # Text before it, itself, and text after it in one output; empty where none holds it as text
+    text: str  # invalid UTF-8 is replaced
+    frequency: int  # occurrences when it was chosen, including repeated outputs
+    saved: int  # tokens, frequency · (n - 1)
+    # Text before it, itself, and text after it in one output; empty if no output contains the text
     example: tuple[str, str, str]
 
 
 def top_merges(result: MergeResult, outputs: Distinct, most: int = SHOWN) -> tuple[TopMerge, ...]:
-    """Return the first merges: the search takes the most rewarding n-gram each time."""
+    """Return the first merges, which have the largest rewards."""
     return tuple(
         TopMerge(text, merge.frequency, merge.reward, _example(text, outputs))
         for merge in result.merges[:most]
@@ -30,15 +30,15 @@ def top_merges(result: MergeResult, outputs: Distinct, most: int = SHOWN) -> tup
 
 
 def _example(text: str, outputs: Distinct) -> tuple[str, str, str]:
-    """The n-gram in the first output that has something before it as well as after it."""
-    found = ("", "", "")
+    """Return the n-gram in the first output with text before and after it, else in any output."""
+    first = ("", "", "")
     for output in outputs.texts:
         at = output.find(text)
         if at < 0:
             continue
         end = at + len(text)
-        here = (output[max(0, at - _AROUND) : at], text, output[end : end + _AROUND])
-        if here[0] and here[2]:
-            return here
-        found = found if found[1] else here
-    return found
+        example = (output[max(0, at - _AROUND) : at], text, output[end : end + _AROUND])
+        if example[0] and example[2]:
+            return example
+        first = first if first[1] else example
+    return first

@@ -1,4 +1,4 @@
-"""``tasc export``: a folder that an engine serves as it stands."""
+"""``tasc export``: write a folder for an inference engine."""
 
 from typing import TYPE_CHECKING
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def show(report: "ExportReport") -> None:
-    """Print what was exported, how it is started, and what the engine cannot do."""
+    """Print the parts of the export, the start command and the limits of the engine."""
     index, head = report.index, report.head
-    drafts = "no drafts: give --index or --data"
+    drafts = "no drafts (add --index or --data)"
     if index:
         drafts = f"an index of {index.tokens:,} tokens, {index.contexts:,} contexts"
     elif head:
@@ -21,4 +21,4 @@ def show(report: "ExportReport") -> None:
     for note in report.notes:
         say(f"  {note}")
     if report.command:
-        say(f"Start it with tasc serve, or inside of the folder: {report.command}")
+        say(f"Start it with tasc serve, or in the folder with: {report.command}")

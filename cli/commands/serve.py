@@ -1,4 +1,4 @@
-"""``tasc serve``: start the engine a folder was exported for, instead of this process."""
+"""``tasc serve``: start the engine of an exported folder."""
 
 import os
 import shlex

@@ -1,1 +1,1 @@
-"""What serving engines load: exports of models and indexes, drafters in an engine's own terms."""
+"""Exports for inference engines, and drafters that run inside them."""

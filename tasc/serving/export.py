@@ -1,4 +1,4 @@
-"""``tasc export``: one folder that an engine serves as it stands."""
+"""``tasc export``: write one folder that an inference engine loads."""
 
 import shlex
 from dataclasses import dataclass
@@ -48,21 +48,21 @@ class ExportReport(Report):
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """An export, ready to be written."""
+    """An export that can be saved."""
 
     parts: Parts
     format: Format
 
     @property
     def start(self) -> Start:
-        """How the engine is started."""
+        """The settings of the start command."""
         parts, options = self.parts, self.parts.options
         drafts = parts.index is not None or parts.head is not None
         tokens, prompt = options.speculative_tokens, _prompt(parts.corpus)
         return Start(parts.name, drafts, tokens, _exact(parts), LOOPBACK, PORT, prompt)
 
     def save(self, folder: Path) -> None:
-        """Write the folder of the engine, with README.md."""
+        """Write the engine's files and README.md."""
         folder.mkdir(parents=True, exist_ok=True)
         self.format.save(folder)
         text = _readme(self.parts.options.to, self.start, self.format)
@@ -95,7 +95,7 @@ class Exported:
 
 
 def _exact(parts: Parts) -> bool:
-    """Say whether all numbers are float32: those of the GGUF, or the model's own."""
+    """Return whether all weights are float32, in the GGUF or in the model."""
     if parts.options.to == "llama-cpp":
         return parts.options.weights == "f32"
     config = read_json(parts.folder / CONFIG, f"model {parts.folder}")
@@ -103,7 +103,7 @@ def _exact(parts: Parts) -> bool:
 
 
 def _prompt(corpus: Corpus | None) -> str:
-    """Return a prompt in the form that the task's have, where a template writes them."""
+    """Return an example prompt, written with the task's template if it has one."""
     if corpus is None or corpus.source.chat:
         return Start.prompt
     source = corpus.source
@@ -111,10 +111,10 @@ def _prompt(corpus: Corpus | None) -> str:
 
 
 def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
-    """Gather what is served, and have the engine's format look at it.
+    """Collect the parts of an export and check them with the engine's format.
 
     Raises:
-        InputError: there is no such model, index or head, they do not belong together, or the
+        InputError: the model, index or head does not exist, they do not fit together, or the
             engine cannot load them.
     """
     label, name = resolve_model(options.model)
@@ -139,33 +139,36 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
 
 
 def _readme(engine: str, start: Start, format: Format) -> str:
-    """Return the Markdown. Commands stand in blocks of their own and run inside the folder."""
+    """Return the Markdown. Each command has its own block and runs inside the folder."""
     entry = EXPORTS[engine]
     command = format.command(start)
     parts = [f"# {start.name}, for {entry.label}"]
     if start.drafts:
-        parts.append("Output is what the model writes without drafts, token for token.")
-    wanted = requirement()
-    told, on_cpu = entry.installed_by(wanted)
-    parts += ["## Install", block("sh", told) if entry.by_pip else f"{told[0].upper()}{told[1:]}."]
+        parts.append("Drafts do not change the output: it is the same token for token.")
+    package = requirement()
+    install, on_cpu = entry.installed_by(package)
+    parts += [
+        "## Install",
+        block("sh", install) if entry.by_pip else f"{install[0].upper()}{install[1:]}.",
+    ]
     if on_cpu:
         parts += ["Or where there is no GPU:", block("sh", on_cpu)]
-    if "{tasc}" in entry.install and "file:" in wanted:
-        parts += ["That is where tasc is on the machine that made this: elsewhere, name your own."]
+    if "{tasc}" in entry.install and "file:" in package:
+        parts += ["The path is that of tasc on the exporting machine: elsewhere, use your own."]
     if command:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
         parts += [block("sh", _wrapped(command))]
-        parts += ["It listens on this machine alone; `--host 0.0.0.0` lets others in."]
+        parts += ["It listens on this machine only; `--host 0.0.0.0` admits other machines."]
     notes = [entry.limits, *format.notes()]
     if "--dtype" in command:
-        notes.append("it computes in float32, as the model was saved; without `--dtype` it rounds")
+        notes.append("it computes in float32, like the saved model; without `--dtype` it rounds")
     parts += ["## Use", format.example(start), "## Limits"]
     parts += ["\n".join(f"- {note.removesuffix('.')}." for note in notes)]
     return "\n\n".join(parts) + "\n"
 
 
 def _wrapped(words: list[str]) -> str:
-    """Return a command for a shell, an option a line."""
+    """Return a shell command with one option per line."""
     lines = [""]
     for word in map(shlex.quote, words):
         if word.startswith("--") and lines[-1]:

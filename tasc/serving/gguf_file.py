@@ -1,4 +1,4 @@
-"""A model folder as one GGUF file, through the ``gguf`` package."""
+"""Convert a model folder to one GGUF file, with the ``gguf`` package."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,29 +17,29 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 if TYPE_CHECKING:
     from gguf import GGUFWriter
 
-# By transformers' names. Of these, llama.cpp takes Llama's rotary embedding in pairs of neighbours,
-# where transformers pairs the halves: its queries and keys are reordered.
+# llama.cpp's architectures by transformers' names. For Llama, its rotary embedding pairs neighbours
+# where transformers pairs the two halves, so queries and keys are reordered.
 ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 _PAIRED = {"llama"}
-_EPSILON, _THETA = 1e-6, 10_000.0  # of transformers, where config.json does not say
+_EPSILON, _THETA = 1e-6, 10_000.0  # transformers' defaults
 
 
 @dataclass(frozen=True)
 class Source:
-    """A checked model folder: its config.json, and the name of its architecture there."""
+    """A checked model folder with its config.json."""
 
     folder: Path
     config: dict[str, Any]
 
     @classmethod
     def of(cls, folder: Path) -> "Source":
-        """Read config.json. Raises InputError for a model that is not exported."""
+        """Read config.json. Raises InputError for a model that cannot be exported."""
         config = read_json(folder / CONFIG, f"model {folder}")
         kind = config.get("model_type")
         if kind not in ARCHITECTURES:
             raise InputError(
-                f"model {folder}: {kind} is not exported to llama.cpp, "
-                f"{', '.join(ARCHITECTURES)} are: export it to another engine"
+                f"model {folder}: llama.cpp exports take {', '.join(ARCHITECTURES)}, not {kind}: "
+                "choose another engine"
             )
         rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
         rotary = rope.get("rope_type", rope.get("type", "default"))
@@ -50,8 +50,8 @@ class Source:
         }.items():
             if found:
                 raise InputError(
-                    f"model {folder} has {what}, which is not exported to llama.cpp: export it "
-                    "to another engine"
+                    f"model {folder} has {what}, which tasc cannot export to llama.cpp: choose "
+                    "another engine"
                 )
         return cls(
             folder, {**config, "rope_theta": rope.get("rope_theta", config.get("rope_theta"))}
@@ -59,16 +59,16 @@ class Source:
 
     @property
     def heads(self) -> tuple[int, int]:
-        """Heads of queries, and of keys and values."""
+        """Number of query heads, and of key and value heads."""
         queries = int(self.config["num_attention_heads"])
         return queries, int(self.config.get("num_key_value_heads") or queries)
 
     def tensors(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield every tensor by its name in transformers, float32."""
+        """Yield each tensor, float32, with its name in transformers."""
         for file in weight_files(self.folder):
-            with safe_open(file, framework="pt") as held:
-                for name in held.keys():  # noqa: SIM118 - no mapping
-                    tensor = held.get_tensor(name).float().numpy()
+            with safe_open(file, framework="pt") as weights:
+                for name in weights.keys():  # noqa: SIM118 - no mapping
+                    tensor = weights.get_tensor(name).float().numpy()
                     if self.config["model_type"] in _PAIRED:
                         tensor = self._paired(name, tensor)
                     yield name, tensor
@@ -86,10 +86,11 @@ class Source:
 def write_gguf(
     source: Source, tokenizer: LoadedTokenizer, vocabulary: Vocabulary, weights: str, path: Path
 ) -> None:
-    """Write the file; ``weights``: f32, f16, bf16 or q8_0, vectors always in float32.
+    """Write the file with ``weights`` in f32, f16, bf16 or q8_0; vectors stay in float32.
 
     Raises:
-        UnavailableError: the ``gguf`` package is missing.
+        UnavailableError: the ``gguf`` package is not installed.
+        InputError: llama.cpp has no such tensor.
     """
     gguf = library()
     name = ARCHITECTURES[source.config["model_type"]]
@@ -106,7 +107,7 @@ def write_gguf(
         known = names.get_name(given, try_suffixes=(".weight", ".bias"))
         if known is None:
             raise InputError(
-                f"model {source.folder}: llama.cpp has no tensor {given}: export it elsewhere"
+                f"model {source.folder}: llama.cpp has no tensor {given}: choose another engine"
             )
         _add_tensor(gguf, writer, known, tensor, kind)
     with writing(path):
@@ -117,12 +118,12 @@ def write_gguf(
 
 
 def library() -> Any:  # noqa: ANN401
-    """Return the ``gguf`` package. Raises UnavailableError where it is missing."""
+    """Return the ``gguf`` package. Raises UnavailableError if it is not installed."""
     try:
         import gguf
     except ImportError as error:
         raise UnavailableError(
-            "GGUF files are written by gguf: install it with pip install 'tasc-lm[llama-cpp]'"
+            "gguf is not installed: install it with pip install 'tasc-lm[llama-cpp]'"
         ) from error
     return gguf
 
@@ -163,7 +164,7 @@ def _add_vocabulary(
 
 
 def first_token(tokenizer: LoadedTokenizer) -> int | None:
-    """Return the token that the tokenizer puts before a text; None where it puts none."""
+    """Return the token that the tokenizer adds before a text, or None."""
     ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens
     return None if len(ids) == len(alone) else int(ids[0])
 
@@ -179,6 +180,6 @@ def _add_tensor(
     if tensor.ndim == 1:
         kind = kinds.F32
     elif kind == kinds.Q8_0 and tensor.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
-        kind = kinds.F16  # a block would end inside a row
+        kind = kinds.F16  # a block may not span two rows
     data = gguf.quants.quantize(np.ascontiguousarray(tensor), kind)
     writer.add_tensor(name, data, raw_dtype=kind)

@@ -1,9 +1,9 @@
-"""A tokenizer as llama.cpp takes it: entries and their types, merges, and its pre-tokenizer's name.
+"""A tokenizer in llama.cpp's terms: entries, their types, merges, and a pre-tokenizer's name.
 
-llama.cpp has pre-tokenizers of its own, in code, and knows nothing of the split pattern that holds
-new tokens. So new tokens that merges cannot make are written as tokens of their own ("user
-defined"), which it looks for in a text before anything else, the longest first, wherever they
-stand; or as plain entries, which are generated and never encoded. Generation is exact either way.
+llama.cpp implements pre-tokenizers in code and ignores the split pattern with the new tokens. New
+tokens that merges cannot produce are therefore either "user defined", which llama.cpp splits off
+first, the longest first, wherever they occur; or normal entries, which it generates but never
+encodes. Generation is exact in both cases.
 """
 
 import json
@@ -18,25 +18,25 @@ from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.patterns import CL100K, GPT2, QWEN2
 
-NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # llama.cpp's token types
 
-# By the split pattern that each stands for; the pretoken export only puts n-grams before it.
+# Split patterns by name; the pretoken export adds n-grams before the pattern.
 PRE_TOKENIZERS = {"qwen2": QWEN2, "llama-bpe": CL100K, "gpt-2": GPT2}
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokenizer in llama.cpp's terms."""
+    """A tokenizer in llama.cpp's terms."""
 
-    tokens: list[str]  # text of each id; of plain entries as byte-level BPE writes it
-    types: list[int]  # of each id
-    merges: list[str]  # of the BPE, "left right" each
+    tokens: list[str]  # text of each id; byte-level BPE's characters for normal entries
+    types: list[int]  # by id
+    merges: list[str]  # "left right"
     pre: str  # name of the pre-tokenizer
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids that llama.cpp makes of a text, without special tokens around it."""
+        """Encode a text like llama.cpp, without special tokens around it."""
         parts: list[str | int] = [text]
-        for token, content in self._sought:
+        for token, content in self._split_first:
             if content in text:
                 parts = [piece for part in parts for piece in _cut(part, content, token)]
         found: list[int] = []
@@ -48,15 +48,15 @@ class Vocabulary:
         return found
 
     @cached_property
-    def _sought(self) -> list[tuple[int, str]]:
-        """Tokens that are looked for in the text, the longest first."""
-        wanted = [i for i, kind in enumerate(self.types) if kind in (CONTROL, USER_DEFINED)]
-        wanted.sort(key=lambda i: -len(self.tokens[i].encode()))
-        return [(i, self.tokens[i]) for i in wanted]
+    def _split_first(self) -> list[tuple[int, str]]:
+        """Tokens that are split off before BPE, the longest first."""
+        tokens = [i for i, kind in enumerate(self.types) if kind in (CONTROL, USER_DEFINED)]
+        tokens.sort(key=lambda i: -len(self.tokens[i].encode()))
+        return [(i, self.tokens[i]) for i in tokens]
 
     @cached_property
     def _plain(self) -> Tokenizer:
-        """What is done to the text between them."""
+        """Tokenizer of the text between these tokens."""
         entries = {token: i for i, token in enumerate(self.tokens)}
         merges = [(left, right) for left, _, right in (m.partition(" ") for m in self.merges)]
         whole = self.pre == "llama-bpe"
@@ -67,13 +67,13 @@ class Vocabulary:
         return made
 
 
-def vocabulary(tokenizer: LoadedTokenizer, size: int, *, sought: bool) -> Vocabulary:
+def vocabulary(tokenizer: LoadedTokenizer, size: int, *, user_defined: bool) -> Vocabulary:
     """Return the vocabulary for a model of ``size`` embeddings.
 
-    ``sought``: new tokens that merges cannot make are looked for in texts.
+    With ``user_defined``, new tokens that merges cannot produce get that type.
 
     Raises:
-        InputError: it is no byte-level BPE, or its pre-tokenizer is none that llama.cpp has.
+        InputError: it is not byte-level BPE, or llama.cpp lacks its pre-tokenizer.
     """
     state = json.loads(tokenizer.tokenizer.to_str())
     pre = _pre_tokenizer(state, tokenizer.path)
@@ -89,8 +89,8 @@ def vocabulary(tokenizer: LoadedTokenizer, size: int, *, sought: bool) -> Vocabu
     made = {left + right for left, right in pairs}
     for entry, token in state["model"]["vocab"].items():
         text = _text(strings[token])
-        # A bare word is left out: it would be found inside of longer ones, and behind a space.
-        if sought and len(entry) > 1 and entry not in made and text and not text.isalpha():
+        # Not a bare word: llama.cpp would find it inside longer words, and after a space.
+        if user_defined and len(entry) > 1 and entry not in made and text and not text.isalpha():
             tokens[token], types[token] = text, USER_DEFINED
         else:
             tokens[token], types[token] = entry, NORMAL
@@ -103,7 +103,7 @@ def vocabulary(tokenizer: LoadedTokenizer, size: int, *, sought: bool) -> Vocabu
 def differences(
     vocabulary: Vocabulary, tokenizer: LoadedTokenizer, texts: Sequence[str]
 ) -> dict[str, int]:
-    """Count the texts that llama.cpp would encode otherwise than the tokenizer."""
+    """Count the texts that llama.cpp encodes differently from the tokenizer."""
     expected = tokenizer.encode(texts).split()
     differ = sum(
         vocabulary.encode(text) != ids.tolist() for text, ids in zip(texts, expected, strict=True)
@@ -121,7 +121,7 @@ def _cut(part: str | int, content: str, token: int) -> list[str | int]:
 
 
 def _text(string: bytes) -> str | None:
-    """Return the text of a token; None where it ends inside a character, or is special."""
+    """Return the text of a token; None if it is empty or ends inside a character."""
     try:
         return string.decode() or None
     except UnicodeDecodeError:
@@ -141,6 +141,6 @@ def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
         if pattern is not None and (pattern == known or pattern.endswith(f"|{known}")):
             return name
     raise InputError(
-        f"{path}: llama.cpp has no pre-tokenizer that splits text as this one does; byte-level "
-        f"BPE with the pattern of {', '.join(PRE_TOKENIZERS)} is exported: choose another engine"
+        f"{path}: llama.cpp lacks this tokenizer's pre-tokenizer; it has byte-level BPE with the "
+        f"patterns of {', '.join(PRE_TOKENIZERS)}: choose another engine"
     )

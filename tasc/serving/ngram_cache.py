@@ -1,7 +1,7 @@
-"""llama.cpp's n-gram caches (common/ngram-cache.cpp), counted on a task's outputs.
+"""llama.cpp's n-gram caches (common/ngram-cache.cpp), from a task's outputs.
 
 A file is a list of records without a header, in the machine's byte order: the n-gram, int32[4]
-padded with -1; the number m > 0 of its continuations, int32; and m pairs of token and count > 0.
+padded with -1; the number m > 0 of continuations, int32; m pairs of token and count > 0, int32.
 """
 
 import struct
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-STATIC, DYNAMIC = (2,), (1, 2, 3, 4)  # lengths that -lcs and -lcd are asked for
+STATIC, DYNAMIC = (2,), (1, 2, 3, 4)  # n-gram lengths that -lcs and -lcd use
 _LONGEST = 4
 Ngram = tuple[int, ...]
 
@@ -19,7 +19,7 @@ Ngram = tuple[int, ...]
 def count(
     outputs: Iterable[np.ndarray], end: int, lengths: Sequence[int]
 ) -> dict[Ngram, Counter[int]]:
-    """Count what follows each n-gram of ``outputs`` (T_i,) int32, the ``end`` token after each."""
+    """Count the tokens after each n-gram of ``outputs`` (T_i,) int32, followed by ``end``."""
     counts: dict[Ngram, Counter[int]] = defaultdict(Counter)
     for output in outputs:
         tokens = [*output.tolist(), end]
@@ -30,7 +30,7 @@ def count(
 
 
 def write(counts: dict[Ngram, Counter[int]], path: Path) -> None:
-    """Write a cache, n-grams in order, so that equal counts make equal files."""
+    """Write a cache, with sorted n-grams so that equal counts give equal files."""
     with path.open("wb") as file:
         for ngram in sorted(counts):
             padded = ngram + (-1,) * (_LONGEST - len(ngram))

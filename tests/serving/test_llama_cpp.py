@@ -91,17 +91,17 @@ def test_caches_hold_what_follows_each_ngram_of_an_output(tmp_path):
 def test_new_tokens_are_text_that_is_looked_for_or_plain_entries(tmp_path, task):
     tokenizer = load_tokenizer(str(augmented(tmp_path, task, "pretoken")))
     base = load_tokenizer(str(tmp_path / "base")).vocabulary()
-    sought, plain = (vocabulary(tokenizer, VOCABULARY, sought=yes) for yes in (True, False))
-    assert sought.pre == plain.pre == "qwen2"
+    defined, plain = (vocabulary(tokenizer, VOCABULARY, sought=yes) for yes in (True, False))
+    assert defined.pre == plain.pre == "qwen2"
     strings = tokenizer.vocabulary()
-    spanning = [i for i, kind in enumerate(sought.types) if kind == USER_DEFINED]
+    spanning = [i for i, kind in enumerate(defined.types) if kind == USER_DEFINED]
     assert spanning
     assert min(spanning) >= len(base)
-    assert all(sought.tokens[i].encode() == strings[i] for i in spanning)
-    assert not any(sought.tokens[i].isalpha() for i in spanning)
+    assert all(defined.tokens[i].encode() == strings[i] for i in spanning)
+    assert not any(defined.tokens[i].isalpha() for i in spanning)
     assert all(plain.types[i] == NORMAL for i in spanning)
-    assert sought.types[0] == CONTROL
-    assert sought.types[len(strings) :] == [UNUSED] * (VOCABULARY - len(strings))
+    assert defined.types[0] == CONTROL
+    assert defined.types[len(strings) :] == [UNUSED] * (VOCABULARY - len(strings))
     for text in PROMPTS:
         assert plain.encode(text) == tokenizer.encode([text]).tokens.tolist()
 
@@ -110,7 +110,7 @@ def test_text_is_cut_at_the_longest_tokens_first(tmp_path):
     folder = make_tokenizer(tmp_path)
     tokenizer = load_tokenizer(str(folder))
     tokenizer.tokenizer.add_tokens([" in the", "the mor", "the"])
-    known = vocabulary(tokenizer, 330, sought=True)
+    known = vocabulary(tokenizer, 330, user_defined=True)
     first, longest, short = (
         tokenizer.tokenizer.token_to_id(t) for t in (" in the", "the mor", "the")
     )
@@ -122,10 +122,10 @@ def test_text_is_cut_at_the_longest_tokens_first(tmp_path):
 def test_other_tokenizers_and_models_are_refused_in_one_line(tmp_path, task):
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.Metaspace()
-    with pytest.raises(InputError, match="no pre-tokenizer that splits"):
-        vocabulary(LoadedTokenizer(made, "x", {}), 10, sought=True)
+    with pytest.raises(InputError, match="lacks this tokenizer's pre-tokenizer"):
+        vocabulary(LoadedTokenizer(made, "x", {}), 10, user_defined=True)
     gemma = make_base(tmp_path / "gemma", "gemma")
-    with pytest.raises(InputError, match="gemma is not exported") as caught:
+    with pytest.raises(InputError, match="not gemma: choose another engine") as caught:
         tasc.export(tasc.ExportOptions(model=str(gemma), to="llama-cpp"))
     assert "\n" not in str(caught.value)
     config = json.loads((make_base(tmp_path / "long") / "config.json").read_text())
@@ -197,7 +197,7 @@ def test_llama_cpp_generates_what_transformers_does(tmp_path, task, prompts, arc
     assert found["ids"] == greedy(model, prompts)
     size = json.loads((model / "config.json").read_text())["vocab_size"]
     tokenizer = load_tokenizer(str(model))
-    candidates = [vocabulary(tokenizer, size, sought=sought) for sought in (True, False)]
+    candidates = [vocabulary(tokenizer, size, user_defined=one) for one in (True, False)]
     assert found["encoded"] in [[way.encode(t) for t in texts] for way in candidates]
     drafted = answers(out, prompts, drafts=True)
     assert drafted["ids"] == found["ids"]

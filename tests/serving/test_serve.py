@@ -79,7 +79,7 @@ def test_a_missing_engine_is_told_with_what_to_install(tmp_path, monkeypatch, ca
 def test_what_is_no_server_or_no_export_is_refused(tmp_path, capsys):
     out, result = export(tmp_path, "transformers")
     assert "README.md" in run(capsys, "serve", out)[2]
-    assert "no folder of tasc export" in run(capsys, "serve", tmp_path / "base")[2]
+    assert "not a folder of tasc export" in run(capsys, "serve", tmp_path / "base")[2]
     for key, value in {"name": "--trust-remote-code", "to": "other", "drafts": "yes"}.items():
         (out / "export.json").write_text(json.dumps(result | {"to": "vllm", key: value}))
         code, _, err = run(capsys, "serve", out)

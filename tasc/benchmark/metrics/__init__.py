@@ -1,7 +1,7 @@
-"""The quality metrics by name: what heads a column, how samples are counted, what they need.
+"""The quality metrics by name.
 
-A metric is a function in a file here and one line of METRICS. Help, checks, reports and docs are
-read from it.
+A metric is a function in one of these files and an entry of METRICS, from which help texts, checks,
+reports and docs are generated.
 """
 
 from collections.abc import Sequence
@@ -28,55 +28,55 @@ METRICS: dict[str, Metric] = {
     ),
     "token_accuracy": Metric(
         "Token accuracy",
-        "Share of reference words that stand at the same position in the output.",
+        "Share of the reference's words with the same word at that position of the output.",
         texts.count_words,
         share,
     ),
     "micro_f1": Metric(
         "Micro F1",
-        "F1 over all items of all outputs, each as often as it occurs.",
+        "F1 over all items of all outputs, repeated items included.",
         items.count,
         f1,
         _ITEMS,
     ),
     "micro_precision": Metric(
         "Micro precision",
-        "Share of the items of outputs that the reference has.",
+        "Share of the outputs' items that are in the reference.",
         items.count,
         precision,
         _ITEMS,
     ),
     "micro_recall": Metric(
         "Micro recall",
-        "Share of the items of references that the output has.",
+        "Share of the references' items that are in the output.",
         items.count,
         recall,
         _ITEMS,
     ),
     "macro_f1": Metric(
         "Macro F1",
-        "F1 of each label of the references, then the mean over labels.",
+        "Mean over the references' labels of the F1 of each.",
         items.count_by_label,
         partial(items.mean, f1),
         _LABELS,
     ),
     "macro_precision": Metric(
         "Macro precision",
-        "Precision of each label of the references, then the mean over labels.",
+        "Mean over the references' labels of the precision of each.",
         items.count_by_label,
         partial(items.mean, precision),
         _LABELS,
     ),
     "macro_recall": Metric(
         "Macro recall",
-        "Recall of each label of the references, then the mean over labels.",
+        "Mean over the references' labels of the recall of each.",
         items.count_by_label,
         partial(items.mean, recall),
         _LABELS,
     ),
     "intent_accuracy": Metric(
         "Intent accuracy",
-        "Share of outputs that name the intent of the reference.",
+        "Share of outputs with the reference's intent.",
         slots.count_intents,
         share,
         _INTENT,
@@ -84,21 +84,21 @@ METRICS: dict[str, Metric] = {
     ),
     "slot_f1": Metric(
         "Slot F1",
-        "F1 over slots, right where name and value are (seqeval's definition of an entity).",
+        "F1 over slots with the right name and value (seqeval's definition of an entity).",
         slots.count_slots,
         f1,
         _SLOTS,
     ),
     "sql_exact_match": Metric(
         "SQL match",
-        "Share of queries equal but for white space, case outside of quotes, and a last semicolon.",
+        "Share of equal queries, ignoring spaces, case outside quotes, and a final semicolon.",
         sql.count,
         share,
         zero_one=True,
     ),
     "rouge_l": Metric(
         "ROUGE-L",
-        "F-measure of the longest common subsequence of words, the mean over outputs.",
+        "Mean over outputs of the F-measure of the longest common subsequence of words.",
         texts.count_rouge_l,
         share,
         package="rouge-score",
@@ -117,7 +117,7 @@ _JUDGE = Metric(
 
 
 def find(text: str) -> Metric:
-    """Return the metric of a name, or of ``bert_score:model=DIR``. Raises InputError."""
+    """Return a metric by name, such as ``bert_score:model=DIR``. Raises InputError."""
     name, given, options = text.partition(":")
     if text == JUDGE:
         return _JUDGE
@@ -128,7 +128,7 @@ def find(text: str) -> Metric:
     return METRICS[name]
 
 
-@cache  # with the model that was loaded for it
+@cache  # keeps the loaded model
 def _bert_score(options: str) -> Metric:
     made = bert.BertScore.parse(options)
     return Metric(
@@ -137,12 +137,12 @@ def _bert_score(options: str) -> Metric:
 
 
 def described() -> str:
-    """Return what ``find`` takes."""
+    """Return the names of all metrics, as a list in a sentence."""
     return ", ".join([*METRICS, bert.USAGE, JUDGE])
 
 
 def check_metrics(names: Sequence[str]) -> None:
-    """Refuse a name that ``find`` does not know, and one whose package or model is not there."""
+    """Raise InputError for an unknown metric, or one whose package or model is missing."""
     for name in names:
         find(name).check(name)
 

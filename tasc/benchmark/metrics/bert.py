@@ -1,9 +1,9 @@
-"""BERTScore of Zhang et al. (2019, arXiv:1904.09675), as the package bert-score computes it.
+"""BERTScore of Zhang et al. (2019, arXiv:1904.09675), as computed by the package bert-score.
 
-F1 of tokens matched by the cosine of their embeddings, without idf weights and without rescaling.
-What the package cannot do with transformers 5 is done here. An empty text has no embeddings; a
-tokenizer that does not say how much its model reads reports a length that no integer holds; and the
-space that the package asks for before the first word, for RoBERTa and GPT-2, is left out.
+F1 of tokens matched by the cosine of their embeddings, without idf weights or rescaling. With
+transformers 5, the package needs three corrections: empty texts have no embeddings; a tokenizer
+without a maximum length reports a huge one; and the space before the first word that RoBERTa and
+GPT-2 need is lost.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ from tasc.models.folder.files import CONFIG, read_json, weight_files
 from tasc.options.references import expanded
 
 LABEL = "BERTScore"
-SUMMARY = "F1 of tokens matched by their embeddings in the model DIR, the mean over outputs."
+SUMMARY = "Mean over outputs of the F1 of tokens matched by their embeddings in model DIR."
 USAGE = "bert_score:model=DIR"
-_LONGEST = 512  # tokens that BERT and its like read
+_LONGEST = 512  # tokens, the context of BERT and similar models
 _UNLIMITED = 10**6
 _TOKENIZER = "tokenizer_config.json"
 
 
 @dataclass(frozen=True)
 class BertScore:
-    """BERTScore by the embeddings of one layer of a model."""
+    """BERTScore with the embeddings of one layer of a model."""
 
     model: str  # folder with config.json, safetensors weights and a tokenizer
-    layer: int = 0  # that the embeddings are taken from, counted from 1; 0 is the last one
+    layer: int = 0  # layer of the embeddings, from 1; 0 is the last
 
     @classmethod
     def parse(cls, options: str) -> "BertScore":
@@ -39,34 +39,36 @@ class BertScore:
         folder, _, layer = options.removeprefix("model=").partition(",layer=")
         if not options.startswith("model=") or not folder or not (layer or "0").isdecimal():
             raise InputError(
-                f"metric 'bert_score:{options}' is not {USAGE} or {USAGE},layer=N: name the folder "
-                "of a model such as roberta-large, whose layer 17 is the usual one"
+                f"metric 'bert_score:{options}' is not {USAGE} or {USAGE},layer=N: give the folder "
+                "of a model such as roberta-large, usually with layer=17"
             )
         return cls(str(expanded(Path(folder))), int(layer or 0))
 
     def check(self) -> None:
-        """Raise InputError where the folder holds no such model, or none that is safe to read."""
+        """Raise InputError if the folder contains no usable model, or one with code."""
         folder, what = Path(self.model), f"model {self.model}"
         if not folder.is_dir():
-            raise InputError(f"{what}: no such folder; bert_score downloads nothing: give one")
+            raise InputError(
+                f"{what}: no such folder: bert_score downloads nothing, give a local folder"
+            )
         config = read_json(folder / CONFIG, what)
         layers = config.get("num_hidden_layers")
         if not isinstance(layers, int) or not 0 <= self.layer <= layers:
             raise InputError(f"{what} has {layers} layers, not {self.layer}: give one with layer=N")
-        told = read_json(folder / _TOKENIZER, what) if (folder / _TOKENIZER).exists() else {}
-        if config.get("auto_map") or told.get("auto_map"):
-            raise InputError(f"{what} comes with code, which is not run: give another model")
+        tokenizer = read_json(folder / _TOKENIZER, what) if (folder / _TOKENIZER).exists() else {}
+        if config.get("auto_map") or tokenizer.get("auto_map"):
+            raise InputError(f"{what} contains code, which tasc does not run: give another model")
         weight_files(folder)
 
     def count(
         self, outputs: Sequence[str], references: Sequence[str], _delimiter: str
     ) -> np.ndarray:
-        """Return (N, 2): F1 of each output, 0 where a side is empty; and 1."""
+        """Return F1 of each output, 0 if a side is empty, and 1: (N, 2)."""
         return np.array([[f1, 1.0] for f1 in _scores(self, tuple(outputs), tuple(references))])
 
     @cached_property
     def scorer(self) -> Any:  # noqa: ANN401
-        """The package's, with the model loaded."""
+        """The package's scorer with the loaded model."""
         from bert_score import BERTScorer
 
         from tasc.models.folder.quiet import quiet
@@ -82,7 +84,7 @@ class BertScore:
 
 
 def _tokenizer(model: str, loaded: Any) -> Any:  # noqa: ANN401
-    """Return the tokenizer of a folder with what the package relies on."""
+    """Return a folder's tokenizer with the properties that the package relies on."""
     from transformers import GPT2Tokenizer, RobertaTokenizer
 
     if isinstance(loaded, GPT2Tokenizer | RobertaTokenizer):
@@ -92,7 +94,7 @@ def _tokenizer(model: str, loaded: Any) -> Any:  # noqa: ANN401
     return loaded
 
 
-@lru_cache(maxsize=64)  # methods of a model say the same, and pairs are counted once more
+@lru_cache(maxsize=64)  # methods of one model have equal outputs, and pairs count them again
 def _scores(
     metric: BertScore, outputs: tuple[str, ...], references: tuple[str, ...]
 ) -> tuple[float, ...]:

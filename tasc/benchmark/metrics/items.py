@@ -1,8 +1,7 @@
-"""Items of outputs and references: labels in any order, each as often as it occurs.
+"""Items of outputs and references: labels in any order, with repetitions.
 
-Micro averages count all items alike, macro averages all labels. Labels are those of the references,
-as where scikit-learn binarises by them: an item of an output that no reference has lowers the
-micro-precision alone.
+Micro averages weight items equally, macro averages labels. Only the references define labels, as in
+scikit-learn's binarisation: an item that no reference contains lowers only the micro-precision.
 """
 
 from collections import Counter
@@ -14,18 +13,18 @@ from tasc.benchmark.metrics.metric import Counts, Value
 
 
 def count(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> np.ndarray:
-    """Count (N, 3) items in both, in the output, in the reference."""
+    """Count the items (N, 3) in both, in the output, and in the reference."""
     return shared(_split(outputs, delimiter), _split(references, delimiter))
 
 
 def shared(found: Sequence[Counter[str]], expected: Sequence[Counter[str]]) -> np.ndarray:
-    """Count (N, 3) items in both, found, expected."""
+    """Count the items (N, 3) in both, found, and expected."""
     pairs = zip(found, expected, strict=True)
     return np.array([[(a & b).total(), a.total(), b.total()] for a, b in pairs], float)
 
 
 def count_by_label(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> Counts:
-    """Count (N, 3 L), sparse: as ``count``, for each of the L labels of the references in order."""
+    """Count like ``count`` for each of the references' L sorted labels: (N, 3 L), sparse."""
     from scipy.sparse import csr_array
 
     found, expected = _split(outputs, delimiter), _split(references, delimiter)
@@ -49,7 +48,7 @@ def _split(texts: Sequence[str], delimiter: str) -> list[Counter[str]]:
 
 
 def mean(value: Value, sums: np.ndarray) -> np.ndarray:
-    """Average the ``value`` of (..., 3 L) sums over the labels that their references have."""
+    """Return the mean ``value`` of (..., 3 L) sums over the labels in their references."""
     by_label = sums.reshape(*sums.shape[:-1], -1, 3)
     there = by_label[..., 2] > 0
     found: np.ndarray = (value(by_label) * there).sum(-1) / np.maximum(there.sum(-1), 1)

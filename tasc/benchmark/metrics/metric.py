@@ -1,7 +1,6 @@
-"""What a metric is: counts of each sample, and a value of their sums.
+"""A metric: counts for each sample, and a value computed from their sums.
 
-Every aggregate is a function of sums over samples, so a bootstrap needs the counts once and no text
-again.
+A bootstrap therefore needs the counts once and never the texts again.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,22 +25,20 @@ class Metric:
     """A quality between 0 and 1."""
 
     label: str  # heads its column
-    summary: str  # what it is, one sentence
-    # Takes N outputs, their references and the delimiter, and returns (N, K) float64: what
-    # each sample adds to K sums; sparse where K is large. K is the same for any outputs of the
-    # same references.
+    summary: str  # definition in one sentence
+    # Takes N outputs, their references and the delimiter; returns each sample's addends to K sums,
+    # (N, K) float64, sparse if K is large. K depends on the references alone.
     count: Count
-    # Takes sums (..., K) and returns the metric (...); of one row of counts it is the sample's
-    # own value.
+    # Takes sums (..., K) and returns the metric (...); for one row of counts, the sample's value.
     value: Value
-    needs: str = ""  # what outputs must look like; any text where empty
-    package: str = ""  # distribution to be installed, of the extra ``metrics``; none where empty
-    zero_one: bool = False  # whether a sample is either right or wrong, as McNemar's test needs it
-    ready: Callable[[], None] = lambda: None  # raises InputError where something else is lacking
-    judged: bool = False  # whether outputs come with their scores, and ``count`` is never called
+    needs: str = ""  # required form of the outputs; empty for any text
+    package: str = ""  # required distribution of the extra ``metrics``
+    zero_one: bool = False  # whether a sample is right or wrong, which McNemar's test requires
+    ready: Callable[[], None] = lambda: None  # raises InputError if a requirement is missing
+    judged: bool = False  # whether scores come with the outputs, so that ``count`` is not called
 
     def check(self, name: str) -> None:
-        """Raise InputError where something is not there; ``name`` is the metric's own."""
+        """Raise InputError if a requirement is missing; ``name`` is the metric's name."""
         if self.package and find_spec(self.package.replace("-", "_")) is None:
             raise InputError(
                 f"metric {name!r} needs {self.package}, which is not installed: "
@@ -60,27 +57,27 @@ def judged_counts(scores: Sequence[float | None]) -> np.ndarray:
 
 
 def share(sums: np.ndarray) -> np.ndarray:
-    """Divide (..., 2) sums: how many are right, of how many; what samples cost, by their work."""
+    """Divide (..., 2) sums: right by all samples, or cost by work."""
     found: np.ndarray = sums[..., 0] / np.maximum(sums[..., 1], 1)
     return found
 
 
 def f1(sums: np.ndarray) -> np.ndarray:
-    """Return F1 of (..., 3) sums: items in both, in outputs, in references."""
+    """Return F1 of (..., 3) sums: items in both, in the outputs, in the references."""
     found: np.ndarray = 2 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
     return found
 
 
 def precision(sums: np.ndarray) -> np.ndarray:
-    """Return the precision of sums as ``f1`` takes them; 0 without items in outputs."""
+    """Return the precision of the sums of ``f1``; 0 without items in the outputs."""
     return share(sums[..., [0, 1]])
 
 
 def recall(sums: np.ndarray) -> np.ndarray:
-    """Return the recall of sums as ``f1`` takes them; 0 without items in references."""
+    """Return the recall of the sums of ``f1``; 0 without items in the references."""
     return share(sums[..., [0, 2]])
 
 
 def right(flags: Sequence[bool]) -> np.ndarray:
-    """Return the counts (N, 2) of samples that are right or wrong."""
+    """Return the counts (N, 2) of right and all samples."""
     return np.stack([np.array(flags, float), np.ones(len(flags))], axis=-1)

@@ -1,7 +1,7 @@
 """Intents and slots of outputs like ``intent: alarm_set, slot fills: {time: five am}``.
 
-A slot is right where its name and its whole value are, as an entity of seqeval is where its type
-and its span are; F1 is over all slots of all outputs.
+A slot is right if its name and its whole value are, like type and span of an entity in seqeval. F1
+is over all slots of all outputs.
 """
 
 import re
@@ -15,11 +15,11 @@ from tasc.benchmark.metrics.metric import right
 
 _INTENT = re.compile(r"intent:\s*([^,{]*)")
 _SLOTS = re.compile(r"\{(.*)\}?", re.DOTALL)
-_NEXT = re.compile(r",\s*(?=\w+:\s)")  # values may hold commas and colons: a name begins a slot
+_NEXT = re.compile(r",\s*(?=\w+:\s)")  # values may contain commas and colons
 
 
 def count_intents(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
-    """Compare what follows ``intent:``; without it a text has no intent, which is wrong."""
+    """Compare the texts after ``intent:``; an output without an intent is wrong."""
     pairs = zip(map(_intent, outputs), map(_intent, references), strict=True)
     return right([a == b != "" for a, b in pairs])
 
@@ -30,7 +30,7 @@ def _intent(text: str) -> str:
 
 
 def count_slots(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
-    """Count (N, 3) slots in both, in the output, in the reference."""
+    """Count the slots (N, 3) in both, in the output, and in the reference."""
     return shared([slots(text) for text in outputs], [slots(text) for text in references])
 
 

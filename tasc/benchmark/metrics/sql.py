@@ -1,4 +1,4 @@
-"""Whether two queries are the same text but for what SQL passes over."""
+"""Equality of SQL queries, except for spaces, case and a final semicolon."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def count(outputs: Sequence[str], references: Sequence[str], _delimiter: str) ->
 
 
 def normalised(query: str) -> str:
-    """Make all but quoted text lower-case, without a last semicolon, with single spaces.
+    """Lower-case unquoted text, collapse spaces, and drop a final semicolon.
 
     Spaces around commas, parentheses and comparisons are dropped.
     """

@@ -1,4 +1,4 @@
-"""Outputs as whole texts, and word by word."""
+"""Metrics of whole texts and of words."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from tasc.benchmark.metrics.metric import right
 
 
 def count_equal(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
-    """Compare texts but for white space around them."""
+    """Compare texts without surrounding white space."""
     return right([a.strip() == b.strip() for a, b in zip(outputs, references, strict=True)])
 
 
 def count_words(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
-    """Count (N, 2) words at the position where the reference has them, and all of references."""
+    """Count (N, 2): words equal to the reference at their position, and its words."""
     return np.array([_words(*pair) for pair in zip(outputs, references, strict=True)], float)
 
 
@@ -23,9 +23,9 @@ def _words(output: str, reference: str) -> tuple[int, int]:
 
 
 def count_rouge_l(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
-    """Return (N, 2): the F-measure of each output, and 1.
+    """Return the F-measure of each output, and 1: (N, 2).
 
-    ROUGE-L of Lin (2004), as the package rouge-score computes it, without stemming.
+    ROUGE-L of Lin (2004), as computed by the package rouge-score, without stemming.
     """
     from rouge_score.rouge_scorer import RougeScorer
 

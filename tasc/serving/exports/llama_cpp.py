@@ -1,4 +1,4 @@
-"""llama.cpp: the model as GGUF, and the n-gram caches that its server drafts from."""
+"""llama.cpp: the model as GGUF, and n-gram caches for drafts."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tasc.vocab.exports.export import save as save_tokenizer
 
 MODEL = "model.gguf"
 CACHES = {"-lcs": ("ngrams-static.bin", STATIC), "-lcd": ("ngrams-dynamic.bin", DYNAMIC)}
-_MOST = 2000  # texts that encoding is compared on
+_MOST = 2000  # texts to compare encodings on
 _PYTHON = """\
 import xllamacpp
 
@@ -37,17 +37,16 @@ params.speculative.ngram_cache.lookup_cache_dynamic = "ngrams-dynamic.bin"
 
 
 class LlamaCppExport(Format):
-    """A GGUF with every token, and what its encoding misses, measured on the task's texts."""
+    """A GGUF file, and the number of the task's texts that llama.cpp encodes differently."""
 
     def __init__(self, parts: Parts) -> None:
-        """See Format. Raises UnavailableError where the package ``gguf`` is missing."""
+        """Raises UnavailableError if the package ``gguf`` is missing."""
         library()
         super().__init__(parts)
         self.source = Source.of(parts.folder)
         self.vocabulary, self.encoding = _best(parts, int(self.source.config["vocab_size"]))
 
     def save(self, folder: Path) -> None:
-        """See Format."""
         parts = self.parts
         write_gguf(
             self.source, parts.tokenizer, self.vocabulary, parts.options.weights, folder / MODEL
@@ -59,7 +58,6 @@ class LlamaCppExport(Format):
                 write(count(outputs, parts.index.end, lengths), folder / name)
 
     def findings(self) -> dict[str, Any]:
-        """See Format."""
         return {
             "weights": self.parts.options.weights,
             "pre_tokenizer": self.vocabulary.pre,
@@ -67,21 +65,19 @@ class LlamaCppExport(Format):
         }
 
     def notes(self) -> list[str]:
-        """See Format."""
         notes = [
-            f"{found['differ']:,} of {found['texts']:,} {what} of the task are encoded otherwise "
-            "than by the tokenizer"
+            f"llama.cpp encodes {found['differ']:,} of the task's {found['texts']:,} {what} "
+            "differently from the tokenizer"
             for what, found in (self.encoding or {}).items()
         ]
         if not self.encoding:
-            notes.append("what it encodes otherwise was not measured: --data names the task")
+            notes.append("differences in encoding were not counted: add --data to count them")
         if self.parts.index is not None:
-            notes.append("it drafts 8 tokens a step at most, from n-grams of up to 4 tokens")
+            notes.append("it drafts at most 8 tokens per step, from n-grams of up to 4 tokens")
         return notes
 
     @staticmethod
     def command(start: Start) -> list[str]:
-        """See Format."""
         words = ["llama-server", "--model", MODEL, "--alias", start.name]
         words += ["--host", start.host, "--port", str(start.port)]
         if start.exact:  # flash attention and the usual cache round to float16
@@ -93,7 +89,6 @@ class LlamaCppExport(Format):
 
     @staticmethod
     def example(start: Start) -> str:
-        """See Format."""
         exact, drafts = _EXACT if start.exact else "", _DRAFTS if start.drafts else ""
         code = _PYTHON.format(exact=exact, drafts=drafts, prompt=json.dumps(start.prompt))
         python = (
@@ -103,8 +98,8 @@ class LlamaCppExport(Format):
 
 
 def _best(parts: Parts, size: int) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:
-    """Choose how new tokens are written: as the task's prompts, then its outputs, are encoded."""
-    ways = [vocabulary(parts.tokenizer, size, sought=sought) for sought in (True, False)]
+    """Choose the vocabulary that encodes more prompts, then outputs, like the tokenizer."""
+    ways = [vocabulary(parts.tokenizer, size, user_defined=one) for one in (True, False)]
     if parts.corpus is None:
         return ways[0], None
     texts = {"prompts": parts.corpus.prompts[:_MOST], "outputs": parts.corpus.outputs[:_MOST]}

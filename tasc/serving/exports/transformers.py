@@ -1,4 +1,4 @@
-"""transformers: a model whose folder brings its own ``generate``, and what that drafts from."""
+"""transformers: a model with its own ``generate``, and an index or a head to draft with."""
 
 import json
 import shutil
@@ -21,7 +21,6 @@ class TransformersExport(Format):
     """A model folder with ``custom_generate/generate.py``, an index or a head."""
 
     def save(self, folder: Path) -> None:
-        """See Format."""
         super().save(folder)
         parts = self.parts
         if parts.head is not None:
@@ -34,24 +33,20 @@ class TransformersExport(Format):
             shutil.copyfile(custom_generate.__file__, folder / "custom_generate" / "generate.py")
 
     def notes(self) -> list[str]:
-        """See Format."""
         if self.parts.index is None and self.parts.head is None:
             return []
         return [
-            "custom_generate/generate.py runs on your machine: transformers asks for "
-            "trust_remote_code=True, and its generate() is the plain one without it. Read the file "
-            "first where the folder is not yours."
+            "drafts need trust_remote_code=True, because transformers runs the folder's "
+            "custom_generate/generate.py. Read that file first if the folder is not yours."
         ]
 
     @staticmethod
     def command(start: Start) -> list[str]:
-        """See Format: a library has none."""
         del start
-        return []
+        return []  # a library has no start command
 
     @staticmethod
     def example(start: Start) -> str:
-        """See Format."""
         trust = ", trust_remote_code=True" if start.drafts else ""
         return f"```python\n{_PYTHON.format(trust=trust, prompt=json.dumps(start.prompt))}\n```"
 

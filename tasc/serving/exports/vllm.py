@@ -1,4 +1,4 @@
-"""vLLM: the plain model, and an index that ``tasc.serving.vllm.TascProposer`` drafts from."""
+"""vLLM: the plain model, and an index for ``tasc.serving.vllm.TascProposer``."""
 
 import json
 
@@ -8,11 +8,11 @@ _PROPOSER = "tasc.serving.vllm.TascProposer"
 
 
 class VllmExport(Format):
-    """A folder that vLLM loads as it loads any model, and the options that make it draft."""
+    """A plain model folder, and the options that enable drafts."""
 
     @staticmethod
     def command(start: Start) -> list[str]:
-        """See Format. The module, as ``vllm serve`` does not start the builds for CPUs."""
+        """Return the command; ``vllm serve`` does not start CPU builds, the module does."""
         words = start.module("vllm.entrypoints.openai.api_server", "--model")
         if start.drafts:
             speculative = {

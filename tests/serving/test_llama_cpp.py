@@ -91,7 +91,7 @@ def test_caches_hold_what_follows_each_ngram_of_an_output(tmp_path):
 def test_new_tokens_are_text_that_is_looked_for_or_plain_entries(tmp_path, task):
     tokenizer = load_tokenizer(str(augmented(tmp_path, task, "pretoken")))
     base = load_tokenizer(str(tmp_path / "base")).vocabulary()
-    defined, plain = (vocabulary(tokenizer, VOCABULARY, sought=yes) for yes in (True, False))
+    defined, plain = (vocabulary(tokenizer, VOCABULARY, user_defined=one) for one in (True, False))
     assert defined.pre == plain.pre == "qwen2"
     strings = tokenizer.vocabulary()
     spanning = [i for i, kind in enumerate(defined.types) if kind == USER_DEFINED]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tasc.commands.registry import COMMANDS, Command
+from tasc.environment import shell_line
 
 from ._console import note, print_json, say
 from ._derive import RunFlags, register
@@ -97,7 +98,9 @@ def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
             )
     except KeyboardInterrupt:
         if work_of(folder).exists():
-            note("a checkpoint was kept: add --resume to the same command to continue from it")
+            line = shell_line()
+            line += "" if "--resume" in line else " --resume"
+            note(f"checkpoint saved: resume with {line}")
         raise
 
 

@@ -25,7 +25,7 @@ def read_yaml(path: Path) -> tuple[Any, list[str]]:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
             raise RecipeError(f"{path} is larger than {LARGEST_FILE:,} bytes: choose a smaller one")
-        _check_size(yaml.compose(content, yaml.SafeLoader), 0, {}, repeated)
+        _check_size(yaml.compose(content, _Loader), {}, repeated)
         return yaml.safe_load(content), repeated
     except RecursionError:
         raise RecipeError(
@@ -37,13 +37,25 @@ def read_yaml(path: Path) -> tuple[Any, list[str]]:
         raise RecipeError(f"{path} is not a readable YAML file: {reason}: fix the file") from None
 
 
-def _check_size(
-    node: yaml.Node | None, depth: int, sizes: dict[int, int], repeated: list[str]
-) -> int:
+class _Loader(yaml.SafeLoader):
+    """Raises RecursionError beyond DEEPEST levels."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise RecursionError
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _check_size(node: yaml.Node | None, sizes: dict[int, int], repeated: list[str]) -> int:
     """Return the nodes below ``node`` and itself, and collect the keys that a mapping repeats.
 
-    Aliases share a node, whose size is counted once and added for each. Raises RecursionError
-    beyond the limits, also where an alias is part of its own anchor.
+    Aliases share a node, whose size is added for each. Raises RecursionError beyond MOST_NODES, or
+    if an alias is part of its own anchor.
     """
     if not isinstance(node, yaml.CollectionNode):
         return 1
@@ -52,8 +64,8 @@ def _check_size(
         names = Counter(key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode))
         repeated += [str(name) for name, count in names.items() if count > 1]
         parts = [part for pair in pairs for part in pair] or node.value
-        size = 1 + sum(_check_size(part, depth + 1, sizes, repeated) for part in parts)
-        if depth >= DEEPEST or size > MOST_NODES:
+        size = 1 + sum(_check_size(part, sizes, repeated) for part in parts)
+        if size > MOST_NODES:
             raise RecursionError
         sizes[id(node)] = size
     return sizes[id(node)]

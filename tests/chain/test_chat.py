@@ -99,7 +99,7 @@ def test_a_tokenizer_without_a_chat_template_is_refused_and_a_template_will_do(
     given = ("finetune", task, "--model", plain, "--epochs", 1, "--limit", 5, "--quantize", "none")
     code, _, err = tasc(capsys, *given, "--output", tmp_path / "a")
     assert code == 2
-    assert "the tokenizer has no chat template: name a tokenizer with one, or" in err
+    assert "the tokenizer has no chat template: choose a tokenizer with one, or" in err
     assert not (tmp_path / "a").exists()
     done(capsys, *given, "--template", "{input}\\n", "--output", tmp_path / "b")
 

@@ -30,9 +30,9 @@ _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_h
 
 
 class CustomGenerate:
-    """A decoding method for ``model.generate``; made by ``custom_generate``.
+    """A decoding method for ``model.generate``, made by ``custom_generate``.
 
-    ``generations`` are those of the last call, one a sequence, with their timelines.
+    ``generations`` has the sequences of the last call, with their timelines.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class CustomGenerate:
         on_tokens: TokenCallback | None,
         draft_head: Path | None = None,
     ) -> None:
-        """Keep what drafts are made from; it is prepared at the first call."""
+        """Store the arguments of ``custom_generate``; the first call prepares the drafter."""
         self.method = parse(drafter or default_method(head=draft_head is not None))
         self.corpus, self.tokenizer, self.on_tokens = corpus, tokenizer, on_tokens
         self.draft_head = draft_head
-        self.model: PreTrainedModel | None = None  # that the factories were made for
+        self.model: PreTrainedModel | None = None  # of the factories
         self.factories: dict[int, Factory] = {}
         self.generations: list[Generation] = []
 
@@ -58,12 +58,12 @@ class CustomGenerate:
         logits_processor: Sequence[Processor] = (),
         stopping_criteria: Sequence[StoppingCriteria] = (),
         generation_config: GenerationConfig | None = None,
-        **model_inputs: Any,  # noqa: ANN401 - whatever generate prepares for a forward
+        **model_inputs: Any,  # noqa: ANN401 - inputs of a forward, prepared by generate
     ) -> torch.Tensor | GenerateDecoderOnlyOutput:
         """Continue ``input_ids`` (B, L) int64, one sequence after another.
 
-        Called by ``generate``. Returns what it returns: (B, L + T) int64, padded on the right, or
-        an output object around it. Raises InputError for what this loop cannot do.
+        Returns (B, L + T) int64, padded on the right, or an output object around it. Raises
+        InputError for unsupported arguments of ``generate``.
         """
         config = generation_config or model.generation_config
         _check(config, model, model_inputs)
@@ -118,26 +118,26 @@ def custom_generate(
     on_tokens: TokenCallback | None = None,
     draft_head: Path | None = None,
 ) -> CustomGenerate:
-    """Return what ``model.generate(**inputs, custom_generate=…)`` takes, to be used many times.
+    """Return a reusable method for ``model.generate(**inputs, custom_generate=…)``.
 
-    Greedy decoding and sampling, logits processors, stopping criteria, padded batches and several
-    sequences a prompt follow the arguments of ``generate``. Two of them never reach a decoding
-    method of one's own: instead of ``streamer`` pass ``on_tokens``, and instead of ``stop_strings``
-    a ``StopStringCriteria`` among the ``stopping_criteria``.
+    It follows the arguments of ``generate``: greedy decoding and sampling, logits processors,
+    stopping criteria, padded batches and several sequences per prompt. transformers does not pass
+    two arguments to custom methods: instead of ``streamer`` pass ``on_tokens`` here, and instead of
+    ``stop_strings`` a ``StopStringCriteria`` among the ``stopping_criteria``.
 
     Args:
-        drafter: a method as ``tasc bench --method`` takes it; None is ``tasc-spec``, with a
-            ``draft_head`` ``mix``.
-        corpus: outputs of the task, texts or token ids, or an index; see ``tasc.generate``.
+        drafter: a method as in ``tasc bench --method``. The default is ``mix`` with a
+            ``draft_head``, otherwise ``tasc-spec``.
+        corpus: outputs of the task: texts, token ids or an index; see ``tasc.generate``.
         tokenizer: needed for a corpus of texts.
-        on_tokens: called with the tokens (k,) int32 that each step commits.
-        draft_head: folder of a trained head, for "mix", "eagle" and the others that take one.
+        on_tokens: function called with the tokens (k,) int32 that each step commits.
+        draft_head: folder of a trained head, for "mix", "eagle" and the other head methods.
     """
     return CustomGenerate(drafter, corpus, tokenizer, on_tokens, draft_head)
 
 
 class _Criteria:
-    """transformers' stopping criteria as a stop rule: asked after every token."""
+    """transformers' stopping criteria as a stop rule, checked after every token."""
 
     def __init__(self, criteria: Sequence[StoppingCriteria], ids: torch.Tensor) -> None:
         self.criteria, self.ids = criteria, ids
@@ -152,14 +152,14 @@ class _Criteria:
 
 
 def _ends(criterion: StoppingCriteria) -> list[int]:
-    found = criterion.eos_token_id.tolist() if isinstance(criterion, EosTokenCriteria) else []
-    return found if isinstance(found, list) else [found]
+    ids = criterion.eos_token_id.tolist() if isinstance(criterion, EosTokenCriteria) else []
+    return ids if isinstance(ids, list) else [ids]
 
 
 def _one_row(processor: Processor, padding: torch.Tensor, row: int, rows: int) -> Processor:
-    """Return a processor of the batch as one of its sequence ``row``.
+    """Adapt a processor of a batch to its sequence ``row``.
 
-    It is shown the padding, which some count, and a batch of as many rows as it was made for.
+    It receives the padding, which some processors count, and a batch of its original size.
     """
     if rows == 1 and len(padding) == 0:
         return processor
@@ -179,17 +179,19 @@ def _left_padding(mask: torch.Tensor) -> int:
 
 
 def _check(config: GenerationConfig, model: PreTrainedModel, inputs: dict[str, Any]) -> None:
-    """Refuse what the loop would silently do differently."""
+    """Raise InputError for arguments that the loop would silently ignore."""
     if config.num_beams > 1:
-        raise InputError(f"custom_generate does not search beams, got num_beams={config.num_beams}")
+        raise InputError(
+            f"custom_generate has no beam search: set num_beams=1, got {config.num_beams}"
+        )
     if model.config.is_encoder_decoder or inputs.get("inputs_embeds") is not None:
-        raise InputError("custom_generate continues input_ids: give them, and a decoder-only model")
+        raise InputError("custom_generate needs input_ids and a decoder-only model")
     cache = inputs.get("past_key_values")
     if cache is not None and cache.get_seq_length() > 0:
-        raise InputError("custom_generate starts from the prompt: leave out past_key_values")
-    asked = [name for name in _UNSUPPORTED if getattr(config, name, False)]
-    if config.return_dict_in_generate and asked:
-        raise InputError(f"custom_generate returns sequences only: leave out {', '.join(asked)}")
+        raise InputError("custom_generate starts from the prompt: remove past_key_values")
+    unsupported = [name for name in _UNSUPPORTED if getattr(config, name, False)]
+    if config.return_dict_in_generate and unsupported:
+        raise InputError(f"custom_generate returns only sequences: remove {', '.join(unsupported)}")
 
 
 def _joined(

@@ -1,4 +1,4 @@
-"""What a library's user hands over, as the drafters and the loop take it."""
+"""Converts the arguments of the library's functions for drafters and loop."""
 
 import json
 from collections.abc import Sequence
@@ -18,22 +18,20 @@ Prompt = str | Sequence[int] | np.ndarray
 def draft_source(
     model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
 ) -> DraftSource | None:
-    """Return what drafts. Raises InputError for a model without a tokenizer, or with a slow one."""
+    """Return the draft source. Raises InputError for a model without a fast tokenizer."""
     known = None if tokenizer is None else fast_tokenizer(tokenizer)
     if known is None and (model is not None or tokenizer is not None):
-        raise InputError(
-            "a draft model needs its own tokenizer, as a fast one: pass draft_tokenizer="
-        )
+        raise InputError("a draft model needs its own fast tokenizer: pass draft_tokenizer=")
     return None if known is None else DraftSource(known, model)
 
 
 def fast_tokenizer(tokenizer: PreTrainedTokenizerBase) -> LoadedTokenizer | None:
-    """Return the tokenizer as methods with vocabularies take it; None for one in plain Python."""
+    """Return a fast tokenizer in TASC's form, or None for a tokenizer in plain Python."""
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None:
         return None
     config = json.dumps({"eos_token": str(tokenizer.eos_token)}).encode()
-    own = Tokenizer.from_str(inner.to_str())  # the caller's may pad or cut
+    own = Tokenizer.from_str(inner.to_str())  # the caller's may pad or truncate
     own.no_padding()
     own.no_truncation()
     return LoadedTokenizer(own, str(tokenizer.name_or_path), {"tokenizer_config.json": config})
@@ -42,13 +40,13 @@ def fast_tokenizer(tokenizer: PreTrainedTokenizerBase) -> LoadedTokenizer | None
 def ids_of(
     text: Prompt, tokenizer: PreTrainedTokenizerBase | None, special: bool = False
 ) -> np.ndarray:
-    """Return the ids (L,) int32 of a text, or ids as such."""
+    """Return the ids (L,) int32 of a text, or the given ids."""
     if not isinstance(text, str):
         ids = np.asarray(text)
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
             raise InputError(
                 f"token ids must be one row of integers, got {ids.dtype} {ids.shape}: "
-                "give prompts and corpus as texts or as ids"
+                "pass texts or lists of ids"
             )
         return ids.astype(np.int32)
     if tokenizer is None:
@@ -58,6 +56,6 @@ def ids_of(
 
 
 def text_of(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    """Return the text of ``ids``, special tokens left out."""
+    """Return the text of ``ids`` without special tokens."""
     text: str = tokenizer.decode(ids, skip_special_tokens=True)
     return text

@@ -1,4 +1,4 @@
-"""``tasc.generate``: speculative decoding of a transformers model, for a library's users."""
+"""``tasc.generate``: speculative decoding of a transformers model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,48 +25,48 @@ from tasc.models.cost import measured_cost
 from tasc.models.from_model import restore_model, target_from_model
 from tasc.models.static import Graphs
 
-Known = Sequence[Prompt] | NgramIndex | None  # what drafts are made from
+Known = Sequence[Prompt] | NgramIndex | None  # outputs of the task, to draft from
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What was generated for one prompt. ``text`` ends before a stop string."""
+    """The output of one prompt. ``text`` ends before a stop string."""
 
     text: str
     generation: Generation
 
     @property
     def tokens(self) -> np.ndarray:
-        """The tokens (T,) int32, the end token and what completed a stop string included."""
+        """The tokens (T,) int32, including the end token and any stop string."""
         return self.generation.tokens
 
     @property
     def timeline(self) -> Timeline:
-        """Seconds of prefill, and of draft, forward, verify and commit at every step."""
+        """Seconds of the prefill, and of the draft, forward, verify and commit of every step."""
         return self.generation.timeline
 
 
 class GenerateOptions(TypedDict, total=False):
-    """What ``generate`` takes by name.
+    """Keyword arguments of ``generate``.
 
     Attributes:
-        max_new_tokens: the most tokens a completion may have.
-        sampling: how to sample; None is greedy. Each prompt has random numbers of its own.
-        verify: the verifier when sampling: "sampled" for any drafter, where the output depends on
-            the seed alone; "rejection" and "multi-branch" for drafters with probabilities.
+        max_new_tokens: maximum number of tokens per completion.
+        sampling: how to sample; None is greedy. Each prompt has its own random numbers.
+        verify: the verifier for sampling: "sampled" for any drafter, where the output depends only
+            on the seed; "rejection" and "multi-branch" for drafters with probabilities.
         stop: strings that end a completion.
-        processors: logits processors of transformers, applied before anything is decided.
-        on_tokens: called with the tokens (k,) int32 of each step as soon as they are committed; or
-            one such function for each prompt, which a batch needs to tell them apart.
-        batch_size: prompts that are decoded at a time; but for rounding, outputs do not depend on
-            it. Processors are shared, so they must not keep a state then.
-        graphs: "auto" captures steps in CUDA graphs where the model is on such a device: worth it
-            for many prompts, as the first step of each shape takes longer.
-        draft_model: what slem, tli, slrs, union and standard draft with; without it, n-grams of the
-            corpus' bytes, or of its tokens where there is a ``draft_tokenizer``.
-        draft_tokenizer: the draft model's tokenizer, any one.
-        draft_head: folder of a trained head, for "mix", "eagle" and the others that take one.
-        token_counts: folder of ``tasc analyze``, whose counts fr-spec and microspec take.
+        processors: logits processors of transformers, applied before verification.
+        on_tokens: function called with the tokens (k,) int32 of each step once they are committed.
+            A batch needs one function per prompt.
+        batch_size: number of prompts decoded at a time. Outputs do not depend on it, except for
+            rounding. Processors are shared, so in a batch they must be stateless.
+        graphs: "auto" captures steps in CUDA graphs if the model is on a CUDA device. The first
+            step of each shape takes longer, so it pays for many prompts.
+        draft_model: draft model of slem, tli, slrs, union and standard; without it they draft with
+            n-grams of the corpus' bytes, or of its tokens if there is a ``draft_tokenizer``.
+        draft_tokenizer: the draft model's tokenizer.
+        draft_head: folder of a trained head, for "mix", "eagle" and the other head methods.
+        token_counts: folder of ``tasc analyze``; fr-spec and microspec use its counts.
     """
 
     max_new_tokens: int
@@ -91,30 +91,30 @@ def generate(
     corpus: Known = None,
     **options: Unpack[GenerateOptions],
 ) -> list[Completion]:
-    """Generate a completion of each prompt; models are given back as they were.
+    """Generate a completion of each prompt, and leave the models unchanged.
 
     Args:
-        model: a causal language model of transformers, all of whose layers attend.
+        model: a causal language model of transformers with attention in all layers.
         tokenizer: its tokenizer.
-        prompts: texts, which are encoded as the tokenizer does by default, or token ids.
-        drafter: a method as ``tasc bench --method`` takes it, such as ``tasc-spec:budget=20``;
-            None is ``tasc-spec``, with a ``draft_head`` ``mix``.
-        corpus: outputs of the task that drafts are made from, texts or token ids, or an index of
-            them (``tasc.decoding.drafters.ngram.index.load_index``), counted as the drafter's
-            options say; without it, the drafter knows the prompt and the output so far.
+        prompts: texts, encoded with the tokenizer's defaults, or token ids.
+        drafter: a method as in ``tasc bench --method``, such as ``tasc-spec:budget=20``. The
+            default is ``mix`` with a ``draft_head``, otherwise ``tasc-spec``.
+        corpus: outputs of the task to draft from: texts, token ids, or an index of them
+            (``tasc.decoding.drafters.ngram.index.load_index``). Without it, the drafter knows only
+            the prompt and the output so far.
         options: see GenerateOptions.
 
-    Returns one completion a prompt. Raises InputError.
+    Returns one completion per prompt. Raises InputError.
     """
     if isinstance(prompts, str):
-        raise InputError("got one text as prompts: give a list of texts or of token ids")
+        raise InputError("prompts is a single text: pass a list of texts or of token ids")
     if unknown := options.keys() - GenerateOptions.__annotations__.keys():
         raise TypeError(f"generate() got an unexpected keyword argument {min(unknown)!r}")
     stop, batch_size = options.get("stop", ()), options.get("batch_size", 1)
     sampling, head = options.get("sampling"), options.get("draft_head")
     ends = end_ids(model, tokenizer.eos_token_id)
     rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
-    listening = _listeners(options.get("on_tokens"), len(prompts), batch_size)
+    callbacks = _callbacks(options.get("on_tokens"), len(prompts), batch_size)
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     method = parse(drafter or default_method(head=head is not None))
     draft, graphs = options.get("draft_model"), options.get("graphs", "off")
@@ -133,7 +133,7 @@ def generate(
         done = generate_all(
             target,
             [
-                Request(prompt, make, chosen(verify, sampling, i), rule, listening[i], processors)
+                Request(prompt, make, chosen(verify, sampling, i), rule, callbacks[i], processors)
                 for i, prompt in enumerate(ids)
             ],
             max_new_tokens=options.get("max_new_tokens", 256),
@@ -145,25 +145,23 @@ def generate(
     return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
 
 
-def _listeners(
-    given: TokenCallback | Sequence[TokenCallback] | None, prompts: int, batch_size: int
+def _callbacks(
+    on_tokens: TokenCallback | Sequence[TokenCallback] | None, prompts: int, batch_size: int
 ) -> Sequence[TokenCallback | None]:
-    if given is None or callable(given):
-        if given is not None and batch_size > 1 and prompts > 1:
-            raise InputError(
-                "got one on_tokens for a whole batch: give a list of one for each prompt"
-            )
-        return [given] * prompts
-    if len(given) != prompts:
-        raise InputError(f"{prompts} prompts need as many on_tokens, got {len(given)}")
-    return given
+    if on_tokens is None or callable(on_tokens):
+        if on_tokens is not None and batch_size > 1 and prompts > 1:
+            raise InputError("a batch got one on_tokens: pass a list with one per prompt")
+        return [on_tokens] * prompts
+    if len(on_tokens) != prompts:
+        raise InputError(f"got {prompts} prompts and {len(on_tokens)} on_tokens: pass one each")
+    return on_tokens
 
 
 def chosen(name: str, sampling: Sampling | None, sequence: int) -> Verifier:
-    """Return the verifier called ``name`` for one of many sequences, or greedy without sampling."""
+    """Return the verifier ``name`` of one of many sequences, or greedy without sampling."""
     if sampling is None:
         return greedy
-    # Any pair of integers seeds a generator of its own; its first number seeds the verifier.
+    # Each pair of integers seeds a different generator, whose first number seeds the verifier.
     seed = np.random.SeedSequence([sampling.seed, sequence]).generate_state(1, np.uint64)[0]
     own = Sampling(sampling.temperature, sampling.top_k, sampling.top_p, int(seed))
     return verifier(name, own)
@@ -175,10 +173,10 @@ def prepare(
     tokenizer: PreTrainedTokenizerBase | None,
     resources: Resources,
 ) -> Factory:
-    """Build what the drafters of a call share; ``resources`` are all but those from the corpus."""
+    """Build the factory of the drafters of a call; ``resources`` lack only the corpus."""
     if isinstance(corpus, str):
-        raise InputError("got one text as corpus: give a list of texts or of token ids")
-    # Without a corpus an empty output stands in for it: all that it says is where outputs begin.
+        raise InputError("corpus is a single text: pass a list of texts or of token ids")
+    # Without a corpus, an empty output marks where outputs begin.
     outputs: Sequence[np.ndarray] = [np.empty(0, np.int32)]
     if corpus is not None and not isinstance(corpus, NgramIndex):
         outputs = [ids_of(c, tokenizer) for c in corpus]

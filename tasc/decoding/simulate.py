@@ -1,4 +1,4 @@
-"""A drafter on reference outputs, without a model: what a target that writes them would accept."""
+"""Simulates decoding without a model: the target is assumed to write the reference outputs."""
 
 import time
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 LONGEST = 256  # tokens of an output, as in a bench
-MOST_SAMPLES = 400  # outputs of a simulation: the interval is narrow long before
+MOST_SAMPLES = 400  # outputs of a simulation: enough for a narrow interval
 
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """Prompts (L_i,) int32 and the outputs (T_i,) int32 after them, ``end`` left out.
+    """Prompts (L_i,) int32 and their outputs (T_i,) int32, without the ``end`` token.
 
-    An output is cut to ``max_new_tokens``, its end token counted, as a decoding loop cuts it.
+    As in a decoding loop, an output has at most ``max_new_tokens``, including the end token.
     """
 
     prompts: Sequence[np.ndarray]
@@ -37,22 +37,20 @@ class References:
         outputs: Sequence[str],
         max_new_tokens: int = LONGEST,
     ) -> "References":
-        """Encode at most MOST_SAMPLES rows, spread evenly over all.
+        """Encode at most MOST_SAMPLES examples, spread evenly over all.
 
         Raises:
-            InputError: there are no rows.
+            InputError: there are no examples.
         """
         count = len(outputs)
         if not count:
-            raise InputError("a simulation needs outputs: give a split that has some")
-        rows = np.linspace(0, count - 1, min(count, MOST_SAMPLES)).astype(int).tolist()
-        some, wanted = (
-            tokenizer.encode([texts[i] for i in rows]).split() for texts in (prompts, outputs)
-        )
-        return cls(some, wanted, tokenizer.eos_id, max_new_tokens)
+            raise InputError("a simulation needs outputs: pass a split that has examples")
+        chosen = np.linspace(0, count - 1, min(count, MOST_SAMPLES)).astype(int).tolist()
+        ids = (tokenizer.encode([texts[i] for i in chosen]).split() for texts in (prompts, outputs))
+        return cls(*ids, tokenizer.eos_id, max_new_tokens)
 
     def targets(self) -> list[np.ndarray]:
-        """Return what a model that says the references decodes: (≤ max_new_tokens,) int32 each."""
+        """Return the tokens that the target writes: (≤ max_new_tokens,) int32 per output."""
         ended = [np.append(output, self.end).astype(np.int32) for output in self.outputs]
         return [
             tokens[: min(int((tokens == self.end).argmax()) + 1, self.max_new_tokens)]
@@ -61,10 +59,10 @@ class References:
 
 
 def simulate(factory: Factory, references: References, tree_size: int) -> StepStats:
-    """Decode ``references`` as the loop would, teacher-forced, with ``tree_size`` nodes a draft.
+    """Decode ``references`` as the loop would, teacher-forced, with ``tree_size`` nodes per draft.
 
-    ``factory`` makes the drafter of each output. The prompt's forward commits the first token; a
-    step commits the drafted tokens that agree with the output and one more, up to the end token.
+    ``factory`` makes the drafter of each output. The prefill commits the first token; a step
+    commits the drafted tokens that agree with the output and one more, up to the end token.
     """
     drafted: list[int] = []
     accepted: list[int] = []
@@ -88,7 +86,7 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
 
 @dataclass
 class _Run:
-    """One output under way, and the seconds that its drafter took."""
+    """One output in progress, and the seconds spent in its drafter."""
 
     drafter: Drafter
     target: np.ndarray
@@ -98,7 +96,7 @@ class _Run:
     ended: bool = False  # whether the last token was drafted
 
     def start(self, prompt: np.ndarray) -> None:
-        """Read the prompt, whose forward commits the first token."""
+        """Read the prompt and observe the first token, which the prefill commits."""
         begin = time.perf_counter()
         self.drafter.start(prompt)
         self.drafter.observe(self.target[:1])
@@ -106,7 +104,7 @@ class _Run:
         self.committed = 1
 
     def step(self, tree_size: int) -> tuple[int, int]:
-        """Draft, and commit what agrees; return the nodes drafted and the tokens accepted."""
+        """Draft and commit; return the numbers of nodes drafted and of tokens accepted."""
         begin = time.perf_counter()
         draft = self.drafter.draft(min(tree_size, self.most - self.committed - 1))
         self.seconds += time.perf_counter() - begin
@@ -122,8 +120,8 @@ class _Run:
 
 
 def _agreeing(tokens: np.ndarray, parents: np.ndarray, rest: np.ndarray) -> int:
-    """Count the tokens of ``rest`` that a path of the tree spells."""
+    """Count the first tokens of ``rest`` that form a path of the tree."""
     depths = tree_inputs(parents)[1]
-    # A target that writes the reference has, after a node of depth d, the arg-max rest[d].
+    # After a node of depth d, the arg-max of the target is rest[d].
     best = np.append(rest, np.full(max(len(tokens), 1), -1, np.int32))
     return len(greedy_path(tokens, parents, best[depths].astype(np.int32)))

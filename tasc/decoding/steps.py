@@ -1,4 +1,4 @@
-"""What decoding steps commit, simulated or measured: one definition of each figure."""
+"""Figures of decoding steps, simulated or measured, each defined once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,29 +11,24 @@ if TYPE_CHECKING:
     from tasc.models.cost_model import CostModel
 
 _RESAMPLES = 1000  # of the bootstrap
-_TAIL = 0.025  # outside of the interval, on either side
+_TAIL = 0.025  # on either side of the interval
 
 
 @dataclass(frozen=True, eq=False)
 class StepStats:
-    """What decoding steps committed: simulated by ``simulate``, or measured.
+    """Counts of decoding steps after the prefill, which commits the first token."""
 
-    A step is a forward after the prompt's own, which commits the first token.
-    """
-
-    tokens: np.ndarray  # (N,) of each output, the end token included
-    steps: np.ndarray  # (N,) of each output
-    drafted: np.ndarray  # (S,) nodes of the draft of each step
-    # (S,) draft tokens that each step commits before the one that the target adds
-    accepted: np.ndarray
+    tokens: np.ndarray  # (N,) per output, including the end token
+    steps: np.ndarray  # (N,) per output
+    drafted: np.ndarray  # (S,) nodes drafted per step
+    accepted: np.ndarray  # (S,) draft tokens committed per step, without the bonus token
     draft_seconds: float  # spent in the drafter
-    # Outputs whose end token was drafted and accepted; simulated ones only. ``accepted`` counts it
-    # as the token that the target adds.
+    # Simulation only: outputs whose end token was drafted. ``accepted`` counts it as a bonus token.
     ended: int = 0
 
     @classmethod
     def of(cls, generations: "Sequence[Generation]") -> "StepStats":
-        """Count what a decoding loop did."""
+        """Count the steps of a decoding loop."""
         return cls(
             np.array([len(g.tokens) for g in generations]),
             np.array([len(g.accepted) for g in generations]),
@@ -49,28 +44,27 @@ class StepStats:
 
     @property
     def tokens_per_step(self) -> float:
-        """Mean tokens that a step commits: those accepted and one more, the end token counted.
+        """Mean number of tokens committed per step (accepted + 1), including the end token.
 
-        The first token of an output, the prompt's forward and nothing else are left out. Steps
-        without a draft count. 1 where there are no steps.
+        The prefill and its token do not count; steps without a draft do. 1 if there are no steps.
         """
         return float(_tokens_per_step(self.tokens.sum() - self.samples, self.steps.sum()))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Bounds of the 95 % confidence interval of ``tokens_per_step``: bootstrap over outputs."""
+        """95 % confidence interval of ``tokens_per_step``, by bootstrap over outputs."""
         rng = np.random.default_rng(0)
         drawn = [rng.integers(self.samples, size=self.samples) for _ in range(_RESAMPLES)]
-        tokens = np.array([self.tokens[rows].sum() - self.samples for rows in drawn])
-        steps = np.array([self.steps[rows].sum() for rows in drawn])
+        tokens = np.array([self.tokens[outputs].sum() - self.samples for outputs in drawn])
+        steps = np.array([self.steps[outputs].sum() for outputs in drawn])
         low, high = np.quantile(_tokens_per_step(tokens, steps), [_TAIL, 1 - _TAIL]).tolist()
         return low, high
 
     @property
     def engine_counts(self) -> tuple[int, int, int]:
-        """Drafts, drafted tokens and accepted ones, as vLLM's metrics count them.
+        """Drafts, drafted tokens and accepted tokens, as vLLM's metrics count them.
 
-        Steps without a draft are no drafts there, and an accepted end token is one of the accepted.
+        There, steps without a draft do not count, and a drafted end token is accepted.
         """
         drafts, accepted = (self.drafted > 0).sum(), self.accepted.sum()
         return int(drafts), int(self.drafted.sum()), int(accepted) + self.ended
@@ -83,25 +77,22 @@ class StepStats:
 
     @property
     def accepted_by_position(self) -> list[float]:
-        """Share of steps that accept at least 1, 2, … draft tokens, up to the most of a step."""
+        """Share of steps that accept at least 1, 2, … draft tokens."""
         most = int(self.accepted.max(initial=0))
         return [float((self.accepted >= k).mean()) for k in range(1, most + 1)]
 
     def ms_per_sample(self, prompts: Sequence[np.ndarray], cost: "CostModel") -> float:
-        """Predict the milliseconds of an output: reading its prompt, drafts, and forwards by T(k).
-
-        T beyond its last size is as between the last two, also for ``prompts`` (L_i,).
-        """
+        """Predict milliseconds per output: prefill of ``prompts`` (L_i,), drafts, and forwards."""
         reading = cost.at([max(len(prompt), 1) for prompt in prompts]).sum()
         seconds = float(reading + cost.at(self.drafted + 1).sum()) + self.draft_seconds
         return 1000 * seconds / self.samples
 
     def ms_by_turn(self, prompts: Sequence[np.ndarray], cost: "CostModel") -> np.ndarray:
-        """Return ``ms_per_sample`` by each turn of the measurement of ``cost`` alone: (turns,)."""
+        """Return ``ms_per_sample`` for each turn of the measurement of ``cost``: (turns,)."""
         return np.array([self.ms_per_sample(prompts, turn) for turn in cost.turns])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures; ``steps_per_output`` has the prompt's forward, as in a bench."""
+        """Return the figures; ``steps_per_output`` includes the prefill, as in a bench."""
         drafts, drafted, accepted = self.engine_counts
         return {
             "drafts": drafts,

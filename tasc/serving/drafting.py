@@ -1,4 +1,4 @@
-"""What an exported model drafts with, found in the folder that it was loaded from."""
+"""Decodes an exported model with the draft head or index in its folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,9 +24,8 @@ def drafted(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:  # noqa: ANN401
-    """Call ``plain``, the model's own ``generate``, with drafts where that is possible."""
-    asked = [name for name in _PLAIN if kwargs.get(name) is not None]
-    if asked:
+    """Call ``plain``, the model's own ``generate``, with drafts if possible."""
+    if any(kwargs.get(name) is not None for name in _PLAIN):
         return plain(model, *args, **kwargs)
     try:
         return plain(model, *args, **kwargs, custom_generate=_method(model))
@@ -42,9 +41,9 @@ def _method(model: "PreTrainedModel") -> "CustomGenerate":
 
 
 def method_of(folder: Path) -> "CustomGenerate":
-    """Return the decoding method of an exported folder, by its head or its index.
+    """Return the decoding method of an exported folder, from its head or its index.
 
-    Raises InputError where it holds neither, or they are not the model's.
+    Raises InputError if there is neither, or if they belong to another model.
     """
     from tasc.decoding.custom_generate import custom_generate
     from tasc.decoding.drafters.ngram.index import load_index, method_for
@@ -54,6 +53,6 @@ def method_of(folder: Path) -> "CustomGenerate":
     if head.is_dir():
         return custom_generate(draft_head=head)
     if not (folder / INDEX_FOLDER).is_dir():
-        raise InputError(f"{folder} has no index: make the folder again with tasc export --index")
+        raise InputError(f"{folder} has no index: export it again with tasc export --index")
     index = load_index(folder / INDEX_FOLDER, load_tokenizer(str(folder)))
     return custom_generate(method_for(index), index)

@@ -1,4 +1,4 @@
-"""What every export is made from, and what a format of an engine has to do with it."""
+"""The parts of an export, and the interface of an engine's format."""
 
 import json
 import shutil
@@ -21,18 +21,18 @@ _GENERATION = "generation_config.json"
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What is exported."""
+    """The parts of an export."""
 
-    options: ExportOptions  # of the command
-    name: str  # that clients call the model by
+    options: ExportOptions
+    name: str  # of the model, for clients
     folder: Path  # of the model: config.json and safetensors
     tokenizer: LoadedTokenizer  # the model's
     index: NgramIndex | None  # n-grams to draft from, or None
     head: Path | None  # folder of a draft head, or None
-    corpus: Corpus | None  # examples of the task, where data was given
+    corpus: Corpus | None  # examples of the task, if any
 
     def save_model(self, folder: Path) -> None:
-        """Copy configuration and weights, and write the tokenizer beside them."""
+        """Copy configuration and weights, and write the tokenizer."""
         named = [CONFIG, _GENERATION, *([INDEX] if not (self.folder / WEIGHTS).exists() else [])]
         files = [self.folder / name for name in named if (self.folder / name).exists()]
         for file in (*files, *weight_files(self.folder)):
@@ -41,7 +41,7 @@ class Parts:
         save_tokenizer(self.tokenizer.tokenizer, self.tokenizer.files, folder)
 
     def save_index(self, folder: Path) -> None:
-        """Write the index, where there is one."""
+        """Write the index, if any."""
         if self.index is not None:
             (folder / INDEX_FOLDER).mkdir()
             save_index(self.index, self.tokenizer, folder / INDEX_FOLDER)
@@ -49,10 +49,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class Start:
-    """How an engine is started: what of the export matters, and where it listens.
+    """The settings that start an engine.
 
-    ``exact``: numbers are float32 throughout, which engines round to 16 bits unless told not to.
-    ``prompt``: shows how the model is asked.
+    ``exact``: the model is in float32, which engines round to 16 bits by default. ``prompt``: an
+    example for the README.
     """
 
     name: str
@@ -64,46 +64,46 @@ class Start:
     prompt: str = "your prompt"
 
     def module(self, name: str, model: str) -> list[str]:
-        """Return the words that start a server of Python here; ``model`` is its option."""
+        """Return the command that starts a Python server here; ``model`` is its model option."""
         words = ["python", "-m", name, model, ".", "--served-model-name", self.name]
         words += ["--host", self.host, "--port", str(self.port)]
-        return [*words, "--dtype", "float32"] if self.exact else words  # it would take 16 bits
+        return [*words, "--dtype", "float32"] if self.exact else words  # the default has 16 bits
 
 
 class Format(ABC):
-    """An engine's folder. A format is made for one export, and measures when it is made."""
+    """Writes an engine's folder, for one export. Measurements happen in the constructor."""
 
     def __init__(self, parts: Parts) -> None:
-        """Take what is exported. Raises InputError for what the engine cannot load."""
+        """Take the parts. Raises InputError for parts that the engine cannot load."""
         self.parts = parts
 
     def save(self, folder: Path) -> None:
-        """Write model, tokenizer and what drafts into an existing folder."""
+        """Write model, tokenizer and draft data into an existing folder."""
         self.parts.save_model(folder)
         self.parts.save_index(folder)
 
     def findings(self) -> dict[str, Any]:
-        """Return what a person should know of this very export, as JSON values."""
+        """Return findings about this export, as JSON values."""
         return {}
 
     def notes(self) -> list[str]:
-        """Return the same as sentences."""
+        """Return the findings as sentences."""
         return []
 
     @staticmethod
     @abstractmethod
     def command(start: Start) -> list[str]:
-        """Return the words that start the engine inside of the folder; none for a library."""
+        """Return the command that starts the engine in the folder; empty for a library."""
 
     @staticmethod
     def example(start: Start) -> str:
-        """Return Markdown for the README: how the model is used."""
+        """Return Markdown for the README: an example of use."""
         return completion(start)
 
 
 def completion(start: Start) -> str:
-    """Return a request to a server that speaks OpenAI's protocol."""
+    """Return a request to a server with OpenAI's protocol."""
     request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
     url = f"http://{start.host}:{start.port}/v1/completions"
-    asked = json.dumps(request).replace("'", "'\\''")
-    return f"```sh\ncurl {url} -H 'Content-Type: application/json' -d '{asked}'\n```"
+    body = json.dumps(request).replace("'", "'\\''")
+    return f"```sh\ncurl {url} -H 'Content-Type: application/json' -d '{body}'\n```"

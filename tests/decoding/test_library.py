@@ -132,7 +132,7 @@ def test_an_adaptive_budget_is_obeyed_alone_and_in_batches(model, tokenizer, tmp
         )
         assert [c.text for c in found] == [c.text for c in plain]
     assert list((tmp_path / "tasc").glob("cost-*.json"))
-    for listeners, message in ((print, "for a whole batch"), ([print], "as many on_tokens, got 1")):
+    for listeners, message in ((print, "one per prompt"), ([print], "and 1 on_tokens")):
         with pytest.raises(InputError, match=message):
             tasc.generate(model, tokenizer, PROMPTS, batch_size=2, on_tokens=listeners)
 
@@ -227,21 +227,21 @@ def test_custom_generate_refuses_what_it_would_do_differently(model, tokenizer):
     inputs = tokenizer(PROMPTS[0], return_tensors="pt")
     for options, message in (
         ({"num_beams": 2}, "num_beams=2"),
-        ({"return_dict_in_generate": True, "output_scores": True}, "leave out output_scores"),
+        ({"return_dict_in_generate": True, "output_scores": True}, "remove output_scores"),
     ):
         with pytest.raises(InputError, match=message):
             theirs(model, inputs, custom_generate=tasc.custom_generate(), **options)
     cache = DynamicCache(config=model.config)
     with torch.inference_mode():
         model(input_ids=inputs["input_ids"][:, :-1], past_key_values=cache)
-    with pytest.raises(InputError, match="leave out past_key_values"):
+    with pytest.raises(InputError, match="remove past_key_values"):
         theirs(model, inputs, past_key_values=cache, custom_generate=tasc.custom_generate())
 
 
 def test_wrong_arguments_are_refused(model, tokenizer):
-    with pytest.raises(InputError, match="got one text"):
+    with pytest.raises(InputError, match="prompts is a single text"):
         tasc.generate(model, tokenizer, PROMPTS[0])
-    with pytest.raises(InputError, match="got one text as corpus"):
+    with pytest.raises(InputError, match="corpus is a single text"):
         tasc.generate(model, tokenizer, PROMPTS, corpus=PROMPTS[0])
     with pytest.raises(InputError, match="one row of integers"):
         tasc.generate(model, tokenizer, [np.zeros((2, 2))])

@@ -192,7 +192,7 @@ def test_what_does_not_fit_is_refused():
         ProposalProbs(torch.ones(1, 4), ints(0, 1))
     with pytest.raises(InputError, match="float32 matrix"):
         ProposalProbs(torch.ones(4), ints(0, 1))
-    with pytest.raises(InputError, match="names 2 distributions, got 3"):
+    with pytest.raises(InputError, match="needs 2 distribution indexes, got 3"):
         Draft(ints(1), ints(-1), ProposalProbs(torch.ones(1, 4), ints(0, -1, -1)))
     with pytest.raises(InputError, match="needs 1 or 2 distributions, got 0"):
         Draft(ints(1), ints(-1), LazyProposal([]))

@@ -1,4 +1,4 @@
-"""The one draft type: a tree of proposed tokens in arrays."""
+"""A draft: a tree of proposed tokens in arrays."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,18 +18,17 @@ def _no_tokens() -> np.ndarray:
 
 @dataclass(frozen=True)
 class ProposalProbs:
-    """What sampled nodes were drawn from: one row for the children of a node, not one a node.
+    """The distributions of sampled nodes, one per parent.
 
-    ``probs`` (m, V) float32, on the target's device: distributions over the target's vocabulary,
-    each summing to 1, or to less where some of what may be drawn is no token of the target. ``of``
-    (n + 1,)
-    int32: the children of node p were drawn from ``probs[of[p + 1]]``, and those of the last
-    accepted token from ``rows[of[0]]``; -1 where children were chosen without randomness, or where
-    nothing was drawn. A distribution without children says that what was drawn is no token.
+    ``probs`` (m, V) float32, on the target's device: distributions over the target's vocabulary.
+    Each sums to 1, or to less if the drafter may draw strings that are no token of the target.
+    ``of`` (n + 1,) int32: the children of node p were drawn from ``probs[of[p + 1]]``, and the
+    children of the last accepted token from ``probs[of[0]]``; -1 if nothing was drawn. A
+    distribution without children means that the drawn string is no token.
 
-    Siblings are in the order in which they were drawn: independently with ``replacement`` (a token
-    may come twice), else each from what the ones before it left. How many there are must not depend
-    on which tokens they are, or rejection sampling is no longer exact.
+    Siblings are in the order of drawing: independent with ``replacement`` (tokens may repeat),
+    otherwise each from the remaining tokens. Their number must not depend on which tokens they are,
+    or rejection sampling is no longer exact.
     """
 
     probs: "torch.Tensor"
@@ -37,7 +36,7 @@ class ProposalProbs:
     replacement: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse rows that are no matrix and names of rows that are not there."""
+        """Check the shapes and dtypes."""
         if self.probs.dim() != 2 or str(self.probs.dtype) != "torch.float32":
             raise InputError(
                 f"the distributions of a draft must be a float32 matrix, got {self.probs.dtype} of "
@@ -50,16 +49,16 @@ class ProposalProbs:
             )
 
 
-# the probability of a token as ever closer bounds (low, high), equal in the end
+# the probability of a token as ever tighter bounds (low, high), which end up equal
 Bounds = Callable[[int], Iterator[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
 class LazyProposal:
-    """Distributions too large to compute: a verifier asks for one token's probability at a time.
+    """Distributions too large to compute: a verifier reads the probability of one token at a time.
 
-    Node i of a chain was drawn from ``distributions[i]``; one distribution more says that what was
-    drawn last is no token.
+    Node i of a chain was drawn from ``distributions[i]``. One extra distribution means that the
+    last drawn string is no token.
     """
 
     distributions: Sequence[Bounds]
@@ -70,10 +69,9 @@ class Draft:
     """A tree of proposed tokens in the target's vocabulary.
 
     ``tokens`` (n,) int32; ``parents`` (n,) int32: node i continues node ``parents[i]`` < i, and -1
-    is the last accepted token. A chain has parents -1, 0, 1, …; no nodes at all is plain decoding.
-    ``q`` tells what nodes were drawn from; without it they count as certain.
-    ``probabilities`` (n,) float32, where the drafter knows them: of the path from the last token
-    through each node.
+    is the last accepted token. A chain has parents -1, 0, 1, …; no nodes is plain decoding. ``q``:
+    the distributions that nodes were drawn from; without it they count as certain.
+    ``probabilities`` (n,) float32, if the drafter knows them: of the path to each node.
     """
 
     tokens: np.ndarray = field(default_factory=_no_tokens)
@@ -82,16 +80,16 @@ class Draft:
     probabilities: np.ndarray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse a tree whose parents do not precede their children."""
+        """Check that shapes and dtypes fit, and that parents precede their children."""
         if self.tokens.dtype != np.int32 or self.parents.dtype != np.int32:
             raise InputError(
-                f"a draft holds int32 arrays, got {self.tokens.dtype} and {self.parents.dtype}"
+                f"a draft needs int32 arrays, got {self.tokens.dtype} and {self.parents.dtype}"
             )
         n = len(self.tokens)
         if len(self.parents) != n:
             raise InputError(f"a draft of {n} tokens needs {n} parents, got {len(self.parents)}")
         if n == 0 and self.q is None:
-            return  # plain decoding comes by here at every token
+            return  # the fast path of plain decoding
         if self.probabilities is not None and len(self.probabilities) != n:
             raise InputError(
                 f"a draft of {n} tokens needs {n} probabilities, got {len(self.probabilities)}"
@@ -100,7 +98,7 @@ class Draft:
         if bad.any():
             i = int(bad.argmax())
             raise InputError(
-                f"draft node {i} has parent {self.parents[i]}: name -1 or an earlier node"
+                f"draft node {i} has parent {self.parents[i]}: use -1 or an earlier node"
             )
         if isinstance(self.q, LazyProposal):
             if len(self.q.distributions) not in (n, n + 1):
@@ -110,7 +108,7 @@ class Draft:
                 )
         elif self.q is not None and len(self.q.of) != n + 1:
             raise InputError(
-                f"a draft of {n} tokens names {n + 1} distributions, got {len(self.q.of)}"
+                f"a draft of {n} tokens needs {n + 1} distribution indexes, got {len(self.q.of)}"
             )
 
     def __len__(self) -> int:
@@ -119,8 +117,8 @@ class Draft:
 
     def children(self, node: int) -> list[int]:
         """Return the nodes that continue ``node``, in order."""
-        found: list[int] = np.flatnonzero(self.parents == node).tolist()
-        return found
+        nodes: list[int] = np.flatnonzero(self.parents == node).tolist()
+        return nodes
 
     def subtree(self, nodes: np.ndarray) -> "Draft":
         """Return the tree of ``nodes`` (m,) int32, ascending, each with its parent among them."""
@@ -139,9 +137,8 @@ def chain(
 ) -> Draft:
     """Return the draft in which each of ``tokens`` (n,) int32 continues the one before it.
 
-    ``q`` are the distributions they were drawn from, if they were: as rows (n, V) float32, and one
-    more where what was drawn last is no token, or as those that are requested. ``probabilities``
-    as in Draft.
+    ``q``: the distributions they were drawn from, as rows (n, V) float32 or lazily, with one more
+    if the last drawn string is no token. ``probabilities`` as in Draft.
     """
     n = len(tokens)
     if q is None or isinstance(q, LazyProposal):

@@ -1,4 +1,4 @@
-"""What the decoding loop returns: the tokens of a sequence, and how they came about."""
+"""The result of decoding one sequence."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,10 +22,10 @@ Sources = Annotated[
 
 @dataclass
 class Timeline:
-    """Seconds of one generation by part; ``forward`` counts the target's forwards after prefill.
+    """Seconds of one generation by phase; ``forward`` excludes the prefill.
 
-    ``steps`` holds (draft, forward, verify, commit) of each step. Time in ``on_tokens`` counts
-    nowhere: it is the caller's.
+    ``steps`` has (draft, forward, verify, commit) of each step. Time in ``on_tokens`` is the
+    caller's and does not count.
     """
 
     prefill: float = 0.0
@@ -53,11 +53,11 @@ class Timeline:
 class Generation:
     """The tokens of one sequence and how they came about.
 
-    ``tokens`` (T,) int32 without the prompt, the end token included when it was produced.
-    ``drafted[i]`` and ``accepted[i]`` count the nodes proposed and accepted at step i. The first
-    token comes from the prefill, the others from steps. ``finish`` is "end" after an end token,
-    "stop" where a stop rule cut, "length" at the limit. ``sources`` (T,) uint8 are the tokens', as
-    in ``ReportsSources``; None where the drafter does not tell them.
+    ``tokens`` (T,) int32: without the prompt, with the end token if there is one. The prefill
+    commits the first token, steps the others. ``drafted[i]`` and ``accepted[i]`` count the nodes
+    drafted and accepted in step i. ``finish``: "end" after an end token, "stop" after a stop rule,
+    "length" at the limit. ``sources`` (T,) uint8: as in ``ReportsSources``, None if the drafter
+    does not report them.
     """
 
     tokens: Tokens
@@ -69,5 +69,5 @@ class Generation:
 
     @property
     def decoding_steps(self) -> int:
-        """Target calls that committed tokens, the prefill included."""
+        """Number of forwards that committed tokens, including the prefill."""
         return len(self.accepted) + 1

@@ -1,4 +1,4 @@
-"""Logits processors of transformers, applied to the rows that a verifier visits."""
+"""transformers' logits processors, applied to the rows that a verifier reads."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,23 +12,27 @@ Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Processors:
-    """The adjustment of rows for one sequence: processors see the ids in front of each row.
+    """Applies the processors of one sequence, which receive the ids before each row.
 
-    Logits are processed once, when verification reaches a node, in the order of the tokens of the
-    output, so also a processor that keeps a state sees what it would see without drafts.
+    Logits are processed once, when verification reaches a node, in the order of the output's
+    tokens. So a stateful processor sees the same calls as without drafts.
     """
 
     def __init__(
-        self, processors: Sequence[Processor], prompt: np.ndarray, room: int, device: torch.device
+        self,
+        processors: Sequence[Processor],
+        prompt: np.ndarray,
+        max_new_tokens: int,
+        device: torch.device,
     ) -> None:
-        """Start after ``prompt`` (L,) int32; ``room`` is the most tokens that may follow."""
+        """Start after ``prompt`` (L,) int32; at most ``max_new_tokens`` may follow."""
         self.processors = tuple(processors)
-        self.ids = torch.zeros((1, len(prompt) + room), dtype=torch.int64, device=device)
+        self.ids = torch.zeros((1, len(prompt) + max_new_tokens), dtype=torch.int64, device=device)
         self.ids[0, : len(prompt)] = torch.from_numpy(prompt.astype(np.int64))
         self.length = len(prompt)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Append what a step committed."""
+        """Append the committed tokens of a step."""
         self._write(tokens)
         self.length += len(tokens)
 
@@ -36,13 +40,13 @@ class Processors:
         """Return the row (V,) float32 after the sequence and the tokens of ``path``."""
         self._write(path)
         ids = self.ids[:, : self.length + len(path)]
-        # Processors may write into what they get; the target's rows must stay as they are.
+        # Processors may write into their input; the target's rows must not change.
         scores = row[None].to(torch.float32, copy=True)
         for processor in self.processors:
             scores = processor(ids, scores)
         if scores.shape != (1, len(row)):
             raise InputError(
-                f"logits processors returned shape {tuple(scores.shape)}: return (1, {len(row)})"
+                f"logits processors must return shape (1, {len(row)}), got {tuple(scores.shape)}"
             )
         return scores[0]
 

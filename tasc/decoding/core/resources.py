@@ -1,4 +1,4 @@
-"""What drafters are built from."""
+"""The inputs of drafters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def end_ids(model: "PreTrainedModel | None", own: int | None) -> tuple[int, ...]:
-    """Return the tokens that end an output, first ``own``, the tokenizer's, with which drafts end.
+    """Return the end tokens: first ``own``, the tokenizer's, which ends drafts, then the model's.
 
-    A chat model may list several; its tokenizer names the one that ends a turn.
+    A chat model may have several; its tokenizer has the one that ends a turn.
     """
     configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
@@ -30,25 +30,25 @@ def end_ids(model: "PreTrainedModel | None", own: int | None) -> tuple[int, ...]
 
 @dataclass(frozen=True)
 class DraftSource:
-    """What drafts: a model with its tokenizer, or an n-gram model over a tokenizer's tokens."""
+    """A draft model with its tokenizer, or n-grams of the tokenizer's tokens."""
 
     tokenizer: "LoadedTokenizer"
     model: "PreTrainedModel | None" = None
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The tokens that end a text."""
+        """The end tokens."""
         return end_ids(self.model, self.tokenizer.eos_id)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """The corpus' outputs, each (T_i,) int32, the end token, and what some methods need besides.
+    """The corpus' outputs, each (T_i,) int32, the end token, and inputs of some methods.
 
-    ``indexes`` are saved ones, used instead of counting ``outputs``. ``target`` is for methods that
-    ask the model itself; ``cache`` is a folder where they keep its answers. Methods with a
-    vocabulary of their own need the target's ``tokenizer``, draft with ``draft`` (n-grams of bytes
-    where None), and draw as ``sampling`` says, the most likely token where None.
+    ``indexes``: saved ones, used instead of counting ``outputs``. ``target``: for methods that run
+    the model; ``cache``: the folder of their results. Methods with another vocabulary need the
+    target's ``tokenizer``, draft with ``draft`` (None: n-grams of bytes), and sample by
+    ``sampling`` (None: greedily).
     ``draft_head`` is the folder of a head trained for that target. ``token_counts``, written by
     ``tasc analyze`` with its tokenizer, ranks tokens for drafts that keep to frequent ones; without
     it, ``outputs`` do.

@@ -1,4 +1,4 @@
-"""Sampling: from a row of logits to the distribution a token is drawn from."""
+"""Sampling: turns a row of logits into the distribution of the next token."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,7 @@ from tasc.errors import InputError
 from tasc.options.bounds import check_temperature
 
 NO_TOKEN = (
-    "a row of logits has no finite maximum: the model or a logits processor leaves no token to "
-    "choose"
+    "a row of logits has no finite maximum: the model or a logits processor excludes all tokens"
 )
 
 _USUAL_NUCLEUS = 1024
@@ -17,11 +16,11 @@ _USUAL_NUCLEUS = 1024
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to sample: from softmax(logits / temperature), cut to top-k, then top-p.
+    """Sample from softmax(logits / temperature), restricted to top-k, then top-p.
 
-    ``top_k`` keeps the k most likely tokens and what ties with the last of them; 0 keeps all.
-    ``top_p`` keeps the fewest tokens, most likely first, whose mass reaches it; 1 keeps all. These
-    are transformers' rules, in its order. ``seed`` fixes the sequence of random numbers.
+    ``top_k`` keeps the k most likely tokens and ties with the last of them (0 = all). ``top_p``
+    keeps the fewest most likely tokens whose mass reaches it (1 = all). Rules and order are those
+    in transformers. ``seed`` fixes the random numbers.
     """
 
     temperature: float = 1.0
@@ -30,7 +29,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
+        """Check the ranges."""
         check_temperature(self.temperature)
         if self.top_k < 0:
             raise InputError(f"top_k must be 0 (all tokens) or more, got {self.top_k}")
@@ -41,13 +40,13 @@ class Sampling:
 
     @property
     def cuts(self) -> bool:
-        """Whether some tokens may lose all their mass."""
+        """Whether some tokens may get probability 0."""
         return self.top_k > 0 or self.top_p < 1
 
     def distribution(self, row: torch.Tensor) -> torch.Tensor:
         """Return the distribution (V,) float32 of a row of logits (V,), of any float dtype.
 
-        Raises InputError for a row whose maximum is not finite: no token could be drawn from it.
+        Raises InputError for a row without a finite maximum.
         """
         scores = row.float() / self.temperature
         scores = torch.where(scores.isnan(), float("-inf"), scores)
@@ -62,9 +61,9 @@ class Sampling:
 
 
 def _nucleus(scores: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Keep the most likely tokens up to the one with which their mass reaches ``top_p``."""
+    """Keep the fewest most likely tokens whose mass reaches ``top_p``."""
     distribution = scores.softmax(-1)
-    # A nucleus is small as a rule: sorting 152k tokens would cost a tenth of a small model's step.
+    # Nuclei are small; sorting 152k tokens would take a tenth of a small model's step.
     values, order = distribution.topk(min(_USUAL_NUCLEUS, len(distribution)))
     if float(values.sum()) < top_p:
         values, order = distribution.sort(descending=True)

@@ -1,4 +1,4 @@
-"""Where an output ends besides end tokens and the limit: strings, or any rule."""
+"""Rules that end an output, besides end tokens and the token limit."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -7,17 +7,17 @@ from tasc.errors import InputError
 
 Decode = Callable[[list[int]], str]
 
-_SLACK = 4  # characters that the first token of a window may be decoded to differently
+_SLACK = 4  # characters by which the decoding of a window's first token may differ
 
 
 class Stop(Protocol):
     """A rule that may end an output after any of its tokens. One object serves one sequence."""
 
     def cut(self, tokens: list[int], new: int) -> int | None:
-        """Return how many ``tokens`` to keep, or None to go on.
+        """Return the number of ``tokens`` to keep, or None to continue.
 
-        ``tokens`` are the output so far; the last ``new`` >= 1 of them are seen for the first time,
-        so the result lies in len(tokens) - new + 1 .. len(tokens).
+        ``tokens`` are the output so far, of which the last ``new`` >= 1 are new. So the result lies
+        in len(tokens) - new + 1 .. len(tokens).
         """
 
 
@@ -28,36 +28,33 @@ class StopStrings:
     """
 
     def __init__(self, strings: Sequence[str], decode: Decode) -> None:
-        """Raise InputError when there is no string to look for, or an empty one."""
+        """Raise InputError for no strings, or an empty one."""
         if isinstance(strings, str) or not strings or not all(strings):
-            raise InputError(
-                f"stop strings must be a list of texts that are not empty, got {strings!r}"
-            )
+            raise InputError(f"stop strings must be a list of non-empty texts, got {strings!r}")
         self.strings, self.decode = tuple(strings), decode
         self.longest = max(map(len, self.strings))
 
     def cut(self, tokens: list[int], new: int) -> int | None:
-        """See Stop."""
         known = len(tokens) - new
         begin = self._window(tokens, known)
-        if not self._found(tokens[begin:]):
+        if not self._matches(tokens[begin:]):
             return None
         for end in range(known + 1, len(tokens)):
-            if self._found(tokens[begin:end]):
+            if self._matches(tokens[begin:end]):
                 return end
         return len(tokens)
 
     def text(self, tokens: list[int]) -> str:
-        """Return the text of ``tokens`` up to the first stop string, which is left out."""
+        """Return the text of ``tokens`` before the first stop string."""
         text = self.decode(tokens)
         return text[: min((i for s in self.strings if (i := text.find(s)) >= 0), default=None)]
 
-    def _found(self, tokens: list[int]) -> bool:
+    def _matches(self, tokens: list[int]) -> bool:
         text = self.decode(tokens)
         return any(s in text for s in self.strings)
 
     def _window(self, tokens: list[int], known: int) -> int:
-        """Return where to begin decoding so that a string that ends behind ``known`` is seen."""
+        """Return the first token to decode to find a string that ends after token ``known``."""
         size = 16
         while size < known:
             if len(self.decode(tokens[known - size : known])) >= self.longest + _SLACK:

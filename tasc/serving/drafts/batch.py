@@ -1,7 +1,7 @@
-"""A step of many sequences: each reads what was committed, and each drafts a chain.
+"""A step of many sequences: each drafter reads its committed tokens and drafts a chain.
 
-``together`` does a step of all sequences in one native call; ``one_by_one`` is the same in plain
-Python, for any drafter. Chains follow the first child of each node of a draft.
+``together`` runs all sequences in one native call; ``one_by_one`` is the same in plain Python, for
+any drafter. A chain follows the first child of each node of a draft.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from tasc.decoding.core.protocols import Drafter
 
 _NATIVE = (NgramDrafter, SuffixDrafter, LookupDrafter)
 
-# Drafters of a step, all made by one factory; what each of them reads, how many tokens it drafts at
-# most, and how likely a token's path must be at least. Returns a chain of each.
+# (drafters of one factory, new tokens of each, maximum chain length of each, minimum probability of
+# a token's path) -> chain of each
 Step = Callable[[Sequence[Any], Sequence[Sequence[int]], Sequence[int], float], list[list[int]]]
 
 
 def step_for(drafter: Drafter, threads: int = 1) -> Step:
-    """Choose how drafters such as ``drafter`` are asked; ``threads`` share a large step."""
+    """Return the step function for drafters like ``drafter``; ``threads`` share a large step."""
     if isinstance(getattr(drafter, "native", None), _NATIVE):
         return partial(together, pool=ThreadPool(threads)) if threads > 1 else together
     return one_by_one
@@ -31,23 +31,22 @@ def step_for(drafter: Drafter, threads: int = 1) -> Step:
 def one_by_one(
     drafters: Sequence[Drafter],
     tokens: Sequence[Sequence[int]],
-    budgets: Sequence[int],
-    least: float,
+    max_nodes: Sequence[int],
+    min_probability: float,
 ) -> list[list[int]]:
-    """Let drafter i read ``tokens[i]`` and return its chain, ``budgets[i]`` tokens at most.
+    """Let drafter i read ``tokens[i]`` and return its chain of at most ``max_nodes[i]`` tokens.
 
-    The weights of sources, which several share, stay as they are until all have drafted. A token
-    whose path is less likely than ``least`` is left out; a drafter that tells no probabilities is
-    certain.
+    Shared source weights change only after all have drafted. A chain ends before a token whose path
+    has less than ``min_probability``; drafts without probabilities count as certain.
     """
     natives = [getattr(drafter, "native", None) for drafter in drafters]
     learning = [n for n in natives if isinstance(n, NgramDrafter)] if len(natives) > 1 else []
     for native in learning:
         native.defer_updates()
     chains = []
-    for drafter, new, budget in zip(drafters, tokens, budgets, strict=True):
+    for drafter, new, most in zip(drafters, tokens, max_nodes, strict=True):
         drafter.observe(np.array(new, np.int32))
-        chains.append(_first_path(drafter.draft(budget), least) if budget > 0 else [])
+        chains.append(_first_path(drafter.draft(most), min_probability) if most > 0 else [])
     for native in learning:
         native.apply_updates()
     return chains
@@ -56,31 +55,32 @@ def one_by_one(
 def together(
     drafters: Sequence[Any],
     tokens: Sequence[Sequence[int]],
-    budgets: Sequence[int],
-    least: float,
+    max_nodes: Sequence[int],
+    min_probability: float,
     pool: ThreadPool | None = None,
 ) -> list[list[int]]:
-    """Do the same for drafters around a native one, called ``native``; all of one kind.
+    """Do the same for drafters of one kind with a ``native`` drafter inside.
 
-    What ends is remembered before the next one reads its tokens. The threads of ``pool`` share a
-    large step; chains are the same.
+    If a sequence ends, sequences run one by one, so that the next ones know its output. The threads
+    of ``pool`` share a large step; the chains are the same.
     """
     end = getattr(drafters[0], "end", None) if drafters else None
     if end is not None and any(len(new) and new[-1] == end for new in tokens):
-        return one_by_one(drafters, tokens, budgets, least)
-    return step_chains([drafter.native for drafter in drafters], tokens, budgets, least, pool)
+        return one_by_one(drafters, tokens, max_nodes, min_probability)
+    natives = [drafter.native for drafter in drafters]
+    return step_chains(natives, tokens, max_nodes, min_probability, pool)
 
 
-def _first_path(draft: Draft, least: float) -> list[int]:
-    found: list[int] = []
+def _first_path(draft: Draft, min_probability: float) -> list[int]:
+    path: list[int] = []
     last = -1
     for i, (token, parent) in enumerate(
         zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True)
     ):
         if parent != last:
             continue
-        if draft.probabilities is not None and draft.probabilities[i] < least:
+        if draft.probabilities is not None and draft.probabilities[i] < min_probability:
             break
-        found.append(token)
+        path.append(token)
         last = i
-    return found
+    return path

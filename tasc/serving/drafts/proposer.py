@@ -1,9 +1,9 @@
-"""Chains for the requests of a serving engine, from tokens alone: nothing here knows an engine.
+"""Chains for the requests of a serving engine, from tokens alone. Imports no engine.
 
-An engine that tells neither when a request begins or ends nor which one a row is (rows move between
-steps) still shows each row's tokens. So a request's drafter is found by what was read: by the
-length and the last tokens of its sequence. A sequence that is not found is begun anew, its tokens
-so far as the prompt; drafts are then a little worse, and outputs the same.
+An engine may report neither when a request begins or ends nor which request a row is (rows move
+between steps), but it always passes the tokens of each row. So a request's drafter is found by the
+length and the last tokens of its sequence. An unknown sequence starts a new drafter with its tokens
+so far as the prompt; drafts are then slightly worse, and outputs the same.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ from tasc.decoding.drafters import Factory
 from tasc.serving.drafts.batch import Step, step_for
 from tasc.serving.drafts.policy import ChainPolicy, Plan
 
-TAIL = 64  # tokens at the end of a sequence that, with its length, tell it from others
+TAIL = 64  # last tokens of a sequence that, with its length, identify it
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What an engine allows."""
+    """Limits of an engine."""
 
-    tokens: int  # of a draft, at most
-    positions: int  # of a sequence, at most; a draft and the token after it must fit
-    sequences: int  # drafters that are kept, at most; the one used longest ago goes first
+    tokens: int  # per draft
+    positions: int  # per sequence; a draft and the token after it must fit
+    sequences: int  # drafters kept; the least recently used one is dropped first
 
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """One sequence's drafter, what made it, and what it drafted in its last step.
+    """One sequence's drafter, its factory, and its last draft.
 
-    That are so many tokens to verify, or one that the guard looks at.
+    A draft is either a number of proposed tokens, or a probed one.
     """
 
     drafter: Drafter
@@ -46,14 +46,14 @@ Key = tuple[int, bytes]
 
 
 def keys(tokens: np.ndarray, rows: list[int], lengths: list[int]) -> list[Key]:
-    """Return what tells the first ``lengths[i]`` tokens of row ``rows[i]`` of ``tokens`` (R, P)."""
+    """Return keys of the first ``lengths[i]`` tokens of row ``rows[i]`` of ``tokens`` (R, P)."""
     if tokens.dtype == np.int32 and tokens.flags.c_contiguous:
         return list(zip(lengths, sequence_tails(tokens, rows, lengths, TAIL), strict=True))
     return slow_keys(tokens, rows, lengths)
 
 
 def slow_keys(tokens: np.ndarray, rows: list[int], lengths: list[int]) -> list[Key]:
-    """Return the same as ``keys`` for tokens of any layout."""
+    """Return ``keys`` for tokens of any layout."""
     return [
         (n, tokens[row, max(n - TAIL, 0) : n].tobytes())
         for row, n in zip(rows, lengths, strict=True)
@@ -61,34 +61,34 @@ def slow_keys(tokens: np.ndarray, rows: list[int], lengths: list[int]) -> list[K
 
 
 class Requests:
-    """Requests by the content of their sequences, no more than ``most``."""
+    """At most ``most`` requests, by the content of their sequences."""
 
     def __init__(self, most: int) -> None:
-        """Keep at most ``most``."""
+        """Begin empty."""
         self.most, self.count = most, 0
-        self.by_key: dict[Key, list[Request]] = {}  # the ones used longest ago come first
+        self.by_key: dict[Key, list[Request]] = {}  # least recently used first
 
     def __len__(self) -> int:
-        """Return how many are kept."""
+        """Return the number of requests."""
         return self.count
 
     def take(self, key: Key) -> Request | None:
-        """Remove and return one that has read the sequence of ``key``, or None."""
-        found = self.by_key.get(key)
-        return self._pop(key, found, -1) if found else None
+        """Remove and return a request whose drafter has read the sequence of ``key``, or None."""
+        requests = self.by_key.get(key)
+        return self._pop(key, requests, -1) if requests else None
 
     def put(self, key: Key, request: Request) -> None:
-        """Keep ``request``, which has read the sequence of ``key``; two may have read the same."""
+        """Store ``request``, whose drafter has read the sequence of ``key``, maybe not alone."""
         self.by_key.setdefault(key, []).append(request)
         self.count += 1
         while self.count > self.most:
             oldest = next(iter(self.by_key))
             self._pop(oldest, self.by_key[oldest], 0)
 
-    def _pop(self, key: Key, found: list[Request], which: int) -> Request:
+    def _pop(self, key: Key, requests: list[Request], which: int) -> Request:
         self.count -= 1
-        request = found.pop(which)
-        if not found:
+        request = requests.pop(which)
+        if not requests:
             del self.by_key[key]
         return request
 
@@ -96,8 +96,8 @@ class Requests:
 class ChainProposer:
     """Drafts a chain for each row of an engine's batch, step after step.
 
-    Rows whose output has ended are read first, so that a drafter that learns from outputs has
-    learnt them before the others draft. The same calls in the same order give the same drafts.
+    Ended outputs are read first, so that drafters that learn from outputs know them before the
+    others draft. The same calls in the same order give the same drafts.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class ChainProposer:
         step: Step | None = None,
         threads: int = 1,
     ) -> None:
-        """Draft with what ``factory`` makes, one for each request; ``end`` ends an output.
+        """Make one drafter of ``factory`` per request; ``end`` is the end token.
 
-        Without a ``guard`` every step drafts as much as it may. ``threads`` share a large step.
+        Without a ``policy`` every step drafts as much as it may. ``threads`` share a large step.
         """
         self.factory, self.end, self.sizes, self.policy = factory, end, sizes, policy
         self.step = step or step_for(factory(), threads)
         self.requests = Requests(sizes.sequences)
-        self.spare: list[Drafter] = []  # of ended sequences, to begin others with
+        self.spare: list[Drafter] = []  # of ended sequences, to be reused
 
     def propose(
         self, new: Sequence[list[int]], lengths: Sequence[int], tokens: np.ndarray
@@ -124,8 +124,8 @@ class ChainProposer:
         """Read a step and return a chain for each row, which may be empty.
 
         Args:
-            new: the tokens that the step committed in each row; none: nothing to draft for yet.
-            lengths: tokens of each row, the new ones included.
+            new: committed tokens of each row; a row without any gets no draft yet.
+            lengths: number of tokens of each row, including the new ones.
             tokens: (R, P) int32; row i holds ``tokens[i, :lengths[i]]``.
         """
         rows = [row for row, committed in enumerate(new) if len(committed)]
@@ -147,27 +147,26 @@ class ChainProposer:
         budgets = [min(plan.max_nodes, self.sizes.tokens, room - length) for length in grown]
         drafters = [request.drafter for _, request in going]
         chains = self.step(drafters, [new[row] for row in left], budgets, plan.min_probability)
-        answer: list[list[int]] = [[] for _ in new]
+        proposed: list[list[int]] = [[] for _ in new]
         for (row, request), chain, key in zip(
             going, chains, keys(tokens, left, grown), strict=True
         ):
-            answer[row], request.probed = ([], chain) if plan.is_probe else (chain, [])
-            request.drafted = len(answer[row])
+            proposed[row], request.probed = ([], chain) if plan.is_probe else (chain, [])
+            request.drafted = len(proposed[row])
             self.requests.put(key, request)
-        return answer
+        return proposed
 
     def change(self, factory: Factory) -> None:
-        """Begin requests with what ``factory`` makes; those under way keep what they have."""
+        """Use ``factory`` for new requests; running ones keep their drafters."""
         self.factory, self.spare = factory, []
 
     def _begin(self, prompt: np.ndarray) -> Request:
         drafter = self.spare.pop() if self.spare else self.factory()
-        request = Request(drafter, self.factory)
-        request.drafter.start(np.ascontiguousarray(prompt, np.int32))
-        return request
+        drafter.start(np.ascontiguousarray(prompt, np.int32))
+        return Request(drafter, self.factory)
 
     def _finish(self, ended: list[tuple[list[int], Request]]) -> None:
-        """Read outputs to their ends, which are not kept: what follows is cut by the engine."""
+        """Read outputs up to their end token: the engine cuts the rest."""
         outputs = [tokens[: tokens.index(self.end) + 1] for tokens, _ in ended]
         self.step([request.drafter for _, request in ended], outputs, [0] * len(ended), 0)
         free = [request.drafter for _, request in ended if request.factory is self.factory]

@@ -1,24 +1,24 @@
-"""Whether files were replaced since they were read, asked between the steps of an engine."""
+"""Detects replaced files between the steps of an engine."""
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-EVERY = 1.0  # seconds between two looks
+EVERY = 1.0  # seconds between two checks
 Stamp = tuple[int, int, int] | None
 
 
 class Watch:
-    """Looks at files now and then; what is asked in between costs nothing."""
+    """Checks files at most once per ``EVERY`` seconds."""
 
     def __init__(self, files: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
-        """Take ``files`` as they are now for those that were read."""
+        """Start from the present state of ``files``."""
         self.files, self.clock = files, clock
         self.next = clock() + EVERY
         self.stamps = [_stamp(file) for file in files]
 
     def changed(self) -> bool:
-        """Say, once for each change, whether a file is another one; all of them must be there."""
+        """Return whether a file was replaced since the last change; all files must exist."""
         now = self.clock()
         if now < self.next or not self.files:
             return False
@@ -32,7 +32,7 @@ class Watch:
 
 def _stamp(file: Path) -> Stamp:
     try:
-        found = file.stat()
-    except OSError:  # between two files of that name, or gone
+        stat = file.stat()
+    except OSError:  # deleted, or about to be replaced
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

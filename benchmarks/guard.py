@@ -1,11 +1,11 @@
-"""What drafting costs where it cannot win, and gains where it can: fixed and adaptive budgets.
+"""Measure the cost of drafting where it fails and its gain where it works, fixed and adaptive.
 
-Three texts, each against autoregressive decoding on the same loop and in turn: ``task``, the
-model's own outputs on a task; ``random``, tokens drawn evenly from the vocabulary; ``misleading``,
-frequent tokens of which none is ever one that the drafter proposes. For the last two the model runs
-as ever, but its arg-max is replaced by the text. ``auto`` keeps one policy for all prompts;
-``auto, forgetful`` starts a new one with each; ``auto, dearer`` and ``auto, cheaper`` begin with a
-curve whose forwards over more than one token take three times as long, or a third.
+Three texts, each compared with autoregressive decoding on the same loop, in alternating runs:
+``task``, the model's own outputs on a task; ``random``, uniform tokens of the vocabulary;
+``misleading``, frequent tokens that the drafter never proposes. The last two replace the arg-max of
+the model, which still runs. ``auto`` keeps one policy for all prompts; ``auto, forgetful`` starts a
+new one with each; ``auto, dearer`` and ``auto, cheaper`` begin with a cost model whose forwards
+over more than one token take three times as long, or a third.
 Usage: python -m benchmarks.guard --model FOLDER --data-dir DIR [--json FILE]
 """
 
@@ -37,26 +37,23 @@ TEXTS = ("task", "random", "misleading")
 
 
 class Dictated(Target):
-    """A target whose arg-max is a given text, at the cost of its real forwards."""
+    """A target whose arg-max is a given text. Its forwards still run."""
 
-    text: np.ndarray  # (T,): what to say after the prompt
+    text: np.ndarray  # (T,), after the prompt
 
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
-        """See Target.join; for a single sequence."""
         self.prompt_length = len(prompts[0])
-        return self._say(super().join(prompts, hidden=hidden), np.zeros(1, np.int64))
+        return self._dictate(super().join(prompts, hidden=hidden), np.zeros(1, np.int64))
 
     def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
-        """See Target.score."""
         depths = tree_inputs(trees[0][1])[1]
         at = self.kv_cache.length - self.prompt_length + 1
-        return self._say(super().score(last, trees)[0], at + depths)[None]
+        return self._dictate(super().score(last, trees)[0], at + depths)[None]
 
-    def _say(self, rows: torch.Tensor, positions: np.ndarray) -> torch.Tensor:
-        said = torch.from_numpy(
-            self.text[np.minimum(positions, len(self.text) - 1)].astype(np.int64)
-        )
-        return rows.scatter(1, said[:, None].to(rows.device), torch.finfo(rows.dtype).max)
+    def _dictate(self, rows: torch.Tensor, positions: np.ndarray) -> torch.Tensor:
+        tokens = self.text[np.minimum(positions, len(self.text) - 1)].astype(np.int64)
+        columns = torch.from_numpy(tokens)[:, None].to(rows.device)
+        return rows.scatter(1, columns, torch.finfo(rows.dtype).max)
 
 
 def main() -> None:
@@ -69,7 +66,7 @@ def main() -> None:
     task = Task.load(options.model, options.data_dir, options.prompts, dtype=options.dtype)
     target, prompts = Target(task.model), task.prompts
     prepare = partial(task.prepare, "tasc-spec", target)
-    curve = measure(target, seconds=5.0)
+    cost = measure(target, seconds=5.0)
     dictated, vocabulary = Dictated(task.model), int(task.model.config.vocab_size)
     rng = np.random.default_rng(options.seed)
     random = [rng.integers(0, vocabulary, options.new_tokens).astype(np.int32) for _ in prompts]
@@ -85,7 +82,7 @@ def main() -> None:
         "misleading": (lambda i: dictating(wrong, i), ()),
     }
     results = {
-        name: compare(speaking, prompts, prepare, curve, options, end)
+        name: compare(speaking, prompts, prepare, cost, options, end)
         for name, (speaking, end) in measured.items()
         if name in options.texts
     }
@@ -96,7 +93,7 @@ def main() -> None:
         "prompts": len(prompts),
         "new_tokens": options.new_tokens,
         "repeats": options.repeats,
-        "cost_curve_ms": {k: 1000 * s for k, s in zip(curve.sizes, curve.seconds, strict=True)},
+        "cost_curve_ms": {k: 1000 * s for k, s in zip(cost.sizes, cost.seconds, strict=True)},
         "fixed_budget": DEFAULT_BUDGET,
         "results": results,
     }
@@ -110,9 +107,9 @@ def misleading(
     length: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Write the text (length,) int32 of which ``drafter`` never guesses the next token.
+    """Return a text (length,) int32 whose next token ``drafter`` never proposes.
 
-    Its tokens are the corpus' most frequent ones, so that the drafter finds their continuations.
+    It has the corpus' most frequent tokens, so that the drafter finds continuations.
     """
     counts = Counter(np.concatenate(outputs).tolist())
     frequent = np.array([token for token, _ in counts.most_common(256)])
@@ -126,31 +123,30 @@ def misleading(
     return np.array(text, np.int32)
 
 
-def scaled(curve: CostModel, factor: float) -> CostModel:
-    """Return ``curve`` with all but its first time multiplied; times still do not fall."""
-    first, *rest = curve.seconds
-    return CostModel(curve.sizes, (first, *(max(first, factor * t) for t in rest)), curve.context)
+def scaled(cost: CostModel, factor: float) -> CostModel:
+    """Return ``cost`` with all but its first time multiplied, and still not falling."""
+    first, *rest = cost.seconds
+    return CostModel(cost.sizes, (first, *(max(first, factor * t) for t in rest)), cost.context)
 
 
 def compare(
     target: Callable[[int], Target],
     prompts: Sequence[np.ndarray],
     prepare: Callable[[], Factory],
-    curve: CostModel,
+    cost: CostModel,
     options: argparse.Namespace,
     end_ids: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Decode every prompt with every method in turn; time of each against autoregressive.
+    """Decode every prompt with every method in turn; return times relative to autoregressive ones.
 
-    A ratio pairs two runs on one prompt that follow each other, and the median is over all pairs.
-    What drafters learn from outputs is each method's own, and forgotten with each repeat: a text
-    that was decoded before would be no random one.
+    A ratio pairs two consecutive runs on one prompt; the median is over all pairs. Each method has
+    its own drafters, which start anew with each repeat: they must not know the text.
     """
     methods = (METHODS[0], *options.methods)
     seconds: dict[str, list[list[float]]] = {name: [] for name in methods}
     steps, drafted = Counter[str](), Counter[str]()
     for repeat in range(-1, options.repeats):  # the first one warms up
-        shared = {name: Adaptive(scaled(curve, WRONG.get(name, 1.0))) for name in methods}
+        shared = {name: Adaptive(scaled(cost, WRONG.get(name, 1.0))) for name in methods}
         factories = {name: prepare() for name in methods}
         for name in methods:
             seconds[name].append([])
@@ -160,7 +156,7 @@ def compare(
                 drafter: Drafter = Autoregressive() if name == METHODS[0] else factories[name]()
                 if name.startswith("auto"):
                     new = name == "auto, forgetful"
-                    drafter = AdaptiveDrafter(drafter, Adaptive(curve) if new else shared[name])
+                    drafter = AdaptiveDrafter(drafter, Adaptive(cost) if new else shared[name])
                 result = generate(
                     target(i),
                     drafter,

@@ -93,7 +93,7 @@ class Adaptive:
         self.open = 0
 
     def begin(self, max_nodes: int) -> Step:
-        """Begin one sequence's part of a step; those of a batch overlap."""
+        """Begin one sequence's part of a step; the parts of a batch overlap."""
         if self.open == 0:
             self._begin_step()
         self.begun, self.open = self.begun + 1, self.open + 1

@@ -46,8 +46,10 @@ class References:
         if not count:
             raise InputError("a simulation needs outputs: pass a split that has examples")
         chosen = np.linspace(0, count - 1, min(count, MOST_SAMPLES)).astype(int).tolist()
-        ids = (tokenizer.encode([texts[i] for i in chosen]).split() for texts in (prompts, outputs))
-        return cls(*ids, tokenizer.eos_id, max_new_tokens)
+        prompt_ids, output_ids = (
+            tokenizer.encode([texts[i] for i in chosen]).split() for texts in (prompts, outputs)
+        )
+        return cls(prompt_ids, output_ids, tokenizer.eos_id, max_new_tokens)
 
     def targets(self) -> list[np.ndarray]:
         """Return the tokens that the target writes: (≤ max_new_tokens,) int32 per output."""

@@ -1,4 +1,4 @@
-"""A drafter that says what it is told to, and a decoding of a text that needs no model."""
+"""A drafter that proposes a given draft, and a loop that decodes a given text without a model."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from tasc.decoding.adaptive import AdaptiveDrafter
 from tasc.decoding.core.draft import Draft
 from tasc.models.cost_model import CostModel
 
-# 10 ms a forward, 1 ms more for every node
+# 10 ms per forward, 1 ms more for every node
 COST = CostModel((1, 65), (0.010, 0.074))
 
 

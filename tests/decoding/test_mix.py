@@ -1,4 +1,4 @@
-"""One tree from n-grams and another drafter: what is mixed, what is learnt, when it is asked."""
+"""One tree from n-grams and another drafter: its mixture, its learning, and when it pays."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def test_a_guess_that_is_no_tree_is_refused_and_a_new_sequence_begins_without_on
 
 
 class Clock:
-    """A clock that goes on when it is told to."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -15,7 +15,7 @@ class Proposes(Protocol):
     def propose(
         self, new: Sequence[list[int]], lengths: Sequence[int], tokens: np.ndarray, /
     ) -> list[list[int]]:
-        """See ChainProposer.propose."""
+        """Return a chain for each row, as ``ChainProposer.propose``."""
 
 
 @dataclass(eq=False)

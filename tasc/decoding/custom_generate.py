@@ -182,7 +182,7 @@ def _check(config: GenerationConfig, model: PreTrainedModel, inputs: dict[str, A
     """Raise InputError for arguments that the loop would silently ignore."""
     if config.num_beams > 1:
         raise InputError(
-            f"custom_generate has no beam search: set num_beams=1, got {config.num_beams}"
+            f"custom_generate has no beam search: set num_beams=1 (num_beams={config.num_beams})"
         )
     if model.config.is_encoder_decoder or inputs.get("inputs_embeds") is not None:
         raise InputError("custom_generate needs input_ids and a decoder-only model")

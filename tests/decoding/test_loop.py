@@ -95,7 +95,7 @@ def test_a_processor_is_called_once_a_token_in_order(target):
 
 
 def test_processors_that_lose_the_vocabulary_are_refused(target):
-    with pytest.raises(InputError, match=r"returned shape \(1, 5\)"):
+    with pytest.raises(InputError, match=r"return shape \(1, 320\), got \(1, 5\)"):
         run(target, "ar", [prompt()], processors=[lambda _ids, scores: scores[:, :5]])
 
 

@@ -157,5 +157,5 @@ def test_as_many_rows_as_are_needed_are_spread_over_all(tmp_path, monkeypatch):
     some = References.of(tokenizer, texts, texts)
     assert [tokenizer.decode(ids.tolist()) for ids in some.outputs] == ["a", "c", "e"]
     assert (len(some.prompts), some.end) == (3, tokenizer.eos_id)
-    with pytest.raises(InputError, match="give a split that has some"):
+    with pytest.raises(InputError, match="pass a split that has examples"):
         References.of(tokenizer, [], [])

@@ -93,7 +93,7 @@ def test_chains_have_one_child_a_node(folder):
         ({"index": 3}, "index"),
         ({"index": "nowhere"}, "nowhere holds no index"),
         ({"index": {"a": "nowhere"}, "use": ["b"]}, "no index is called 'b'; indexes: a"),
-        ({"use": ["b"]}, "there are: none"),
+        ({"use": ["b"]}, "indexes: none"),
         ({"method": "eagle"}, "needs a model, or drafts nothing"),
         ({"method": "ar"}, "drafts nothing"),
         ({"method": "ngrammys"}, "needs a model, or drafts nothing"),

@@ -18,9 +18,9 @@ def show(found: "BenchResults") -> None:
     from tasc.benchmark.results.warnings import warnings
 
     _cells(found)
-    say("steps count the prompt's forward; tokens/step is of the steps after it")
+    say("Steps include the prefill; tokens/step is the mean per step after it.")
     if found.cells[0].lossless is None:
-        say("sampled: outputs differ by chance, so speed is by tokens per second")
+        say("Sampled outputs differ by chance, so the speed-up is a ratio of tokens per second.")
     for pair in found.pairs:
         say(pair_line(pair, found))
     if found.seeds:
@@ -36,7 +36,7 @@ def show(found: "BenchResults") -> None:
 def _cells(found: "BenchResults") -> None:
     rows, settings, metrics = found.cells, found.settings, found.metrics
     sampling = settings.sampling
-    columns = ["model", "method", "ms", "speed", "tokens", "steps", "tokens/step", "lossless"]
+    columns = ["model", "method", "ms", "speed-up", "tokens", "steps", "tokens/step", "identical"]
     table(
         f"{found.task.source}: {found.task.samples} samples, "
         f"batch {settings.batch_size}, {settings.dtype} on {settings.device}"

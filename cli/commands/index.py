@@ -13,5 +13,5 @@ def show(report: "IndexReport") -> None:
     say(
         f"{report.tokens:,} tokens of {report.outputs:,} outputs: "
         f"{report.contexts:,} contexts, {report.bytes:,} bytes "
-        f"({report.bytes_per_token:.1f} a token), counted in {report.build_seconds:.2f} s"
+        f"({report.bytes_per_token:.1f} per token), counted in {report.build_seconds:.2f} s"
     )

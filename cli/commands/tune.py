@@ -12,10 +12,10 @@ def show(found: "Tuning") -> None:
     """Print what was chosen and what it brings."""
     for name, trial in (("default", found.default), ("best", found.best)):
         interval = interval_text(trial.tokens_per_step_interval, ".2f")
-        figure = f"{trial.tokens_per_step:.2f} tokens a step (95 % interval {interval})"
+        figure = f"{trial.tokens_per_step:.2f} tokens per step (95 % CI {interval})"
         say(f"{name}: {figure}, {trial.method}")
     default, best = found.default, found.best
     if best.method == default.method:
-        say("no other setting is better")
+        say("No other setting is better.")
     elif best.tokens_per_step_interval[0] <= default.tokens_per_step:
-        say("the best may be so by chance: the default lies within its interval")
+        say("The best setting may be chance: the default lies within its interval.")

@@ -89,7 +89,7 @@ def _sizing(policy: Adaptive) -> results.Sizing:
         drafted=decided["drafted"],
         not_worth_it=decided["not worth it"],
         paused=decided["paused"],
-        looks=decided["probed"],
+        probes=decided["probed"],
         plain=decided["plain"],
         trials=decided["trial"],
     )

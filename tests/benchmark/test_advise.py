@@ -79,13 +79,13 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, mod
     assert number(plain["drafting"]["default"]) == number(grid["drafting"]["default"]) == default
     assert number(tuned["default"]) == default
     assert plain["drafting"]["default"]["steps_per_output"] == predicted["steps_per_output"]
-    assert f"tasc-spec commits {default[1]:.2f} tokens a step" in plain["verdict"]["reasons"][1]
+    assert f"tasc-spec commits {default[1]:.2f} tokens per step" in plain["verdict"]["reasons"][1]
 
     trials = {number(trial)[0]: number(trial) for trial in grid["drafting"]["trials"]}
     assert {number(trial)[0]: number(trial) for trial in tuned["trials"]}.items() <= trials.items()
     best = grid["drafting"]["best"]
     assert best["tokens_per_step"] == max(trial[1] for trial in trials.values()) > default[1]
-    said = f"{best['method']} commits {best['tokens_per_step']:.2f} tokens a step"
+    said = f"{best['method']} commits {best['tokens_per_step']:.2f} tokens per step"
     assert said in grid["verdict"]["reasons"][1]
     assert f"{best['tokens_per_step']:.2f}" in out.split("best settings by tokens a step")[1]
     assert said in " ".join(out.split())

@@ -133,7 +133,7 @@ def test_analyze_times_the_model_and_names_the_best_setting(
     assert method in page
     assert "recommended: " in page
     assert "Recommended size: " in out
-    assert "What a forward costs here" in page
+    assert "Cost of a forward on this machine" in page
 
 
 def test_the_grid_needs_tokens(capsys, task, tmp_path):

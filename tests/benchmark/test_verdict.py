@@ -92,7 +92,7 @@ def test_the_reasons_hold_the_measured_numbers():
     assert "2.34× fewer decoding steps" in text
     assert "20.0 an output without, the end token counted" in text
     assert "TASC-ft pays" in text
-    assert "tasc-spec commits 1.23 tokens a step (95 % interval 1.21 to 1.25)" in text
+    assert "tasc-spec commits 1.23 tokens per step (95 % CI 1.21 to 1.25)" in text
     assert "1.10× as fast" in text
     assert "TASC-spec does not pay" in text
 

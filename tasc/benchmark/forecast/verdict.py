@@ -124,9 +124,9 @@ def _of_speculation(drafts: Trial | None, worth: bool | None) -> str:
     if drafts is None:
         return f"TASC-spec: {_too_little(0, 'some must be held out').lower()}"
     interval = interval_of(drafts)
-    known = "" if interval is None else "(95 % interval {:.2f} to {:.2f}) ".format(*interval)
+    known = "" if interval is None else "(95 % CI {:.2f} to {:.2f}) ".format(*interval)
     found = (
-        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens a step {known}on "
+        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens per step {known}on "
         f"{drafts.samples:,} held-out outputs, the end token counted"
     )
     if drafts.speedup is not None:

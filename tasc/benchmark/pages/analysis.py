@@ -55,9 +55,9 @@ def _tokens(results: AnalysisResults) -> Iterator[Chart]:
         highest=1,
     )
     yield chart(
-        "Steps saved by added tokens",
+        "Steps saved by new tokens",
         {"fewer steps, predicted": [(p.added, p.step_ratio) for p in results.budgets]},
-        "added tokens",
+        "new tokens",
         "× fewer decoding steps",
         marks={recommended_size.budget: f"recommended: {recommended_size.budget:,} tokens"}
         if recommended_size
@@ -71,8 +71,8 @@ def _costs(results: AnalysisResults) -> Iterator[Chart]:
     if cost:
         pairs = zip(cost.sizes, cost.seconds, strict=True)
         yield chart(
-            "What a forward costs here",
+            "Cost of a forward on this machine",
             {"T(k) / T(1)": [(k, t / cost.seconds[0]) for k, t in pairs]},
-            "tokens of a forward: draft nodes and one",
+            "tokens per forward (draft nodes + 1)",
             "× the time of one token",
         )

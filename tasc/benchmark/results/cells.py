@@ -1,4 +1,4 @@
-"""What a bench measured: one record a cell."""
+"""Measurements of a bench: one record per cell."""
 
 from functools import cached_property
 from statistics import median
@@ -17,16 +17,16 @@ DraftedFrom = Literal[
 
 
 class Output(Record):
-    """What a cell said to one prompt, in the order of ``samples``."""
+    """The output of a cell for one prompt, in the order of ``samples``."""
 
     text: str
     """Of the first repeat."""
     tokens: NonNegativeInt
-    """Tokens of it, the end token included."""
+    """Number of tokens, including the end token."""
     steps: NonNegativeInt
-    """Forwards that it took, the prompt's included."""
+    """Number of forwards, including the prefill."""
     cut: bool = False
-    """Whether it had not ended at ``max_new_tokens``."""
+    """Whether it was cut at ``max_new_tokens``."""
     ms: tuple[NonNegativeFloat, ...]
     """Milliseconds of each repeat from prompt to last token; in a batch its share."""
     accepted: tuple[tuple[int, int], ...] = ()
@@ -79,7 +79,7 @@ class Percentiles(Record):
 
 
 class Sizing(Record):
-    """What ``budget=auto`` found and decided, warm-up included."""
+    """The cost model and the decisions of ``budget=auto``, including warm-up."""
 
     curve_tokens: tuple[int, ...]
     """Sizes k of forwards, tokens."""
@@ -92,9 +92,9 @@ class Sizing(Record):
     not_worth_it: NonNegativeInt
     """Steps whose draft was dropped: no node of it was worth its time."""
     paused: NonNegativeInt
-    """Steps without a draft as earlier ones had cost more than they brought."""
-    looks: NonNegativeInt = 0
-    """Those of them that drafted a token, unscored, to see whether it comes."""
+    """Steps without a draft, as earlier drafts cost more than they saved."""
+    probes: NonNegativeInt = 0
+    """Paused steps that drafted a token without verifying it, to estimate acceptance."""
     plain: NonNegativeInt
     """Steps without a draft to measure what these cost."""
     trials: NonNegativeInt
@@ -117,7 +117,7 @@ class Cell(Record):
     ms_per_sample_by_repeat: tuple[float, ...]
     tokens_per_second: float
     tokens_per_step: float
-    """What a step after the prompt's forward commits, mean."""
+    """Mean number of tokens committed per step after the prefill."""
     tokens_per_step_interval: tuple[float, float]
     """95 %, bootstrap over outputs."""
     accepted_by_position: tuple[float, ...]
@@ -152,7 +152,7 @@ class Cell(Record):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What it said to each sample."""
+        """Its output for each sample."""
         return tuple(output.text for output in self.outputs)
 
     @property

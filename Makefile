@@ -168,7 +168,7 @@ bench-guard: install $(MODEL)  ## what drafting costs where it cannot win, and g
 bench-batch: install $(MODEL)  ## batches against transformers' generate
 	$(BIN)/python -m benchmarks.batch --model $(MODEL) --data-dir $(TASK)
 
-bench-serving: $(ENGINE)/.installed $(ENGINE)/.suffix $(SERVING)/index-baseline $(SERVING)/index-tasc-ft  ## tokens a second of vLLM: alone, with its drafters, with ours; DATA as above
+bench-serving: $(ENGINE)/.installed $(ENGINE)/.suffix $(SERVING)/index-baseline $(SERVING)/index-tasc-ft  ## tokens per second of vLLM: alone, with its drafters, with ours; DATA as above
 	$(ENGINE_ENV) $(ENGINE)/bin/python -m benchmarks.serving.engines --models $(SERVING) --data-dir $(TASK) \
 	  --json benchmarks/results/serving.json $(ARGS)
 

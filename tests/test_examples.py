@@ -1,4 +1,4 @@
-"""The examples of the Python reference, as they stand there, one after the other in one folder."""
+"""The examples of the Python reference, run in order in one folder."""
 
 import json
 from doctest import ELLIPSIS, DocTestFinder, DocTestRunner

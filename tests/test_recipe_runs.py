@@ -180,7 +180,7 @@ def test_a_dry_run_finds_every_wrong_name(capsys, tmp_path, step, said):
 
 
 def test_each_step_of_a_recipe_has_progress_of_its_own(capsys, tmp_path, monkeypatch):
-    """So that the seconds that are told are the step's, and not the recipe's."""
+    """The reported seconds are of the step, not of the whole recipe."""
     write(tmp_path / "task" / "train.jsonl", ROWS)
     step = f"{{command: index, tokenizer: {make_tokenizer(tmp_path / 'tok')}}}\n"
     (tmp_path / "r.yaml").write_text(HEAD + f"  a: {step}  b: {step}")

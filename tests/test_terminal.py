@@ -1,5 +1,4 @@
-"""What others named reaches the terminal, and pages, as text that steers nothing; and what cannot
-be read of a command line is told in one line."""
+"""Text from others cannot control the terminal or pages; a bad command line is a one-line error."""
 
 import json
 import unicodedata

@@ -67,12 +67,12 @@ def _line(command: str, options: "StepOptions", *words: str) -> str:
     data = options.data
     if data is None:
         return ""
+    written = data.written
     named: list[str] = []
-    for field in sorted(data.model_fields_set - {"path"}):
-        value = getattr(data, field)
-        if value is not None:
-            named += [f"--{field.replace('_', '-')}", str(value).replace("\n", "\\n")]
-    return shlex.join(["tasc", command, data.path, *words, *named])
+    for field in sorted(written.keys() - {"path"}):
+        if written[field] is not None:
+            named += [f"--{field.replace('_', '-')}", str(written[field]).replace("\n", "\\n")]
+    return shlex.join(["tasc", command, written["path"], *words, *named])
 
 
 def _model(options: "AnalyzeOptions") -> str:

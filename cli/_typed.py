@@ -75,7 +75,8 @@ def typed(kind: "type[CommandOptions]") -> list[Typed]:
 
 
 def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
-    from tasc.options.command import Data, ModelOptions
+    from tasc.options.command import ModelOptions
+    from tasc.options.task import Data
 
     for name, info in kind.model_fields.items():
         shell = _shell(info)
@@ -90,7 +91,7 @@ def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
 
 def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
     """Yield the fields of a source: where it is stands first, unless that may be left out."""
-    from tasc.options.command import Data
+    from tasc.options.task import Data
 
     needed = source.is_required()
     known = source.default.model_dump() if source.default and not needed else {}

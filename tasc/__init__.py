@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tasc.decoding.drafters.ngram.options import IndexOptions as IndexOptions
     from tasc.decoding.library import Completion as Completion
     from tasc.decoding.library import generate as generate
-    from tasc.options.command import Data as Data
+    from tasc.options.task import Data as Data
     from tasc.serving.options import ExportOptions as ExportOptions
     from tasc.training.options import BaseOptions as BaseOptions
     from tasc.training.options import FinetuneOptions as FinetuneOptions
@@ -61,7 +61,7 @@ _PUBLIC = {
     "tasc.decoding.custom_generate": "custom_generate",
     "tasc.decoding.drafters.ngram.options": "IndexOptions",
     "tasc.decoding.library": "Completion generate",
-    "tasc.options.command": "Data",
+    "tasc.options.task": "Data",
     "tasc.serving.options": "ExportOptions",
     "tasc.training.options": "BaseOptions FinetuneOptions",
     "tasc.vocab.search.options": "AugmentOptions",

@@ -5,7 +5,8 @@ from typing import Any
 
 from tasc.analysis import options as analysis
 from tasc.benchmark import options as bench
-from tasc.options.command import Data, StepOptions
+from tasc.options.command import StepOptions
+from tasc.options.task import Data
 from tasc.training import options as training
 from tasc.vocab.search import options as vocab
 

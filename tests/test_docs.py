@@ -18,6 +18,7 @@ from tasc.commands.plan import Overrides, read
 from tasc.commands.registry import STEPS, step_options
 from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.decoding.verify import VERIFIERS
+from tasc.options.task import read_task
 from tasc.report.markdown import table
 
 ROOT = Path(__file__).parents[1]
@@ -155,7 +156,7 @@ def test_a_command_on_a_page_has_only_existing_options():
     assert checked == COMMANDS.keys()
 
 
-def test_a_recipe_on_a_page_is_valid(tmp_path):
+def test_a_recipe_or_a_task_file_on_a_page_is_valid(tmp_path):
     (tmp_path / "my-task").mkdir()
     for split in ("train", "validation", "test"):
         (tmp_path / "my-task" / f"{split}.jsonl").write_text('{"input": "a", "output": "b"}\n')
@@ -164,7 +165,10 @@ def test_a_recipe_on_a_page_is_valid(tmp_path):
     for number, block in enumerate(blocks):
         path = tmp_path / f"{number}.yaml"
         path.write_text(block)
-        assert read(path, Overrides(data_dir=tmp_path)).steps
+        if "steps" in yaml.safe_load(block):
+            assert read(path, Overrides(data_dir=tmp_path)).steps
+        else:
+            assert read_task(path, {}).path
 
 
 def test_every_page_but_the_archived_diary_is_in_the_menu(site):

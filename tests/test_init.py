@@ -53,7 +53,8 @@ def test_examples_without_an_output_are_not_held_out(capsys):
     found = done(capsys, "init", "mine.jsonl")
     assert found["held_out"] == {"train": 24, "validation": 3, "test": 3}
     write(Path("few.jsonl"), jsonl([*empty, *ROWS[:19]]))
-    told = tasc(capsys, "init", "few.jsonl", "--recipe", "few.yaml")[2]
+    Path("few").mkdir()
+    told = tasc(capsys, "init", "few.jsonl", "--recipe", "few/recipe.yaml")[2]
     assert "19 different examples with an output" in told
 
 
@@ -74,7 +75,22 @@ def test_splits_that_are_there_are_taken(capsys):
     found = done(capsys, "init", "task")
     assert (found["held_out"], found["folder"]) == ({}, None)
     assert planned().steps["bench"].data.path == "task"
-    assert sorted(path.name for path in Path.cwd().iterdir()) == ["recipe.yaml", "task"]
+    assert sorted(path.name for path in Path.cwd().iterdir()) == [
+        "recipe.yaml",
+        "task",
+        "task.yaml",
+    ]
+
+
+def test_a_task_file_is_referred_to_and_not_written_again(capsys):
+    for name in ("train", "test"):
+        write(Path("data/mine") / f"{name}.jsonl", jsonl(ROWS))
+    Path("data/task.yaml").write_text("path: mine\nmetrics: [token_accuracy]\n")
+    found = done(capsys, "init", "data/task.yaml")
+    assert (found["task"], found["folder"]) == ("data/task.yaml", None)
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["data", "recipe.yaml"]
+    bench = planned().steps["bench"]
+    assert (bench.data.path, bench.metrics) == ("data/mine", ("token_accuracy",))
 
 
 def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):
@@ -92,10 +108,8 @@ def test_the_longest_output_says_how_many_tokens_may_be_written(capsys, size, to
     rows = [{"input": str(i), "output": f"{i} {'ab ' * (size // 3)}"} for i in range(30)]
     Path("task.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert tasc(capsys, "init", "task.jsonl")[0] == 0
-    assert (
-        yaml.safe_load(Path("recipe.yaml").read_text())["steps"]["bench"]["max_new_tokens"]
-        == tokens
-    )
+    assert yaml.safe_load(Path("task.yaml").read_text())["max_new_tokens"] == tokens
+    assert planned().steps["bench"].max_new_tokens == tokens
 
 
 def test_without_a_model_one_is_trained_from_scratch(capsys):
@@ -115,7 +129,7 @@ def test_columns_and_templates_that_were_named_are_kept(capsys):
     done(capsys, "init", "mine.jsonl", *named)
     assert planned().steps["bench"].data.template == "{c}: {input}\n"
     assert set(rows("mine-splits/train.jsonl")[0]) == {"q", "a", "c"}
-    assert '# template: "{input}' not in Path("recipe.yaml").read_text()
+    assert '# template: "{input}' not in Path("task.yaml").read_text()
 
 
 def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tmp_path):
@@ -130,7 +144,7 @@ def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tm
         recipe = f"{name}/recipe.yaml"
         found = done(capsys, "init", "mine.jsonl", "--model", model, "--recipe", recipe)
         assert found["read_as"] == "chats"
-        assert yaml.safe_load(Path(recipe).read_text())["data"].get("template") == template
+        assert yaml.safe_load(Path(f"{name}/task.yaml").read_text()).get("template") == template
         assert planned(recipe).steps["bench"].data.path == f"{name}/mine-splits"
 
 
@@ -138,7 +152,7 @@ def test_names_that_steer_are_quoted(capsys):
     name = f"{STEERING}.jsonl"
     write(Path(name), jsonl([{STEERING: r["input"], "output": r["output"]} for r in ROWS]))
     done(capsys, "init", name, "--input-column", STEERING, "--output-column", "output")
-    text = Path("recipe.yaml").read_text()
+    text = Path("recipe.yaml").read_text() + Path("task.yaml").read_text()
     assert not set(text) & {"\x1b", "\u202e"}
     assert planned().steps["bench"].data.input_column == STEERING
 
@@ -149,7 +163,7 @@ def test_names_that_steer_are_quoted(capsys):
         (("few.jsonl",), "has 2 different examples with an output, too few to hold out"),
         (("absent.jsonl",), "no such file or folder"),
         (("task",), "has no split test: add one beside the others"),
-        (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is no folder: make it"),
+        (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is not a folder: create it"),
         (("mine.jsonl", "--recipe", "mine.jsonl"), "mine.jsonl exists and is not replaced"),
         (("mine.jsonl", "--recipe", " "), "a name is empty: give --recipe a file"),
     ],

@@ -11,7 +11,7 @@ from tasc.commands.plan import Overrides, read
 from tasc.commands.steps import run_step
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import InputError
-from tasc.options.command import Data
+from tasc.options.task import Data
 from tasc.progress import silent
 from tasc.vocab.search.options import AugmentOptions
 from tests.cli import tasc

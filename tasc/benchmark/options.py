@@ -10,7 +10,7 @@ from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
-from tasc.options.command import MOST_EXAMPLES, Data, ModelOptions, StepOptions
+from tasc.options.command import MOST_EXAMPLES, ModelOptions, StepOptions
 from tasc.options.executor import ExecutorOptions
 from tasc.options.fields import (
     LONGEST,
@@ -23,6 +23,7 @@ from tasc.options.fields import (
     Text,
     as_value_error,
 )
+from tasc.options.task import Data
 
 if TYPE_CHECKING:
     from tasc.decoding.core.sampling import Sampling

@@ -4,8 +4,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tasc.options.command import Data, ModelOptions
+from tasc.options.command import ModelOptions
 from tasc.options.fields import LONGEST, Device, Dtype, Shell, Split
+from tasc.options.task import Data
 
 
 class ChatOptions(ModelOptions):

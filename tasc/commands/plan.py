@@ -19,14 +19,13 @@ from tasc.options.command import (
     LARGEST_SEED,
     MOST_EXAMPLES,
     CommandOptions,
-    Data,
-    Options,
     OptionsError,
     StepOptions,
 )
 from tasc.options.explain import explain
 from tasc.options.fields import Shell, as_value_error
 from tasc.options.references import expanded, parse_label
+from tasc.options.task import Options, Task, as_task
 
 _MOST_PROBLEMS = 20  # told of one file
 _LONGEST_NAME = 100  # bytes of a step's, which names folders
@@ -37,7 +36,7 @@ class RecipeFile(Options):
 
     name: str
     description: str
-    data: Data
+    data: Task
     seed: int = Field(0, ge=0, le=LARGEST_SEED)
     steps: dict[str, dict[str, Any]] = Field(min_length=1)
 
@@ -110,7 +109,10 @@ def read(path: Path, overrides: Overrides) -> Plan:
         )
     recipe = None
     try:
+        _read_tasks(raw, path.parent)
         recipe = RecipeFile.model_validate(raw)
+    except InputError as error:
+        problems.append(str(error))
     except ValidationError as error:
         problems += explain(error.errors())
     steps: dict[str, StepOptions] = {}
@@ -125,6 +127,15 @@ def read(path: Path, overrides: Overrides) -> Plan:
             told[_MOST_PROBLEMS:] = [f"and {len(told) - _MOST_PROBLEMS} more"]
         raise RecipeError(f"{path}: {'; '.join(told)}: mend the recipe")
     return Plan(recipe.name, steps)
+
+
+def _read_tasks(raw: dict[str, Any], folder: Path) -> None:
+    """Replace task files by what they contain; their paths are relative to the recipe's folder."""
+    steps = raw.get("steps")
+    listed = list(steps.values()) if isinstance(steps, dict) else []
+    for values, key in ((raw, "data"), *((step, "source") for step in listed)):
+        if isinstance(values, dict) and (task := as_task(values.get(key), folder)):
+            values[key] = task
 
 
 def _add(
@@ -174,11 +185,13 @@ def _step(
     if command in ("analyze", "bench", "load"):
         changed["split"] = overrides.split
     # Where the top level is wrong the steps are checked all the same, with some data.
-    data = recipe.data if recipe else Data(path=f"{BUILTIN}stdlib-tokens")
+    data = recipe.data if recipe else Task(path=f"{BUILTIN}stdlib-tokens")
     values: dict[str, Any] = {"source": data, "seed": recipe.seed if recipe else 0} | options
     values |= {key: value for key, value in changed.items() if value is not None}
     config = step_options(command)(**values)
     if config.data is None:
+        return config
+    if config.data.beside_task:
         return config
     path = _locate(config.data.path, overrides.data_dir)
     return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})

@@ -46,11 +46,16 @@ class Span:
     end: int | None = None
 
 
+def has_local_form(path: str) -> bool:
+    """Whether ``path`` can only be meant as a file or folder, present or not."""
+    return (
+        path.startswith(("/", ".", "~")) or path.count("/") > 1 or _format(Path(path)) is not None
+    )
+
+
 def is_local(path: str) -> bool:
     """Return whether ``path`` is, or can only mean, a file or folder."""
-    if path.startswith(("/", ".", "~")) or path.count("/") > 1:
-        return True
-    return Path(path).exists() or _format(Path(path)) is not None
+    return has_local_form(path) or Path(path).exists()
 
 
 def find_splits(path: str) -> dict[str, list[Path]]:

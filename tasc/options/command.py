@@ -4,29 +4,19 @@ A command has one frozen class, beside the library call that takes it: an option
 with its default, its bounds and its help. The command line and recipes are read from these classes.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.options.bounds import Bounded, Bounds
 from tasc.options.explain import explain
-from tasc.options.fields import AtHome, Shell, Split, Unescaped, as_value_error
+from tasc.options.fields import Shell, Split, as_value_error
 from tasc.options.references import expand_user
+from tasc.options.task import Data, Options, as_task
 
-_BROKEN = re.compile("[\0\ud800-\udfff]")  # no system takes it in a path, no file as UTF-8
 MOST_EXAMPLES = 10**9
 LARGEST_SEED = 2**32 - 1  # the generators of all libraries take it
 MOST_THREADS = 1024
@@ -52,63 +42,6 @@ class OptionsError(InputError):
         self.problems = problems
 
 
-class Options(BaseModel):
-    """Frozen options; an unknown key is an error. Every number has bounds that a machine bears."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _sound(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse true and false but for a switch, where they would be 1 and 0; and broken text."""
-        parts = value if isinstance(value, list | tuple) else (value,)
-        field = cls.model_fields[info.field_name or ""]
-        if field.annotation is not bool and any(isinstance(part, bool) for part in parts):
-            raise ValueError(f"{info.field_name}: true and false (on, yes, no) are for switches")
-        for text in parts:
-            if isinstance(text, str) and _BROKEN.search(text):
-                raise ValueError(f"{info.field_name}: {text!r:.60} holds what is no character")
-        return value
-
-
-class Data(Options):
-    """Where examples come from: a built-in task, a local file or folder, or a Hub data set."""
-
-    path: AtHome = Field(
-        description="builtin:NAME (stdlib-tokens, stdlib-docs), a JSONL/JSON/CSV/TSV/Parquet file "
-        "(also .gz), a folder with splits, or a Hub id."
-    )
-    input_column: str = Field(
-        Source.input_column,
-        description="Column of the inputs; a list is taken as words. Chats and instructions are "
-        "recognised by their columns where neither column is named.",
-    )
-    output_column: str = Field(
-        Source.output_column, description="Column of the outputs; a list is taken as words."
-    )
-    template: Unescaped = Field(
-        Source.template,
-        description="Prompt template; {input} and other columns by name, {input:.200} for a "
-        "beginning. Chats are given to the tokenizer's chat template where none is named.",
-    )
-    config: str | None = Field(Source.config, description="Configuration of a Hub data set.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _path_alone(cls, value: object) -> object:
-        return {"path": value} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _readable(self) -> Self:
-        with as_value_error():
-            self.source()
-        return self
-
-    def source(self) -> Source:
-        """Return the library's description of the same."""
-        return Source(**self.model_dump(), named=frozenset(self.model_fields_set))
-
-
 class CommandOptions(Options):
     """The options of a command; in Python and on the command line wrong ones are an InputError."""
 
@@ -126,6 +59,18 @@ class CommandOptions(Options):
                 super().__init__(**values)
             except ValidationError as error:
                 raise OptionsError(self.command, explain(error.errors())) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_task(cls, values: Any) -> Any:  # noqa: ANN401 - whatever was given
+        """Add the data and defaults of a task file; values given explicitly win."""
+        if not isinstance(values, dict):
+            return values
+        with as_value_error():
+            task = as_task(values.get("source"))
+        if task is None:
+            return values
+        return task.defaults(cls.model_fields) | values | {"source": task.data()}
 
     @model_validator(mode="before")
     @classmethod

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST_NODES
-from tasc.options.command import CommandOptions, Data, Kind, StepOptions
+from tasc.options.command import CommandOptions, Kind, StepOptions
 from tasc.options.fields import AtHome, Shell
+from tasc.options.task import Data
 from tasc.serving.table import EXPORTS
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import FILE, indexed_outputs, load_index
 from tasc.errors import InputError, TascError
 from tasc.models.cost_model import TOKEN_COST, CostModel
-from tasc.options.command import Options
 from tasc.options.explain import explain
+from tasc.options.task import Options
 from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
 from tasc.serving.drafts.watch import Watch

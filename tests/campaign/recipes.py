@@ -72,6 +72,8 @@ def main() -> int:
 def small(name: str, base: Path, data: Path) -> dict[str, Any]:
     """Return a recipe that comes along, with less of everything."""
     recipe: dict[str, Any] = yaml.safe_load((RECIPES / f"{name}.yaml").read_text(encoding="utf-8"))
+    if isinstance(recipe["data"], str):
+        recipe["data"] = yaml.safe_load((RECIPES / recipe["data"]).read_text(encoding="utf-8"))
     if "/" in recipe["data"]["path"]:
         recipe["data"] = {"path": str(data / recipe["data"]["path"].rpartition("/")[2])}
     for step in recipe["steps"].values():

@@ -1,5 +1,6 @@
 """Writing a recipe for a user's own data: what its data are, as they were found."""
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -16,9 +17,10 @@ from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
 from tasc.files.disk import writing
 from tasc.models.folder.files import elements, tensor_shapes, weight_files
-from tasc.options.command import LARGEST_SEED, CommandOptions, Data
+from tasc.options.command import LARGEST_SEED, CommandOptions
 from tasc.options.fields import as_value_error
 from tasc.options.references import expand_user, resolve_model
+from tasc.options.task import Data, is_task_file
 from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
@@ -66,7 +68,9 @@ class Started(Report):
     """What ``tasc init`` wrote."""
 
     recipe: Path
-    """The file."""
+    """The recipe."""
+    task: Path
+    """The task file that the recipe refers to."""
     read_as: str
     """How columns were read that nobody named; empty elsewhere."""
     held_out: dict[str, int]
@@ -88,31 +92,39 @@ def start_recipe(options: InitOptions) -> Started:
     recipe = Path(options.recipe)
     _check_free(recipe, "another file with --recipe")
     if not recipe.parent.is_dir():
-        raise InputError(f"{recipe.parent} is no folder: make it, or name another --recipe")
+        raise InputError(f"{recipe.parent} is not a folder: create it, or give another --recipe")
     source = options.source.source()
     existing = splits(source)
     if "train" not in existing:
         has = ", ".join(existing)
         raise InputError(f"{source.path} has no split train but {has}: give data to learn from")
     source, how = as_recognised(source, "train")
+    given = Path(options.source.written["path"])
+    task = given if is_task_file(str(given)) else recipe.parent / "task.yaml"
+    if task != given:
+        _check_free(task, "a recipe in another folder with --recipe")
     data = options.source.model_dump(include=options.source.model_fields_set)
     folder, held = None, dict[str, list[str]]()
     if "test" not in existing:
-        if len(existing) > 1:
+        if len(existing) > 1 or task == given:
             raise InputError(f"{source.path} has no split test: add one beside the others")
         folder = recipe.parent / f"{_name(source)}-splits"
         _check_free(folder, "a recipe in another folder with --recipe")
         held = hold_out(source, options.seed)
-        data["path"] = str(folder)
+        data["path"] = folder.name
+    elif is_local(source.path):
+        data["path"] = os.path.relpath(source.path, recipe.parent)
     if source.chat and not source.names("template") and not _writes_chats(options.model):
         data["template"] = _WITHOUT_ROLES
     held_out = {name: len(lines) for name, lines in held.items()}
-    text = _text(options, source, data, how, held_out)
+    texts = _texts(options, source, data, how, held_out)
     with writing(recipe):
         if folder is not None:
             write_splits(folder, held)
-        recipe.write_text(text, encoding="utf-8")
-    return Started(recipe=recipe, read_as=how, held_out=held_out, folder=folder)
+        if task != given:
+            task.write_text(texts["task.yaml"], encoding="utf-8")
+        recipe.write_text(texts["recipe.yaml"], encoding="utf-8")
+    return Started(recipe=recipe, task=task, read_as=how, held_out=held_out, folder=folder)
 
 
 def _check_free(path: Path, advice: str) -> None:
@@ -152,35 +164,40 @@ def _name(source: Source) -> str:
     return Path(path).name.partition(".")[0] or "data" if is_local(path) else Path(path).name
 
 
-def _text(
+def _texts(
     options: InitOptions, source: Source, data: dict[str, Any], how: str, held_out: dict[str, int]
-) -> str:
-    """Fill in the template: every value as YAML, and what stands in a comment as one line."""
+) -> dict[str, str]:
+    """Fill in the templates: values as YAML, and texts of comments as one line."""
     environment = Environment(
         loader=PackageLoader("tasc.commands.starter"),
         undefined=StrictUndefined,
-        autoescape=False,  # it is YAML, whose values are quoted by what writes YAML
+        autoescape=False,  # not HTML: ``_value`` and ``visible_line`` escape
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    look = ["tasc", "data", data["path"], "--tokenizer", options.model or ""]
+    recipe, given = Path(options.recipe), options.source.written["path"]
+    task = given if is_task_file(given) else str(recipe.parent / "task.yaml")
+    look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
     outputs = load(source, "train").outputs if is_local(source.path) else []
-    return environment.get_template("recipe.yaml").render(
-        look=visible_line(shlex.join(look)),
-        path=_value(data.pop("path")),
-        data={name: _value(value) for name, value in data.items()},
-        name=_value(_name(source)),
-        about=visible_line(options.source.path),
-        file=visible_line(shlex.quote(options.recipe)),
-        held_out=held_out,
-        how=visible_line(how),
-        model=None if options.model is None else _value(options.model),
-        small=options.model is None or _is_small(Path(resolve_model(options.model)[1])),
-        chat=source.chat,
-        labels=_has_labels(source, outputs),
-        longest=_longest(outputs),
-        seed=options.seed,
-    )
+    values = {
+        "look": visible_line(shlex.join(look)),
+        "task": _value(os.path.relpath(task, recipe.parent)),
+        "path": _value(data["path"]),
+        "data": {name: _value(value) for name, value in data.items() if name != "path"},
+        "name": _value(_name(source)),
+        "about": visible_line(options.source.path),
+        "file": visible_line(shlex.quote(options.recipe)),
+        "held_out": held_out,
+        "how": visible_line(how),
+        "model": None if options.model is None else _value(options.model),
+        "small": options.model is None or _is_small(Path(resolve_model(options.model)[1])),
+        "chat": source.chat,
+        "labels": _has_labels(source, outputs),
+        "longest": _longest(outputs),
+        "seed": options.seed,
+    }
+    names = ("recipe.yaml", "task.yaml")
+    return {name: environment.get_template(name).render(values) for name in names}
 
 
 def _value(value: object) -> str:

@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tasc.options.bounds import MOST
-from tasc.options.command import Options
 from tasc.options.fields import Shell
+from tasc.options.task import Options
 
 TrainedRows = Literal["new", "used", "all"]
 Quantization = Literal["nf4", "8bit", "none"]

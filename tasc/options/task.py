@@ -1,0 +1,192 @@
+"""Data that options name, and task files: one YAML file for a task's data and its defaults."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from tasc.data.local import has_local_form
+from tasc.data.source import BUILTIN, Source
+from tasc.errors import InputError
+from tasc.files.yaml_file import read_yaml
+from tasc.options.explain import explain
+from tasc.options.fields import AtHome, Unescaped, as_value_error
+from tasc.options.references import expanded
+
+_BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 in a file
+_SPLIT_FIELDS = ("split", "corpus_split", "held_out", "validation")
+_DEFAULTS = ("metrics", "delimiter", "max_new_tokens")
+
+
+class Options(BaseModel):
+    """Frozen options; an unknown key is an error. Every number has bounds that a machine bears."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _sound(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true and false but for a switch, where they would be 1 and 0; and broken text."""
+        parts = value if isinstance(value, list | tuple) else (value,)
+        field = cls.model_fields[info.field_name or ""]
+        if field.annotation is not bool and any(isinstance(part, bool) for part in parts):
+            raise ValueError(f"{info.field_name}: true and false (on, yes, no) are for switches")
+        for text in parts:
+            if isinstance(text, str) and _BROKEN.search(text):
+                raise ValueError(f"{info.field_name}: {text!r:.60} holds what is no character")
+        return value
+
+
+class Data(Options):
+    """Where examples come from: a built-in task, a local file or folder, or a Hub data set."""
+
+    _written: dict[str, Any] | None = PrivateAttr(None)
+    _beside: bool = PrivateAttr(default=False)
+
+    path: AtHome = Field(
+        description="builtin:NAME (stdlib-tokens, stdlib-docs), a JSONL/JSON/CSV/TSV/Parquet file "
+        "(also .gz), a folder with splits, a Hub id, or a task file (.yaml)."
+    )
+    input_column: str = Field(
+        Source.input_column,
+        description="Column of the inputs; a list is taken as words. Chats and instructions are "
+        "recognised by their columns where neither column is named.",
+    )
+    output_column: str = Field(
+        Source.output_column, description="Column of the outputs; a list is taken as words."
+    )
+    template: Unescaped = Field(
+        Source.template,
+        description="Prompt template; {input} and other columns by name, {input:.200} for a "
+        "beginning. Chats are given to the tokenizer's chat template where none is named.",
+    )
+    config: str | None = Field(Source.config, description="Configuration of a Hub data set.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_alone(cls, value: object) -> object:
+        return {"path": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        with as_value_error():
+            self.source()
+        return self
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The fields as the user wrote them: a task file, and what replaces its values."""
+        if self._written is not None:
+            return self._written
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+    @property
+    def beside_task(self) -> bool:
+        """Whether ``path`` was found in the folder of a task file."""
+        return self._beside
+
+    def source(self) -> Source:
+        """Return the library's description of the same."""
+        fields = set(Data.model_fields)
+        named = frozenset(self.model_fields_set & fields)
+        return Source(**self.model_dump(include=fields), named=named)
+
+
+class Task(Data):
+    """A task file, or the ``data`` of a recipe: data, and defaults for the commands that use it."""
+
+    splits: dict[Literal["train", "validation", "test"], str] = Field(
+        {}, description="The data's own names of the splits train, validation and test."
+    )
+    metrics: tuple[str, ...] | None = Field(None, description="Quality metrics of the task.")
+    delimiter: str | None = Field(None, description="Separator between the items of an output.")
+    max_new_tokens: int | None = Field(None, description="Limit of an output's length, in tokens.")
+
+    def data(self) -> Data:
+        """Return the data alone."""
+        named = self.model_dump(include=self.model_fields_set & Data.model_fields.keys())
+        data = Data(**named)
+        data._written, data._beside = self._written or named, self._beside
+        return data
+
+    def defaults(self, fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+        """Return the values that the task defines for options with these ``fields``."""
+        found = {name: getattr(self, name) for name in _DEFAULTS if name in fields}
+        if "epochs" in fields:  # a trained model does not depend on it
+            found.pop("max_new_tokens", None)
+        for name in _SPLIT_FIELDS:
+            if name in fields and fields[name].default in self.splits:
+                found[name] = self.splits[fields[name].default]
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def is_task_file(path: str) -> bool:
+    """Whether a data source is a task file, by its ending."""
+    return path.lower().endswith((".yaml", ".yml"))
+
+
+def as_task(source: object, folder: Path | None = None) -> Task | None:
+    """Return the task of a data source as options take it; None if it is no task.
+
+    A relative path of a task file is taken from ``folder``. Raises InputError if the file cannot
+    be read.
+    """
+    if isinstance(source, Task):
+        return source
+    if isinstance(source, Data):
+        source = {name: getattr(source, name) for name in source.model_fields_set}
+    values = source if isinstance(source, dict) else {"path": source}
+    path = values.get("path")
+    if not isinstance(path, str) or not is_task_file(path):
+        return None
+    typed = {name: value for name, value in values.items() if name != "path"}
+    return read_task((folder or Path()) / expanded(Path(path)), typed)
+
+
+def read_task(path: Path, typed: Mapping[str, Any]) -> Task:
+    """Read a task file; the values in ``typed`` replace its own.
+
+    Raises:
+        InputError: the file cannot be read, has unknown keys, or a value is wrong.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such task file: check the path")
+    raw, twice = read_yaml(path)
+    if twice:
+        raise InputError(f"{path}: the key {twice[0]!r} appears twice: remove one")
+    if not isinstance(raw, dict) or not isinstance(raw.get("path"), str) or not raw["path"]:
+        raise InputError(f"{path} names no data: write a key path, such as path: train.jsonl")
+    known = ", ".join(Task.model_fields)
+    if unknown := [str(key) for key in raw if key not in Task.model_fields]:
+        raise InputError(f"{path}: unknown key {unknown[0]!r:.60}: use one of {known}")
+    if is_task_file(raw["path"]):
+        raise InputError(f"{path}: path {raw['path']!r:.60} is another task file: name the data")
+    data, beside = _find(raw["path"], path.parent)
+    try:
+        task = Task(**{**raw, **typed, "path": data})
+    except ValidationError as error:
+        raise InputError(f"{path}: {'; '.join(explain(error.errors()))}: mend the file") from None
+    task._written, task._beside = {"path": str(path), **typed}, beside
+    return task
+
+
+def _find(data: str, folder: Path) -> tuple[str, bool]:
+    """Return a task file's path of data, and whether it is relative to the file's folder."""
+    if data.startswith((BUILTIN, "~", "/")):
+        return data, False
+    beside = folder / data
+    if beside.exists() or has_local_form(data):
+        return str(beside), True
+    return data, False

@@ -1,0 +1,151 @@
+"""Task files: data, columns, template, splits and defaults in one YAML file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tasc
+from tasc.commands.plan import Overrides, read
+from tasc.errors import InputError
+from tests.cli import done
+from tests.cli import tasc as run
+from tests.pico import make_tokenizer
+from tests.recipes import write
+
+ROWS = [{"q": f"number {i}", "a": f"value {i % 3}; {i % 2}", "c": "note"} for i in range(30)]
+TASK = """\
+path: mine
+input_column: q
+output_column: a
+template: "{c}: {input}\\n"
+splits: {test: validation}
+metrics: [micro_f1]
+delimiter: "; "
+max_new_tokens: 33
+"""
+
+
+@pytest.fixture(autouse=True)
+def task(tmp_path, monkeypatch) -> str:
+    """A task file in a folder below the working directory, with its data beside it."""
+    monkeypatch.chdir(tmp_path)
+    for split in ("train", "validation"):
+        write(Path("tasks/mine") / f"{split}.jsonl", ROWS)
+    Path("tasks/task.yaml").write_text(TASK)
+    return "tasks/task.yaml"
+
+
+def test_a_task_file_gives_data_splits_and_defaults(task):
+    options = tasc.BenchOptions(source=task, models=("m",))
+    assert options.data is not None
+    assert options.data.path == "tasks/mine"
+    assert options.data.source().prompt("x", {"c": "y"}) == "y: x\n"
+    assert (options.split, options.corpus_split) == ("validation", "train")
+    assert (options.metrics, options.delimiter) == (("micro_f1",), "; ")
+    assert options.max_new_tokens == 33
+    assert tasc.FinetuneOptions(source=task, model="m").max_new_tokens == 256
+    assert tasc.AugmentOptions(source=task, tokenizer="t").split == "train"
+
+
+def test_values_given_to_a_command_win_over_the_file(task):
+    source = {"path": task, "template": "{input}"}
+    options = tasc.BenchOptions(
+        source=source, models=("m",), metrics=("exact_match",), split="train"
+    )
+    assert options.data is not None
+    assert (options.data.template, options.data.input_column) == ("{input}", "q")
+    assert (options.metrics, options.split, options.max_new_tokens) == (
+        ("exact_match",),
+        "train",
+        33,
+    )
+    assert options.but(seed=1).delimiter == "; "
+
+
+def test_every_command_line_takes_it_and_goes_on_with_it(capsys, task):
+    tokenizer = make_tokenizer(Path("tokenizer"))
+    found = done(capsys, "data", task, "--tokenizer", tokenizer, "--template", "{c} {input}")
+    assert (found["path"], found["max_new_tokens"]) == ("tasks/mine", 33)
+    assert "".join(token["text"] for token in found["samples"][0]["tokens"]).startswith("note ")
+    given = ("--tokenizer", tokenizer, "--new-tokens", 2, "--template", "{input}")
+    code, out, _ = run(capsys, "augment", task, *given, "--output", "tokens")
+    assert code == 0
+    assert f"Next: tasc finetune {task} " in out
+    assert out.rstrip().endswith("--template '{input}'")
+    manifest = json.loads(Path("tokens/manifest.json").read_text())
+    assert manifest["arguments"]["source"]["path"] == "tasks/mine"
+    assert done(capsys, "vocab", tokenizer, tokenizer, "--data", task, "--output", "vocab")
+
+
+@pytest.mark.parametrize("data", ["data: task.yaml", "data: {path: task.yaml, template: '{q}'}"])
+def test_a_recipe_refers_to_one_in_its_own_folder(data):
+    other = "{path: mine/train.jsonl, input_column: q, output_column: a}"
+    bench = "{command: bench, models: [gpt2]"
+    steps = f"steps:\n  b: {bench}}}\n  d: {bench}, source: {other}, split: train}}\n"
+    Path("tasks/r.yaml").write_text(f"name: x\ndescription: y\n{data}\n{steps}")
+    plan = read(Path("tasks/r.yaml"), Overrides(data_dir=Path("tasks")))
+    step, other_step = plan.steps["b"], plan.steps["d"]
+    assert step.data is not None
+    assert (step.data.path, step.split) == ("tasks/mine", "validation")
+    assert step.data.template == ("{q}" if "template" in data else "{c}: {input}\n")
+    assert other_step.model_fields_set.isdisjoint({"metrics", "delimiter", "max_new_tokens"})
+
+
+def test_data_in_a_recipe_have_the_keys_of_a_task_file():
+    Path("r.yaml").write_text(
+        f"name: x\ndescription: y\ndata: {{{', '.join(TASK.splitlines())}}}\n"
+        "steps:\n  b: {command: bench, models: [gpt2]}\n"
+    )
+    step = read(Path("r.yaml"), Overrides(data_dir=Path("tasks"))).steps["b"]
+    assert (step.split, step.data and step.data.path) == ("validation", "tasks/mine")
+
+
+def test_data_are_found_beside_the_file_else_taken_as_written(task):
+    for path, expected in (
+        ("mine", "tasks/mine"),
+        ("absent.jsonl", "tasks/absent.jsonl"),
+        ("./absent", "tasks/absent"),
+        ("openai/gsm8k", "openai/gsm8k"),
+        ("builtin:stdlib-docs", "builtin:stdlib-docs"),
+        ("/data/x", "/data/x"),
+    ):
+        Path(task).write_text(f"path: {path}\n")
+        data = tasc.AnalyzeOptions(source=task).data
+        assert data is not None
+        assert data.path == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("path: mine\ntamplate: x\n", "unknown key 'tamplate': use one of path, input_column"),
+        ("path: mine\n1: x\n", "unknown key '1': use one of"),
+        ("input_column: q\n", "names no data: write a key path"),
+        ("- mine\n", "names no data"),
+        ("path: other.yaml\n", "path 'other.yaml' is another task file: name the data"),
+        ("path: mine\npath: mine\n", "the key 'path' appears twice"),
+        ("path: mine\nmax_new_tokens: many\n", "max_new_tokens: input should be a valid integer"),
+        ("path: mine\nsplits: {dev: x}\n", "splits"),
+        ("path: mine\ntemplate: '{input.x}'\n", "without attributes"),
+        ("path: !!python/object/apply:os.system [ls]\n", "not a readable YAML file"),
+        ("path: " + "x" * 200_000, "larger than 100,000 bytes"),
+    ],
+)
+def test_a_wrong_task_file_is_refused_with_what_to_write(capsys, task, text, message):
+    Path(task).write_text(text)
+    code, out, err = run(capsys, "analyze", task)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: tasc analyze: {task}")
+    assert message in err
+    with pytest.raises(InputError, match=r"task\.yaml"):
+        tasc.AnalyzeOptions(source=task)
+
+
+def test_a_missing_task_file_and_a_wrong_metric_are_refused(capsys, task):
+    assert "absent.yaml: no such task file" in run(capsys, "analyze", "absent.yaml")[2]
+    Path(task).write_text("path: mine\nmetrics: [exakt]\n")
+    assert "exakt" in run(capsys, "bench", task, "--model", "m")[2]
+    recipe = "name: x\ndescription: y\ndata: absent.yaml\nsteps:\n  b: {command: analyze}\n"
+    Path("r.yaml").write_text(recipe)
+    assert "absent.yaml" in run(capsys, "run", "r.yaml", "--dry-run")[2]

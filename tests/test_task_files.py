@@ -127,7 +127,7 @@ def test_data_are_found_beside_the_file_else_taken_as_written(task):
         ("path: mine\npath: mine\n", "the key 'path' appears twice"),
         ("path: mine\nmax_new_tokens: many\n", "max_new_tokens: input should be a valid integer"),
         ("path: mine\nsplits: {dev: x}\n", "splits"),
-        ("path: mine\ntemplate: '{input.x}'\n", "without attributes"),
+        ("path: mine\ntemplate: '{input.x}'\n", "the template '{input.x}'"),
         ("path: !!python/object/apply:os.system [ls]\n", "not a readable YAML file"),
         ("path: " + "x" * 200_000, "larger than 100,000 bytes"),
     ],

@@ -42,7 +42,7 @@ def test_a_bench_reports_a_missing_head_or_missing_counts(capsys, base, head, be
     for options, message in {
         (): "tasc finetune --draft-head",
         ("--draft-head", head, "--method", "fr-spec:size=64", "--token-counts", base): (
-            "no token counts; write them with tasc analyze --tokenizer"
+            "does not exist: write it with tasc analyze --tokenizer"
         ),
     }.items():
         code, _, err = tasc(capsys, *bench, *options)

@@ -39,7 +39,7 @@ def _at_home(text: str) -> str:
         return expand_user(text)
 
 
-AtHome = Annotated[str, AfterValidator(_at_home)]  # a path whose leading ~ is written out
+UserPath = Annotated[str, AfterValidator(_at_home)]  # a path whose leading ~ is written out
 
 
 def _unescaped(text: str) -> str:

@@ -22,7 +22,7 @@ from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
 from tasc.files.yaml_file import read_yaml
 from tasc.options.explain import explain
-from tasc.options.fields import AtHome, Unescaped, as_value_error
+from tasc.options.fields import Unescaped, UserPath, as_value_error
 from tasc.options.references import expanded
 
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 in a file
@@ -55,7 +55,7 @@ class Data(Options):
     _written: dict[str, Any] | None = PrivateAttr(None)
     _beside: bool = PrivateAttr(default=False)
 
-    path: AtHome = Field(
+    path: UserPath = Field(
         description="builtin:NAME (stdlib-tokens, stdlib-docs), a JSONL/JSON/CSV/TSV/Parquet file "
         "(also .gz), a folder with splits, a Hub id, or a task file (.yaml)."
     )

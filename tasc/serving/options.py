@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST_NODES
 from tasc.options.command import CommandOptions, Kind, StepOptions
-from tasc.options.fields import AtHome, Shell
+from tasc.options.fields import Shell, UserPath
 from tasc.options.task import Data
 from tasc.serving.table import EXPORTS
 
@@ -73,7 +73,7 @@ class ServeOptions(CommandOptions):
     command = "serve"
     flags: ClassVar = ()
 
-    folder: Annotated[AtHome, Shell(argument=True)] = Field(description="Folder of tasc export.")
+    folder: Annotated[UserPath, Shell(argument=True)] = Field(description="Folder of tasc export.")
     host: str = Field(
         LOOPBACK, min_length=1, description="Address to listen on; 0.0.0.0 admits other machines."
     )

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from tasc.errors import InputError
 from tasc.options.bounds import MOST
 from tasc.options.command import Kind, ModelOptions
-from tasc.options.fields import LONGEST, AtHome, Device, Dtype, Shell, as_value_error
+from tasc.options.fields import LONGEST, Device, Dtype, Shell, UserPath, as_value_error
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
 
@@ -54,7 +54,7 @@ class TrainingOptions(ModelOptions):
     log_to: tuple[Tracker, ...] = Field(
         (), description="Send losses and learning rates to this tracker; may be repeated."
     )
-    log_dir: AtHome = Field(
+    log_dir: UserPath = Field(
         "tasc-logs",
         description="With --log-to: folder for logs, in a subfolder named like the output.",
     )

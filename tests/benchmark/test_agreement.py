@@ -32,8 +32,8 @@ def test_a_page_shows_no_rank_correlation_of_fewer_than_four_points():
         prediction = Prediction(cells=(), entropy=agreement("ar", points[:count]))
         results = make_results(make_cell()).model_copy(update={"prediction": prediction})
         pages.append(render(results))
-    assert ["predicts perfectly" in page for page in pages] == [False, True]
-    assert "over 3 vocabularies, too few to say" in pages[0]
+    assert ["−1 is a perfect prediction" in page for page in pages] == [False, True]
+    assert "too few for a rank correlation" in pages[0]
 
 
 def test_steps_where_the_entropy_falls_do_not_count():

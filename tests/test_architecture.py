@@ -49,6 +49,8 @@ INNER = {
 }
 MOST_FILES = 20
 MOST_PARAMETERS = 8
+# Lines of Python. A feature pays for its lines by what it replaces; raising a limit needs a reason.
+MOST_LINES = {("tasc", "cli"): 32_100, ("benchmarks",): 4_800, ("tests",): 29_900}
 
 
 def imports(path: Path) -> list[tuple[str, bool]]:
@@ -132,6 +134,13 @@ def test_no_folder_holds_more_files_than_one_takes_in_at_a_glance():
         folders = {path.parent for path in (ROOT / top).rglob("*.py")}
         crowded = {f: len(list(f.glob("*.py"))) for f in folders}
         assert not {f: n for f, n in crowded.items() if n > MOST_FILES}
+
+
+@pytest.mark.parametrize("folders", MOST_LINES, ids=" and ".join)
+def test_the_code_keeps_to_its_line_budget(folders):
+    files = [path for folder in folders for path in python_files(folder)]
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+    assert lines <= MOST_LINES[folders]
 
 
 # A signature that others laid down: transformers' attention.

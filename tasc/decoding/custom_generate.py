@@ -185,7 +185,10 @@ def _check(config: GenerationConfig, model: PreTrainedModel, inputs: dict[str, A
             f"custom_generate has no beam search: set num_beams=1 (num_beams={config.num_beams})"
         )
     if model.config.is_encoder_decoder or inputs.get("inputs_embeds") is not None:
-        raise InputError("custom_generate needs input_ids and a decoder-only model")
+        raise InputError(
+            "custom_generate takes no inputs_embeds and no encoder-decoder: give input_ids and a "
+            "decoder-only model"
+        )
     cache = inputs.get("past_key_values")
     if cache is not None and cache.get_seq_length() > 0:
         raise InputError("custom_generate starts from the prompt: remove past_key_values")

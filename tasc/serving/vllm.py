@@ -186,8 +186,8 @@ def _chains(method: Method) -> Method:
         )
     if method.adaptive:
         raise InputError(
-            f"method {method.label!r}: remove budget=auto; vLLM's num_speculative_tokens sets the "
-            "number of draft tokens"
+            f"method {method.label!r}: vLLM sets the number of draft tokens with "
+            "num_speculative_tokens: remove budget=auto"
         )
     wide = any(field.name == "width" for field in fields(method.options))
     return replace(method, options=replace(method.options, width=1)) if wide else method

@@ -49,7 +49,7 @@ class BertScore:
         folder, what = Path(self.model), f"model {self.model}"
         if not folder.is_dir():
             raise InputError(
-                f"{what}: no such folder: bert_score downloads nothing, give a local folder"
+                f"{what}: no such folder: bert_score downloads nothing; give a local folder"
             )
         config = read_json(folder / CONFIG, what)
         layers = config.get("num_hidden_layers")

@@ -1,1 +1,0 @@
-"""Benchmarks of training: what it costs, and what quality it brings."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-import tasc.decoding.verify.ops  # noqa: F401 - registers torch.ops.tasc
 from benchmarks.gpu.setup import Setup, spread
+from tasc.decoding.verify import ops
 
 NODES, VOCABULARY = 64, 151_936
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -37,9 +37,13 @@ def measure(setup: Setup, dtype: torch.dtype, size: int) -> dict[str, Any]:
     tree = [torch.from_numpy(a).to(setup.device) for a in (tokens, parents)]
     into = torch.empty_like(base)
     uniforms = torch.from_numpy(rng.random(NODES + 1)).to(setup.device)
+
+    def verify(kernel: str, *arguments: Any) -> object:  # noqa: ANN401
+        return (ops.KERNELS[kernel] if setup.cuda else partial(ops.result, kernel))(*arguments)
+
     ways: dict[str, Callable[[torch.Tensor], object]] = {
-        "verify_greedy": lambda r: torch.ops.tasc.verify_greedy(r, *tree),
-        "verify_sampled": lambda r: torch.ops.tasc.verify_sampled(r, *tree, 0.8, uniforms),
+        "verify_greedy": lambda r: verify(ops.GREEDY, r, *tree),
+        "verify_sampled": lambda r: verify(ops.SAMPLED, r, *tree, 0.8, uniforms),
         "amax": lambda r: r.amax(-1),
         "sum": lambda r: r.sum(dtype=torch.float32),
         "copy": lambda r: into.copy_(r),

@@ -1,9 +1,8 @@
-"""The verification kernels as torch operators, so that ``torch.compile`` can trace them.
+"""The verification kernels: on the CPU through ``tasc._native``, on CUDA through libtasc_cuda.
 
-``torch.ops.tasc.verify_greedy``, ``verify_sampled`` and ``verify_rejection`` take tensors on one
-device and return (n + 2,) int32 there: the number of accepted nodes, the bonus token, the path,
-then -1. On the CPU they raise InputError for an invalid tree or row. On CUDA they never wait for
-the device: the first entry is negative instead, and ``committed`` raises.
+They are equal to ``reference`` unless a random number lies within 1e-5 of the boundary of a
+decision: exponentials are float32, sums float64. For an invalid tree or row, the first entry of
+their result is negative on CUDA, and ``committed`` raises InputError; on the CPU they raise it.
 """
 
 from collections.abc import Callable
@@ -46,15 +45,20 @@ def native(kernel: Callable[..., _Result], logits: torch.Tensor, *arguments: Any
 
 def run(kernel: str, logits: torch.Tensor, *arguments: Any) -> Verified:  # noqa: ANN401
     """Run a kernel on a draft's arrays, on the device of ``logits``; wait for the result."""
+    return committed(result(kernel, logits, *arguments))
+
+
+def result(kernel: str, logits: torch.Tensor, *arguments: Any) -> np.ndarray:  # noqa: ANN401
+    """Return the accepted nodes, the bonus token, the path, then -1, as (n + 2,) int32."""
     if logits.device.type == "cpu":
         arrays = [a.numpy() if isinstance(a, torch.Tensor) else a for a in arguments]
-        return committed(native(getattr(_native, kernel), logits, *arrays))
+        return native(getattr(_native, kernel), logits, *arrays)
     tokens, parents, *rest = arguments
     tree = torch.from_numpy(np.stack([tokens, parents])).to(logits.device, non_blocking=True)
     rest = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in rest]
     moved = [a.to(logits.device) if isinstance(a, torch.Tensor) else a for a in rest]
-    # The dispatcher would take longer than the launch.
-    return committed(_KERNELS[kernel](logits, *tree, *moved).cpu().numpy())
+    on_host: np.ndarray = KERNELS[kernel](logits, *tree, *moved).cpu().numpy()
+    return on_host
 
 
 def committed(result: np.ndarray) -> Verified:
@@ -93,35 +97,22 @@ def _launch(kernel: str, logits: torch.Tensor, tokens: torch.Tensor, *rest: Any)
 GREEDY, SAMPLED, REJECTION = "verify_greedy", "verify_sampled", "verify_rejection"
 
 
-def verify_greedy(
-    logits: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor
-) -> torch.Tensor:
-    """Verify along the arg-max: ``logits`` (n + 1, V), ``tokens`` and ``parents`` (n,) int32."""
-    if logits.is_cuda:
-        best = torch.empty(len(tokens) + 1, dtype=torch.int64, device=logits.device)
-        return _launch(GREEDY, logits, tokens, parents, len(tokens), best)
-    return torch.from_numpy(native(_native.verify_greedy, logits, tokens.numpy(), parents.numpy()))
+def _greedy(logits: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+    best = torch.empty(len(tokens) + 1, dtype=torch.int64, device=logits.device)
+    return _launch(GREEDY, logits, tokens, parents, len(tokens), best)
 
 
-def verify_sampled(
+def _sampled(
     logits: torch.Tensor,
     tokens: torch.Tensor,
     parents: torch.Tensor,
     temperature: float,
     uniforms: torch.Tensor,
 ) -> torch.Tensor:
-    """Verify by sampling with ``uniforms`` (n + 1,) float64, as reference.coupled_reference does.
-
-    Equal to the reference unless a uniform number lies within 1e-5 of a boundary of the cumulative
-    distribution: exponentials are float32, sums float64.
-    """
-    if logits.is_cuda:
-        return _launch(SAMPLED, logits, tokens, parents, len(tokens), temperature, uniforms)
-    arrays = (tokens.numpy(), parents.numpy(), temperature, uniforms.numpy())
-    return torch.from_numpy(native(_native.verify_sampled, logits, *arrays))
+    return _launch(SAMPLED, logits, tokens, parents, len(tokens), temperature, uniforms)
 
 
-def verify_rejection(
+def _rejection(
     logits: torch.Tensor,
     tokens: torch.Tensor,
     parents: torch.Tensor,
@@ -131,41 +122,15 @@ def verify_rejection(
     temperature: float,
     uniforms: torch.Tensor,
 ) -> torch.Tensor:
-    """Verify by rejection, as ``reference.rejection_reference`` does.
-
-    ``distributions`` (m, V) float32, ``distribution_of`` (n + 1,) int32. Equal to the reference
-    unless a decision lies within 1e-5 of its boundary.
-    """
-    if logits.is_cuda:
-        scratch = torch.empty(logits.shape[1], dtype=torch.float32, device=logits.device)
-        named = (
-            distributions.contiguous(),
-            distributions.shape[0],
-            distribution_of,
-            int(replacement),
-            temperature,
-        )
-        return _launch(REJECTION, logits, tokens, parents, len(tokens), *named, uniforms, scratch)
-    arrays = (
-        tokens.numpy(),
-        parents.numpy(),
-        distributions.contiguous().numpy(),
-        distribution_of.numpy(),
-    )
-    rest = (replacement, temperature, uniforms.numpy())
-    return torch.from_numpy(native(_native.verify_rejection, logits, *arrays, *rest))
+    scratch = torch.empty(logits.shape[1], dtype=torch.float32, device=logits.device)
+    proposals = distributions.contiguous(), len(distributions), distribution_of, int(replacement)
+    rest = (*proposals, temperature, uniforms, scratch)
+    return _launch(REJECTION, logits, tokens, parents, len(tokens), *rest)
 
 
-_KERNELS: dict[str, Callable[..., torch.Tensor]] = {
-    GREEDY: verify_greedy,
-    SAMPLED: verify_sampled,
-    REJECTION: verify_rejection,
+# name -> launcher of the CUDA kernel, with tensors of one device; never waits for the device
+KERNELS: dict[str, Callable[..., torch.Tensor]] = {
+    GREEDY: _greedy,
+    SAMPLED: _sampled,
+    REJECTION: _rejection,
 }
-
-
-def _result(logits: torch.Tensor, tokens: torch.Tensor, *_: Any) -> torch.Tensor:  # noqa: ANN401, ARG001
-    return tokens.new_empty(tokens.shape[0] + 2)
-
-
-for _name, _kernel in _KERNELS.items():
-    torch.library.custom_op(f"tasc::{_name}", _kernel, mutates_args=()).register_fake(_result)

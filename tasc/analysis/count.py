@@ -37,8 +37,7 @@ class Pool:
     def submit(self, texts: Sequence[str], weights: Sequence[int], run: Path) -> Future[Part]:
         """Count ``texts`` into the file ``run``; wait if the queue is full.
 
-        Raises:
-            InputError: an earlier batch could not be counted.
+        Raises InputError if an earlier batch could not be counted.
         """
         while len(self.waiting) >= self.most:
             self.waiting.popleft().result()

@@ -73,13 +73,9 @@ class Scan:
 
 
 def describe_all(parts: Sequence[Counted], vocabulary: int, n_max: int, folder: Path) -> Scan:
-    """Merge the parts of a split, in order, and describe it.
+    """Merge the parts of a split, in order, and describe it with temporary runs in ``folder``.
 
-    Args:
-        parts: one or more.
-        vocabulary: size of the tokenizer's vocabulary; 0 without a tokenizer.
-        n_max: longest n-gram; statistics end at 4.
-        folder: for temporary runs.
+    ``vocabulary`` is 0 without a tokenizer; n-grams end at ``n_max``, or at 4.
     """
     sample, some = Sample(), RowSample()
     for part in parts:

@@ -52,8 +52,7 @@ def save_counted(counted: Counted, folder: Path) -> None:
 def load_counted(folder: Path) -> Counted:
     """Read counts; their runs stay in ``folder``, and are checked when they are merged.
 
-    Raises:
-        IntegrityError: a file is missing or damaged.
+    Raises IntegrityError if a file is missing or damaged.
     """
     try:
         with safe_open(folder / FILE, framework="numpy") as held:

@@ -29,8 +29,7 @@ def shannon_bits(counts: Counts, times: Counts | None = None) -> float:
 def renyi_bits(counts: Counts, alpha: float = 2.0, times: Counts | None = None) -> float:
     """Return H_α = log2(Σ p^α) / (1 - α), appendix E; α = 1 is Shannon's.
 
-    Raises:
-        ValueError: α is negative.
+    Raises ValueError if α is negative.
     """
     if alpha < 0:
         raise ValueError(f"the order of a Rényi entropy is 0 or more, got {alpha}")
@@ -69,10 +68,7 @@ def coverage(counts: Counts, share: float = 0.8, times: Counts | None = None) ->
 def covered(counts: Counts, ranks: npt.ArrayLike, times: Counts | None = None) -> Shares:
     """Return the share of all occurrences covered by the ``ranks`` most frequent symbols, (R,).
 
-    Args:
-        counts: of at least one symbol.
-        ranks: (R,) numbers of symbols, from 0 to all of them.
-        times: number of symbols with each count.
+    ``ranks`` (R,) lie between 0 and the number of symbols, which must be at least 1.
     """
     ranked, times = _ranked(counts, times)
     symbols = np.concatenate([[0], np.cumsum(times)])

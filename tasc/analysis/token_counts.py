@@ -22,16 +22,10 @@ def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs
 
 
 def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") -> Int64:
-    """Return the counts (V,) by token id.
+    """Return the counts (V,) by token id of the ``side`` "input" or "output".
 
-    Args:
-        path: the file, or the folder that ``tasc analyze`` wrote.
-        tokenizer: the tokenizer of the counts.
-        side: "input" or "output".
-
-    Raises:
-        InputError: the file does not exist, or belongs to another tokenizer.
-        IntegrityError: the file is damaged.
+    ``path`` is the file, or the folder that ``tasc analyze`` wrote. Raises InputError if the file
+    does not exist or belongs to another tokenizer, and IntegrityError if it is damaged.
     """
     file = path / FILE if path.is_dir() else path
     if not file.is_file():

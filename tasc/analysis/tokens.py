@@ -59,10 +59,7 @@ def search(
 def merged_counts(counts: Int64, result: MergeResult, budget: int) -> Int64:
     """Return the count of each token after ``budget`` merges, (V + added,) int64.
 
-    Args:
-        counts: (V,) before the first merge, over the searched corpus.
-        result: of the search.
-        budget: number of merges to apply.
+    ``counts`` (V,) are those before the first merge, over the searched corpus.
     """
     merges = result.merges[:budget]
     after = np.concatenate([counts, np.zeros(len(merges), np.int64)])

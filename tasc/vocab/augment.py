@@ -112,7 +112,6 @@ class Augmentation:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
         return self.report.to_dict()
 
 

@@ -20,7 +20,7 @@ from tasc.decoding.drafters.hetero import segmentation as segmentation_module
 from tasc.decoding.drafters.hetero.ngram import NgramDraftModel, NgramModel
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession
-from tasc.decoding.drafters.hetero.segmentation import Rule, Segmentation
+from tasc.decoding.drafters.hetero.segmentation import Segmentation
 from tasc.decoding.drafters.hetero.slrs import Slrs
 from tasc.decoding.drafters.hetero.token_level import tli, union
 from tasc.decoding.verify import lazy, reference
@@ -48,7 +48,12 @@ def session_of(pair) -> tuple[DraftSession, int]:
     return session, session.root()
 
 
-rules = st.sampled_from([Rule(), Rule(lookahead=1), Rule(lookahead=2), Rule(floor=0.05)])
+rules = st.sampled_from(
+    [
+        SlrsOptions(lookahead=lookahead, floor=floor)
+        for lookahead, floor in ((0, 0.0), (1, 0.0), (2, 0.0), (0, 0.05))
+    ]
+)
 
 
 @given(pairs(), rules)
@@ -78,7 +83,7 @@ def test_psi_counts_what_is_drawn_where_segmentations_meet(seed, n, floor):
     session, node = session_of(pair)
     expected = psi(session, node, floor=floor)
     for token in range(pair.sizes[0]):
-        *_, (low, high) = Segmentation(session, Rule(floor=floor), node, token).bounds()
+        *_, (low, high) = Segmentation(session, SlrsOptions(floor=floor), node, token).bounds()
         assert low == high == pytest.approx(expected[token], abs=EXACT)
 
 
@@ -91,7 +96,7 @@ def test_what_is_kept_from_step_to_step_stays_within_a_bound(monkeypatch):
     session, node = session_of(pair)
     expected = psi(session, node)
     for token in range(pair.sizes[0]):
-        *_, (low, _) = Segmentation(session, Rule(), node, token).bounds()
+        *_, (low, _) = Segmentation(session, SlrsOptions(floor=0.0), node, token).bounds()
         assert low == pytest.approx(expected[token], abs=EXACT)
     assert 0 < sum(len(row) for row in model.rows.values()) <= 40
     assert 0 < sum(len(row) for row in pair.resolver.known.values()) <= 40

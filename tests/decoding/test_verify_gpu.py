@@ -1,5 +1,7 @@
 """The CUDA kernels against the C++ ones, which tests without a device hold to the definition."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -36,23 +38,22 @@ def test_every_kernel_equals_the_native_one(n, size, dtype):
         uniforms = torch.from_numpy(rng.random(n + 1))
         distributions = torch.from_numpy(rng.dirichlet([0.1] * size, n + 1).astype(np.float32))
         of = torch.arange(-1, n, dtype=torch.int32)
-        calls = {
-            "verify_greedy": (rows, *tree),
-            "verify_sampled": (rows, *tree, 0.8, uniforms),
-            "verify_rejection": (rows, *tree, distributions, of, True, 0.8, uniforms),
+        calls: dict[str, tuple[Any, ...]] = {
+            "verify_greedy": tree,
+            "verify_sampled": (*tree, 0.8, uniforms),
+            "verify_rejection": (*tree, distributions, of, True, 0.8, uniforms),
         }
         for name, arguments in calls.items():
-            logits, *rest = arguments
-            found = ops.result(name, logits.cuda(), *rest)
-            if np.array_equal(found, ops.result(name, logits, *rest)):
+            found = ops.result(name, rows.cuda(), *arguments)
+            if np.array_equal(found, ops.result(name, rows, *arguments)):
                 continue
             # A decision within the tolerance of its boundary may fall either way.
             assert name != "verify_greedy"
-            near = [
-                ops.result(name, *arguments[:-1], (uniforms + by).clamp(0, 1 - 1e-12))
+            below, above = (
+                ops.result(name, rows, *arguments[:-1], (uniforms + by).clamp(0, 1 - 1e-12))
                 for by in (-NEAR, NEAR)
-            ]
-            assert not np.array_equal(*near)
+            )
+            assert not np.array_equal(below, above)
 
 
 def test_greedy_on_the_device_reads_arrays_of_a_draft():

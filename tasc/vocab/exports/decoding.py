@@ -40,8 +40,7 @@ def keep_spaces(state: dict[str, Any]) -> None:
 def found_in_normalized(state: dict[str, Any], path: str) -> bool:
     """Return whether the added tokens of a tokenizer.json must be matched in normalized text.
 
-    Raises:
-        InputError: text after an added token would gain a space.
+    Raises InputError if text after an added token would gain a space.
     """
     if _PREPEND in members(state["normalizer"], "normalizers"):
         return True

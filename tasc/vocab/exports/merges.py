@@ -38,9 +38,7 @@ def write_merges(folder: Path, tokens: Iterable[NewToken]) -> None:
 def read_merges(folder: Path) -> list[NewToken]:
     """Return the new tokens of an augmented tokenizer's folder, in order of acceptance.
 
-    Raises:
-        InputError: the folder has no merges.json.
-        IntegrityError: merges.json cannot be read.
+    Raises InputError if there is no merges.json, and IntegrityError if it cannot be read.
     """
     path = folder / MERGES_FILE
     if not path.is_file():

@@ -29,35 +29,17 @@ _RUN = re.compile(rf"(?P<atom>{_ATOM})(?:\+|\{{1,\d+\}})?")
 _PUNCTUATION = r"[\p{P}$+<=>^`|~]"
 _TEXTS = 1000
 _SAMPLES = [
-    *(
-        "a",
-        "Bc",
-        "the",
-        "é",
-        "ǅ",
-        "ʰ",
-        "e\u0301",
-        "中",
-        "日本",
-        "かな",
-        "ر",
-        "\u200d",
-        "\ue000",
-        "🙂",
-    ),
+    *("a", "Bc", "the", "é", "ǅ", "ʰ", "e\u0301", "中", "日本", "かな"),
+    *("ر", "\u200d", "\ue000", "🙂"),
     *("1", "22", "345", "6789", "²", "Ⅷ", "٣", " ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u3000"),
     *(".", "...", "!?", "'", "'s", "'LL", "-", "_", "$", "{", "/", "。", "„", "“", "+"),
 ]
 
 
 def one_pattern(steps: Sequence[dict[str, Any]]) -> str | None:
-    """Return a pattern that splits text as ``steps`` do, the last of which is byte level.
+    """Return a pattern that splits text as ``steps`` do, or None if no equivalent one is known.
 
-    Args:
-        steps: the pre-tokenizers of a tokenizer.json's sequence, in order.
-
-    Returns:
-        None if no single pattern is known to be equivalent.
+    ``steps`` are the pre-tokenizers of a tokenizer.json's sequence, the last of them byte level.
     """
     patterns = [_pattern(step) for step in steps]
     if patterns[-1] is None:  # a ByteLevel without a pattern of its own: all others come before it

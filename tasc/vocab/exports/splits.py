@@ -36,8 +36,7 @@ class Splits:
 def splits_of(state: dict[str, Any], path: str) -> Splits:
     """Return the pre-tokens of the tokenizer of this tokenizer.json.
 
-    Raises:
-        InputError: the ``pretoken`` export does not support the tokenizer.
+    Raises InputError if the ``pretoken`` export does not support the tokenizer.
     """
     model, split = state["model"], state["pre_tokenizer"] or {"type": "none"}
     parts = split.get("pretokenizers", [split])

@@ -17,17 +17,9 @@ def check_round_trip(
     base: LoadedTokenizer,
     saved: LoadedTokenizer,
 ) -> None:
-    """Check that every text decodes to itself, or to what the base tokenizer decodes.
+    """Raise InputError unless every text decodes to itself, or to what ``base`` decodes.
 
-    Args:
-        texts: N texts.
-        before: the texts in tokens of ``base``.
-        after: the texts in tokens of ``saved``.
-        base: the tokenizer without new tokens.
-        saved: the tokenizer with them.
-
-    Raises:
-        InputError: a text decodes to something else.
+    ``before`` and ``after`` are the texts in tokens of ``base`` and of ``saved``.
     """
     expected = base.decode_batch(_rows(before))
     actual = saved.decode_batch(_rows(after))

@@ -21,16 +21,10 @@ class Usage:
 def usage(
     outputs: Outputs, after: Encoded, strings: Sequence[bytes], added: Sequence[bytes]
 ) -> Usage:
-    """Count the occurrences of new tokens.
+    """Count the occurrences of tokens ``added`` to ``strings`` in ``after``, the encoded outputs.
 
     An occurrence splits a word if it starts or ends inside a base token, or if it spans pre-tokens
     and starts or ends inside one: " in the" in " in therapy". Pairs inside one pre-token do not.
-
-    Args:
-        outputs: in base tokens.
-        after: the outputs in tokens of the saved tokenizer.
-        strings: of the base tokens.
-        added: strings of the new tokens.
     """
     size = len(strings)
     new = after.tokens >= size

@@ -26,9 +26,7 @@ def embedding_cost(folder: Path) -> EmbeddingCost | None:
 
     A step multiplies by every weight except the input embedding, where it reads one row. Only
     config.json and the headers of the weights are read, because importing a model takes seconds.
-
-    Raises:
-        InputError: a file of weights is damaged.
+    Raises InputError if a file of weights is damaged.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -84,16 +84,10 @@ class Refiner:
         self._end: _End | None = None  # valid until tokens are dropped
 
     def run(self, name: str, budget: int, progress: Progress) -> Refined:
-        """Refine until no token is unused.
+        """Refine until no token is unused; ``name`` is that of the data, for errors.
 
-        Args:
-            name: of the data, for errors.
-            budget: number of new tokens.
-            progress: receives the progress of each search.
-
-        Raises:
-            InputError: the budget is larger than the number of candidates, and not every recurring
-                output is a single token.
+        Raises InputError if the budget is larger than the number of candidates, and not every
+        recurring output is a single token.
         """
         requested = budget
         for rounds in count(1):

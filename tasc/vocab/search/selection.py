@@ -45,12 +45,9 @@ def select(
 ) -> Selection:
     """Keep the first ``budget`` tokens that are live after the fewest merges, and renumber them.
 
-    Args:
-        result: of the search.
-        vocabulary: strings of the base tokens; new ids count up from its length.
-        dropped: strings that are not kept.
-        budget: number of tokens, fewer if the search has no more; None for all that are live after
-            the last merge.
+    New ids count up from the length of ``vocabulary``, the strings of the base tokens. ``dropped``
+    strings are not kept. There may be fewer than ``budget``; None keeps all that are live after the
+    last merge.
     """
     size = len(vocabulary)
     length, live = _shortest(result, size, dropped, budget)

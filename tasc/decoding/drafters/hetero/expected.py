@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.drafters.hetero.options import HeteroOptions
+from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
-from tasc.decoding.drafters.hetero.segmentation import Rule, Segmentation
+from tasc.decoding.drafters.hetero.segmentation import Segmentation
 from tasc.decoding.drafters.hetero.token_level import tli, union
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
@@ -80,16 +80,15 @@ def _at(session: DraftSession, node: int, p: np.ndarray) -> dict[str, float]:
         alphas[name] = float(np.minimum(p, q).sum())
     order = np.argsort(-p)[:MOST]
     likely = order[: int(np.searchsorted(p[order].cumsum(), COVERED)) + 1]
-    rule = Rule(floor=FLOOR)
-    psi = np.array([_psi(session, rule, node, int(t)) for t in likely])
+    psi = np.array([_psi(session, node, int(t)) for t in likely])
     alphas["slem"] = float((p[likely] * psi).sum())
     alphas["slrs"] = float(np.minimum(p[likely], psi).sum())
     return alphas
 
 
-def _psi(session: DraftSession, rule: Rule, node: int, token: int) -> float:
+def _psi(session: DraftSession, node: int, token: int) -> float:
     low = 0.0
-    for low, high in Segmentation(session, rule, node, token).bounds():
+    for low, high in Segmentation(session, SlrsOptions(floor=FLOOR), node, token).bounds():
         if high - low < FLOOR:
             break
     return low

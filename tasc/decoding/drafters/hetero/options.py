@@ -23,7 +23,8 @@ class HeteroOptions(Bounded):
 class SlrsOptions(HeteroOptions):
     """``lookahead`` is the n of S_1: maximum number of draft tokens for one target token.
 
-    ``floor``: segmentations below this probability are dropped; 0 is Algorithm 3 as printed.
+    ``floor``: a less likely segmentation that has not committed a token gives none; 0 is Algorithm
+    3 as printed.
     ``nodes``: number of draft texts that a step may evaluate before it continues with TLI.
     """
 

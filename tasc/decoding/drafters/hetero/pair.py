@@ -28,13 +28,9 @@ class Pair:
     ) -> None:
         """Pair two vocabularies.
 
-        Args:
-            target: the target's tokenizer.
-            draft: the drafter's.
-            ends: the target's end token, and the drafter's end tokens.
-            sizes: number of logits of the target, and of the drafter.
-            draft_model: makes the draft model of one sequence.
-            sampling: how to draw drafts; None takes the most likely token.
+        ``ends``: the target's end token, and the drafter's end tokens. ``sizes``: number of logits
+        of the target, and of the drafter. ``draft_model`` makes the draft model of one sequence.
+        Without ``sampling``, drafts take the most likely token.
         """
         self.target, self.draft, self.sizes = target, draft, sizes
         self.target_end, self.draft_ends = ends[0], list(ends[1])

@@ -9,33 +9,21 @@ program. Other states wait and are evaluated level by level. Their mass bounds t
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from tasc.decoding.drafters.hetero.options import SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession
 from tasc.vocab.strings import CONTINUE, KEPT
 
 State = tuple[int, bytes, int, int]  # number of bytes, bytes, node, number of draft tokens
 
 
-@dataclass(frozen=True)
-class Rule:
-    """When to stop following a segmentation.
-
-    ``lookahead``: number of draft tokens after which the first target token counts as committed, 0
-    for no limit. ``floor``: a less likely segmentation that has not committed a token gives none.
-    """
-
-    lookahead: int = 0
-    floor: float = 0.0
-
-
 class Segmentation:
     """The segmentations of ``token`` after the node ``start``."""
 
-    def __init__(self, session: DraftSession, rule: Rule, start: int, token: int) -> None:
-        self.session, self.rule, self.token = session, rule, token
+    def __init__(self, session: DraftSession, options: SlrsOptions, start: int, token: int) -> None:
+        self.session, self.options, self.token = session, options, token
         self.string = session.pair.vocabulary.of_id[token]
         self.low = 0.0
         self.ready: dict[State, list[float]] = {(0, b"", start, 0): [1.0]}
@@ -64,12 +52,12 @@ class Segmentation:
             heapq.heappush(self.heap, state)
         merged = self.ready.get(state, []) + masses
         # The floor applies to each segmentation, so merged ones are only summed without a floor.
-        self.ready[state] = merged if self.rule.floor else [sum(merged)]
+        self.ready[state] = merged if self.options.floor else [sum(merged)]
 
     def _sum(self, state: State, masses: list[float]) -> None:
         """Add the mass that commits the token after ``state``; queue what may commit it later."""
         _, string, node, depth = state
-        session, rule = self.session, self.rule
+        session, o = self.session, self.options
         distribution = session.probabilities(node)
         commits, continues = relevant(session, string, self.token)
         self.low += sum(masses) * float(distribution[commits].sum())
@@ -77,11 +65,11 @@ class Segmentation:
         for draft in continues:
             probability = float(distribution[draft])
             grown = string + strings[draft]
-            if depth + 1 == rule.lookahead:
+            if depth + 1 == o.lookahead:
                 if vocabulary.first(grown) == self.token:
                     self.low += sum(masses) * probability
                 continue
-            shares = [share for mass in masses if (share := mass * probability) >= rule.floor]
+            shares = [share for mass in masses if (share := mass * probability) >= o.floor]
             if not sum(shares):
                 continue
             known = session.draft_model.known(node, draft)

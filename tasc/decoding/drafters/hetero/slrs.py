@@ -16,7 +16,7 @@ import torch
 from tasc.decoding.core.draft import Bounds, Draft, LazyProposal
 from tasc.decoding.drafters.hetero.options import SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
-from tasc.decoding.drafters.hetero.segmentation import Rule, Segmentation
+from tasc.decoding.drafters.hetero.segmentation import Segmentation
 from tasc.decoding.drafters.hetero.token_level import Chain, TokenLevel, tli
 from tasc.vocab.strings import CONTINUE, NOTHING
 
@@ -26,7 +26,6 @@ class Slrs:
 
     def __init__(self, pair: Pair, options: SlrsOptions) -> None:
         self.pair, self.options = pair, options
-        self.rule = Rule(options.lookahead, options.floor)
         self.tli: TokenLevel = tli(pair, options)
         self.debt = 0  # nodes that verification evaluated beyond the limit of a step
 
@@ -57,7 +56,7 @@ class Slrs:
         """Draw one more token; return the node after it, None at the end of the chain."""
         token, drawn, likely = self._draw(start)
         distributions.append(
-            lambda token: Segmentation(self.session, self.rule, start, token).bounds()
+            lambda token: Segmentation(self.session, self.options, start, token).bounds()
         )
         if token == NOTHING:
             return None
@@ -71,7 +70,7 @@ class Slrs:
 
         The token is NOTHING if the draws form no target token, or are too unlikely.
         """
-        session, pair, rule = self.session, self.pair, self.rule
+        session, pair, o = self.session, self.pair, self.options
         string, mass, likely, drawn = b"", 1.0, 1.0, list[int]()
         while True:
             draft = session.draw(session.distribution(node))
@@ -83,10 +82,10 @@ class Slrs:
                 # If the token was complete before the last draw, that draw only marks its end.
                 return token, drawn, before if whole and string else likely
             string += pair.draft_strings[draft]
-            if len(drawn) == rule.lookahead:
+            if len(drawn) == o.lookahead:
                 return pair.vocabulary.first(string), drawn, likely
             mass *= float(session.probabilities(node)[draft])
-            if mass < rule.floor:
+            if mass < o.floor:
                 return NOTHING, drawn, likely
             node = session.draft_model.extend([node], [draft])[0]
 

@@ -43,13 +43,9 @@ class TokenLevel:
     def __init__(
         self, pair: Pair, options: HeteroOptions, to_target: np.ndarray, normalise: bool
     ) -> None:
-        """Draft with ``pair``.
+        """Draft with ``pair``; with ``normalise``, draw only draft tokens with a target token.
 
-        Args:
-            pair: the vocabularies and the draft model.
-            options: how far to draft.
-            to_target: (V_D,) int64, the target token of each draft token, -1 for none.
-            normalise: draw only from draft tokens with a target token.
+        ``to_target`` (V_D,) int64 has the target token of each draft token, -1 for none.
         """
         self.pair, self.options = pair, options
         self.to_target, self.normalise = torch.from_numpy(to_target), normalise

@@ -207,7 +207,6 @@ class Indexed:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
         return self.report.to_dict()
 
 

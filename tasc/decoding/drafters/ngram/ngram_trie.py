@@ -30,7 +30,6 @@ class NgramTrieOptions(Bounded):
     num_draft: int = within(0, 0, MOST_NODES)
 
     def __post_init__(self) -> None:
-        """Reject values out of range."""
         super().__post_init__()
         if self.prefix >= self.n:
             raise InputError(f"an n-gram trie needs 1 ≤ prefix < n, got {self.prefix} and {self.n}")

@@ -61,7 +61,6 @@ class TascSpecOptions(Counts):
     memory: int = within(100_000, 1, MOST)
 
     def __post_init__(self) -> None:
-        """Reject values out of range."""
         super().__post_init__()
         if not (self.corpus or self.prompt):
             raise InputError("corpus=false and prompt=false leave no source: set one to true")

@@ -44,7 +44,6 @@ class WindowOptions(Bounded):
     frequent: int = within(0, 0, MOST)
 
     def __post_init__(self) -> None:
-        """Reject a vocabulary that would stay empty."""
         super().__post_init__()
         if not self.frequent and not self.context and not (self.extension and self.k_ver):
             raise InputError(

@@ -27,12 +27,6 @@ def work_of(output: Path) -> Path:
     return output.parent / f".{stem}.work"
 
 
-def output_of(work: Path) -> Path | None:
-    """Return the output that belongs to the folder ``work``; None if it is not a work folder."""
-    output = work.with_name(work.stem.removeprefix("."))
-    return output if work_of(output) == work else None
-
-
 @contextmanager
 def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]:
     """Lock the work folder of ``output`` for a run of the step ``key``, and yield its path.

@@ -12,7 +12,7 @@ from tasc.data.corpus import Corpus
 from tasc.models.load import device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.training import processes, tracking
+from tasc.training import processes
 from tasc.training.base_tokenizer import train_tokenizer
 from tasc.training.core.batch import Examples, encode_examples, pack_blocks
 from tasc.training.core.schedule import BaseReport
@@ -79,7 +79,6 @@ def train_base(
     """
     processes.check_alone()
     options.check(held_out=validation is not None)
-    tracking.check(options.log_to)
     preset = PRESETS[options.preset]
     progress("loading the tokenizer" if options.tokenizer else "training the tokenizer", 0, 0)
     tokenizer = new_tokenizer(corpus, options)
@@ -97,8 +96,7 @@ def train_base(
         work=work,
         name=f"base {options.training} {asdict(preset)}",
     )
-    with tracking.opened(options, work) as log:
-        report = run.train(held_out, resume=resume, progress=progress, log=log)
+    report = run.train(held_out, resume=resume, progress=progress)
     size = len(tokenizer.vocabulary())
     return BaseResult(
         model,

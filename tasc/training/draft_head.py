@@ -15,7 +15,7 @@ from tasc.models.folder.quiet import quiet
 from tasc.models.load import device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.training import processes, tracking
+from tasc.training import processes
 from tasc.training.core.batch import Examples
 from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
@@ -62,7 +62,6 @@ def train_head(
     """
     processes.check_alone()
     options.check(held_out=validation is not None)
-    tracking.check(options.log_to)
     progress("loading the model", 0, 0)
     tokenizer = load_tokenizer(model_path)
     model = load_model(model_path, options.dtype, options.device, tokenizer=tokenizer)
@@ -101,8 +100,8 @@ def train_head(
     held_out = None
     if validation is not None:
         held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
-    with quiet(), tensor_float32(options.tf32, model.device), tracking.opened(options, work) as log:
-        report = run.train(held_out, resume=resume, progress=progress, log=log)
+    with quiet(), tensor_float32(options.tf32, model.device):
+        report = run.train(held_out, resume=resume, progress=progress)
     return HeadResult(head.to(model.dtype), report)
 
 

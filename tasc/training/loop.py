@@ -19,7 +19,6 @@ from tasc.training import checkpoint, processes
 from tasc.training.core.batch import Examples, collate, plan_epoch
 from tasc.training.core.schedule import Evaluation, Journal, Schedule, TrainReport
 from tasc.training.objectives.learner import Learner
-from tasc.training.tracking import Log, nowhere
 
 _EVALUATION_BATCH = 32  # evaluation keeps no activations
 _EVALUATION = 1 << 31  # seeds evaluation as if it were this micro-batch
@@ -60,7 +59,6 @@ class Run:
         self.identity = self._identity(name)
         self.journal = Journal()
         self.best: dict[str, torch.Tensor] = {}  # in the first process, on the CPU
-        self.log: Log = nowhere
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])  # epoch, its steps
         self.group = processes.group()
         self.model = model
@@ -72,7 +70,6 @@ class Run:
         *,
         resume: bool = False,
         progress: Progress = silent,
-        log: Log = nowhere,
     ) -> TrainReport:
         """Train to the end and return the report; leave the model in evaluation mode.
 
@@ -81,7 +78,6 @@ class Run:
         newest complete checkpoint, if any; otherwise old checkpoints are removed. An interrupt
         (KeyboardInterrupt) leaves the last checkpoint in place.
         """
-        self.log = log
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             step = self._start(resume)
             origin = time.monotonic() - self.journal.seconds
@@ -181,8 +177,6 @@ class Run:
         self.journal.losses.append(total)
         self.journal.targets += targets
         self.journal.tokens += int(self.examples.lengths[np.concatenate(micro)].sum())
-        rate = self.optimizer.param_groups[0]["lr"]
-        self.log({"loss": total, "learning_rate": rate, "tokens": self.journal.tokens}, step + 1)
         return total
 
     def _seed(self, step: int, micro_batch: int) -> None:
@@ -217,7 +211,6 @@ class Run:
         loss, exact = self.group.total(loss), self.group.total(exact)
         self._check_finite(loss, step - 1)
         self.journal.evaluations.append(asdict(Evaluation(step, loss, exact)))
-        self.log({"validation_loss": loss, "validation_exact": exact}, step)
         if self.schedule.patience and not self.journal.waited and self.group.first:
             self.best = {n: p.detach().to("cpu", copy=True) for n, p in self.trainable.items()}
 

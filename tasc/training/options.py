@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from tasc.errors import InputError
 from tasc.options.bounds import MOST
 from tasc.options.command import Kind, ModelOptions
-from tasc.options.fields import LONGEST, Device, Dtype, Shell, UserPath, as_value_error
+from tasc.options.fields import LONGEST, Device, Dtype, Shell, as_value_error
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
 
@@ -19,8 +19,6 @@ _RATE, _HEAD_RATE = 2e-4, 1e-3
 _BATCH, _HEAD_BATCH = 64, 16
 _VALIDATION = 1000  # examples: enough for a loss, and cheaper than the training
 
-Tracker = Literal["tensorboard", "wandb", "mlflow"]
-
 
 class TrainingOptions(ModelOptions):
     """Options of both commands."""
@@ -28,9 +26,6 @@ class TrainingOptions(ModelOptions):
     result_file = "training.json"
     flags: ClassVar[tuple[str, ...]] = ("output", "force", "json", "resume")
     other_splits: ClassVar = {"validation": _VALIDATION}
-    incidental: ClassVar = {"log_to", "log_dir"}
-    # They send data away and write outside the output, which an untrusted recipe must not do.
-    by_hand: ClassVar = frozenset({"log_to", "log_dir"})
 
     epochs: float = Field(
         3.0, gt=0, le=MOST_EPOCHS, description="Passes over the examples; may be a fraction."
@@ -50,13 +45,6 @@ class TrainingOptions(ModelOptions):
     device: Device = "auto"
     checkpoint_steps: int = Field(
         50, ge=0, le=MOST, description="Optimizer steps between checkpoints (0 = none)."
-    )
-    log_to: tuple[Tracker, ...] = Field(
-        (), description="Send losses and learning rates to this tracker; may be repeated."
-    )
-    log_dir: UserPath = Field(
-        "tasc-logs",
-        description="With --log-to: folder for logs, in a subfolder named like the output.",
     )
 
     @property
@@ -162,7 +150,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         "tokens_of": "training report",
     }
     chat_template_of = "model"
-    incidental: ClassVar = TrainingOptions.incidental | {"processes"}
+    incidental: ClassVar = {"processes"}
     flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
     shared = True
 

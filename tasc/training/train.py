@@ -18,7 +18,7 @@ from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.training import processes, tracking
+from tasc.training import processes
 from tasc.training.adapters import full, lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import encode_examples
@@ -59,7 +59,6 @@ def finetune(
             to another run.
     """
     options.check(held_out=validation is not None)
-    tracking.check(options.log_to)
     _check_batch(options, options.processes)  # before starting that many
     arguments = (start, train, validation, options, work, resume)
     with processes.together(options.processes, options.device, _finetune, *arguments):
@@ -104,8 +103,8 @@ def _finetune(
     learner = language.learner(trained)
     name = f"{start.model} {options.training}"
     run = Run(learner, groups, examples, schedule, work=work, name=name)
-    with quiet(), tensor_float32(options.tf32, model.device), tracking.opened(options, work) as log:
-        report = run.train(held_out, resume=resume, progress=progress, log=log)
+    with quiet(), tensor_float32(options.tf32, model.device):
+        report = run.train(held_out, resume=resume, progress=progress)
     return FinetuneResult(
         trained, report, tokenizer, tuple(start.added), start.model, options.merge
     )

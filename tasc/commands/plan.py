@@ -59,7 +59,7 @@ class Overrides(CommandOptions):
         None,
         ge=1,
         le=MOST_EXAMPLES,
-        description="Use at most so many examples in each step, or fewer as the recipe has it.",
+        description="Maximum number of examples in each step; a lower limit in the recipe stays.",
     )
     seed: int | None = Field(
         None, ge=0, le=LARGEST_SEED, description="Seed instead of the recipe's."

@@ -48,7 +48,7 @@ def run_step(
     asked = options.model_dump(mode="json", exclude=options.incidental)
     step = Step(options.command, asked, _inputs(options, texts))
     if reuse and up_to_date(output, step):
-        report = STEPS[options.command].read_report(output / options.result_name)
+        report = STEPS[options.command].read_report(output / options.result_file)
         return Outcome(output, report, reused=True)
     insist = resume == "only"
     with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
@@ -58,7 +58,7 @@ def run_step(
         context = StepContext(texts, workspace.work, bool(resume), progress)
         made: Result = STEPS[options.command].function()(options, context)
         report = _save(made, workspace.folder)
-        write_json(workspace.folder / options.result_name, report.to_dict())
+        write_json(workspace.folder / options.result_file, report.to_dict())
     return Outcome(output, report, reused=False)
 
 

@@ -115,14 +115,9 @@ class StepOptions(CommandOptions):
     source: Data
     split: Split = "train"
     limit: int | None = Field(
-        None, ge=1, le=MOST_EXAMPLES, description="Use at most so many examples, drawn by the seed."
+        None, ge=1, le=MOST_EXAMPLES, description="Maximum number of examples, drawn with the seed."
     )
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="Seed of every random choice.")
-
-    @property
-    def result_name(self) -> str:
-        """The file of the report that these very options leave."""
-        return self.result_file
 
     @property
     def part(self) -> tuple[int, int] | None:
@@ -160,8 +155,8 @@ class StepOptions(CommandOptions):
 
     @field_validator("*")
     @classmethod
-    def _at_home(cls, value: object, info: ValidationInfo) -> object:
-        """Write ~ out wherever a folder is named: no shell does so behind ``LABEL=``."""
+    def _expand_paths(cls, value: object, info: ValidationInfo) -> object:
+        """Expand ~ in every reference: no shell expands it after ``LABEL=``."""
         if value is None or info.field_name not in cls.references:
             return value
         named = value if isinstance(value, tuple) else (value,)

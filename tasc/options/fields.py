@@ -34,12 +34,12 @@ def as_value_error() -> Iterator[None]:
         raise ValueError(str(error)) from None
 
 
-def _at_home(text: str) -> str:
+def _expand_user(text: str) -> str:
     with as_value_error():
         return expand_user(text)
 
 
-UserPath = Annotated[str, AfterValidator(_at_home)]  # a path whose leading ~ is written out
+UserPath = Annotated[str, AfterValidator(_expand_user)]  # a path with a leading ~ expanded
 
 
 def _unescaped(text: str) -> str:

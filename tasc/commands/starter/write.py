@@ -53,7 +53,7 @@ class InitOptions(CommandOptions):
 
     @field_validator("model", "recipe")
     @classmethod
-    def _at_home(cls, value: str | None) -> str | None:
+    def _expand_user(cls, value: str | None) -> str | None:
         if value is None:
             return None
         if not value.strip():

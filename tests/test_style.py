@@ -78,7 +78,6 @@ NOT_YET: set[str] = {
     "tasc/benchmark/forecast/verdict.py",
     "tasc/benchmark/lossless.py",
     "tasc/benchmark/matrix.py",
-    "tasc/benchmark/options.py",
     "tasc/benchmark/pages/runs.py",
     "tasc/benchmark/pages/samples.py",
     "tasc/benchmark/paired/seeds.py",

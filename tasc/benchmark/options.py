@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class QualityOptions(StepOptions):
-    """What every command takes that compares outputs with their references."""
+    """Options of commands that compare outputs with references."""
 
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
         ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
     )
-    delimiter: Text = Field(";", description="What separates items for metrics of items.")
+    delimiter: Text = Field(";", description="Separator of items, for the item metrics.")
 
     @field_validator("metrics")
     @classmethod
@@ -67,71 +67,81 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     split: Split = "test"
     models: Annotated[tuple[str, ...], Shell("model")] = Field(
         min_length=1,
-        description="Model folder or Hub id, as PATH or LABEL=PATH; repeatable. LABEL#1=PATH, "
-        "LABEL#2=PATH, … are seeds of one.",
+        description="Model folder or Hub id, as PATH or LABEL=PATH; repeatable. Label the seeds of "
+        "one model LABEL#1=PATH, LABEL#2=PATH, …",
     )
     methods: Annotated[
         tuple[str, ...], Shell("method", default="ar and tasc-spec; with --draft-head ar and mix")
-    ] = Field(
-        ("ar", "tasc-spec"),
-        description=describe(),
-    )
+    ] = Field(("ar", "tasc-spec"), description=describe())
     corpus_split: CorpusSplit = "train"
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
-        (), description="Folder of tasc index, as DIR or NAME=DIR, instead; repeatable."
+        (),
+        description="Index folder (tasc index) to draft from instead of the corpus, as DIR or "
+        "NAME=DIR; repeatable.",
     )
     draft_head: str | None = Field(
         None,
-        description="Folder of tasc finetune --draft-head, for mix, eagle, fr-spec or microspec.",
+        description="Draft head folder (tasc finetune --draft-head), for mix, eagle, fr-spec or "
+        "microspec.",
     )
     token_counts: Annotated[str | None, Shell(default="by training outputs")] = Field(
         None,
-        description="Folder of tasc analyze: ranks tokens for fr-spec and options size, frequent.",
+        description="Folder of tasc analyze with token counts, for fr-spec and the method options "
+        "size and frequent.",
     )
     draft_model: Annotated[str | None, Shell("draft", default="byte n-grams")] = Field(
         None,
-        description="Small model, with any tokenizer, that slem, slrs, tli, union, standard and "
-        "mix draft with.",
+        description="Small draft model, with any tokenizer, for slem, slrs, tli, union, standard "
+        "and mix.",
     )
-    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Longest output, in tokens.")
+    max_new_tokens: int = Field(
+        256, ge=1, le=LONGEST, description="Maximum number of tokens per output."
+    )
     dtype: Dtype = "float32"
     device: Device = "auto"
-    repeats: int = Field(1, ge=1, le=1000, description="Passes over all samples.")
+    repeats: int = Field(1, ge=1, le=1000, description="Number of passes over all samples.")
     slice: Annotated[int | None, Shell(default="all")] = Field(
         None,
         ge=1,
         le=MOST_EXAMPLES,
-        description="Samples that one worker decodes, with all models and methods; methods that "
-        "learn from outputs begin anew in each slice.",
+        description="Number of samples per slice. One worker decodes a slice with all models and "
+        "methods; methods that learn from outputs restart with each slice.",
     )
-    warmup: int = Field(3, ge=0, le=MOST, description="Samples that warm up, unmeasured.")
-    batch_size: int = Field(1, ge=1, le=1024, description="Samples decoded at a time.")
-    temperature: Temperature = Field(None, description="Sample, with --seed.")
-    top_k: int = Field(0, ge=0, le=MOST, description="Sample among so many tokens; 0: all.")
+    warmup: int = Field(3, ge=0, le=MOST, description="Number of unmeasured warm-up samples.")
+    batch_size: int = Field(1, ge=1, le=1024, description="Number of samples decoded together.")
+    temperature: Temperature = Field(None, description="Sampling temperature; --seed fixes draws.")
+    top_k: int = Field(
+        0, ge=0, le=MOST, description="Sample from the k most likely tokens (0 = all)."
+    )
     top_p: float = Field(
-        1.0, gt=0, le=1, description="Sample among the likeliest tokens of so much probability."
+        1.0,
+        gt=0,
+        le=1,
+        description="Sample from the most likely tokens with this probability mass.",
     )
     verify: Literal["sampled", "rejection", "multi-branch"] = Field(
         "sampled",
-        description="With --temperature: sampled, for any method, where outputs depend on the seed "
-        "alone; rejection (chains) or multi-branch (trees) for drafts drawn at random, as by slem, "
-        "tli, slrs, union, standard.",
+        description="Verifier with --temperature. sampled works with any method; outputs depend "
+        "only on the seed. rejection (chains) and multi-branch (trees) verify randomly drawn "
+        "drafts, as of slem, tli, slrs, union and standard.",
     )
     judge_endpoint: str | None = Field(
         None,
-        description="OpenAI-compatible server for --metric judge, as URL "
-        "(http://127.0.0.1:8000/v1). It receives prompts, references and outputs.",
+        description="URL of an OpenAI-compatible server for --metric judge, such as "
+        "http://127.0.0.1:8000/v1. It receives prompts, references and outputs.",
     )
-    judge_model: Annotated[str, Shell(default="the first that the server lists")] = Field(
-        "", description="Model that judges."
+    judge_model: Annotated[str, Shell(default="the first model that the server lists")] = Field(
+        "", description="Judge model."
     )
     allow_remote: AllowRemote = False
-    graphs: Literal["auto", "off"] = Field("auto", description="CUDA graphs; auto: on CUDA.")
-    compile: bool = Field(False, description="torch.compile the forward: minutes, once a shape.")
+    graphs: Literal["auto", "off"] = Field("auto", description="Use CUDA graphs (auto = on CUDA).")
+    compile: bool = Field(
+        False, description="Compile the forward with torch.compile; takes minutes per shape."
+    )
 
     @property
     def sampling(self) -> "Sampling | None":
-        """How to sample; None for greedy decoding."""
+        """The sampling parameters; None for greedy decoding."""
         from tasc.decoding.core.sampling import Sampling
 
         if self.temperature is None:
@@ -139,12 +149,12 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         return Sampling(self.temperature, self.top_k, self.top_p, self.seed)
 
     def greedy(self) -> Self:
-        """Return the same without sampling."""
+        """Return the same options without sampling."""
         return self.but(temperature=None, top_k=0, top_p=1.0, verify="sampled")
 
     @model_validator(mode="before")
     @classmethod
-    def _with_head(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was given
+    def _with_head(cls, given: Any) -> Any:  # noqa: ANN401 - not yet validated
         if isinstance(given, dict) and given.get("draft_head") and "methods" not in given:
             return {**given, "methods": ("ar", default_method(head=True))}
         return given
@@ -172,7 +182,9 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     @model_validator(mode="after")
     def _judged(self) -> Self:
         if (JUDGE in self.metrics) != (self.judge_endpoint is not None):
-            raise ValueError(f"metric {JUDGE} and judge_endpoint go together: give both or neither")
+            raise ValueError(
+                f"metric {JUDGE} and judge_endpoint require each other: set both or neither"
+            )
         if self.judge_endpoint is not None:
             with as_value_error():
                 check_reach([Address.parse(self.judge_endpoint)], self.allow_remote)
@@ -182,30 +194,28 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     def _sliced(self) -> Self:
         methods = [parse(text) for text in self.methods]
         if self.executor != "local" and self.slice is None:
-            raise ValueError("executor: give a slice, too, or all samples are one piece of work")
+            raise ValueError("executor: without slice, one worker decodes all samples: set slice")
         if self.executor != "local" and not any(method.name == "ar" for method in methods):
             raise ValueError(
-                "executor: machines differ, so each measures plain decoding itself: add method ar"
+                "executor: speed-ups need plain decoding on the same machine: add method ar"
             )
         if self.slice is None:
             return self
         if self.slice % turn_length(self.batch_size):
             raise ValueError(
-                f"slice: {self.slice} is no multiple of the {turn_length(self.batch_size)} samples "
-                f"that are decoded in turn with batch_size {self.batch_size}"
+                f"slice: {self.slice} is not a multiple of {turn_length(self.batch_size)}, the "
+                f"number of samples per turn with batch_size {self.batch_size}: change slice"
             )
         if any(method.adaptive for method in methods):
-            raise ValueError("slice: budget=auto learns from all samples: leave one of them out")
+            raise ValueError("slice: budget=auto learns from all samples: drop one of the two")
         return self
 
     @model_validator(mode="after")
     def _sampled(self) -> Self:
         if self.temperature is None and (self.top_k or self.top_p < 1):
-            raise ValueError(
-                "top_k and top_p cut the distribution that is sampled: give a temperature, too"
-            )
+            raise ValueError("top_k and top_p require sampling: set temperature")
         if self.temperature is None and self.verify != "sampled":
-            raise ValueError(f"verify={self.verify} is for sampling: give a temperature, too")
+            raise ValueError(f"verify={self.verify} requires sampling: set temperature")
         return self
 
 
@@ -220,7 +230,7 @@ class TuneOptions(ExecutorOptions):
     needed_splits: ClassVar = frozenset({"split", "corpus_split"})
 
     split: Split = "validation"
-    tokenizer: str = Field(description="Folder or Hub id of the model, or its tokenizer, to read.")
+    tokenizer: str = Field(description="Folder or Hub id of the tokenizer or its model.")
     corpus_split: CorpusSplit = "train"
     tree_size: Annotated[int, Shell(aliases=("budget",))] = Field(
         12, ge=1, le=MOST_NODES, description="Maximum number of draft nodes per step."
@@ -237,18 +247,23 @@ class VocabularyOptions(ModelOptions):
 
     source: Annotated[Data, Shell("data")] = Data(path="builtin:stdlib-docs")
     target: Annotated[str, Shell(argument=True)] = Field(
-        description="Target: model or tokenizer folder, or Hub id."
+        description="Target: model or tokenizer, as folder or Hub id."
     )
     draft: Annotated[str, Shell(argument=True)] = Field(
-        description="Drafter: the same; any vocabulary."
+        description="Drafter with any vocabulary: model or tokenizer, as folder or Hub id."
     )
-    prompts: int = Field(20, ge=1, le=MOST, description="Examples that acceptance is measured on.")
+    prompts: int = Field(
+        20, ge=1, le=MOST, description="Number of examples to measure acceptance on."
+    )
     positions: int = Field(
-        8, ge=1, le=LONGEST, description="Positions in the output of each to measure at."
+        8, ge=1, le=LONGEST, description="Number of positions to measure per output."
     )
     temperature: float = Field(
-        1.0, ge=COLDEST, le=HOTTEST, description="Of both models' distributions."
+        1.0, ge=COLDEST, le=HOTTEST, description="Temperature of both models' distributions."
     )
     limit: int | None = Field(
-        1000, ge=1, le=MOST_EXAMPLES, description="Examples to tokenize, drawn by the seed."
+        1000,
+        ge=1,
+        le=MOST_EXAMPLES,
+        description="Number of examples to tokenize, drawn at random with --seed.",
     )

@@ -152,7 +152,7 @@ def test_no_output_leaves_the_machine_unless_that_is_allowed(capsys, task, tmp_p
     with pytest.raises(InputError, match="endpoint"):
         tasc.BenchOptions(**away, judge_endpoint="10.0.0.1", allow_remote=True)
     for wrong in (away, {"source": "x", "models": ("m",), **url, "allow_remote": True}):
-        with pytest.raises(InputError, match="go together"):
+        with pytest.raises(InputError, match="require each other"):
             tasc.BenchOptions(**wrong)
     with pytest.raises(InputError, match="is for tasc bench"):
         tasc.LoadOptions(source="x", endpoints=("http://127.0.0.1",), metrics=(JUDGE,))

@@ -49,9 +49,9 @@ def test_results_do_not_depend_on_where_slices_are_decoded(capsys, tmp_path, exe
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"executor": "ray"}, "give a slice, too"),
+        ({"executor": "ray"}, "set slice"),
         ({"executor": "ray", "slice": 4, "methods": ("tasc-spec",)}, "add method ar"),
-        ({"slice": 12, "batch_size": 2}, "no multiple of the 16 samples"),
+        ({"slice": 12, "batch_size": 2}, "not a multiple of 16"),
         ({"slice": 4, "methods": ("ar", "tasc-spec:budget=auto")}, "learns from all samples"),
     ],
 )

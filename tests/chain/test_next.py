@@ -49,11 +49,11 @@ def test_each_command_names_the_next_until_there_is_a_report(capsys, tmp_path, t
     assert commands == ["analyze", "augment", "finetune", "bench"]
     asked = json.loads((tmp_path / "tasc-out/bench/manifest.json").read_text())["arguments"]
     assert asked["source"]["template"] == "{input} =\n"
-    told = "finetune was trained on prompts of the template '{input} =\\n', and is given those of "
-    assert told not in err
+    warning = "finetune was trained with the prompt template '{input} =\\n', and the bench uses "
+    assert warning not in err
     at = ran.index("--template")
     del ran[at : at + 2]
-    assert f"{told}'{{input}}\\n'" in tasc(capsys, *ran, "--output", "other")[2]
+    assert f"{warning}'{{input}}\\n'" in tasc(capsys, *ran, "--output", "other")[2]
 
 
 def test_data_without_a_test_split_go_on_with_a_recipe(capsys, tmp_path, task):

@@ -1,7 +1,7 @@
-"""What a person sees: all that is written to stdout and stderr leaves by this flags.
+"""Terminal output: everything that commands write to stdout and stderr goes through here.
 
-Names and texts come from others: what would steer a terminal is spelled out (``tasc.visible``).
-With --json only JSON is written to stdout.
+Names and texts may come from strangers, so control characters are escaped (``tasc.visible``). With
+--json, only JSON is written to stdout.
 """
 
 import json

@@ -30,7 +30,7 @@ def show(report: "AugmentReport") -> None:
     )
     if report.shortfall:
         say(report.shortfall)
-    say("Fewer tokens: the end token left out; every one is a decoding step, and so is the end.")
+    say("Token counts exclude the end token; each token, and the end token, takes one step.")
     excluded = ", ".join(f"{n} {why}" for why, n in report.excluded.items() if n) or "none"
     say(
         f"H2 {report.h2['before']:.2f} → {report.h2['after']:.2f} bits; rejected by PCS: "

@@ -32,8 +32,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "base": {"preset": "pico", "epochs": 1, "batch_blocks": 2, "checkpoint_steps": 2},
     "finetune": {"epochs": 1, "batch_size": 4, "effective_batch": 4, "checkpoint_steps": 2},
     "bench": {"max_new_tokens": 8, "repeats": 1, "warmup": 0, "limit": 8},
-    "analyze": {"budgets": [0, 5]},
-    "augment": {"budget": 5},
+    "analyze": {"new_tokens": [0, 5]},
+    "augment": {"new_tokens": 5},
 }
 
 

@@ -36,7 +36,9 @@ class LoadOptions(QualityOptions):
     stop: tuple[Text, ...] = Field(
         (), description="Text that ends an output and is not part of it; repeatable."
     )
-    repeats: int = Field(1, ge=1, le=1000, description="Number of times that each prompt is sent to each endpoint.")
+    repeats: int = Field(
+        1, ge=1, le=1000, description="Number of times that each prompt is sent to each endpoint."
+    )
     warmup: int = Field(
         3, ge=1, le=MOST, description="Unmeasured requests to each server before the first pass."
     )

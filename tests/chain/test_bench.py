@@ -89,7 +89,7 @@ def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_pa
     for option in (("--top-k", 5), ("--verify", "multi-branch")):
         code, _, err = tasc(capsys, *options, *option, "--output", tmp_path / "sampled-x")
         assert code == 2
-        assert "give a temperature, too" in err
+        assert "require sampling: set temperature" in err
 
 
 def test_a_sampled_bench_verifies_as_it_is_asked(capsys, massive, plain, tmp_path):

@@ -46,17 +46,14 @@ class Ray:
             try:
                 result, error = self.ray.get(ready)
             except self.ray.exceptions.RayActorError:
-                free.append(self._replaced(worker))
+                self.workers[self.workers.index(worker)] = replacement = self.start_worker()
+                free.append(replacement)
                 queue.lose(piece)
                 continue
             free.append(worker)
             if error is not None:
                 raise error
             yield piece.number, result
-
-    def _replaced(self, worker: object) -> Any:  # noqa: ANN401
-        self.workers[self.workers.index(worker)] = worker = self.start_worker()
-        return worker
 
 
 @contextmanager

@@ -89,21 +89,13 @@ class Processes:
         try:
             done: Outcome = worker.connection.recv()
         except (EOFError, OSError):
-            self._replace(worker)
+            worker.end()
+            self.workers[self.workers.index(worker)] = _Worker(self._shared)
             if piece:
                 queue.lose(piece)
             return 0, None
         worker.busy, worker.piece = False, None
         return (piece.number, done) if piece else (0, None)
-
-    def _replace(self, worker: _Worker) -> None:
-        worker.end()
-        self.workers[self.workers.index(worker)] = _Worker(self._shared)
-
-    def end(self) -> None:
-        """Terminate the workers."""
-        for worker in self.workers:
-            worker.end()
 
 
 @contextmanager
@@ -113,7 +105,8 @@ def start(shared: object, workers: Workers) -> Iterator[Executor]:
     try:
         yield pool
     finally:
-        pool.end()
+        for worker in pool.workers:
+            worker.end()
 
 
 def _serve(connection: Connection, shared: object) -> None:

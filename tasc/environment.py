@@ -79,22 +79,13 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():  # installed from a wheel
         return None
-    git = [
-        "git",
-        "--no-optional-locks",
-        "-C",
-        str(root),
-    ]  # for commits in progress
+    git = ["git", "--no-optional-locks", "-C", str(root)]  # a commit may be in progress
     try:
-        sha = subprocess.run(
-            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        )
-        state = subprocess.run(
-            [*git, "status", "--porcelain"], capture_output=True, text=True, check=True
-        )
+        sha = subprocess.check_output([*git, "rev-parse", "HEAD"], stderr=subprocess.DEVNULL)
+        state = subprocess.check_output([*git, "status", "--porcelain"], stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return sha.stdout.strip()[:12] + ("+" if state.stdout.strip() else "")
+    return sha.decode().strip()[:12] + ("+" if state.strip() else "")
 
 
 def processor() -> str:

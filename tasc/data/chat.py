@@ -57,14 +57,11 @@ def recognised(
     found = next((name for name in _CHATS if has([name])), None)
     if found is None and has(_PAIR):
         if not isinstance(first(_PAIR[0]), list):
-            return _completions(source), "prompts and completions"
+            template = source.template if source.names("template") else "{input}"
+            source = replace(source, input_column=_PAIR[0], output_column=_PAIR[1])
+            return replace(source, template=template), "prompts and completions"
         return _chats(source, *_PAIR, names), "chats"
     return (source, "") if found is None else (_chats(source, found, found, names), "chats")
-
-
-def _completions(source: Source) -> Source:
-    template = source.template if source.names("template") else "{input}"
-    return replace(source, input_column=_PAIR[0], output_column=_PAIR[1], template=template)
 
 
 def _chats(source: Source, before: str, after: str, names: Collection[str]) -> Source:

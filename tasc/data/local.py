@@ -78,7 +78,11 @@ def find_splits(path: str) -> dict[str, list[Path]]:
             found[split].append(path_ / name)
     found = {split: files for split, files in found.items() if files}
     for split, files in found.items():
-        _refuse_rivals(path, split, files)
+        if len(files) > 1 and not all("-of-" in file.name for file in files):
+            rivals = ", ".join(file.name for file in files)
+            raise InputError(
+                f"{path} has several files for the split {split!r}, {rivals}: keep one"
+            )
     if not found:
         raise InputError(
             f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
@@ -143,12 +147,6 @@ def split_files(path: str, split: str) -> tuple[list[Path], str]:
     files = find_splits(path)
     name = choose_split(path, list(files), split)
     return files[name], name
-
-
-def _refuse_rivals(folder: str, split: str, files: Sequence[Path]) -> None:
-    if len(files) > 1 and not all("-of-" in path.name for path in files):
-        names = ", ".join(path.name for path in files)
-        raise InputError(f"{folder} has several files for the split {split!r}, {names}: keep one")
 
 
 def _format(path: Path) -> str | None:

@@ -153,7 +153,10 @@ def create(
     """
     check_output(output, force=force)
     with writing(output):
-        _make_parents(output)
+        missing = [folder for folder in output.absolute().parents if not folder.exists()]
+        output.parent.mkdir(parents=True, exist_ok=True)
+        for folder in missing:
+            flush(folder.parent)
         with resumable(output, step.key, insist=insist) as work:
             _check_replaced(output, force=force)  # another run may have just ended
             folder, started = work / NEW, time.time()
@@ -165,14 +168,6 @@ def create(
                 flush_below(folder)
             _check_replaced(output, force=force)  # something may have been put there meanwhile
             publish(folder, output)
-
-
-def _make_parents(output: Path) -> None:
-    """Make the folders above ``output``, and write their names to the disk."""
-    missing = [folder for folder in output.absolute().parents if not folder.exists()]
-    output.parent.mkdir(parents=True, exist_ok=True)
-    for folder in missing:
-        flush(folder.parent)
 
 
 def _share(folder: Path, like: Path) -> None:

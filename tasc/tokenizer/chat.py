@@ -59,8 +59,7 @@ class ChatTemplate:
         _, found, self._tail = self._write([question, answer], None).rpartition(_PROBE)
         if not found:
             raise InputError(f"{self._path}: the chat template drops the answers; {_ADVICE}")
-        self.end, before = _first_special(tokenizer, self._tail)
-        self._before_end = before
+        self.end, self._before_end = _first_special(tokenizer, self._tail)
 
     def apply(self, corpus: Corpus) -> Corpus:
         """Return a corpus of chats with prompts and outputs; other corpora do not change."""

@@ -125,7 +125,8 @@ class LoadedTokenizer:
         for batch in _batches(texts):
             for entry in self._entries(self._cut.encode_batch, batch):
                 parts.append(np.asarray(entry.ids, dtype=np.int32))
-                starts.append(_starts(entry.word_ids))
+                words = np.asarray(entry.word_ids, dtype=np.int64)
+                starts.append((np.diff(words, prepend=-1) != 0).astype(np.uint8))
         return Encoded(_joined(parts, np.int32), _offsets(parts)), _joined(starts, np.uint8)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -196,13 +197,6 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         room -= size
     if batch:
         yield batch
-
-
-def _starts(words: list[int | None]) -> np.ndarray:
-    """Return 1 for each token whose pre-token differs from that of the token before."""
-    numbers = np.asarray(words, dtype=np.int64)
-    starts: np.ndarray = np.diff(numbers, prepend=-1) != 0
-    return starts.astype(np.uint8)
 
 
 def _joined(parts: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:

@@ -48,7 +48,7 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
 
     from ._next import next_command
 
-    if options.shared and launched()[0]:
+    if options.spec.distributed and launched()[0]:
         _work_along(command, options)
         return
     folder = output_path("output", flags.output) or Path("tasc-out") / command.name

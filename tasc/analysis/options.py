@@ -5,15 +5,15 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST, MOST_NODES
-from tasc.options.command import Kind, ModelOptions, StepOptions
-from tasc.options.executor import ExecutorOptions
+from tasc.options.command import Kind, ModelOptions, OtherSplit, StepOptions, StepSpec
+from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import TOKENIZER, Device, Dtype, Numbers, Shell, parse_numbers
+
+HELD_OUT = {"held_out": OtherSplit()}
 
 
 class MergeSearchOptions(StepOptions):
     """Options of the merge search (Tsur et al., Algorithm 1)."""
-
-    other_splits: ClassVar = {"held_out": None}
 
     n_max: int = Field(4, ge=2, le=8, description="Longest n-gram merged at once.")
     pcs: float = Field(0.05, gt=0, le=MOST, description="Threshold of the prefix collision score.")
@@ -29,10 +29,15 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
     """Options of ``tasc analyze``; ``model`` is timed, and its tokenizer taken if none is named."""
 
     command = "analyze"
-    result_file = "analysis.json"
-    references: ClassVar = {"tokenizer": "tokenizer", "model": "model"}
+    spec = StepSpec(
+        "analysis.json",
+        references={"tokenizer": "tokenizer", "model": "model"},
+        other_splits=HELD_OUT,
+        incidental=EXECUTOR_FIELDS,
+        by_hand=ADDRESS,
+        streamed=True,
+    )
     flags: ClassVar = ("output", "force", "json", "resume")
-    streamed = True
 
     tokenizer: Annotated[str | None, TOKENIZER] = None
     model: str | None = Field(

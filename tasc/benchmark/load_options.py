@@ -1,6 +1,6 @@
 """The options of ``tasc load``."""
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -8,6 +8,7 @@ from tasc.benchmark.endpoint import Address, AllowRemote, check_reach
 from tasc.benchmark.metrics import JUDGE
 from tasc.benchmark.options import QualityOptions
 from tasc.options.bounds import MOST
+from tasc.options.command import StepSpec
 from tasc.options.fields import LONGEST, Shell, Split, Text, as_value_error
 
 
@@ -15,10 +16,12 @@ class LoadOptions(QualityOptions):
     """Options of ``tasc load``."""
 
     command = "load"
-    result_file = "results.json"
-    references: ClassVar = {"reference": "results"}
-    products: ClassVar = frozenset({"results"})
-    by_hand: ClassVar = frozenset({"allow_remote"})
+    spec = StepSpec(
+        "results.json",
+        references={"reference": "results"},
+        makes=frozenset({"results"}),
+        by_hand=frozenset({"allow_remote"}),
+    )
 
     split: Split = "test"
     endpoints: Annotated[tuple[str, ...], Shell("endpoint")] = Field(

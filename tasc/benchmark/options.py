@@ -10,8 +10,8 @@ from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
-from tasc.options.command import MOST_EXAMPLES, ModelOptions, StepOptions
-from tasc.options.executor import ExecutorOptions
+from tasc.options.command import MOST_EXAMPLES, ModelOptions, OtherSplit, StepOptions, StepSpec
+from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import (
     LONGEST,
     CorpusSplit,
@@ -50,19 +50,21 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
 
     command = "bench"
     flags: ClassVar = ("output", "force", "json", "resume")
-    result_file = "results.json"
-    by_hand: ClassVar = ExecutorOptions.by_hand | {"allow_remote"}
-    other_splits: ClassVar = {"corpus_split": None}
-    same_splits: ClassVar = frozenset({"corpus_split"})
-    products: ClassVar = frozenset({"results"})
-    references: ClassVar = {
-        "models": "model",
-        "indexes": "index",
-        "draft_model": "model",
-        "draft_head": "draft head",
-        "token_counts": "token counts",
-    }
-    chat_template_of = "models"
+    spec = StepSpec(
+        "results.json",
+        references={
+            "models": "model",
+            "indexes": "index",
+            "draft_model": "model",
+            "draft_head": "draft head",
+            "token_counts": "token counts",
+        },
+        makes=frozenset({"results"}),
+        chat_template_of="models",
+        other_splits={"corpus_split": OtherSplit(may_be_main=True)},
+        incidental=EXECUTOR_FIELDS,
+        by_hand=ADDRESS | {"allow_remote"},
+    )
 
     split: Split = "test"
     models: Annotated[tuple[str, ...], Shell("model")] = Field(
@@ -223,11 +225,14 @@ class TuneOptions(ExecutorOptions):
     """Options of ``tasc tune``."""
 
     command = "tune"
-    result_file = "tuning.json"
-    references: ClassVar = {"tokenizer": "tokenizer"}
-    chat_template_of = "tokenizer"
-    other_splits: ClassVar = {"corpus_split": None}
-    needed_splits: ClassVar = frozenset({"split", "corpus_split"})
+    spec = StepSpec(
+        "tuning.json",
+        references={"tokenizer": "tokenizer"},
+        chat_template_of="tokenizer",
+        other_splits={"corpus_split": OtherSplit(required=True)},
+        incidental=EXECUTOR_FIELDS,
+        by_hand=ADDRESS,
+    )
 
     split: Split = "validation"
     tokenizer: str = Field(description="Folder or Hub id of the tokenizer or its model.")
@@ -241,9 +246,11 @@ class VocabularyOptions(ModelOptions):
     """Options of ``tasc vocab``."""
 
     command = "vocab"
-    result_file = "vocabularies.json"
-    references: ClassVar = {"target": "tokenizer", "draft": "tokenizer"}
-    chat_template_of = "target"
+    spec = StepSpec(
+        "vocabularies.json",
+        references={"target": "tokenizer", "draft": "tokenizer"},
+        chat_template_of="target",
+    )
 
     source: Annotated[Data, Shell("data")] = Data(path="builtin:stdlib-docs")
     target: Annotated[str, Shell(argument=True)] = Field(

@@ -23,7 +23,7 @@ def with_prompts(options: StepOptions, texts: Texts) -> Texts:
     """
     if not any(corpus.is_chat for corpus in texts.corpora.values()):
         return texts
-    if not options.chat_template_of:
+    if not options.spec.chat_template_of:
         return replace(texts, corpora=_each(texts, _unwritten))
     template = _template(options)
     return texts if template is None else replace(texts, corpora=_each(texts, template.apply))
@@ -40,7 +40,7 @@ def _unwritten(corpus: Corpus) -> Corpus:
 
 def _template(options: StepOptions) -> ChatTemplate | None:
     """Return the one chat template of all tokenizers that the command names."""
-    named = options.named(options.chat_template_of)
+    named = options.named(options.spec.chat_template_of)
     found = [ChatTemplate.of(load_tokenizer(parse_label(name)[1])) for name in named]
     for name, other in zip(named, found, strict=True):
         if (other and other.source) != (found[0] and found[0].source):

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tasc.options.command import ModelOptions
+from tasc.options.command import ModelOptions, StepSpec
 from tasc.options.fields import LONGEST, Device, Dtype, Shell, Split
 from tasc.options.task import Data
 
@@ -14,8 +14,9 @@ class ChatOptions(ModelOptions):
 
     command = "chat"
     flags: ClassVar = ()
-    references: ClassVar = {"model": "model", "draft_head": "draft head"}
-    chat_template_of = "model"
+    spec = StepSpec(
+        references={"model": "model", "draft_head": "draft head"}, chat_template_of="model"
+    )
 
     model: Annotated[str, Shell(argument=True)] = Field(
         description="Model folder, folder of tasc finetune --merge, or Hub id."

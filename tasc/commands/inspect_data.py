@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tasc.commands.chat import with_prompts
 from tasc.data.corpus import Corpus
-from tasc.options.command import StepOptions
+from tasc.options.command import StepOptions, StepSpec
 from tasc.options.fields import LONGEST, TOKENIZER
 from tasc.options.texts import read_texts
 from tasc.report.record import Record, Report
@@ -25,8 +25,7 @@ class DataOptions(StepOptions):
 
     command = "data"
     flags: ClassVar = ("json",)
-    references: ClassVar = {"tokenizer": "tokenizer"}
-    chat_template_of = "tokenizer"
+    spec = StepSpec(references={"tokenizer": "tokenizer"}, chat_template_of="tokenizer")
 
     tokenizer: str = TOKENIZER
     samples: int = Field(3, ge=0, le=1000, description="Examples to show, drawn by the seed.")

@@ -155,7 +155,7 @@ def _add(
         return [str(error)]
     problems = [
         f"step {name}: {problem}"
-        for field, kind in config.references.items()
+        for field, kind in config.spec.references.items()
         for other in (parse_label(text)[1] for text in config.named(field))
         if (problem := _misplaced(f"{field}: {other}", other, kind, names, name, steps))
     ]
@@ -178,7 +178,7 @@ def _step(
     changed: dict[str, Any] = {"seed": overrides.seed}
     if overrides.limit is not None and _larger(options.get("limit"), overrides.limit):
         changed["limit"] = overrides.limit
-    if alone := step_options(command).by_hand & options.keys():
+    if alone := step_options(command).spec.by_hand & options.keys():
         raise InputError(
             f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by hand"
         )
@@ -239,7 +239,7 @@ def _misplaced(
 
 def _data_problems(config: StepOptions) -> Iterator[str]:
     """What is known to be missing of a step's data: files, splits that are asked for, columns."""
-    for field in ("split", *config.other_splits):
+    for field in ("split", *config.spec.other_splits):
         split = getattr(config, field)
         if config.data and split is not None and config.must_exist(field):
             try:

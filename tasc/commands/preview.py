@@ -34,7 +34,9 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
         check_output(output / name, force=True)
     planned = []
     for name, step in plan.steps.items():
-        named = (parse_label(text)[1] for field in step.references for text in step.named(field))
+        named = (
+            parse_label(text)[1] for field in step.spec.references for text in step.named(field)
+        )
         planned.append(
             PlannedStep(
                 name=name,

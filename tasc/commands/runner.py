@@ -67,7 +67,7 @@ def _resolved(config: StepOptions, plan: Plan, output: Path) -> dict[str, Any]:
         label, name = parse_label(text)
         return join(label, str(output / name)) if name in plan.steps else text
 
-    values = {name: getattr(config, name) for name in config.references}
+    values = {name: getattr(config, name) for name in config.spec.references}
     return {
         name: tuple(folder(t) for t in value) if isinstance(value, tuple) else folder(value)
         for name, value in values.items()

@@ -45,10 +45,10 @@ def run_step(
     """
     check_kept(output, _read(options))
     texts = read_texts(options)
-    asked = options.model_dump(mode="json", exclude=options.incidental)
+    asked = options.model_dump(mode="json", exclude={*options.spec.incidental})
     step = Step(options.command, asked, _inputs(options, texts))
     if reuse and up_to_date(output, step):
-        report = STEPS[options.command].read_report(output / options.result_file)
+        report = STEPS[options.command].read_report(output / options.spec.result_file)
         return Outcome(output, report, reused=True)
     insist = resume == "only"
     with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
@@ -58,7 +58,7 @@ def run_step(
         context = StepContext(texts, workspace.work, bool(resume), progress)
         made: Result = STEPS[options.command].function()(options, context)
         report = _save(made, workspace.folder)
-        write_json(workspace.folder / options.result_file, report.to_dict())
+        write_json(workspace.folder / options.spec.result_file, report.to_dict())
     return Outcome(output, report, reused=False)
 
 
@@ -76,13 +76,13 @@ def _read(options: StepOptions) -> Iterator[Path]:
     """Yield what a step reads: its data, and all that its options refer to."""
     if options.data:
         yield Path(options.data.path)
-    for name in options.references:
+    for name in options.spec.references:
         yield from (Path(parse_label(text)[1]) for text in options.named(name))
 
 
 def _inputs(options: StepOptions, texts: Texts) -> dict[str, str]:
     inputs = {"source": texts.fingerprint}
-    for name in options.references:
+    for name in options.spec.references:
         inputs[name] = " ".join(_identify(text) for text in options.named(name))
     return inputs
 

@@ -1,12 +1,12 @@
-"""What the options of all commands share.
+"""Base classes of the options of all commands.
 
-A command has one frozen class, beside the library call that takes it: an option is one field of it,
-with its default, its bounds and its help. The command line and recipes are read from these classes.
+Each command has one frozen class, defined next to the library call that takes it. An option is a
+field with its default, bounds and help. The command line and recipes are derived from the classes.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -18,7 +18,7 @@ from tasc.options.references import expand_user
 from tasc.options.task import Data, Options, as_task
 
 MOST_EXAMPLES = 10**9
-LARGEST_SEED = 2**32 - 1  # the generators of all libraries take it
+LARGEST_SEED = 2**32 - 1  # valid for the random generators of all libraries
 MOST_THREADS = 1024
 Kind = Literal[
     "model",
@@ -34,27 +34,26 @@ Kind = Literal[
 
 
 class OptionsError(InputError):
-    """Options that cannot be used: each of ``problems`` names one and says what was seen."""
+    """Invalid options. Each of ``problems`` gives one option and the value found."""
 
     def __init__(self, command: str, problems: list[str]) -> None:
-        """``command`` is the one whose options these are."""
+        """Join the ``problems`` of a command's options into one message."""
         super().__init__(f"tasc {command}: {'; '.join(problems)}; see tasc {command} --help")
         self.problems = problems
 
 
 class CommandOptions(Options):
-    """The options of a command; in Python and on the command line wrong ones are an InputError."""
+    """Options of a command. Invalid ones raise an InputError, in Python and on the command line."""
 
     command: ClassVar[str]
-    # Of --output, --force, --json, --resume and --push-to-hub those that make sense: three are
-    # about a folder that is left, --resume about a checkpoint that a killed run leaves, the last
-    # about a model. None is a recipe's to say, which may be a stranger's.
+    # Those of --output, --force, --json, --resume and --push-to-hub that the command has. They
+    # are not fields, because no recipe, which may be a stranger's, may set them.
     flags: ClassVar[tuple[str, ...]] = ("output", "force", "json")
 
     if not TYPE_CHECKING:  # mypy reads the fields instead
 
         def __init__(self, **values: object) -> None:
-            """Check the options. Raises OptionsError with all that is wrong with them."""
+            """Check the options. Raises OptionsError with all problems found."""
             try:
                 super().__init__(**values)
             except ValidationError as error:
@@ -62,7 +61,7 @@ class CommandOptions(Options):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_task(cls, values: Any) -> Any:  # noqa: ANN401 - whatever was given
+    def _read_task(cls, values: Any) -> Any:  # noqa: ANN401 - not yet validated
         """Add the data and defaults of a task file; values given explicitly win."""
         if not isinstance(values, dict):
             return values
@@ -74,43 +73,50 @@ class CommandOptions(Options):
 
     @model_validator(mode="before")
     @classmethod
-    def _rename_old_keys(cls, values: Any) -> Any:  # noqa: ANN401 - whatever was given
-        """Accept the older name of a field."""
+    def _rename_old_keys(cls, values: Any) -> Any:  # noqa: ANN401 - not yet validated
+        """Accept the older names of fields."""
         if not isinstance(values, dict):
             return values
         renamed = dict(values)
-        for field, info in cls.model_fields.items():
+        for name, info in cls.model_fields.items():
             shells = [held for held in info.metadata if isinstance(held, Shell)]
             for old in (alias.replace("-", "_") for shell in shells for alias in shell.aliases):
-                if old in renamed and field in renamed:
-                    raise ValueError(f"{old} is an older name of {field}: give {field} only")
+                if old in renamed and name in renamed:
+                    raise ValueError(f"{old} is an older name of {name}: give {name} only")
                 if old in renamed:
-                    renamed[field] = renamed.pop(old)
+                    renamed[name] = renamed.pop(old)
         return renamed
 
 
-class StepOptions(CommandOptions):
-    """What every command takes that may be a step of a recipe."""
+class OtherSplit(NamedTuple):
+    """A split that a command reads besides its main one."""
 
-    result_file: ClassVar[str]
-    # Fields that name a folder, file, or Hub id, and what must lie there. They may name an earlier
-    # step of a recipe that makes such a thing.
-    references: ClassVar[Mapping[str, Kind]] = {}
-    # The field that names the tokenizer whose chat template writes prompts; empty where outputs
-    # alone are counted.
-    chat_template_of: ClassVar[str] = ""
-    # Fields that say how to work and do not change the result.
-    incidental: ClassVar[set[str]] = set()
-    # Fields that a person alone may give, and no recipe, which may be a stranger's.
-    by_hand: ClassVar[frozenset[str]] = frozenset()
-    # What a later step may refer to in the artefact.
-    products: ClassVar[frozenset[Kind]] = frozenset()
-    # Fields that name another split, and at most how many of its examples are read.
-    other_splits: ClassVar[Mapping[str, int | None]] = {}
-    # Those without which there is nothing to do; others are left out where the source has none.
-    needed_splits: ClassVar[frozenset[str]] = frozenset({"split"})
-    # Fields of ``other_splits`` that may name the main split; others are then left out, too.
-    same_splits: ClassVar[frozenset[str]] = frozenset()
+    most: int | None = None  # read at most this many examples
+    required: bool = False  # otherwise it is skipped if the data do not have it
+    may_be_main: bool = False  # otherwise it is skipped if it is the main split
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """How a command runs as a step, besides its options."""
+
+    result_file: str = ""  # name of the report in the artefact
+    # Fields that refer to a folder, a file or a Hub id, and the kind of thing that must be there.
+    # In a recipe they may also refer to an earlier step.
+    references: Mapping[str, Kind] = field(default_factory=dict)
+    makes: frozenset[Kind] = frozenset()  # what a later step may use of the artefact
+    chat_template_of: str = ""  # field of the tokenizer whose chat template writes the prompts
+    other_splits: Mapping[str, OtherSplit] = field(default_factory=dict)  # by field
+    incidental: frozenset[str] = frozenset()  # fields that do not change the result
+    by_hand: frozenset[str] = frozenset()  # fields that a recipe, perhaps a stranger's, may not set
+    streamed: bool = False  # whether the main split is read as a stream, without loading all of it
+    distributed: bool = False  # whether the processes of a launcher work on one artefact together
+
+
+class StepOptions(CommandOptions):
+    """Options of every command that can be a step of a recipe."""
+
+    spec: ClassVar[StepSpec]
 
     source: Data
     split: Split = "train"
@@ -121,65 +127,61 @@ class StepOptions(CommandOptions):
 
     @property
     def part(self) -> tuple[int, int] | None:
-        """Which of how many parts of the split alone is read; None for all of it."""
+        """Return (i, n) to read only the i-th of n parts of the split; None to read all of it."""
         return None
 
     @property
     def data(self) -> Data | None:
-        """What texts are read from; None where a command that can do without was given none."""
+        """The data source; None if the command can work without one and none was given."""
         return self.source
 
     @property
     def makes(self) -> frozenset[Kind]:
-        """What a later step may refer to in the artefact that these very options make."""
-        return self.products
-
-    # Whether several processes of a launcher work on it together; the first leaves the artefact.
-    shared: ClassVar[bool] = False
-    # Whether the split is read in passing, for it may be larger than memory.
-    streamed: ClassVar[bool] = False
+        """What a later step may use of the artefact that these options make."""
+        return self.spec.makes
 
     def named(self, field: str) -> tuple[str, ...]:
-        """Return what a field that refers to something names: several, one or nothing."""
+        """Return the references in a field: several, one or none."""
         value = getattr(self, field)
         return value if isinstance(value, tuple) else () if value is None else (value,)
 
     def must_exist(self, field: str) -> bool:
-        """Say whether the split that ``field`` names must be there: needed, or asked for."""
-        return field in self.needed_splits or field in self.model_fields_set
+        """Return whether the split of ``field`` must exist: it is required or given explicitly."""
+        other = self.spec.other_splits.get(field)
+        return other is None or other.required or field in self.model_fields_set
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401
-        """Return the same options with ``changes``, checked anew."""
+        """Return a copy with ``changes``; all checks run again."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**given | changes)
 
     @field_validator("*")
     @classmethod
     def _expand_paths(cls, value: object, info: ValidationInfo) -> object:
-        """Expand ~ in every reference: no shell expands it after ``LABEL=``."""
-        if value is None or info.field_name not in cls.references:
+        """Expand ~ in every reference, because shells do not expand it after ``LABEL=``."""
+        if value is None or info.field_name not in cls.spec.references:
             return value
         named = value if isinstance(value, tuple) else (value,)
         if not all(text.strip() for text in named):
-            raise ValueError(f"{info.field_name} is empty: name a file, a folder or a Hub id")
+            raise ValueError(f"{info.field_name} is empty: give a file, a folder or a Hub id")
         with as_value_error():
             return tuple(map(expand_user, named)) if named is value else expand_user(named[0])
 
 
 class ModelOptions(StepOptions):
-    """What every command takes that runs a model."""
+    """Options of every command that runs a model."""
 
     threads: int | None = Field(
         None,
         ge=1,
         le=MOST_THREADS,
-        description="CPU threads of torch; small models are fastest on one.",
+        description="CPU threads for torch; small models are fastest with one.",
     )
 
 
 def like(kind: type[Bounded], name: str) -> Any:  # noqa: ANN401
-    """Declare a field as a ``Bounded`` dataclass has it: default, bounds and description."""
-    (found,) = (field for field in fields(kind) if field.name == name)
+    """Declare a field with the default, bounds and description of a ``Bounded`` dataclass."""
+    (found,) = (option for option in fields(kind) if option.name == name)
     bounds: Bounds | None = found.metadata.get("bounds")
     limits: dict[str, Any] = {}
     if bounds:

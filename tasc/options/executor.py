@@ -1,10 +1,9 @@
-"""The options of commands whose work falls into independent pieces."""
+"""Options of commands whose work can be split into independent pieces."""
 
-import re
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from tasc.execution import EXECUTORS, Executor, Workers, executor_help
 from tasc.options.command import StepOptions
@@ -15,57 +14,27 @@ if TYPE_CHECKING:
 else:
     ExecutorName = Literal[tuple(EXECUTORS)]
 
+EXECUTOR_FIELDS = frozenset({"executor", "workers", "address"})  # incidental
+ADDRESS = frozenset({"address"})  # by hand: tasc connects to it
+
 
 class ExecutorOptions(StepOptions):
-    """Where pieces of work run; the result does not depend on it."""
+    """Where the pieces of work run. The result does not depend on it."""
 
-    incidental: ClassVar[set[str]] = {"executor", "workers", "address"}
-    # An address is dialled: no recipe of a stranger may name one.
-    by_hand: ClassVar = frozenset({"address"})
-
-    executor: ExecutorName = Field("local", description=f"Where it runs; {executor_help()}.")
-    workers: int = Field(
-        2, ge=1, le=1024, description="With --executor processes or ray: pieces at a time."
+    executor: ExecutorName = Field(
+        "local", description=f"Where to run the work; {executor_help()}."
     )
-    address: Annotated[str | None, Shell(default="a cluster of this machine")] = Field(
-        None, description="With --executor ray: HOST:PORT of a running cluster."
+    workers: int = Field(
+        2,
+        ge=1,
+        le=1024,
+        description="Number of worker processes, with --executor processes or ray.",
+    )
+    address: Annotated[str | None, Shell(default="a new cluster on this machine")] = Field(
+        None, description="HOST:PORT of a running cluster, with --executor ray."
     )
 
     def start(self, shared: object, *, devices: bool = False) -> AbstractContextManager[Executor]:
-        """Start the executor; see ``tasc.execution``."""
+        """Start the executor. All workers get ``shared``; with ``devices``, each gets one GPU."""
         workers = Workers(self.workers, self.address, devices)
         return EXECUTORS[self.executor].start(shared, workers)
-
-
-class ShardOptions(ExecutorOptions):
-    """The same, of commands that a person may also run on a part of the split."""
-
-    by_hand: ClassVar = frozenset({"address", "shard", "merge"})
-
-    shard: Annotated[str | None, Shell(default="the whole split")] = Field(
-        None,
-        description="I/N: count the I-th of N parts of the split, for --merge.",
-    )
-
-    @property
-    def part(self) -> tuple[int, int] | None:
-        """See StepOptions.part."""
-        if self.shard is None:
-            return None
-        number, of = map(int, self.shard.split("/"))
-        return number, of
-
-    @field_validator("shard")
-    @classmethod
-    def _of_two_numbers(cls, value: str | None) -> str | None:
-        if value and not re.fullmatch(r"[0-9]{1,5}/[0-9]{1,5}", value):
-            raise ValueError(f"shard: {value!r:.60} is no part I/N, as 1/4")
-        return value
-
-    @model_validator(mode="after")
-    def _is_part(self) -> Self:
-        if self.part and not 1 <= self.part[0] <= self.part[1]:
-            raise ValueError(
-                f"shard: {self.shard} is none of 1/{self.part[1]}, 2/{self.part[1]}, …"
-            )
-        return self

@@ -63,16 +63,17 @@ def read_texts(options: StepOptions) -> Texts:
     if options.data is None:
         return Texts({})
     source, corpora, stream = options.data.source(), {}, None
-    if not options.streamed:
+    spec = options.spec
+    if not spec.streamed:
         corpora[MAIN] = load(source, options.split, limit=options.limit, seed=options.seed)
-    for name, most in options.other_splits.items():
+    for name, other in spec.other_splits.items():
         split = getattr(options, name)
         if split is None:
             continue
-        main = None if name in options.same_splits else options.split
+        main = None if other.may_be_main else options.split
         if options.must_exist(name) or _exists(source, split, main):
-            corpora[name] = load(source, split, limit=most, seed=options.seed)
-    if options.streamed:
+            corpora[name] = load(source, split, limit=other.most, seed=options.seed)
+    if spec.streamed:
         stream = open_stream(source, options.split, limit=options.limit, seed=options.seed)
         if options.part:
             return Texts({}, shard(stream, *options.part))

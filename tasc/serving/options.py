@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST_NODES
-from tasc.options.command import CommandOptions, Kind, StepOptions
+from tasc.options.command import CommandOptions, Kind, StepOptions, StepSpec
 from tasc.options.fields import Shell, UserPath
 from tasc.options.task import Data
 from tasc.serving.table import EXPORTS
@@ -24,9 +24,11 @@ class ExportOptions(StepOptions):
     """Options of ``tasc export``; without data, index and head, the export has no drafts."""
 
     command = "export"
-    result_file = "export.json"
-    references: ClassVar = {"model": "model", "index": "index", "head": "draft head"}
-    chat_template_of = "model"
+    spec = StepSpec(
+        "export.json",
+        references={"model": "model", "index": "index", "head": "draft head"},
+        chat_template_of="model",
+    )
 
     model: Annotated[str, Shell(argument=True)] = Field(
         description="Model folder, folder of tasc finetune --merge or tasc base, or Hub id."

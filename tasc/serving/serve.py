@@ -23,7 +23,7 @@ def command(options: ServeOptions) -> list[str]:
         UnavailableError: the engine is not installed.
     """
     folder = Path(options.folder)
-    file = folder / ExportOptions.result_file
+    file = folder / ExportOptions.spec.result_file
     if not file.is_file():
         raise InputError(f"{folder} is not a folder of tasc export: create one with tasc export")
     found = read_json(file, f"export {folder}")

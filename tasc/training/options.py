@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from tasc.errors import InputError
 from tasc.options.bounds import MOST
-from tasc.options.command import Kind, ModelOptions
+from tasc.options.command import Kind, ModelOptions, OtherSplit, StepSpec
 from tasc.options.fields import LONGEST, Device, Dtype, Shell, as_value_error
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
@@ -17,15 +17,15 @@ MOST_EPOCHS, MOST_RATE = 10**6, 100
 # Defaults for adapters, and for a draft head.
 _RATE, _HEAD_RATE = 2e-4, 1e-3
 _BATCH, _HEAD_BATCH = 64, 16
-_VALIDATION = 1000  # examples: enough for a loss, and cheaper than the training
+REPORT = "training.json"
+# 1,000 examples are enough for a loss, and cheaper than the training.
+_OTHER_SPLITS = {"validation": OtherSplit(most=1000)}
 
 
 class TrainingOptions(ModelOptions):
     """Options of both commands."""
 
-    result_file = "training.json"
     flags: ClassVar[tuple[str, ...]] = ("output", "force", "json", "resume")
-    other_splits: ClassVar = {"validation": _VALIDATION}
 
     epochs: float = Field(
         3.0, gt=0, le=MOST_EPOCHS, description="Passes over the examples; may be a fraction."
@@ -51,7 +51,7 @@ class TrainingOptions(ModelOptions):
     def training(self) -> dict[str, Any]:
         """The options that must agree to resume from a run's checkpoints."""
         return self.model_dump(
-            mode="json", exclude={"source", "threads", "merge", *self.incidental}
+            mode="json", exclude={"source", "threads", "merge", *self.spec.incidental}
         )
 
     @abstractmethod
@@ -84,9 +84,13 @@ class BaseOptions(TrainingOptions):
     """
 
     command = "base"
-    products: ClassVar = frozenset({"model", "tokenizer"})
-    references: ClassVar = {"tokenizer": "tokenizer"}
-    chat_template_of = "tokenizer"
+    spec = StepSpec(
+        REPORT,
+        references={"tokenizer": "tokenizer"},
+        makes=frozenset({"model", "tokenizer"}),
+        chat_template_of="tokenizer",
+        other_splits=_OTHER_SPLITS,
+    )
 
     preset: Literal["pico", "tiny", "small", "medium", "large"] = Field(
         "small", description="Size of the model: 0.13 M, 1 M, 4.5 M, 28 M or 494 M parameters."
@@ -144,15 +148,15 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     """
 
     command = "finetune"
-    references: ClassVar = {
-        "model": "model",
-        "augmented": "new tokens",
-        "tokens_of": "training report",
-    }
-    chat_template_of = "model"
-    incidental: ClassVar = {"processes"}
+    spec = StepSpec(
+        REPORT,
+        references={"model": "model", "augmented": "new tokens", "tokens_of": "training report"},
+        chat_template_of="model",
+        other_splits=_OTHER_SPLITS,
+        incidental=frozenset({"processes"}),
+        distributed=True,
+    )
     flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
-    shared = True
 
     model: str = Field(description="Model folder or Hub id to start from.")
     augmented: str | None = Field(

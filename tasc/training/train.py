@@ -162,7 +162,7 @@ def _schedule(options: FinetuneOptions, device: torch.device, epoch_tokens: int)
 def _tokens_of(folder: Path) -> int:
     """Return the number of tokens that a finished training has read."""
     try:
-        tokens = json.loads((folder / FinetuneOptions.result_file).read_bytes())["tokens"]
+        tokens = json.loads((folder / FinetuneOptions.spec.result_file).read_bytes())["tokens"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"{folder} contains no training report: give a folder that tasc finetune wrote"

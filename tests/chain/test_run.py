@@ -59,7 +59,7 @@ def test_recipes_that_come_along_are_all_readable(tmp_path, monkeypatch):
         assert plan.steps, path
         known: set[str] = set()
         for name, step in plan.steps.items():
-            for field in step.references:
+            for field in step.spec.references:
                 value = getattr(step, field)
                 for text in value if isinstance(value, tuple) else (value,):
                     made = text and parse_label(text)[1]

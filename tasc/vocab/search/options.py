@@ -1,11 +1,12 @@
 """The options of ``tasc augment``."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from tasc.analysis.options import MergeSearchOptions
+from tasc.analysis.options import HELD_OUT, MergeSearchOptions
 from tasc.options.bounds import MOST
+from tasc.options.command import StepSpec
 from tasc.options.fields import TOKENIZER, Shell, Text
 
 OVERFIT_PENALTY = 10.0  # also the one that analyses assume
@@ -15,9 +16,12 @@ class AugmentOptions(MergeSearchOptions):
     """The number of new tokens, the search for them, and their export."""
 
     command = "augment"
-    result_file = "augmentation.json"
-    products: ClassVar = frozenset({"tokenizer", "new tokens"})
-    references: ClassVar = {"tokenizer": "tokenizer"}
+    spec = StepSpec(
+        "augmentation.json",
+        references={"tokenizer": "tokenizer"},
+        makes=frozenset({"tokenizer", "new tokens"}),
+        other_splits=HELD_OUT,
+    )
 
     tokenizer: Annotated[str, TOKENIZER]
     new_tokens: Annotated[int | Literal["auto"], Shell(aliases=("budget",))] = Field(

@@ -1,14 +1,15 @@
 """Options for counting n-grams, in ``tasc index`` and in methods that count a corpus."""
 
+import re
 from dataclasses import dataclass, field, fields
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tasc.options.bounds import MOST, Bounded, within
-from tasc.options.command import like
-from tasc.options.executor import ShardOptions
-from tasc.options.fields import TOKENIZER
+from tasc.options.command import StepSpec, like
+from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
+from tasc.options.fields import TOKENIZER, Shell
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,19 @@ class Counts(Bounded):
     mark: bool = field(default=True, metadata={"description": "Count the beginnings of outputs."})
 
 
-class IndexOptions(ShardOptions):
+class IndexOptions(ExecutorOptions):
     """Options of ``tasc index``."""
 
     command = "index"
-    result_file = "index.json"
-    products: ClassVar = frozenset({"index"})
-    references: ClassVar = {"tokenizer": "tokenizer", "merge": "index"}
-    chat_template_of = "tokenizer"
-    streamed = True
-    incidental: ClassVar = ShardOptions.incidental | {"memory"}
+    spec = StepSpec(
+        "index.json",
+        references={"tokenizer": "tokenizer", "merge": "index"},
+        makes=frozenset({"index"}),
+        chat_template_of="tokenizer",
+        incidental=EXECUTOR_FIELDS | {"memory"},
+        by_hand=ADDRESS | {"shard", "merge"},
+        streamed=True,
+    )
 
     tokenizer: Annotated[str, TOKENIZER]
     n_max: int = like(Counts, "n_max")
@@ -45,6 +49,9 @@ class IndexOptions(ShardOptions):
     mark: bool = like(Counts, "mark")
     merge: tuple[str, ...] = Field(
         (), description="Saved index to merge before the source's outputs; repeatable."
+    )
+    shard: Annotated[str | None, Shell(default="the whole split")] = Field(
+        None, description="I/N: count only the I-th of N parts of the split, for a later --merge."
     )
     memory: float = Field(
         2.0,
@@ -56,3 +63,20 @@ class IndexOptions(ShardOptions):
     @property
     def counts(self) -> Counts:
         return Counts(**{option.name: getattr(self, option.name) for option in fields(Counts)})
+
+    @property
+    def part(self) -> tuple[int, int] | None:
+        if self.shard is None:
+            return None
+        number, of = map(int, self.shard.split("/"))
+        return number, of
+
+    @field_validator("shard")
+    @classmethod
+    def _is_part(cls, value: str | None) -> str | None:
+        found = value and re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", value)
+        if value and not (found and 1 <= int(found[1]) <= int(found[2])):
+            raise ValueError(
+                f"shard: {value!r:.60} is not a part I/N: write 1/4 to 4/4 for 4 parts"
+            )
+        return value

@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError, TascError, UnavailableError
 from tasc.models.folder import model_config
 from tasc.models.folder.fetch import model_folder
-from tasc.models.folder.files import AGAIN, Shapes, read_json, tensor_shapes, weight_files
+from tasc.models.folder.files import AGAIN, CODE, read_json, tensor_shapes, weight_files
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -21,6 +27,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 Quantization = Literal["none", "nf4", "8bit"]
+_LOCAL: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 
 
 def load_model(
@@ -51,27 +58,15 @@ def load_model(
         IntegrityError: weights are missing, damaged, or do not fit config.json.
         UnavailableError: the Hub, a library, the device, or enough memory is not available.
     """
-    folder = model_folder(path)
-    config = model_config.read_config(folder)
-    generation = folder / "generation_config.json"
-    if generation.exists():
-        read_json(generation, f"model {folder}")
     target_device = resolve_device(device)
-    quantised = config.get("quantization_config") is not None
     reduce = quantize != "none"
-    if quantised and reduce:
-        raise InputError(
-            f"model {path} is already quantised (config.json has a quantization_config) and cannot "
-            "be quantised again: use the original model"
-        )
-    shapes = tensor_shapes(weight_files(folder), f"model {folder}")
-    model_config.check_numbers(folder, config, shapes)
+    folder, config = check_model(path, reduce=reduce)
     options: dict[str, Any] = {"dtype": dtype}
     if reduce:
         options["quantization_config"] = _quantization(quantize, dtype)
         options["device_map"] = {"": target_device}
     with _explained(path):
-        model = _build(folder, options, shapes, packed=quantised)
+        model = _build(folder, config, options)
         if reduce:
             keep_canonical_layout(model)
         else:
@@ -84,6 +79,35 @@ def load_model(
         # The caller decides what is returned beside logits, not a file.
         settings.output_hidden_states = settings.output_attentions = False
     return model
+
+
+def check_model(path: str, *, reduce: bool = False) -> tuple[Path, PreTrainedConfig]:
+    """Return the folder of a model and its configuration, checked without reading the weights.
+
+    ``reduce``: the weights are to be quantised. Code that config.json names is dropped. Raises the
+    errors of ``load_model``.
+    """
+    folder = model_folder(path)
+    stated = model_config.read_config(folder)
+    generation = folder / "generation_config.json"
+    if generation.exists():
+        read_json(generation, f"model {folder}")
+    quantised = stated.get("quantization_config") is not None
+    if quantised and reduce:
+        raise InputError(
+            f"model {path} is already quantised (config.json has a quantization_config) and cannot "
+            "be quantised again: use the original model"
+        )
+    shapes = tensor_shapes(weight_files(folder), f"model {folder}")
+    model_config.check_numbers(folder, stated, shapes)
+    with _explained(path):
+        config = AutoConfig.from_pretrained(folder, **_LOCAL)
+        for key in CODE:
+            vars(config).pop(key, None)
+        with torch.device("meta"):
+            skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        model_config.check_built(folder, skeleton, shapes, packed=quantised)
+    return folder, config
 
 
 def resolve_device(device: Device) -> str:
@@ -134,18 +158,11 @@ def device_has_bfloat16(device: torch.device) -> bool:
     return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
 
 
-def _build(
-    folder: Path, options: dict[str, Any], shapes: Shapes, *, packed: bool
-) -> PreTrainedModel:
-    """Check the weights against the model that config.json describes, then load them."""
-    common = {"trust_remote_code": False, "local_files_only": True}
-    config = AutoConfig.from_pretrained(folder, **common)
-    with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    model_config.check_built(folder, skeleton, shapes, packed=packed)
+def _build(folder: Path, config: PreTrainedConfig, options: dict[str, Any]) -> PreTrainedModel:
+    """Load the weights. Raises IntegrityError if some are missing."""
     model: PreTrainedModel
     model, info = AutoModelForCausalLM.from_pretrained(
-        folder, config=config, use_safetensors=True, output_loading_info=True, **common, **options
+        folder, config=config, use_safetensors=True, output_loading_info=True, **_LOCAL, **options
     )
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])

@@ -9,7 +9,6 @@ from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import build_index, load_index, tokens_of
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.environment import requirement
-from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import CONFIG, read_json
 from tasc.models.folder.vocabulary import check_folder
 from tasc.options.references import resolve_model
@@ -117,9 +116,11 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         InputError: the model, index or head does not exist, they do not fit together, or the
             engine cannot load them.
     """
+    from tasc.models.load import check_model
+
     label, name = resolve_model(options.model)
+    folder, _ = check_model(name)
     tokenizer = load_tokenizer(name).ending(corpus.end if corpus else None)
-    folder = model_folder(name)
     check_folder(tokenizer, folder)
     index = None
     if options.index:

@@ -10,7 +10,7 @@ from typing import Any
 from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import save_index
-from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, check_inside, weight_files
+from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, copy_json, weight_files
 from tasc.serving.options import ExportOptions
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save as save_tokenizer
@@ -32,11 +32,12 @@ class Parts:
     corpus: Corpus | None  # examples of the task, if any
 
     def save_model(self, folder: Path) -> None:
-        """Copy configuration and weights, and write the tokenizer."""
+        """Copy weights and configuration, without references to code; write the tokenizer."""
         named = [CONFIG, _GENERATION, *([INDEX] if not (self.folder / WEIGHTS).exists() else [])]
-        files = [self.folder / name for name in named if (self.folder / name).exists()]
-        for file in (*files, *weight_files(self.folder)):
-            check_inside(file, f"model {self.folder}")
+        for file in (self.folder / name for name in named):
+            if file.exists():
+                copy_json(file, folder, f"model {self.folder}")
+        for file in weight_files(self.folder):
             shutil.copyfile(file, folder / file.name)
         save_tokenizer(self.tokenizer.tokenizer, self.tokenizer.files, folder)
 

@@ -70,7 +70,7 @@ EXPORTS: dict[str, Entry] = {
     "transformers": Entry(
         "transformers",
         "pip install {tasc}",
-        "a library, not a server: generate() drafts only if tasc is installed",
+        "a library, not a server: drafts need tasc",
         frozenset({"index", "draft head"}),
         _format("transformers"),
     ),

@@ -100,9 +100,20 @@ def _companions(folder: Path) -> dict[str, bytes]:
         path = folder / name
         if path.is_file():
             files[name] = read_whole(path, _LARGEST_COMPANION)
-            check = json_object if path.suffix == ".json" else text_of
-            check(files[name], str(path))
+            if path.suffix == ".json":
+                files[name] = _without_code(files[name], str(path))
+            else:
+                text_of(files[name], str(path))
     return files
+
+
+def _without_code(content: bytes, path: str) -> bytes:
+    """Check a JSON object, and remove an ``auto_map`` that names a class in a Python file."""
+    values = json_object(content, path)
+    if "." not in json.dumps(values.get("auto_map")):  # exports of new tokens have empty names
+        return content
+    del values["auto_map"]
+    return json.dumps(values, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,11 +13,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import tasc
 from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
-from tasc.errors import InputError
+from tasc.errors import InputError, TascError
 from tasc.models.draft_head import new_head
+from tasc.models.load import load_model
 from tasc.serving.table import EXPORTS
 from tests.cli import done
 from tests.cli import tasc as run
+from tests.models.strangers import bomb, copied
 from tests.pico import TEXTS, make_base
 
 PROMPTS = [text.split("\n")[0] for text in TEXTS]
@@ -190,28 +191,6 @@ def test_sglang_drafts_from_a_corpus_of_the_outputs(tmp_path, base, task):
     assert "speculative" not in plain
 
 
-GENERATE = """
-import sys, warnings, torch
-if {blocked}:
-    sys.modules["tasc"] = None
-from transformers import AutoModelForCausalLM
-model = AutoModelForCausalLM.from_pretrained({folder!r}, trust_remote_code=True)
-counted = [0]
-forward = model.forward
-def counting(*args, **kwargs):
-    counted[0] += 1
-    return forward(*args, **kwargs)
-model.forward = counting
-for _ in range(2):
-    ids = torch.tensor([{ids}])
-    mask = torch.ones_like(ids)
-    out = model.generate(ids, attention_mask=mask, max_new_tokens=24, do_sample=False)
-print(out[0].tolist())
-print(counted[0])
-print("drafted" if "tasc.serving.drafting" in sys.modules else "plain")
-"""
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, base):
     """An export for transformers whose index knows what the model writes."""
@@ -228,38 +207,101 @@ def folder(tmp_path_factory, base):
     return out, ids, written
 
 
-def generated(folder, ids, *, blocked):
-    code = GENERATE.format(blocked=blocked, folder=str(folder), ids=ids)
-    command = [sys.executable, "-c", code]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-    return ran.stdout.split("\n"), ran.stderr
-
-
-def test_generate_of_an_exported_model_drafts_where_tasc_is_installed(folder):
-    out, ids, written = folder
-    lines, warned = generated(out, ids, blocked=False)
-    assert json.loads(lines[0]) == written
-    assert lines[2] == "drafted"
-    assert "without drafts" not in warned
-
-
-def test_generate_of_an_exported_model_is_plain_without_tasc_and_warns_once(folder):
-    out, ids, written = folder
-    lines, warned = generated(out, ids, blocked=True)
-    assert json.loads(lines[0]) == written
-    assert lines[1:3] == ["48", "plain"]
-    assert warned.count("generating without drafts") == 1
-
-
-def test_what_drafts_cannot_do_is_generated_plainly(folder):
-    out, ids, _ = folder
-    model = AutoModelForCausalLM.from_pretrained(out, trust_remote_code=True)
-    plain = AutoModelForCausalLM.from_pretrained(out)
+def counted(model, ids, **options):
+    """Return 24 greedy tokens after ``ids``, and the forwards that they took."""
+    forwards = []
+    handle = model.register_forward_hook(lambda *_: forwards.append(1))
     prompt = torch.tensor([ids])
-    options = {"max_new_tokens": 8, "num_beams": 2, "do_sample": False}
-    with pytest.warns(UserWarning, match="beams.*without drafts"):
-        found = model.generate(prompt, **options)
-    assert torch.equal(found, plain.generate(prompt, **options))
+    mask = torch.ones_like(prompt)
+    out = model.generate(prompt, attention_mask=mask, max_new_tokens=24, do_sample=False, **options)
+    handle.remove()
+    return out[0].tolist(), len(forwards)
+
+
+def test_an_exported_model_drafts_with_the_method_in_its_folder(folder):
+    out, ids, written = folder
+    model = AutoModelForCausalLM.from_pretrained(out, trust_remote_code=False)
+    plain, steps = counted(model, ids)
+    drafted, fewer = counted(model, ids, custom_generate=tasc.load_custom_generate(out))
+    assert plain == drafted == written
+    assert fewer < steps == 24
+
+
+def test_a_folder_without_drafts_has_no_method(tmp_path, base):
+    tasc.export(tasc.ExportOptions(model=str(base), to="transformers")).save(tmp_path)
+    with pytest.raises(InputError, match="has no index"):
+        tasc.load_custom_generate(tmp_path)
+
+
+def stranger(base, folder, mark):
+    """Copy a model whose files name code that makes the folder ``mark`` when it is imported."""
+    names = {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}
+    pipelines = {"text-generation": {"impl": "evil.Pipeline", "pt": ["AutoModelForCausalLM"]}}
+    copied(base, folder, auto_map=names, custom_pipelines=pipelines)
+    stated = json.loads((folder / "tokenizer_config.json").read_text())
+    stated |= {"auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(stated))
+    for name in ("evil.py", "custom_generate/generate.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(f"import os\nos.mkdir({str(mark)!r})\n")
+    return folder
+
+
+@pytest.mark.parametrize("engine", EXPORTS)
+def test_an_export_neither_contains_nor_names_code(tmp_path, base, task, engine):
+    """Even if its user trusts remote code."""
+    if engine == "llama-cpp":
+        pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
+    model, out = stranger(base, tmp_path / "model", tmp_path / "ran"), tmp_path / "out"
+    options = {"model": str(model), "to": engine, "source": str(task)}
+    tasc.export(tasc.ExportOptions(**options)).save(out)
+    assert not [name for name in files(out) if name.endswith(".py")]
+    texts = [path.read_text() for path in out.rglob("*.json")]
+    assert not [text for text in texts if "evil" in text or "custom_pipelines" in text]
+    assert "trust_remote_code=True" not in (out / "README.md").read_text()
+    if engine != "llama-cpp":
+        AutoModelForCausalLM.from_pretrained(out, trust_remote_code=True)
+        AutoTokenizer.from_pretrained(out, trust_remote_code=True)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("key", ["_attn_implementation", "experts_implementation"])
+@pytest.mark.parametrize("value", ["somebody/kernel", {"text_config": "somebody/kernel"}])
+def test_a_model_that_names_a_kernel_repository_is_not_exported(tmp_path, base, key, value):
+    model = copied(base, tmp_path / "model", **{key: value})
+    with pytest.raises(InputError, match="somebody/kernel"):
+        tasc.export(tasc.ExportOptions(model=str(model), to="vllm"))
+
+
+def broken(base, folder, how):
+    """Copy a model and break it."""
+    config = {
+        "vocabulary": {"vocab_size": 2**40},
+        "layers": {"num_hidden_layers": 10**9},
+        "heads": {"num_attention_heads": 0},
+    }
+    copied(base, folder, **config.get(how, {}))
+    if how == "junk":
+        (folder / "model.safetensors").write_bytes(b"junk" * 100)
+    if how == "pickle":
+        bomb(folder / "model.safetensors", folder / "ran")
+    if how == "adapter":
+        (folder / "adapter_config.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("how", ["vocabulary", "layers", "heads", "junk", "pickle", "adapter"])
+@pytest.mark.parametrize("engine", ["vllm", "llama-cpp"])
+def test_export_refuses_what_other_commands_refuse(tmp_path, base, engine, how):
+    if engine == "llama-cpp":
+        pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
+    model = broken(base, tmp_path / "model", how)
+    with pytest.raises(TascError) as refused:
+        tasc.export(tasc.ExportOptions(model=str(model), to=engine))
+    with pytest.raises(TascError) as loading:
+        load_model(str(model))
+    assert str(refused.value) == str(loading.value)
+    assert not (model / "ran").exists()
 
 
 def test_the_readme_of_transformers_runs_as_it_stands(folder):
@@ -268,7 +310,6 @@ def test_the_readme_of_transformers_runs_as_it_stands(folder):
     command = [sys.executable, "-c", code]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=out)
     assert ran.stdout.strip()
-    assert Path(out / "custom_generate" / "generate.py").is_file()
 
 
 def test_a_recipe_ends_with_something_to_serve(capsys, tmp_path, base, task):
@@ -287,4 +328,4 @@ def test_a_recipe_ends_with_something_to_serve(capsys, tmp_path, base, task):
     assert (tmp_path / "out" / "served" / "index" / "index.tasc").is_file()
     result = json.loads((tmp_path / "out" / "plain" / "export.json").read_text())
     assert result["drafts"] is False
-    assert not (tmp_path / "out" / "plain" / "custom_generate").exists()
+    assert not (tmp_path / "out" / "plain" / "index").exists()

@@ -17,6 +17,7 @@ from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CODE = ("auto_map", "custom_pipelines")  # keys that make transformers import Python files
 Shapes = Mapping[str, Sequence[int]]  # of the tensors by name
 
 _PLAIN_NAME = re.compile(r"[\w.-]+\.safetensors")  # no folder, no wildcard
@@ -39,6 +40,20 @@ def read_json(file: Path, what: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{what}: {file.name} is not a JSON object: {AGAIN}")
     return content
+
+
+def copy_json(file: Path, folder: Path, what: str) -> None:
+    """Copy a JSON object into ``folder``, without the keys ``CODE`` at any depth.
+
+    Raises errors of ``read_json``.
+    """
+    content = read_json(file, what)
+    plain = json.loads(json.dumps(content), object_hook=_without_code)
+    (folder / file.name).write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+
+
+def _without_code(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in CODE}
 
 
 def check_inside(file: Path, what: str) -> None:

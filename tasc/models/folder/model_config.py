@@ -24,6 +24,7 @@ _LAYERS = re.compile(r"layers?$|depth$|blocks$|types$")
 _SIZES = re.compile(
     r"(size|dim|heads?|experts|embd|inner|rank|d_model|d_ff|groups)$|^num_|^n_(?!positions|ctx)"
 )
+_IMPLEMENTATION = ("_implementation", "_implementation_internal")  # may name a repository
 _FEW = 1 << 10  # layers that are always accepted
 _QUANTISED = ["bitsandbytes", *AUTO_QUANTIZATION_CONFIG_MAPPING]
 _USUAL = 1 << 16  # a size that is always accepted here; check_built compares the result
@@ -88,8 +89,10 @@ def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, pack
     """Reject weights that do not fit ``skeleton``, the model that config.json describes.
 
     ``skeleton`` is on the meta device. Of ``packed`` (quantised) weights only the total number is
-    compared. Raises IntegrityError.
+    compared. Raises InputError and IntegrityError.
     """
+    if not skeleton.config.get_text_config().num_hidden_layers >= 1:
+        raise InputError(f"model {folder}: config.json says no layers: {AGAIN}")
     parameters = dict(skeleton.named_parameters())
     needed = sum(p.numel() for p in parameters.values())
     stored = elements(shapes) * (_PACKED if packed else 1)
@@ -113,8 +116,6 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
 
     Raises InputError and IntegrityError, and whatever the model raises.
     """
-    if not model.config.get_text_config().num_hidden_layers >= 1:
-        raise InputError(f"model {path}: config.json says no layers: {AGAIN}")
     end = getattr(model.generation_config, "eos_token_id", None)
     if not all(type(i) is int for i in (end if isinstance(end, list) else [end]) if end):
         raise InputError(
@@ -182,22 +183,25 @@ def _check_references(what: str, config: dict[str, Any]) -> None:
             f"{what}: config.json refers to other weights (transformers_weights), which are never "
             "read: remove the key"
         )
-    for key, value in _leaves(config):
-        refers = key.endswith(("_implementation", "_implementation_internal"))
-        if refers and isinstance(value, str) and "/" in value:
+    for key, value in _leaves(config, lasting=_IMPLEMENTATION):
+        if key.endswith(_IMPLEMENTATION) and isinstance(value, str) and "/" in value:
             raise InputError(
                 f"{what}: config.json refers to code, {_short(value)} for {key}, which is never "
                 "run: remove the key"
             )
 
 
-def _leaves(value: object) -> Iterator[tuple[str, object]]:
-    """Yield each scalar with the nearest key above it, without recursion."""
+def _leaves(value: object, lasting: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
+    """Yield each scalar with the nearest key above it, without recursion.
+
+    A key that ends with one of ``lasting`` is that of all scalars below it.
+    """
     stack = [("", value)]
     while stack:
         key, item = stack.pop()
         if isinstance(item, dict):
-            stack += item.items()
+            kept = bool(lasting) and key.endswith(lasting)
+            stack += [(key if kept else own, below) for own, below in item.items()]
         elif isinstance(item, list):
             stack += [(key, below) for below in item]
         else:

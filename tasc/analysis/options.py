@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from tasc.options.bounds import MOST, MOST_NODES
 from tasc.options.command import Kind, ModelOptions, OtherSplit, StepOptions, StepSpec
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
-from tasc.options.fields import TOKENIZER, Device, Dtype, Numbers, Shell, parse_numbers
+from tasc.options.fields import MODEL, TOKENIZER, Device, Dtype, Numbers, Shell, parse_numbers
 
 HELD_OUT = {"held_out": OtherSplit()}
 
@@ -41,7 +41,7 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
 
     tokenizer: Annotated[str | None, TOKENIZER] = None
     model: str | None = Field(
-        None, description="Model folder or Hub id: predict TASC-spec's speed-up for it, here."
+        None, description=f"{MODEL}: predict TASC-spec's speed-up for it, here."
     )
     grid: bool = Field(
         False, description="Simulate settings of TASC-spec on held-out outputs; --model implies it."

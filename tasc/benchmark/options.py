@@ -14,6 +14,7 @@ from tasc.options.command import MOST_EXAMPLES, ModelOptions, OtherSplit, StepOp
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import (
     LONGEST,
+    MODEL,
     CorpusSplit,
     Device,
     Dtype,
@@ -69,7 +70,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
     split: Split = "test"
     models: Annotated[tuple[str, ...], Shell("model")] = Field(
         min_length=1,
-        description="Model folder or Hub id, as PATH or LABEL=PATH; repeatable. Label the seeds of "
+        description=f"{MODEL}, as PATH or LABEL=PATH; repeatable. Label the seeds of "
         "one model LABEL#1=PATH, LABEL#2=PATH, …",
     )
     methods: Annotated[

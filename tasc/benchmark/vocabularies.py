@@ -1,7 +1,5 @@
 """Two models' vocabularies side by side, and how much of a draft would be accepted."""
 
-from pathlib import Path
-
 from tasc.benchmark.options import VocabularyOptions
 from tasc.data.corpus import Corpus
 from tasc.decoding.core.sampling import Sampling
@@ -10,6 +8,7 @@ from tasc.decoding.drafters.hetero.expected import expected_acceptance
 from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.hetero.source import load_draft, pair_of
 from tasc.errors import InputError
+from tasc.models.folder.fetch import local_folder
 from tasc.models.load import load_model
 from tasc.models.static import target_for
 from tasc.options.references import resolve_tokenizer
@@ -76,7 +75,7 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
 
 def is_model(path: str) -> bool:
     """Say whether a folder, or a Hub id, is a model and not a tokenizer alone."""
-    folder = Path(path).expanduser()
+    folder = local_folder(path)
     return (folder / "config.json").is_file() if folder.exists() else False
 
 

@@ -58,6 +58,7 @@ def augment(options: AugmentOptions, context: StepContext | None = None) -> "Aug
         ... )
         >>> made.save(Path("tokens"))  # a folder that AutoTokenizer loads
     """
+    from tasc.models.folder.fetch import local_folder
     from tasc.tokenizer.files import tokenizer_folder
     from tasc.vocab.augment import augment
     from tasc.vocab.search.embedding_cost import embedding_cost
@@ -69,7 +70,7 @@ def augment(options: AugmentOptions, context: StepContext | None = None) -> "Aug
             load_tokenizer(options.tokenizer),
             options,
             held_out=held_out.outputs if held_out else (),
-            rows=embedding_cost(tokenizer_folder(Path(options.tokenizer))),
+            rows=embedding_cost(tokenizer_folder(local_folder(options.tokenizer))),
             progress=context.progress,
         )
 

@@ -14,6 +14,7 @@ from tasc.data.corpus import Corpus
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN
 from tasc.environment import environment
+from tasc.files.packaged import PACKAGED
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code, table
 from tasc.training.finetuned import FinetuneResult
@@ -56,7 +57,7 @@ def _header(options: FinetuneOptions, train: Corpus) -> str:
     }
     model = resolve_model(options.model)[1]
     if not Path(model).exists():
-        held["base_model"] = model
+        held["base_model"] = PACKAGED[model].hub if model in PACKAGED else model
     if _on_hub(train):
         held["datasets"] = [train.source.path]
     return "---\n" + yaml.safe_dump(held, sort_keys=False) + "---"

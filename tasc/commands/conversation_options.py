@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tasc.options.command import ModelOptions, StepSpec
-from tasc.options.fields import LONGEST, Device, Dtype, Shell, Split
+from tasc.options.fields import LONGEST, MODEL, Device, Dtype, Shell, Split
 from tasc.options.task import Data
 
 
@@ -19,7 +19,7 @@ class ChatOptions(ModelOptions):
     )
 
     model: Annotated[str, Shell(argument=True)] = Field(
-        description="Model folder, folder of tasc finetune --merge, or Hub id."
+        description=f"{MODEL}, or folder of tasc finetune --merge."
     )
     # Optional here: drafts may come from the conversation alone.
     source: Annotated[Data | None, Shell("data")] = None  # type: ignore[assignment]

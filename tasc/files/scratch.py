@@ -15,13 +15,13 @@ _INSTEAD = "set TMPDIR to another folder for temporary files"
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """Yield a new folder below $TMPDIR and delete it afterwards.
+def scratch(base: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder below ``base``, by default $TMPDIR, and delete it afterwards.
 
     Raises:
         StorageError: the disk is full.
     """
-    base = Path(tempfile.gettempdir())
+    base = base or Path(tempfile.gettempdir())
     with writing(base, instead=_INSTEAD):
         _sweep(base)
         folder, handle = _make(base)

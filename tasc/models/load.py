@@ -43,7 +43,8 @@ def load_model(
     config.json is checked against the weights before the model is built.
 
     Args:
-        path: a folder with config.json and safetensors weights, or a Hub id.
+        path: a folder with config.json and safetensors weights, a GGUF file, a packaged model
+            such as "smollm2", or a Hub id.
         dtype: of the parameters; "auto" is the checkpoint's. With ``quantize``, of the unquantised
             ones (embeddings, norms, LM head).
         device: "auto" is the first CUDA device, else the CPU.

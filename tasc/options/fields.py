@@ -84,4 +84,5 @@ Device = Annotated[Literal["auto", "cpu", "cuda"], Field(description="Where mode
 Dtype = Annotated[
     Literal["float32", "bfloat16", "auto"], Field(description="Of the model's numbers.")
 ]
-TOKENIZER = Field(description="Tokenizer or model folder, file, or Hub id.")
+MODEL = "Model folder, GGUF file, smollm2 or Hub id"
+TOKENIZER = Field(description="Tokenizer or model folder, file, smollm2 or Hub id.")

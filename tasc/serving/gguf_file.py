@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import safe_open
 
-from tasc.errors import InputError, UnavailableError
+from tasc.errors import InputError
 from tasc.files.disk import writing
 from tasc.models.folder.files import CONFIG, read_json, weight_files
+from tasc.models.folder.gguf_model import library
 from tasc.serving.gguf_vocabulary import Vocabulary
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -115,17 +116,6 @@ def write_gguf(
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-
-
-def library() -> Any:  # noqa: ANN401
-    """Return the ``gguf`` package. Raises UnavailableError if it is not installed."""
-    try:
-        import gguf
-    except ImportError as error:
-        raise UnavailableError(
-            "gguf is not installed: install it with pip install 'tasc-lm[llama-cpp]'"
-        ) from error
-    return gguf
 
 
 def _describe(writer: "GGUFWriter", source: Source, name: str) -> None:

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST_NODES
 from tasc.options.command import CommandOptions, Kind, StepOptions, StepSpec
-from tasc.options.fields import Shell, UserPath
+from tasc.options.fields import MODEL, Shell, UserPath
 from tasc.options.task import Data
 from tasc.serving.table import EXPORTS
 
@@ -31,7 +31,7 @@ class ExportOptions(StepOptions):
     )
 
     model: Annotated[str, Shell(argument=True)] = Field(
-        description="Model folder, folder of tasc finetune --merge or tasc base, or Hub id."
+        description=f"{MODEL}, or folder of tasc finetune --merge or tasc base."
     )
     to: Engine = Field(description="Inference engine to export to.")
     # Optional here: an export needs no data.

@@ -1,4 +1,4 @@
-"""Reading tokenizers: tokenizer.json, GPT-2's pair, tiktoken or SentencePiece files, the Hub."""
+"""Reading tokenizers: tokenizer.json, GPT-2's pair, tiktoken, SentencePiece, GGUF, the Hub."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tasc.data.foreign import as_input_error, json_object, one_line, read_whole, text_of
 from tasc.data.quiet import no_bars
 from tasc.errors import InputError, UnavailableError
+from tasc.files.packaged import gguf_file
 from tasc.tokenizer.check import check_added_tokens, check_tokenizer
+from tasc.tokenizer.gguf import read_gguf
 from tasc.tokenizer.sentencepiece import is_sentencepiece, read_sentencepiece
 from tasc.tokenizer.tiktoken import is_tiktoken, read_tiktoken
 
@@ -22,7 +24,7 @@ _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 _LARGEST = 256 << 20  # bytes of a vocabulary; published ones have at most 35 million
 _LARGEST_COMPANION = 16 << 20
 _AGAIN = "save the tokenizer again with transformers' save_pretrained"
-_SUFFIXES = {".json", ".tiktoken", ".model", ".v3", ".txt"}
+_SUFFIXES = {".gguf", ".json", ".tiktoken", ".model", ".v3", ".txt"}
 
 Read = tuple[Tokenizer, dict[str, bytes]]  # the tokenizer and its companion files by name
 
@@ -39,6 +41,8 @@ def read_tokenizer(path_or_id: str) -> Read:
 
 
 def _read(path_or_id: str) -> Read:
+    if file := gguf_file(path_or_id):
+        return read_gguf(file)
     path = Path(path_or_id).expanduser()
     if path.is_dir():
         return _from_folder(path, path_or_id)

@@ -16,3 +16,20 @@ O200K = "|".join(
         _TAIL,
     ]
 )
+
+# By llama.cpp's name; each pattern splits the pieces of the one before it.
+_DIGITS = (r"\p{N}", GPT2)
+PRE_TOKENIZERS = {
+    "qwen2": (QWEN2,),
+    "llama-bpe": (CL100K,),
+    "gpt-2": (GPT2,),
+    "smollm": _DIGITS,
+    "gpt-4o": (O200K,),
+    "default": (r"[\p{P}$+<=>^~|`]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
+    "deepseek-r1-qwen": (QWEN2,),
+    **dict.fromkeys(("llama3", "llama-v3", "falcon3", "smaug-bpe"), (CL100K,)),
+    **dict.fromkeys(("starcoder", "refact", "minerva-7b"), _DIGITS),
+    "llama4": (O200K,),
+}
+COMPOSING = {"qwen2", "deepseek-r1-qwen"}  # text is normalized to Unicode NFC
+WHOLE = {"llama-bpe", "llama3", "llama-v3", "falcon3"}  # a pre-token that is a token is not merged

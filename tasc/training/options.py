@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from tasc.errors import InputError
 from tasc.options.bounds import MOST
 from tasc.options.command import Kind, ModelOptions, OtherSplit, StepSpec
-from tasc.options.fields import LONGEST, Device, Dtype, Shell, as_value_error
+from tasc.options.fields import LONGEST, MODEL, Device, Dtype, Shell, as_value_error
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
 
@@ -158,7 +158,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     )
     flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
 
-    model: str = Field(description="Model folder or Hub id to start from.")
+    model: str = Field(description=f"{MODEL} to start from.")
     augmented: str | None = Field(
         None, description="Folder written by tasc augment, whose tokens to add."
     )

@@ -18,7 +18,7 @@ from tasc.errors import InputError
 from tasc.files.disk import writing
 from tasc.models.folder.files import elements, tensor_shapes, weight_files
 from tasc.options.command import LARGEST_SEED, CommandOptions
-from tasc.options.fields import as_value_error
+from tasc.options.fields import MODEL, as_value_error
 from tasc.options.references import expand_user, resolve_model
 from tasc.options.task import Data, is_task_file
 from tasc.report.record import Report
@@ -41,8 +41,7 @@ class InitOptions(CommandOptions):
     source: Data
     model: str | None = Field(
         None,
-        description="Model folder or Hub id to fine-tune; without it the recipe trains a small one "
-        "from scratch.",
+        description=f"{MODEL} to fine-tune; without it the recipe trains a small one from scratch.",
     )
     recipe: str = Field(
         "recipe.yaml", description="File to write; one that exists is never replaced."

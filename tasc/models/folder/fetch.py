@@ -1,4 +1,4 @@
-"""Find a model's folder, or download its JSON and safetensors files from the Hub."""
+"""Find a model's folder, convert its GGUF file, or download its files from the Hub."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from tasc.data.foreign import one_line
 from tasc.data.quiet import no_bars
 from tasc.errors import InputError, UnavailableError
+from tasc.files.packaged import gguf_file
 from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, shard_names
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -15,11 +16,13 @@ _FIRST = (CONFIG, "generation_config.json", "adapter_config.json", WEIGHTS, INDE
 def model_folder(path: str) -> Path:
     """Return the model folder ``path``, or the folder in the Hub's cache for a Hub id.
 
+    A GGUF file, or the one of a packaged model, is converted once, into tasc's cache.
+
     Raises:
         InputError: there is no such folder, and no such model on the Hub.
-        UnavailableError: the Hub cannot be reached.
+        UnavailableError: the Hub cannot be reached, or the model's package is not installed.
     """
-    folder = Path(path).expanduser()
+    folder = local_folder(path)
     if folder.exists():
         return folder
     if path.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(path):
@@ -28,6 +31,15 @@ def model_folder(path: str) -> Path:
     if (folder / INDEX).exists() and not (folder / WEIGHTS).exists():
         folder = _download(path, shard_names(folder), revision=folder.name)
     return folder
+
+
+def local_folder(path: str) -> Path:
+    """Do as ``model_folder``, but return the path of a missing folder instead of downloading."""
+    if file := gguf_file(path):
+        from tasc.models.folder.gguf_model import converted
+
+        return converted(file)
+    return Path(path).expanduser()
 
 
 def _download(name: str, files: tuple[str, ...] | list[str], revision: str | None = None) -> Path:

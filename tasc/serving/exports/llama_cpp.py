@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tasc.decoding.drafters.ngram.index import indexed_outputs
-from tasc.serving.gguf_file import Source, library, write_gguf
+from tasc.models.folder.gguf_model import library
+from tasc.serving.gguf_file import Source, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
 from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
 from tasc.serving.parts import Format, Parts, Start, completion

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tasc.decoding.drafters.hetero.pair import Pair, same_vocabulary
 from tasc.decoding.drafters.hetero.slem import Slem
 from tasc.decoding.drafters.hetero.slrs import Slrs
 from tasc.errors import InputError
+from tasc.models.folder.fetch import local_folder
 from tasc.models.load import Device, Dtype, load_model
 from tasc.models.proof import prove
 from tasc.models.target import Target
@@ -30,7 +30,7 @@ def load_draft(path: str, dtype: Dtype = "float32", device: Device = "cpu") -> D
     Raises InputError and what ``load_model`` raises.
     """
     tokenizer = load_tokenizer(path)
-    folder = Path(path).expanduser()
+    folder = local_folder(path)
     if folder.exists() and not (folder / "config.json").is_file():
         return DraftSource(tokenizer)
     model = load_model(path, dtype=dtype, device=device, tokenizer=tokenizer)

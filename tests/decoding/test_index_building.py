@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc._native import NgramBuilder, NgramIndex, pack_text
+from tasc.commands.calls import index
 from tasc.decoding.drafters.ngram.building import IndexFile
 from tasc.decoding.drafters.ngram.index import FILE, build_index, load_index
-from tasc.decoding.drafters.ngram.options import Counts
+from tasc.decoding.drafters.ngram.options import Counts, IndexOptions
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import Encoded, load_tokenizer
-from tests.cli import done
+from tests.cli import done, tasc
 from tests.oracles import MARK, counts_of
 from tests.pico import make_tokenizer
 
@@ -111,6 +112,56 @@ def test_shards_merged_are_the_index_of_the_whole(capsys, tmp_path, tokenizer):
     assert files[0] == files[1]
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_shards_are_merged_once_each_and_in_order(capsys, tmp_path, tokenizer, ending):
+    task = tmp_path / f"task.{ending}"
+    text = rows(90) if ending == "jsonl" else "input,output\n" + "a,play some songs\n" * 90
+    task.write_text(text)
+    given = ("index", task, "--tokenizer", tokenizer.path)
+    for number in (1, 2, 3):
+        done(capsys, *given, "--shard", f"{number}/4", "--output", tmp_path / str(number))
+    done(capsys, *given, "--shard", "1/3", "--output", tmp_path / "third")
+    done(capsys, *given, "--output", tmp_path / "whole")
+
+    def merged(last, *parts):
+        merge = [word for part in parts for word in ("--merge", tmp_path / part)]
+        return tasc(capsys, *given, "--shard", last, *merge, "--output", tmp_path / "out")
+
+    for last, parts, told in [
+        ("4/4", "112", "1 is shard 1/4, but shard 2/4 comes next"),
+        ("4/4", "213", "2 is shard 2/4, but shard 1/4 comes next"),
+        ("4/4", "12", "shard 3/4 is missing"),
+        ("4/4", "1233", "3 is shard 3/4, but shard 4/4 comes next"),
+        ("4/4", ["third"], "third is shard 1/3, but shard 1/4 comes next"),
+        ("4/4", ["whole"], "whole is no shard, but shard 1/4 comes next"),
+    ]:
+        code, _, err = merged(last, *parts)
+        assert code == 2
+        assert told in " ".join(err.split())
+        assert not (tmp_path / "out").exists()
+    code, _, err = tasc(capsys, *given, "--merge", tmp_path / "1", "--output", tmp_path / "out")
+    assert code == 2
+    assert "1 is shard 1/4, but an index of a whole split comes next" in " ".join(err.split())
+    assert merged("2/4", "1")[0] == 0
+    (tmp_path / "out").rename(tmp_path / "half")
+    assert merged("4/4", "half", "3")[0] == 0
+    files = [(tmp_path / name / FILE).read_bytes() for name in ("whole", "out")]
+    assert files[0] == files[1]
+
+
+def test_a_shard_of_other_data_is_not_merged(capsys, tmp_path, tokenizer):
+    task = tmp_path / "task.jsonl"
+    task.write_text(rows(90))
+    given = ("index", task, "--tokenizer", tokenizer.path)
+    done(capsys, *given, "--shard", "1/2", "--output", tmp_path / "1")
+    task.write_text(rows(90).replace("play 1", "stop 1"))
+    code, _, err = tasc(
+        capsys, *given, "--shard", "2/2", "--merge", tmp_path / "1", "--output", tmp_path / "out"
+    )
+    assert code == 2
+    assert "1 was counted on other data than" in " ".join(err.split())
+
+
 def test_what_cannot_be_merged_is_refused_in_a_line(tmp_path, tokenizer):
     (tmp_path / "old").mkdir()
     other = IndexFile(tmp_path / "old" / FILE, tokenizer, Counts(mark=False))
@@ -128,11 +179,9 @@ def test_what_cannot_be_merged_is_refused_in_a_line(tmp_path, tokenizer):
 
 
 def test_an_index_is_there_after_its_temporary_folder_is_gone(tmp_path, tokenizer):
-    import tasc
-
     task = tmp_path / "task.jsonl"
     task.write_text(rows(20))
-    made = tasc.index(tasc.IndexOptions(source=str(task), tokenizer=tokenizer.path))
+    made = index(IndexOptions(source=str(task), tokenizer=tokenizer.path))
     assert not made.path.exists()
     made.save(tmp_path)
     assert NgramIndex(load_index(tmp_path, tokenizer).block).check_integrity() is None

@@ -1,13 +1,14 @@
 """The corpus index: built from outputs, saved as one file, memory-mapped and shared by processes.
 
 The file is little-endian: a header of 128 bytes (magic, version, words of the block, SHA-256 of the
-tokenizer), then the block that the native index drafts from.
+tokenizer, shards of a split), then the block that the native index drafts from.
 """
 
 import mmap
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +20,30 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 FILE = "index.tasc"
 MAGIC, VERSION = b"TASCNGRM", 2
-HEADER = struct.Struct("<8sI4xQ32s72x")  # magic, version, words of the block, tokenizer
+HEADER = struct.Struct("<8sI4xQ32s3I32s28x")
 BLOCK_HEADER = 64  # bytes in the block before its text
 
 _CHUNK = 1 << 20  # tokens to scan at a time
 TOKEN_LIMIT = 0xFFFFF  # ids have 20 bits, and the largest value is the mark
+
+
+class Shards(NamedTuple):
+    """The shards of a split in an index, with a SHA-256 of their rows; ``of`` is 0 for no shard."""
+
+    first: int = 0
+    last: int = 0
+    of: int = 0
+    content: bytes = bytes(32)
+
+    def __str__(self) -> str:
+        """Return the numbers, such as "shard 1/3"."""
+        if not self.of:
+            return "no shard"
+        many = f"s {self.first}-" if self.last > self.first else " "
+        return f"shard{many}{self.last}/{self.of}"
+
+
+WHOLE = Shards()  # an index that is no shard
 
 
 def build_index(outputs: Sequence[np.ndarray], end: int, options: Counts) -> NgramIndex:
@@ -84,9 +104,15 @@ def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> P
     return path
 
 
-def file_header(words: int, tokenizer: LoadedTokenizer) -> bytes:
+def file_header(words: int, tokenizer: LoadedTokenizer, shards: Shards = WHOLE) -> bytes:
     """Return the header of a block of ``words`` 64-bit words."""
-    return HEADER.pack(MAGIC, VERSION, words, tokenizer.identity)
+    return HEADER.pack(MAGIC, VERSION, words, tokenizer.identity, *shards)
+
+
+def shards_of(folder: Path) -> Shards:
+    """Return the shards in an index that ``load_index`` loads."""
+    with (folder / FILE).open("rb") as file:
+        return Shards(*HEADER.unpack(file.read(HEADER.size))[4:])
 
 
 def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
@@ -113,7 +139,7 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
         raise InputError(f"{path} is not an index of tasc: make one with tasc index")
     if len(head) < HEADER.size:
         raise IntegrityError(f"{path} is truncated: make it again with tasc index")
-    _, version, words, owner = HEADER.unpack(head)
+    _, version, words, owner, *_ = HEADER.unpack(head)
     if version != VERSION:
         raise InputError(
             f"{path} has format {version}, this version reads {VERSION}: "

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from tasc.report.record import Record, Report
+from tasc.vocab.measure.usage import Usage
 from tasc.vocab.search.budget import Curve, Sightings
 
 
@@ -12,7 +13,8 @@ class OutputSizes(Record):
     outputs: int
     bytes: int
     tokens: dict[str, int]
-    """In all, by "before", "predicted" and "reached"; so are the following two."""
+    """In all, excluding end tokens: "before" with the base tokenizer, "predicted" by the search's
+    merges applied one after another, and "reached" with the saved tokenizer."""
     tokens_per_output: dict[str, float]
     bytes_per_token: dict[str, float]
     ratio: float
@@ -20,6 +22,20 @@ class OutputSizes(Record):
     new_token_uses: int
     splits_words: int
     """Uses of new tokens that split a word."""
+
+    @classmethod
+    def of(cls, outputs: int, size: int, tokens: dict[str, int], used: Usage) -> "OutputSizes":
+        """Return the sizes of ``outputs`` texts of ``size`` bytes; ``tokens`` as in the field."""
+        return cls(
+            outputs=outputs,
+            bytes=size,
+            tokens=tokens,
+            tokens_per_output={name: n / max(outputs, 1) for name, n in tokens.items()},
+            bytes_per_token={name: size / max(n, 1) for name, n in tokens.items()},
+            ratio=tokens["before"] / max(tokens["reached"], 1),
+            new_token_uses=int(used.counts.sum()),
+            splits_words=used.splits,
+        )
 
 
 class AugmentReport(Report):

@@ -34,8 +34,12 @@ def test_every_new_token_is_produced_and_numbered_in_order(export):
     assert [token.new_id for token in made.tokens] == list(range(size, size + 12))
     produced = {i for entry in made.tokenizer.encode_batch(OUTPUTS) for i in entry.ids}
     assert produced >= set(range(size, size + 12))
-    assert (made.unused, made.base_size, made.to_dict()["size"]) == (0, size, size + 12)
-    assert made.train.reached < made.train.before / 2
+    assert (made.report.unused, made.report.base_size, made.to_dict()["size"]) == (
+        0,
+        size,
+        size + 12,
+    )
+    assert made.report.train.tokens["reached"] < made.report.train.tokens["before"] / 2
 
 
 @pytest.mark.parametrize("export", EXPORTS)
@@ -46,7 +50,7 @@ def test_ids_and_base_ids_spell_the_string(export):
     for token in made.tokens:
         assert b"".join(strings[i] for i in token.ids) == token.string.encode()
         assert b"".join(strings[i] for i in token.base_ids) == token.string.encode()
-        assert max(token.base_ids) < made.base_size
+        assert max(token.base_ids) < made.report.base_size
         assert token.reward == token.frequency * (len(token.ids) - 1)
         strings.append(token.string.encode())
 
@@ -54,7 +58,7 @@ def test_ids_and_base_ids_spell_the_string(export):
 def test_a_token_that_longer_ones_swallowed_costs_no_budget():
     # " fills: {" and the like always stand inside a longer n-gram.
     made = augment(corpus(OUTPUTS), tokenizer(), AugmentOptions(new_tokens=12))
-    assert made.intermediate_merges > 0
+    assert made.report.intermediate_merges > 0
     assert any(len(token.ids) > 4 for token in made.tokens)
 
 
@@ -65,12 +69,14 @@ def test_the_report_is_what_the_saved_folder_does(tmp_path, export):
     made = augment(corpus(OUTPUTS), tokenizer(), options, held_out)
     made.save(tmp_path)
     saved = load_tokenizer(str(tmp_path))
-    for part, texts in ((made.train, OUTPUTS), (made.held_out, held_out)):
-        assert part.reached == len(saved.encode(texts).tokens)
-        assert part.before == len(tokenizer().encode(texts).tokens)
+    for part, texts in ((made.report.train, OUTPUTS), (made.report.held_out, held_out)):
+        assert part.tokens["reached"] == len(saved.encode(texts).tokens)
+        assert part.tokens["before"] == len(tokenizer().encode(texts).tokens)
         assert part.bytes == sum(len(text.encode()) for text in texts)
         assert part.outputs == len(texts)
-        assert abs(part.predicted - part.reached) <= 0.1 * part.reached
+        assert (
+            abs(part.tokens["predicted"] - part.tokens["reached"]) <= 0.1 * part.tokens["reached"]
+        )
     assert read_merges(tmp_path) == list(made.tokens)
     entries = json.loads((tmp_path / "merges.json").read_text())["merges"]
     names = {"ids", "new_id", "string", "frequency", "reward", "pcs", "base_ids"}
@@ -86,7 +92,7 @@ def test_pretoken_changes_no_base_token_and_added_does():
         options = AugmentOptions(new_tokens=1, pcs=2.0, export=export)
         made = augment(texts, base, options, [" in therapy"])
         assert made.tokens[0].string == " in the"
-        changed[export] = made.changed
+        changed[export] = made.report.changed
     assert changed == {"pretoken": 0, "added": 1}
 
 
@@ -95,7 +101,7 @@ def test_identical_outputs_are_counted_not_repeated():
     thrice = augment(corpus(OUTPUTS * 3), tokenizer(), AugmentOptions(new_tokens=8))
     assert [t.string for t in thrice.tokens] == [t.string for t in once.tokens]
     assert [t.frequency for t in thrice.tokens] == [3 * t.frequency for t in once.tokens]
-    assert thrice.train.reached == 3 * once.train.reached
+    assert thrice.report.train.tokens["reached"] == 3 * once.report.train.tokens["reached"]
 
 
 @pytest.mark.parametrize("texts", [OUTPUTS[:6], [*OUTPUTS[:6], *LABELS]])
@@ -120,10 +126,12 @@ def test_few_outputs_become_a_token_each(budget, held_out):
         made = augment(corpus(texts), tokenizer(), AugmentOptions(new_tokens=budget), held_out)
         assert {token.string for token in made.tokens} == set(LABELS)
         once = len(tokenizer().encode(rare).tokens) if rare else 0
-        assert made.train.reached == len(LABELS * 9) + once
+        assert made.report.train.tokens["reached"] == len(LABELS * 9) + once
         few = budget in (5, 500)  # 2, the recommended size, is as many as there are labels
         told = f"{budget} requested, 2 added: with these, no other n-gram recurs"
-        assert (made.shortfall or "").startswith(told) if few else made.shortfall is None
+        assert (
+            (made.report.shortfall or "").startswith(told) if few else made.report.shortfall is None
+        )
 
 
 def test_few_outputs_stay_in_pieces_that_others_are_made_of():
@@ -137,8 +145,12 @@ def test_few_outputs_stay_in_pieces_that_others_are_made_of():
             for held_out in ((), unseen)
         )
         assert {token.string for token in whole.tokens} == set(seen)
-        assert pieces.held_out.reached < pieces.held_out.before / 2
-    assert pieces.curve.points[-1].held_out_steps < pieces.curve.points[0].held_out_steps
+        assert (
+            pieces.report.held_out.tokens["reached"] < pieces.report.held_out.tokens["before"] / 2
+        )
+    assert (
+        pieces.report.curve.points[-1].held_out_steps < pieces.report.curve.points[0].held_out_steps
+    )
 
 
 def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
@@ -146,12 +158,12 @@ def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
     texts = ["naïve", "naïve", "日本", "日本", "日x本"]
     options: dict[str, Any] = {"budget": 1, "pcs": 2.0, "n_max": 8}
     added = augment(corpus(texts), base, AugmentOptions(**options, export="added"))
-    assert added.excluded["byte_alphabet"] > 0
+    assert added.report.excluded["byte_alphabet"] > 0
     assert "naïve" not in {token.string for token in added.tokens}
     safe = augment(corpus(texts), base, AugmentOptions(**options, export="pretoken"))
-    assert safe.excluded["byte_alphabet"] == 0
+    assert safe.report.excluded["byte_alphabet"] == 0
     cut = augment(corpus(["\u65e5\u6700"] * 2 + ["\u65e6"] * 9), base, AugmentOptions(new_tokens=1))
-    assert cut.excluded["not_utf8"] > 0
+    assert cut.report.excluded["not_utf8"] > 0
 
 
 def test_no_ngram_holds_an_added_token():
@@ -171,7 +183,7 @@ def test_no_new_token_holds_a_protected_text(export):
     assert any("s:" in token.string for token in free.tokens)
     assert made.tokens
     assert not any("{" in token.string or "s:" in token.string for token in made.tokens)
-    assert made.excluded["protected"] > 0
+    assert made.report.excluded["protected"] > 0
 
 
 def test_the_search_ends_where_a_token_gains_too_little():
@@ -220,15 +232,15 @@ def test_real_outputs_reach_what_the_search_predicts(data_dir, real_tokenizer, n
     base = real_tokenizer(name)
     train, held_out = load(source, "train", limit=4000), load(source, "validation", limit=1000)
     made = augment(train, base, AugmentOptions(new_tokens=250), held_out.outputs)
-    assert (len(made.tokens), made.unused, made.changed) == (250, 0, 0)
-    for part in (made.train, made.held_out):
-        assert part.before / part.reached > 3.5
-        assert abs(part.predicted / part.reached - 1) < 0.02
+    assert (len(made.tokens), made.report.unused, made.report.changed) == (250, 0, 0)
+    for part in (made.report.train, made.report.held_out):
+        assert part.tokens["before"] / part.tokens["reached"] > 3.5
+        assert abs(part.tokens["predicted"] / part.tokens["reached"] - 1) < 0.02
 
 
 def test_real_outputs_in_the_added_export(data_dir, real_tokenizer):
     base = real_tokenizer("gpt2")
     train = load(Source(str(data_dir / "eur-lex")), "train", limit=5000)
     made = augment(train, base, AugmentOptions(new_tokens=300, export="added"))
-    assert (len(made.tokens), made.unused) == (300, 0)
-    assert made.train.before / made.train.reached > 1.8
+    assert (len(made.tokens), made.report.unused) == (300, 0)
+    assert made.report.train.tokens["before"] / made.report.train.tokens["reached"] > 1.8

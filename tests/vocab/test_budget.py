@@ -95,8 +95,8 @@ def test_held_out_steps_are_those_of_the_replayed_merges():
 def test_auto_takes_the_recommended_size_and_reports_the_curve(export):
     options = AugmentOptions(new_tokens="auto", export=export)
     made = augment(corpus(OUTPUTS), tokenizer(), options, OUTPUTS[::5])
-    assert len(made.tokens) == made.curve.recommended_size.budget > 0
-    assert made.curve.points[-1].budget > len(made.tokens)
+    assert len(made.tokens) == made.report.curve.recommended_size.budget > 0
+    assert made.report.curve.points[-1].budget > len(made.tokens)
     assert made.to_dict()["seen"]["least"] >= 1
     page = render(made.report, "<script>alert(1)</script>")
     assert "<script" not in page
@@ -148,14 +148,20 @@ def test_an_analysis_predicts_what_augment_adds_and_reaches(texts, export, measu
         made = augment(corpus(texts), base, wanted, held_out)
         assert point.added == len(made.tokens)
         # In further rounds the saved tokenizer did without a token, and took the next best.
-        assert made.rounds == 1 or export == "added"
-        if made.rounds == 1:
-            assert point.tokens_per_output == made.train.predicted / len(texts)
-            assert point.h2_bits == made.h2[1]
+        assert made.report.rounds == 1 or export == "added"
+        if made.report.rounds == 1:
+            assert point.tokens_per_output == made.report.train.tokens["predicted"] / len(texts)
+            assert point.h2_bits == made.report.h2["after"]
     auto = augment(corpus(texts), base, AugmentOptions(new_tokens="auto", export=export), held_out)
-    assert found.recommended_size == auto.curve.recommended_size
-    if auto.rounds == 1:
-        steps = [tokens / len(texts) + 1 for tokens in (auto.train.before, auto.train.predicted)]
+    assert found.recommended_size == auto.report.curve.recommended_size
+    if auto.report.rounds == 1:
+        steps = [
+            tokens / len(texts) + 1
+            for tokens in (
+                auto.report.train.tokens["before"],
+                auto.report.train.tokens["predicted"],
+            )
+        ]
         assert found.step_ratio == pytest.approx(steps[0] / steps[1])
 
 

@@ -94,7 +94,7 @@ def test_every_new_token_is_produced_and_the_old_ones_stay(kind, export):
     size = len(base.vocabulary())
     produced = {i for entry in made.tokenizer.encode_batch(OUTPUTS) for i in entry.ids}
     assert produced >= set(range(size, size + len(made.tokens)))
-    assert made.unused == 0
+    assert made.report.unused == 0
     assert len(made.tokens) in {11, 12}  # unused ones may leave no candidate behind
     strings = [token.string.encode() for token in made.tokens]
     assert loaded(made).vocabulary() == base.vocabulary() + strings
@@ -103,7 +103,10 @@ def test_every_new_token_is_produced_and_the_old_ones_stay(kind, export):
     text = f"a{TOOL}b{END}"
     assert loaded(made).encode([text]).tokens.tolist() == base.encode([text]).tokens.tolist()
     if export == "pretoken":
-        assert (made.changed, made.train.reached) == (0, made.train.predicted)
+        assert (made.report.changed, made.report.train.tokens["reached"]) == (
+            0,
+            made.report.train.tokens["predicted"],
+        )
 
 
 @pytest.mark.parametrize("kind", ALWAYS)
@@ -115,7 +118,7 @@ def test_where_an_added_token_would_gain_a_space_behind_it_one_line_says_so(kind
 def test_with_a_prepending_normalizer_only_words_with_their_space_are_added():
     for kind in ("bpe-normalizer", "unigram-normalizer"):
         made = MADE[kind, "added"]
-        assert made.excluded["no_space"] > 0
+        assert made.report.excluded["no_space"] > 0
         assert all(token.string.startswith(" ") for token in made.tokens)
 
 
@@ -136,8 +139,10 @@ def test_auto_tokenizer_loads_the_folder_as_it_is_saved(tmp_path, kind, export):
 def test_an_augmented_tokenizer_can_be_augmented_again(kind):
     once = LoadedTokenizer(MADE[kind, "pretoken"].tokenizer, "once", BASES[kind].files)
     again = augment(corpus(OUTPUTS), once, AugmentOptions(new_tokens=3, pcs=2.0))
-    assert (again.unused, again.changed, len(again.tokens)) == (0, 0, 3)
-    assert again.train.reached < MADE[kind, "pretoken"].train.reached
+    assert (again.report.unused, again.report.changed, len(again.tokens)) == (0, 0, 3)
+    assert (
+        again.report.train.tokens["reached"] < MADE[kind, "pretoken"].report.train.tokens["reached"]
+    )
 
 
 def test_a_vocabulary_with_tokens_across_words_is_not_cut():
@@ -153,5 +158,9 @@ def test_real_vocabularies(data_dir, name, export):
     base = real(data_dir, name)
     options = AugmentOptions(new_tokens=12, export=export)
     made = augment(corpus(OUTPUTS), base, options, OUTPUTS[::7])
-    assert (made.unused, made.changed) == (0, 0)
-    assert made.train.predicted == made.train.reached < made.train.before / 3
+    assert (made.report.unused, made.report.changed) == (0, 0)
+    assert (
+        made.report.train.tokens["predicted"]
+        == made.report.train.tokens["reached"]
+        < made.report.train.tokens["before"] / 3
+    )

@@ -1,37 +1,10 @@
-"""The compression of outputs by new tokens, as predicted by the search and as measured."""
+"""Apply the merges of a search to outputs, also to ones that the search did not see."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tasc.backend.base import Alias, Int32, Int64, Merge, UInt8
-
-
-@dataclass(frozen=True)
-class Compression:
-    """Sizes of a set of outputs; token counts exclude the end token."""
-
-    outputs: int
-    bytes: int  # UTF-8
-    before: int  # tokens of the base tokenizer
-    predicted: int  # tokens after the search's merges are applied one after another
-    reached: int  # tokens of the saved tokenizer
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return totals, tokens per output and bytes per token, as JSON values."""
-        totals = {"before": self.before, "predicted": self.predicted, "reached": self.reached}
-        return {
-            "outputs": self.outputs,
-            "bytes": self.bytes,
-            "tokens": totals,
-            "tokens_per_output": {
-                name: tokens / max(self.outputs, 1) for name, tokens in totals.items()
-            },
-            "bytes_per_token": {name: self.bytes / max(n, 1) for name, n in totals.items()},
-            "ratio": self.before / max(self.reached, 1),
-        }
 
 
 def apply_merges(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig
 
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
@@ -16,7 +16,7 @@ from tasc.models.load import device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import processes
-from tasc.training.core.batch import Examples
+from tasc.training.core.batch import Examples, longest_example
 from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
 from tasc.training.generate_targets import generate_targets
@@ -67,7 +67,12 @@ def train_head(
     model = load_model(model_path, options.dtype, options.device, tokenizer=tokenizer)
     model.requires_grad_(False)
     check_stateless(model)
-    _check_positions(model, options)
+    length = longest_example(model, options.max_length)
+    if options.max_new_tokens >= length:
+        raise InputError(
+            f"max_new_tokens must be below the model's {length} positions, got "
+            f"{options.max_new_tokens}: lower --max-new-tokens"
+        )
     tokenizer = tokenizer.ending(train.end)
     head = new_head(model, options.seed)
 
@@ -77,7 +82,7 @@ def train_head(
             tokenizer,
             prompts,
             work / name,
-            max_length=options.max_length,
+            max_length=length,
             config=GenerationConfig(
                 max_new_tokens=options.max_new_tokens,
                 repetition_penalty=options.repetition_penalty,
@@ -103,12 +108,3 @@ def train_head(
     with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return HeadResult(head.to(model.dtype), report)
-
-
-def _check_positions(model: PreTrainedModel, options: FinetuneOptions) -> None:
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if positions and options.max_length > positions:
-        raise InputError(
-            f"max_length {options.max_length} exceeds the model's {positions} positions: lower "
-            "--max-length"
-        )

@@ -51,12 +51,14 @@ class Run:
         model = learner.module
         self.device = next(model.parameters()).device
         self.examples, self.schedule, self.work = examples, schedule, work
-        self.loss, self.score = learner.loss, learner.score
+        self.loss, self.evaluate = learner.loss, learner.evaluate
         self.trainable = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.peaks = [float(group["lr"]) for group in groups]
         self.steps = schedule.steps(len(examples))
         self.epoch_steps = schedule.epoch_steps(len(examples))
-        self.identity = self._identity(name)
+        shapes = {n: list(p.shape) for n, p in self.trainable.items()}
+        parts = [name, asdict(schedule), examples.fingerprint(), shapes, self.peaks]
+        self.identity = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         self.journal = Journal()
         self.best: dict[str, torch.Tensor] = {}  # in the first process, on the CPU
         self.plan: tuple[int, list[list[np.ndarray]]] = (-1, [])  # epoch, its steps
@@ -206,7 +208,7 @@ class Run:
         if self.group.first:
             self._seed(step, _EVALUATION)
             options: dict[str, Any] = {"bfloat16": self.schedule.bfloat16, "progress": progress}
-            evaluation = self.score(self.model, held_out, _EVALUATION_BATCH, step, **options)
+            evaluation = self.evaluate(held_out, _EVALUATION_BATCH, step, **options)
             loss, exact = evaluation.loss, evaluation.exact
         loss, exact = self.group.total(loss), self.group.total(exact)
         self._check_finite(loss, step - 1)
@@ -234,11 +236,6 @@ class Run:
             best=self.best,
         )
         checkpoint.save(self.work, self.identity, state)
-
-    def _identity(self, name: str) -> str:
-        shapes = {n: list(p.shape) for n, p in self.trainable.items()}
-        parts = [name, asdict(self.schedule), self.examples.fingerprint(), shapes, self.peaks]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _report(self, step: int) -> TrainReport:
         journal = self.journal

@@ -21,7 +21,7 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import processes
 from tasc.training.adapters import full, lora
 from tasc.training.adapters.options import TrainedRows
-from tasc.training.core.batch import encode_examples
+from tasc.training.core.batch import encode_examples, longest_example
 from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
 from tasc.training.core.schedule import Schedule
 from tasc.training.finetuned import FinetuneResult
@@ -82,7 +82,7 @@ def _finetune(
     rows = model.get_input_embeddings().weight.shape[0]
     check_tokens(tokenizer, rows, {token.new_id for token in start.added})
     extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
-    length = _max_length(model, options.max_length)
+    length = longest_example(model, options.max_length)
     progress("encoding the examples", 0, 0)
     examples = encode_examples(tokenizer, train.prompts, train.outputs, length)
     held_out = None
@@ -98,34 +98,25 @@ def _finetune(
         trained = full.prepare(model)
         groups = full.parameter_groups(trained, *rates)
     else:
-        trained = _attach_adapter(model, options, start.added, examples.tokens)
+        learnt_rows = _trainable_rows(model, options.trained_rows, start.added, examples.tokens)
+        with torch.random.fork_rng():
+            torch.manual_seed(options.seed)
+            trained = lora.attach(
+                model,
+                learnt_rows,
+                rank=options.rank,
+                alpha=options.alpha,
+                dropout=options.dropout,
+                targets=options.target_modules,
+            )
         groups = lora.parameter_groups(trained, *rates)
-    learner = language.learner(trained)
     name = f"{start.model} {options.training}"
-    run = Run(learner, groups, examples, schedule, work=work, name=name)
+    run = Run(language.learner(trained), groups, examples, schedule, work=work, name=name)
     with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return FinetuneResult(
         trained, report, tokenizer, tuple(start.added), start.model, options.merge
     )
-
-
-def _attach_adapter(
-    model: PreTrainedModel,
-    options: FinetuneOptions,
-    added: Sequence[NewEmbedding],
-    tokens: np.ndarray,
-) -> PeftModel:
-    with torch.random.fork_rng():
-        torch.manual_seed(options.seed)
-        return lora.attach(
-            model,
-            _trainable_rows(model, options.trained_rows, added, tokens),
-            rank=options.rank,
-            alpha=options.alpha,
-            dropout=options.dropout,
-            targets=options.target_modules,
-        )
 
 
 def _trainable_rows(
@@ -183,13 +174,3 @@ def _check_batch(options: FinetuneOptions, processes: int) -> None:
             f"are too few for {processes} processes: lower --batch-size to "
             f"{max(1, schedule.effective_batch // processes)}, or raise --effective-batch"
         )
-
-
-def _max_length(model: PreTrainedModel, max_length: int) -> int:
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if positions is not None and positions < 2:
-        raise InputError(
-            f"the model has {positions} positions by its config.json, but an example has at least "
-            "two tokens: choose another model"
-        )
-    return min(max_length, positions) if positions else max_length

@@ -1,11 +1,13 @@
 """Adapters on what a model really has: mixtures of experts, GPT-2's layers; others are refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
+from tasc.data.corpus import Example
 from tasc.errors import InputError, TascError
 from tasc.models.load import load_model
 from tasc.tokenizer.loaded import load_tokenizer
@@ -15,6 +17,7 @@ from tasc.training.folder import save_model
 from tests import pico
 from tests.cli import tasc
 from tests.options import HeadOptions
+from tests.training.samples import corpus
 
 IDS = torch.tensor([[1, 2, 3, 30, 21, 5, 9, 32]])
 SIZES = {
@@ -95,9 +98,18 @@ def test_a_model_that_peft_does_not_adapt_is_refused(tmp_path):
 
 def test_a_draft_head_is_not_trained_beyond_the_models_positions(tmp_path):
     folder = pico.make_base(tmp_path / "model")  # of 512 positions
-    options = HeadOptions(max_length=513, max_new_tokens=8)
-    with pytest.raises(InputError, match="513 exceeds the model's 512 positions"):
-        train_head(str(folder), None, None, options, work=tmp_path)
+    text = "turn on the lamp " * 200
+    one = replace(corpus(), examples=(Example(text, "on", text),))
+    options = HeadOptions(max_length=1024, max_new_tokens=8, epochs=1, device="cpu")
+    report = train_head(str(folder), one, None, options, work=tmp_path).report
+    assert 504 < report.tokens <= 512
+
+
+def test_answers_as_long_as_the_models_positions_are_refused(tmp_path):
+    folder = pico.make_base(tmp_path / "model")
+    options = HeadOptions(max_length=1024, max_new_tokens=512)
+    with pytest.raises(InputError, match="below the model's 512 positions, got 512"):
+        train_head(str(folder), corpus(), None, options, work=tmp_path)
 
 
 def test_what_generation_config_cannot_save_loses_no_training(tmp_path):

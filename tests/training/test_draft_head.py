@@ -11,7 +11,7 @@ from tasc.training import generate_targets
 from tasc.training.core.batch import collate, encode_examples
 from tasc.training.draft_head import train_head
 from tasc.training.objectives import sampled
-from tasc.training.objectives.eagle import EagleLoss
+from tasc.training.objectives.eagle import EagleLoss, learner
 from tasc.training.objectives.language import summed_loss
 from tests import pico
 from tests.options import HeadOptions
@@ -158,7 +158,8 @@ def test_held_out_figures_are_means_over_all_targets_however_many_rows_a_forward
     head, loss = new_head(model), EagleLoss(model)
     with torch.no_grad():
         mean = float(loss(head, together, bfloat16=False)) / data.targets.sum()
-    few, many = (loss.evaluate(head, data, n, 3, bfloat16=False) for n in (2, len(data)))
+    evaluate = learner(model, head).evaluate
+    few, many = (evaluate(data, n, 3, bfloat16=False) for n in (2, len(data)))
     assert few.loss == pytest.approx(mean, rel=1e-5)
     assert (few.step, few.exact) == (3, many.exact)
 

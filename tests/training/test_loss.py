@@ -5,7 +5,7 @@ from torch.nn.functional import cross_entropy
 
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import collate, encode_examples
-from tasc.training.objectives.language import evaluate, summed_loss, target_logits
+from tasc.training.objectives.language import learner, summed_loss, target_logits
 from tests import pico
 
 
@@ -71,14 +71,14 @@ def test_exact_matches_are_those_of_greedy_decoding(data):
             do_sample=False,
         )[0]
         exact += out.tolist() == tokens.tolist()
-    assert evaluate(model, data, 2, 7, bfloat16=False).exact == exact / len(data)
+    assert learner(model).evaluate(data, 2, 7, bfloat16=False).exact == exact / len(data)
 
 
 def test_the_loss_of_held_out_rows_is_the_mean_over_all_their_targets(data):
     model = pico.build_model().eval()
     with torch.no_grad():
         whole = summed_loss(model, collate(data, np.arange(len(data))), bfloat16=False)
-    found = evaluate(model, data, 2, 7, bfloat16=False)
+    found = learner(model).evaluate(data, 2, 7, bfloat16=False)
     assert (found.step, found.loss) == (7, pytest.approx(float(whole) / data.targets.sum()))
 
 
@@ -89,7 +89,7 @@ def test_evaluation_counts_a_learnt_row_as_exact_and_keeps_the_mode(data):
         summed_loss(model, collate(data, np.arange(len(data))), bfloat16=False).backward()
         optimizer.step()
         optimizer.zero_grad()
-    result = evaluate(model, data, 3, 60, bfloat16=False)
+    result = learner(model).evaluate(data, 3, 60, bfloat16=False)
     assert result.exact == 1.0
     assert result.loss < 0.1
     assert model.training

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
@@ -111,6 +112,20 @@ def encode_examples(
         examples.append(example)
         targets.append(target)
     return join_examples(examples, targets, int(cut))
+
+
+def longest_example(model: PreTrainedModel, max_length: int) -> int:
+    """Return ``max_length``, or the number of the model's positions if that is lower.
+
+    Raises InputError for a model with fewer than two positions.
+    """
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions is not None and positions < 2:
+        raise InputError(
+            f"the model has {positions} positions by its config.json, but an example has at least "
+            "two tokens: choose another model"
+        )
+    return min(max_length, positions or max_length)
 
 
 def kept_lengths(prompt: int, answer: int, max_length: int) -> tuple[int, int]:

@@ -6,9 +6,7 @@ from torch.nn.functional import smooth_l1_loss
 from transformers import PreTrainedModel
 
 from tasc.models.draft_head import DraftHead
-from tasc.progress import Progress, silent
-from tasc.training.core.batch import IGNORED, Batch, Examples, validation_batches
-from tasc.training.core.schedule import Evaluation
+from tasc.training.core.batch import IGNORED, Batch
 from tasc.training.objectives.learner import Learner
 from tasc.training.objectives.sampled import Columns
 
@@ -18,7 +16,7 @@ _ROWS = 256  # states whose logits over the whole vocabulary are in memory at on
 def learner(model: PreTrainedModel, head: DraftHead) -> Learner:
     """Train ``head`` in float32 to draft for ``model``."""
     loss = EagleLoss(model)
-    return Learner(head.float(), loss, loss.evaluate)
+    return Learner(head.float(), loss, loss.score)
 
 
 class EagleLoss:
@@ -44,34 +42,18 @@ class EagleLoss:
         with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
             return self._loss(*self._states(model, batch))
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        model: nn.Module,
-        examples: Examples,
-        batch_size: int,
-        step: int,
-        *,
-        bfloat16: bool,
-        progress: Progress = silent,
-    ) -> Evaluation:
-        """Return the loss per target, and how often the head's likeliest token is the target's."""
-        was_training = model.training
-        model.eval()
-        device = self.lm_head.weight.device
-        total, agreed, count, targets = 0.0, 0, 0, 0
-        for batch in validation_batches(examples, batch_size, device, progress):
-            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                predicted, tokens, true = self._states(model, batch)
-                total += float(self._loss(predicted, tokens, true))
-                pieces = zip(*(torch.split(t, _ROWS) for t in (predicted, tokens)), strict=True)
-                for some, wanted in pieces:
-                    logits = self.lm_head(some.to(self.lm_head.weight.dtype))
-                    agreed += int((logits.argmax(-1) == wanted).sum())
-            count += len(predicted)
-            targets += int((batch.labels != IGNORED).sum())
-        model.train(was_training)
-        return Evaluation(step, total / max(1, targets), agreed / max(1, count))
+    def score(
+        self, model: nn.Module, batch: Batch, *, bfloat16: bool
+    ) -> tuple[float, int, int, int]:
+        """Return the loss, the targets, and how often the likeliest token is the target's."""
+        agreed = 0
+        with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
+            predicted, tokens, true = self._states(model, batch)
+            loss = float(self._loss(predicted, tokens, true))
+            for some, wanted in zip(predicted.split(_ROWS), tokens.split(_ROWS), strict=True):
+                logits = self.lm_head(some.to(self.lm_head.weight.dtype))
+                agreed += int((logits.argmax(-1) == wanted).sum())
+        return loss, int((batch.labels != IGNORED).sum()), agreed, len(predicted)
 
     def _states(self, head: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return the head's states (N, d), the tokens (N,) to predict, and the target's states."""

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from tasc.progress import Progress, silent
-from tasc.training.core.batch import IGNORED, Batch, Examples, validation_batches
-from tasc.training.core.schedule import Evaluation
-from tasc.training.objectives.learner import Learner
+from tasc.training.core.batch import IGNORED, Batch
+from tasc.training.objectives.learner import Learner, Loss
 
 
-def learner(model: torch.nn.Module) -> Learner:
-    """Train ``model`` on its targets."""
-    return Learner(model, summed_loss, evaluate)
+def learner(model: torch.nn.Module, loss: Loss | None = None) -> Learner:
+    """Train ``model`` on its targets, with their cross-entropy or an estimate of it."""
+    # Not from the LM head: with trained rows, PEFT rebuilds its weight on every access.
+    width = int(innermost(model).config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
+    return Learner(model, loss or summed_loss, score, width)
 
 
 def innermost(model: torch.nn.Module) -> torch.nn.Module:
@@ -47,35 +47,11 @@ def summed_loss(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tens
     return cross_entropy(logits, labels, reduction="sum")
 
 
-@torch.no_grad()
-def evaluate(
-    model: torch.nn.Module,
-    examples: Examples,
-    batch_size: int,
-    step: int,
-    *,
-    bfloat16: bool,
-    progress: Progress = silent,
-) -> Evaluation:
-    """Return the loss per target and the share of examples predicted exactly."""
-    was_training = model.training
-    model.eval()
-    device = next(model.parameters()).device
-    batch_size = min(batch_size, affordable_batch(model, int(examples.lengths.max())))
-    total, targets, exact = 0.0, 0, 0
-    for batch in validation_batches(examples, batch_size, device, progress):
-        logits, labels = target_logits(model, batch, bfloat16=bfloat16)
-        total += float(cross_entropy(logits, labels, reduction="sum"))
-        targets += len(labels)
-        owners = (batch.labels != IGNORED).nonzero()[:, 0]
-        wrong = owners[logits.argmax(-1) != labels]
-        exact += len(batch.labels) - len(set(wrong.tolist()))
-    model.train(was_training)
-    return Evaluation(step, total / max(1, targets), exact / len(examples))
-
-
-def affordable_batch(model: torch.nn.Module, length: int) -> int:
-    """Return the number of sequences of ``length`` tokens whose logits fill half a gigabyte."""
-    # Not from the LM head: with trained rows, PEFT rebuilds its weight on every access.
-    vocabulary = int(innermost(model).config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
-    return max(1, (1 << 27) // (length * vocabulary))
+def score(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> tuple[float, int, int, int]:
+    """Return the summed loss, the targets, and the sequences predicted exactly out of all."""
+    logits, labels = target_logits(model, batch, bfloat16=bfloat16)
+    owners = (batch.labels != IGNORED).nonzero()[:, 0]
+    wrong = set(owners[logits.argmax(-1) != labels].tolist())
+    sequences = len(batch.labels)
+    loss = float(cross_entropy(logits, labels, reduction="sum"))
+    return loss, len(labels), sequences - len(wrong), sequences

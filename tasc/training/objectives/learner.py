@@ -1,36 +1,33 @@
-"""The interface between an objective and the training loop."""
+"""The interface between an objective and the training loop, and evaluation on held-out examples."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from tasc.progress import Progress, silent
-from tasc.training.core.batch import Batch, Examples
+from tasc.training.core.batch import Batch, Examples, validation_batches
 from tasc.training.core.schedule import Evaluation
+
+_LOGITS = 1 << 27  # of an evaluation batch: half a gigabyte in float32
 
 
 class Loss(Protocol):
-    """The training loss, summed over the batch's targets."""
+    """The training loss in nats, summed over the batch's targets."""
 
     def __call__(self, model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
         """Return a scalar with a gradient."""
 
 
-class Evaluate(Protocol):
-    """Evaluation on held-out examples, at most ``batch_size`` per forward."""
+class Score(Protocol):
+    """The evaluation of one batch."""
 
     def __call__(
-        self,
-        model: nn.Module,
-        examples: Examples,
-        batch_size: int,
-        step: int,
-        *,
-        bfloat16: bool,
-        progress: Progress = silent,
-    ) -> Evaluation:
-        """Return the result after ``step`` steps; leave the model in its mode."""
+        self, model: nn.Module, batch: Batch, *, bfloat16: bool
+    ) -> tuple[float, int, int, int]:
+        """Return the summed loss, the number of targets, and how many of how many are exact."""
 
 
 @dataclass(frozen=True)
@@ -39,4 +36,32 @@ class Learner:
 
     module: nn.Module
     loss: Loss
-    score: Evaluate
+    score: Score
+    width: int = 0  # logits per position that ``score`` has in memory at once; 0 if only a few
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        examples: Examples,
+        batch_size: int,
+        step: int,
+        *,
+        bfloat16: bool,
+        progress: Progress = silent,
+    ) -> Evaluation:
+        """Evaluate after ``step`` steps, in batches of at most ``batch_size`` examples.
+
+        The module keeps its mode.
+        """
+        was_training = self.module.training
+        self.module.eval()
+        device = next(self.module.parameters()).device
+        if self.width:
+            affordable = _LOGITS // (int(examples.lengths.max()) * self.width)
+            batch_size = min(batch_size, max(1, affordable))
+        sums = np.zeros(4)
+        for batch in validation_batches(examples, batch_size, device, progress):
+            sums += self.score(self.module, batch, bfloat16=bfloat16)
+        self.module.train(was_training)
+        loss, targets, exact, judged = sums.tolist()
+        return Evaluation(step, loss / max(1, targets), exact / max(1, judged))

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tasc.training.core.batch import IGNORED, Batch
-from tasc.training.objectives.language import evaluate, innermost, summed_loss
+from tasc.training.objectives import language
+from tasc.training.objectives.language import innermost
 from tasc.training.objectives.learner import Learner
 
 SAMPLED_FROM = 1 << 15  # vocabularies from this size on are sampled
@@ -22,7 +23,7 @@ DRAWN = 4096
 def learner(model: nn.Module) -> Learner:
     """Train ``model`` on its targets; sample the softmax of a large vocabulary."""
     size = innermost(model).get_output_embeddings().weight.shape[0]  # type: ignore[operator]
-    return Learner(model, sampled_loss if size >= SAMPLED_FROM else summed_loss, evaluate)
+    return language.learner(model, sampled_loss if size >= SAMPLED_FROM else None)
 
 
 class Columns:

@@ -1,8 +1,8 @@
 """Tokenise and count texts, in batches and threads."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,33 +25,27 @@ class Part:
     longest: int  # tokens of the longest text
 
 
-@dataclass
-class Pool:
-    """Counts batches in threads, with a bounded queue."""
-
-    executor: Executor
-    tokenizer: LoadedTokenizer
-    most: int
-    waiting: deque[Future[Part]]
-
-    def submit(self, texts: Sequence[str], weights: Sequence[int], run: Path) -> Future[Part]:
-        """Count ``texts`` into the file ``run``; wait if the queue is full.
-
-        Raises InputError if an earlier batch could not be counted.
-        """
-        while len(self.waiting) >= self.most:
-            self.waiting.popleft().result()
-        call = self.executor.submit(count, self.tokenizer, texts, weights, run)
-        self.waiting.append(call)
-        return call
+# (texts, their weights, file for the run) -> their counts, in a thread
+Submit = Callable[[Sequence[str], Sequence[int], Path], Future[Part]]
 
 
 @contextmanager
-def pool(tokenizer: LoadedTokenizer) -> Iterator[Pool]:
-    """Open a pool of two threads, so that one batch is counted while another is tokenised."""
-    executor = ThreadPoolExecutor(2)
+def pool(tokenizer: LoadedTokenizer) -> Iterator[Submit]:
+    """Yield a function that counts batches in two threads: one counts while the other tokenises.
+
+    The function waits while three batches are in the queue. It raises InputError if an earlier
+    batch could not be counted.
+    """
+    executor, waiting = ThreadPoolExecutor(2), deque[Future[Part]]()
+
+    def submit(texts: Sequence[str], weights: Sequence[int], run: Path) -> Future[Part]:
+        while len(waiting) >= 3:
+            waiting.popleft().result()
+        waiting.append(executor.submit(count, tokenizer, texts, weights, run))
+        return waiting[-1]
+
     try:
-        yield Pool(executor, tokenizer, 3, deque())
+        yield submit
     finally:
         executor.shutdown(cancel_futures=True)
 

@@ -94,15 +94,20 @@ def analyze(
     sides = found.input.tokens, found.output.tokens
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
         once = Outputs.encode(found.sample, tokenizer, options.export, starts=False)
-        result = search(once, tokenizer, max(options.new_tokens), options, progress)
-        merged = _merged(once, result, tokenizer, max(options.new_tokens))
+        most, size = max(options.new_tokens), len(tokenizer.vocabulary())
+        result = search(once, tokenizer, most, options, progress)
+        weights = np.repeat(once.weights, np.diff(once.encoded.offsets))
+        counts = np.bincount(once.encoded.tokens, weights, minlength=size)
+        counts = counts.astype(np.int64)  # doubles are exact up to 2^53
         tokens = TokenReport(
             tokenizer=tokenizer.path,
-            vocabulary=len(tokenizer.vocabulary()),
+            vocabulary=size,
             export=options.export,
             input=sides[0],
             output=sides[1],
-            **merged,
+            sampled=len(once.texts),
+            frequency=(curve(counts), curve(merged_counts(counts, result, most))),
+            top_merges=top_merges(result, once),
         )
     before, after = inputs.bigrams, outputs.bigrams
     change = after.entropy_bits / before.entropy_bits - 1 if before.entropy_bits else 0.0
@@ -120,26 +125,3 @@ def analyze(
         tokens=tokens,
     )
     return Analysis(report, found.rows, found.input.counts, found.output.counts, once, result)
-
-
-def _merged(
-    once: Outputs,
-    result: MergeResult,
-    tokenizer: LoadedTokenizer,
-    most: int,
-) -> dict[str, Any]:
-    """Return the fields of a TokenReport that come from the sample of outputs."""
-    size = len(tokenizer.vocabulary())
-    before = _counts(once, size)
-    return {
-        "sampled": len(once.texts),
-        "frequency": (curve(before), curve(merged_counts(before, result, most))),
-        "top_merges": top_merges(result, once),
-    }
-
-
-def _counts(once: Outputs, size: int) -> Int64:
-    """Return the count of each token in the searched outputs, (V,)."""
-    weights = np.repeat(once.weights, np.diff(once.encoded.offsets))
-    counts = np.bincount(once.encoded.tokens, weights=weights, minlength=size)
-    return counts.astype(np.int64)  # doubles are exact up to 2^53

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasc.analysis.count import BATCH, Part, Pool, pool
+from tasc.analysis.count import BATCH, Part, Submit, pool
 from tasc.analysis.counted import Counted, CountedSide, Scan, describe_all
 from tasc.analysis.sample import RowSample, Sample
 from tasc.backend import WordCounter
@@ -93,7 +93,7 @@ class _Reading:
     """The inputs or the outputs while they are read."""
 
     prefix: Path
-    pool: Pool | None
+    count: Submit | None
     words: WordCounter = field(init=False)
     total: int = 0
     window: dict[str, int] = field(default_factory=dict)
@@ -118,23 +118,18 @@ class _Reading:
     def flush(self) -> dict[str, int]:
         """Submit the window to be counted, in batches."""
         window, self.window, self.characters = self.window, {}, 0
-        if self.pool is None:
+        if self.count is None:
             return window
         texts, weights, size = [], [], 0
-        for text, weight in window.items():
+        for number, (text, weight) in enumerate(window.items(), start=1):
             texts.append(text)
             weights.append(weight)
             size += len(text) + 1
-            if size >= BATCH:
-                self._submit(self.pool, texts, weights)
+            if size >= BATCH or number == len(window):
+                run = self.prefix.with_suffix(f".tokens-{len(self.calls)}")
+                self.calls.append(self.count(texts, weights, run))
                 texts, weights, size = [], [], 0
-        if texts:
-            self._submit(self.pool, texts, weights)
         return window
-
-    def _submit(self, counting: Pool, texts: list[str], weights: list[int]) -> None:
-        run = self.prefix.with_suffix(f".tokens-{len(self.calls)}")
-        self.calls.append(counting.submit(texts, weights, run))
 
     def finish(self) -> CountedSide:
         """Wait for all batches, and return the counts."""

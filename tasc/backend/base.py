@@ -125,21 +125,13 @@ def check_request(request: MergeRequest) -> None:
                 f"{len(request.boundaries)} boundaries for {len(request.tokens)} tokens: "
                 "pass one per token"
             )
-    _check_ids(request)
-    _check_options(request)
-
-
-def _check_ids(request: MergeRequest) -> None:
     size = len(request.vocabulary)
-    highest = max([*request.special, int(request.tokens.max()) if len(request.tokens) else -1, -1])
+    highest = max([*request.special, int(request.tokens.max(initial=-1))])
     if highest >= size or min(request.special, default=0) < 0:
         raise InputError(
             f"token id {highest} is not in the vocabulary of {size} tokens: "
             "encode with the same tokenizer"
         )
-
-
-def _check_options(request: MergeRequest) -> None:
     if not 2 <= request.n_max <= N_MAX_LIMIT:
         raise InputError(f"n_max must lie in 2..{N_MAX_LIMIT}, got {request.n_max}")
     if not request.alpha_pcs >= 0:

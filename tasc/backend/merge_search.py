@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tasc import _native
-from tasc.backend.base import Alias, Int64, Merge, MergeRequest, MergeResult, UInt8, check_request
+from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult, check_request
 from tasc.progress import Progress, silent
 
 
@@ -18,14 +18,14 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
     Raises InputError for an invalid request.
     """
     check_request(request)
-    strings, string_ends = _strings(request)
+    lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
     boundaries = request.boundaries
     found = _native.merge_search(
         tokens=np.ascontiguousarray(request.tokens),
         offsets=np.ascontiguousarray(request.offsets),
         weights=np.ascontiguousarray(request.weights),
-        strings=strings,
-        string_ends=string_ends,
+        strings=np.frombuffer(b"".join(request.vocabulary), np.uint8),
+        string_ends=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
         special=np.array(sorted(request.special), np.int32),
         boundaries=np.ascontiguousarray(() if boundaries is None else boundaries, np.uint8),
         budget=request.budget,
@@ -51,13 +51,6 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
         rejected=found["rejected"],
         aliases=tuple(Alias(*alias) for alias in found["aliases"]),
     )
-
-
-def _strings(request: MergeRequest) -> tuple[UInt8, Int64]:
-    """Return the concatenated bytes of the vocabulary, and their offsets (V + 1,)."""
-    lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
-    flat = np.frombuffer(b"".join(request.vocabulary), np.uint8)
-    return flat, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
 def _admit(request: MergeRequest) -> Callable[[bytes], bool] | None:

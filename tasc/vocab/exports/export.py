@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tokenizers import Tokenizer
 
@@ -67,31 +67,27 @@ class Exporter:
         state = json.loads(self._state)
         wanted = {entry["content"]: entry["id"] for entry in state["added_tokens"]}
         if self._splits is None:
-            tokens = [self._added_token(addition) for addition in additions]
-            state["added_tokens"] += tokens
+            flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
+            flags["normalized"] = self.needs_space
+            space = MARK if self.needs_space else " "
+            entries = {a.string.replace(" ", space): a.new_id for a in additions}
+            state["added_tokens"] += [{"id": i, "content": t, **flags} for t, i in entries.items()]
             if self.needs_space:
-                prepend_but_to(state, [entry["content"] for entry in tokens])
-            wanted |= {entry["content"]: entry["id"] for entry in tokens}
+                prepend_but_to(state, entries)
         else:
             spell = self._splits.spell
             entries = {spell(a.string.encode()): a.new_id for a in additions}
             extend_model(state, entries, [(spell(left), spell(right)) for left, right in rules])
             spanning = (a.string for a in additions if a.spans and self._splits.several(a.string))
             state["pre_tokenizer"] = self._splits.extended(spanning)
-            wanted |= entries
         made = Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
-        for content, token in wanted.items():
+        for content, token in (wanted | entries).items():
             if made.token_to_id(content) != token:
                 raise InputError(
                     f"{self._path}: token {content!r} would get another id than {token}, because "
                     "the vocabulary has holes: use the other --export"
                 )
         return made
-
-    def _added_token(self, addition: Addition) -> dict[str, Any]:
-        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
-        text = addition.string.replace(" ", MARK) if self.needs_space else addition.string
-        return {"id": addition.new_id, "content": text, "normalized": self.needs_space, **flags}
 
 
 def companions(base: LoadedTokenizer) -> dict[str, bytes]:

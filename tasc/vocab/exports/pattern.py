@@ -56,21 +56,18 @@ class BasePattern:
         # white space, where patterns look ahead.
         context = ngram if ngram[-1].isspace() else self.pieces(ngram)[-1]
         if context not in self._guards:
-            self._guards[context] = self._probe(context)
+            forbidden = [
+                name
+                for name, starts in _CLASSES.items()
+                if not all(self._ends(context, s + after) for s in starts for after in _AFTER)
+            ]
+            self._guards[context] = f"(?!{'|'.join(forbidden)})" if forbidden else ""
         return self._guards[context]
 
     def extended(self, ngrams: Iterable[str]) -> str:
         """Return the pattern with the longest admissible n-gram as its first choice."""
         words = {ngram: self.guard(ngram) for ngram in ngrams}
         return f"{trie(words)}|{self.pattern}" if words else self.pattern
-
-    def _probe(self, context: str) -> str:
-        forbidden = [
-            name
-            for name, starts in _CLASSES.items()
-            if not all(self._ends(context, start + after) for start in starts for after in _AFTER)
-        ]
-        return f"(?!{'|'.join(forbidden)})" if forbidden else ""
 
     def _ends(self, context: str, following: str) -> bool:
         split = self._split.pre_tokenize_str(context + following)

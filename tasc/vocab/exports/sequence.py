@@ -53,7 +53,8 @@ def one_pattern(steps: Sequence[dict[str, Any]]) -> str | None:
         if not restricted:
             return None
         pattern = f"{run}|{restricted}"
-    if _leaves_gaps(pattern):
+    if pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str(_every_character()):
+        # Some characters match neither alone nor before others.
         pattern = rf"{pattern}|(?:(?!{pattern})[\s\S])+"
     return pattern if _same_pieces(pattern, steps) else None
 
@@ -98,29 +99,19 @@ def _members(atom: str) -> str:
     return "".join(piece for piece, _ in inside.pre_tokenize_str(_every_character()))
 
 
-def _leaves_gaps(pattern: str) -> bool:
-    """Return whether ``pattern`` matches some character neither alone nor before others."""
-    split = pre_tokenizers.Split(Regex(pattern), "removed")
-    return bool(split.pre_tokenize_str(_every_character()))
-
-
 def _same_pieces(pattern: str, steps: Sequence[dict[str, Any]]) -> bool:
     """Compare ``pattern`` with the pre-tokenizers themselves on random mixtures of characters."""
     state = json.loads(Tokenizer(models.BPE()).to_str())
     state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": list(steps)}
     sequence = Tokenizer.from_str(json.dumps(state)).pre_tokenizer
+    single = pre_tokenizers.Split(Regex(pattern), "isolated")
     rng = random.Random(0)
     texts = ["".join(rng.choices(_SAMPLES, k=8)) for _ in range(_TEXTS)]
     return all(
-        [spell_bytes(piece.encode()) for piece in _split(pattern, text)]
+        [spell_bytes(piece.encode()) for piece, _ in single.pre_tokenize_str(text)]
         == [piece for piece, _ in sequence.pre_tokenize_str(text)]
         for text in texts
     )
-
-
-def _split(pattern: str, text: str) -> list[str]:
-    split = pre_tokenizers.Split(Regex(pattern), "isolated")
-    return [piece for piece, _ in split.pre_tokenize_str(text)]
 
 
 @cache

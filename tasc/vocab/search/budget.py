@@ -19,8 +19,7 @@ outputs weighs as much as ``price`` per cent of the time.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,9 +72,6 @@ class Curve:
     points: tuple[Point, ...]  # ascending; a selection if there are more than some dozens
     recommended_size: Point
     price: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def budget_curve(

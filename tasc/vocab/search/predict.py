@@ -67,7 +67,7 @@ def predict_budgets(
         )
     except InputError as error:
         return Prediction(refused=str(error))
-    result = refiner.survey(max(1, *options.new_tokens), progress)
+    result = refiner.search_for(max(1, *options.new_tokens), progress, MOST)
     size, grid = len(tokenizer.vocabulary()), list[BudgetPoint]()
     for budget in _accepted(refiner, result, sorted(set(options.new_tokens)), size, progress):
         point = _point(refiner.choose(result, budget, progress), budget, outputs, size)

@@ -14,7 +14,7 @@ from tasc.progress import Progress
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import Exporter
 from tasc.vocab.exports.merges import NewToken
-from tasc.vocab.search.budget import MOST, replayed, tokens_at_the_end
+from tasc.vocab.search.budget import replayed, tokens_at_the_end
 from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.selection import Selection, most_tokens, select
 from tasc.vocab.search.token_filter import TokenFilter
@@ -35,22 +35,21 @@ class Refined:
 
 
 @dataclass(frozen=True)
-class _End:
-    """The end of a search that ran until no merge was left."""
-
-    result: MergeResult
-    selection: Selection
-    tokens: int  # of the outputs that are measured
-    complete: bool  # whether every recurring output is one token
-
-
-@dataclass(frozen=True)
 class Choice:
     """The tokens for one budget, before the export."""
 
     result: MergeResult  # the search that they come from
     selection: Selection
     whole: bool  # whether they come from the end of a search, as whole outputs
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of a search that ran until no merge was left."""
+
+    choice: Choice
+    tokens: int  # of the outputs that are measured
+    complete: bool  # whether every recurring output is one token
 
 
 class Refiner:
@@ -91,7 +90,7 @@ class Refiner:
         """
         requested = budget
         for rounds in count(1):
-            choice = self.choose(self._search_for(budget, progress), budget, progress)
+            choice = self.choose(self.search_for(budget, progress), budget, progress)
             result, chosen = choice.result, choice.selection
             if rounds == 1 and not choice.whole:
                 self._check_budget(result, len(chosen.tokens), name, budget)
@@ -113,10 +112,6 @@ class Refiner:
         short = self._shortfall(requested, len(chosen.tokens), choice.whole)
         return Refined(result, chosen, tokenizer, excluded, rounds, short)
 
-    def survey(self, budget: int, progress: Progress) -> MergeResult:
-        """Search once for all budgets up to this one, and for the recommended size."""
-        return self._search_for(budget, progress, MOST)
-
     def choose(self, searched: MergeResult, budget: int, progress: Progress) -> Choice:
         """Choose the tokens for a budget from a search that covers it.
 
@@ -128,14 +123,14 @@ class Refiner:
             if self._end is None:
                 self._end = self._search_to_the_end(progress)
             end = self._end
-            if 0 < len(end.selection.tokens) <= budget:
+            if 0 < len(end.choice.selection.tokens) <= budget:
                 partial = replace(searched, merges=searched.merges[: chosen.length])
                 tokens = replayed(partial, self._held_out or self._outputs)[-1]
                 if end.tokens < tokens or (end.tokens == tokens and end.complete):
-                    return Choice(end.result, end.selection, whole=True)
+                    return end.choice
         return Choice(searched, chosen, whole=False)
 
-    def _search_for(self, budget: int, progress: Progress, least: int = 0) -> MergeResult:
+    def search_for(self, budget: int, progress: Progress, least: int = 0) -> MergeResult:
         """Search for ``least`` merges or more, until ``budget`` tokens are live or none is left."""
         merges = max(least, budget + len(self._intermediate) + max(16, budget // 8))
         while True:
@@ -149,9 +144,9 @@ class Refiner:
         result = self.search(len(self._outputs.encoded.tokens), progress)
         recurring = np.where(self._outputs.weights > 1, self._outputs.weights, 0)
         often = replace(self._outputs, weights=recurring)
+        selection = select(result, self._vocabulary, self._intermediate, None)
         return _End(
-            result,
-            select(result, self._vocabulary, self._intermediate, None),
+            Choice(result, selection, whole=True),
             tokens_at_the_end(result, self._outputs, self._held_out),
             complete=replayed(result, often)[-1] == often.count > 0,
         )

@@ -50,7 +50,8 @@ class EagleLoss:
         with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
             predicted, tokens, true = self._states(model, batch)
             loss = float(self._loss(predicted, tokens, true))
-            for some, wanted in zip(predicted.split(_ROWS), tokens.split(_ROWS), strict=True):
+            pieces = (torch.split(rows, _ROWS) for rows in (predicted, tokens))
+            for some, wanted in zip(*pieces, strict=True):
                 logits = self.lm_head(some.to(self.lm_head.weight.dtype))
                 agreed += int((logits.argmax(-1) == wanted).sum())
         return loss, int((batch.labels != IGNORED).sum()), agreed, len(predicted)

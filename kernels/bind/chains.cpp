@@ -43,7 +43,12 @@ nb::list sequence_tails(const nb::ndarray<const int32_t, nb::ndim<2>, nb::c_cont
 void bind_chains(nb::module_& m) {
   m.def("sequence_tails", &sequence_tails, nb::arg("tokens").noconvert(), nb::arg("rows"), nb::arg("lengths"),
         nb::arg("most"));
-  nb::class_<tasc::ThreadPool>(m, "ThreadPool").def(nb::init<size_t>(), nb::arg("size"));
+  nb::class_<tasc::ThreadPool>(m, "ThreadPool")
+      .def("__init__",
+           [](tasc::ThreadPool* pool, size_t size, int64_t spin) {
+             new (pool) tasc::ThreadPool(size, std::chrono::microseconds(spin));
+           },
+           nb::arg("size"), nb::arg("spin") = 0);
   bind_kind<tasc::NgramDrafter>(m);
   bind_kind<tasc::SuffixDrafter>(m);
   bind_kind<tasc::LookupDrafter>(m);

@@ -13,4 +13,5 @@ NB_MODULE(_native, m) {
   bind_verify(m);
   bind_window_vocab(m);
   bind_chains(m);
+  bind_dense(m);
 }

@@ -31,6 +31,7 @@ from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.cost_model import CostModel
 from tasc.models.load import Device, Dtype, load_model
+from tasc.models.packed import pack
 from tasc.models.static import target_for
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -81,6 +82,7 @@ def cost_of(
 ) -> CostModel:
     """Measure T(k) of a model here; ``tokenizer`` is its own, None where another one encodes."""
     model = load_model(folder, dtype=dtype, device=device, tokenizer=tokenizer)
+    pack(model)
     return measured_cost(target_for(model), fresh=True)
 
 

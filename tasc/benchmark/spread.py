@@ -22,6 +22,7 @@ from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.errors import InputError
 from tasc.execution.kept import Files, keep
 from tasc.models.load import load_model
+from tasc.models.packed import pack
 from tasc.models.static import target_for
 from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
@@ -106,6 +107,8 @@ def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
     label, path = resolve_model(text)
     tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
     model = load_model(path, dtype=options.dtype, device=options.device, tokenizer=tokenizer)
+    if options.kernels == "auto" and not options.compile:
+        pack(model)
     target = target_for(model, graphs=options.graphs, compiled=options.compile)
     return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
 

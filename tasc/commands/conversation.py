@@ -14,6 +14,7 @@ from tasc.decoding.drafters import parse
 from tasc.decoding.library import prepare
 from tasc.decoding.verify import greedy
 from tasc.models.load import load_model
+from tasc.models.packed import pack
 from tasc.models.static import target_for
 from tasc.options.references import resolve_model
 from tasc.options.texts import MAIN
@@ -41,6 +42,7 @@ class Conversation:
         self.template = None if templated else ChatTemplate.of(tokenizer)
         self.tokenizer = tokenizer.ending(self.template.end if self.template else None)
         model = load_model(path, dtype=options.dtype, device=options.device, tokenizer=tokenizer)
+        pack(model)
         self.target, self.ends = target_for(model), end_ids(model, self.tokenizer.eos_id)
         corpus = context.texts.corpora.get(MAIN)
         outputs = self.tokenizer.encode(corpus.outputs).split() if corpus else None

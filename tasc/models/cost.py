@@ -14,6 +14,7 @@ from tasc.environment import processor
 from tasc.errors import InputError
 from tasc.models.cost_model import CONTEXT, CostModel
 from tasc.models.folder import disk_cache
+from tasc.models.packed import PackedLinear
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
@@ -101,6 +102,7 @@ def _identity(target: Target, context: int) -> dict[str, Any]:
         "context": context,
         "graphs": target.graphs,
         "compiled": target.compiled,
+        "packed": any(isinstance(m, PackedLinear) for m in target.model.modules()),
     }
 
 

@@ -14,11 +14,11 @@
 
 namespace tasc {
 
-// The caller and size - 1 threads that sleep between calls. They do not outlive a fork: a pool is made in
-// the process that uses it. One call at a time.
+// The caller and size - 1 threads that sleep between calls, after having spun for `spin`. They do not outlive
+// a fork: a pool is made in the process that uses it. One call at a time.
 class ThreadPool {
  public:
-  explicit ThreadPool(size_t size) {
+  explicit ThreadPool(size_t size, std::chrono::microseconds spin = {}) : spin_(spin) {
     for (size_t t = 1; t < size; ++t) threads_.emplace_back([this, t] { serve(t); });
   }
   ~ThreadPool() {
@@ -36,11 +36,11 @@ class ThreadPool {
 
   // Calls work(i) once for every i below count; rethrows the last exception. Thread t begins with its
   // share, which is in its caches where calls resemble each other, and goes on where others are behind.
-  // As long as a call is short, by what the last one took, it is the caller's alone.
+  // As long as a call is short, by what the last one took, it is the caller's alone, unless threads spin.
   void for_each(size_t count, const std::function<void(size_t)>& work) {
     taken_ = std::vector<std::atomic<bool>>(count);
     work_ = &work;
-    const bool shared = static_cast<double>(count) * each_ > kWorthWaking;
+    const bool shared = spin_.count() > 0 ? count > 1 : static_cast<double>(count) * each_ > kWorthWaking;
     const auto begin = std::chrono::steady_clock::now();
     if (shared) wake();
     take(0);
@@ -78,6 +78,8 @@ class ThreadPool {
 
   void serve(size_t t) {
     for (uint64_t done = 0;; --busy_) {
+      const auto asleep = std::chrono::steady_clock::now() + spin_;
+      while (calls_ == done && !ended_ && std::chrono::steady_clock::now() < asleep) std::this_thread::yield();
       {
         std::unique_lock lock(mutex_);
         called_.wait(lock, [&] { return ended_ || calls_ != done; });
@@ -91,8 +93,9 @@ class ThreadPool {
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable called_;
-  bool ended_ = false;
-  uint64_t calls_ = 0;
+  std::chrono::microseconds spin_;
+  std::atomic<bool> ended_ = false;
+  std::atomic<uint64_t> calls_ = 0;
   double each_ = 0;  // seconds of one thread, in the last call
   std::atomic<size_t> busy_ = 0;
   std::vector<std::atomic<bool>> taken_;

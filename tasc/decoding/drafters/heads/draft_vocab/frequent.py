@@ -13,6 +13,7 @@ from tasc.analysis.token_counts import load_counts
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters.heads.draft_vocab.full import Unchanging
 from tasc.errors import InputError
+from tasc.models.packed import PackedLinear
 
 
 def token_counts(resources: Resources, vocabulary: int) -> np.ndarray:
@@ -83,6 +84,8 @@ def pruned(model: PreTrainedModel, counts: np.ndarray, size: int) -> PreTrainedM
 def lm_head(model: PreTrainedModel) -> nn.Linear:
     """Return the LM head (V, d) of ``model``."""
     head = model.get_output_embeddings()
+    if isinstance(head, PackedLinear):
+        head = head.unpacked()  # its rows are gathered
     if not isinstance(head, nn.Linear):
         raise InputError(f"the model's LM head must be a linear layer, got {type(head).__name__}")
     return head

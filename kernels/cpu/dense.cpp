@@ -1,0 +1,107 @@
+#include "tasc/dense.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "dense.h"
+
+namespace tasc {
+namespace {
+
+struct Kernels {
+  const char* name;
+  bool supported;
+  DenseKernel float32, bfloat16;
+};
+
+// The best come first.
+std::vector<Kernels> all_kernels() {
+  return {
+#ifdef TASC_X86
+      {"avx512bf16", __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw"),
+       avx512bf16::dense_float32, avx512bf16::dense_bfloat16},
+      {"avx512", __builtin_cpu_supports("avx512f") != 0, avx512::dense_float32, avx512::dense_bfloat16},
+      {"avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), avx2::dense_float32,
+       avx2::dense_bfloat16},
+#endif
+      {"portable", true, portable::dense_float32, portable::dense_bfloat16},
+  };
+}
+
+Kernels& kernels() {
+  static const std::vector<Kernels> all = all_kernels();
+  static Kernels chosen = *std::ranges::find_if(all, &Kernels::supported);
+  return chosen;
+}
+
+int64_t divided_up(int64_t size, int64_t by) { return (size + by - 1) / by; }
+
+int64_t steps_of(int64_t k, Element element) { return element == Element::kFloat32 ? k : divided_up(k, 2); }
+
+int64_t size_of(Element element) { return element == Element::kFloat32 ? 4 : 2; }
+
+constexpr int64_t kCell = kLine / kPanel;  // bytes of a row for one step
+
+}  // namespace
+
+std::string_view dense_instructions() { return kernels().name; }
+
+bool use_dense_instructions(std::string_view name) {
+  for (const Kernels& each : all_kernels())
+    if (each.supported && each.name == name) kernels() = each;
+  return kernels().name == name;
+}
+
+void PackedMatrix::Free::operator()(char* memory) const { std::free(memory); }
+
+PackedMatrix::PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias)
+    : n_(n), k_(k), element_(element) {
+  const int64_t panels = divided_up(n, kPanel);
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(panels * steps_of(k, element), 1) * kLine);
+  panels_.reset(static_cast<char*>(std::aligned_alloc(kLine, bytes)));
+  if (!panels_) throw std::bad_alloc();
+  std::memset(panels_.get(), 0, bytes);
+  const auto* from = static_cast<const char*>(weights);
+  each_cell([&](char* cell, int64_t at, size_t size) { std::memcpy(cell, from + at, size); });
+  if (!bias) return;
+  bias_ = std::make_unique<float[]>(static_cast<size_t>(panels * kPanel));
+  std::copy(bias, bias + n, bias_.get());
+}
+
+void PackedMatrix::unpack(void* weights) const {
+  auto* to = static_cast<char*>(weights);
+  each_cell([&](const char* cell, int64_t at, size_t size) { std::memcpy(to + at, cell, size); });
+}
+
+// Calls visit(cell, byte in the unpacked matrix, bytes) for the four bytes of each row and step.
+template <class Visit>
+void PackedMatrix::each_cell(const Visit& visit) const {
+  const int64_t panels = divided_up(n_, kPanel), steps = steps_of(k_, element_);
+  const int64_t row_bytes = k_ * size_of(element_);
+  for (int64_t row = 0; row < n_; ++row) {
+    const int64_t panel = row / kPanel, first = panel / kGroup * kGroup;
+    const int64_t width = std::min(kGroup, panels - first);
+    char* cell = panels_.get() + (first * steps + panel - first) * kLine + row % kPanel * kCell;
+    for (int64_t step = 0; step < steps; ++step, cell += width * kLine) {
+      const int64_t at = step * kCell;
+      visit(cell, row * row_bytes + at, static_cast<size_t>(std::min(kCell, row_bytes - at)));
+    }
+  }
+}
+
+void PackedMatrix::multiply(const void* x, int64_t rows, void* out, ThreadPool* pool) const {
+  const DenseCall call{x, panels_.get(), bias_.get(), out, rows, k_, n_};
+  const DenseKernel kernel = element_ == Element::kFloat32 ? kernels().float32 : kernels().bfloat16;
+  const int64_t groups = divided_up(divided_up(n_, kPanel), kGroup);
+  const auto shares = pool ? std::min<int64_t>(groups, static_cast<int64_t>(pool->size())) : 1;
+  if (shares == 1) return kernel(call, 0, groups);
+  pool->for_each(static_cast<size_t>(shares), [&](size_t i) {
+    const auto share = static_cast<int64_t>(i);
+    kernel(call, groups * share / shares, groups * (share + 1) / shares);
+  });
+}
+
+}  // namespace tasc

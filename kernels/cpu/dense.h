@@ -1,0 +1,34 @@
+// What dense.cpp hands to the kernels, which are compiled once per instruction set.
+#pragma once
+#include <stdint.h>
+
+namespace tasc {
+
+constexpr int64_t kPanel = 16;  // outputs of a panel, a lane each
+constexpr int64_t kGroup = 4;   // panels that lie side by side; the last group may have fewer
+constexpr int64_t kLine = 64;   // bytes of a panel for one step over k
+
+struct DenseCall {
+  const void* x;       // (rows, k)
+  const char* panels;  // groups, each (steps, panels of the group, kLine bytes)
+  const float* bias;   // (n), padded to whole panels; or null
+  void* out;           // (rows, n)
+  int64_t rows, k, n;
+};
+
+// Computes the outputs of groups [begin, end).
+using DenseKernel = void (*)(const DenseCall&, int64_t begin, int64_t end);
+
+#define TASC_DENSE_KERNELS(name)                                       \
+  namespace name {                                                     \
+  void dense_float32(const DenseCall& call, int64_t begin, int64_t end);  \
+  void dense_bfloat16(const DenseCall& call, int64_t begin, int64_t end); \
+  }
+TASC_DENSE_KERNELS(portable)
+#ifdef TASC_X86
+TASC_DENSE_KERNELS(avx2)
+TASC_DENSE_KERNELS(avx512)
+TASC_DENSE_KERNELS(avx512bf16)
+#endif
+
+}  // namespace tasc

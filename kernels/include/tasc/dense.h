@@ -1,0 +1,51 @@
+// Products of a few rows with a packed matrix, whose cost is that of reading the matrix once.
+//
+// Each output is a sum over k in ascending order, in one lane and from 0, whatever the number of rows:
+// a row's outputs are the same bits alone, in a tree and in a batch. bfloat16 takes two elements per step.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "tasc/thread_pool.h"
+
+namespace tasc {
+
+enum class Element { kFloat32, kBFloat16 };
+
+// A matrix (n, k) of float32 or of bfloat16 bits, packed in panels of 16 rows. Immutable.
+class PackedMatrix {
+ public:
+  // Copies `weights` (n, k), and `bias` (n,) of float32 if there is one.
+  PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias);
+
+  int64_t n() const { return n_; }
+  int64_t k() const { return k_; }
+  Element element() const { return element_; }
+
+  // out (rows, n) = x (rows, k) times the transposed matrix, plus the bias; all of one element type.
+  void multiply(const void* x, int64_t rows, void* out, ThreadPool* pool) const;
+
+  // Writes the matrix as it was given.
+  void unpack(void* weights) const;
+
+ private:
+  struct Free {
+    void operator()(char* memory) const;
+  };
+  template <class Visit>
+  void each_cell(const Visit& visit) const;
+
+  int64_t n_, k_;
+  Element element_;
+  std::unique_ptr<char, Free> panels_;  // see cpu/dense.h
+  std::unique_ptr<float[]> bias_;  // padded to whole panels
+};
+
+// The instruction set that products use: the best that this machine has of "avx512bf16", "avx512", "avx2" and
+// "portable". Tests use others. Returns false where the machine does not have it.
+std::string_view dense_instructions();
+bool use_dense_instructions(std::string_view name);
+
+}  // namespace tasc

@@ -1,0 +1,104 @@
+#include "tasc/dense.h"
+
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "tasc/float16.h"
+
+namespace {
+
+std::mt19937 rng(7);
+
+template <class T>
+T element() {
+  const float value = std::normal_distribution<float>()(rng);
+  if constexpr (sizeof(T) == 4) {
+    return value;
+  } else {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return static_cast<T>(bits >> 16);
+  }
+}
+
+float wide(float x) { return x; }
+float wide(uint16_t x) { return tasc::to_float(tasc::BFloat16{x}); }
+
+template <class T>
+std::vector<T> some(int64_t size) {
+  std::vector<T> made(static_cast<size_t>(size));
+  for (T& each : made) each = element<T>();
+  return made;
+}
+
+// A product as it is defined. Without AVX-512 the compiler decides whether a step rounds once or twice.
+template <class T>
+void check_definition(const std::vector<T>& x, const std::vector<T>& w, const std::vector<float>& bias,
+                      const std::vector<T>& out, int64_t k) {
+  const auto n = static_cast<int64_t>(bias.size());
+  const bool fused = tasc::dense_instructions().starts_with("avx512");
+  for (size_t i = 0; i < out.size(); ++i) {
+    const T *row = &x[static_cast<size_t>(static_cast<int64_t>(i) / n * k)],
+            *column = &w[static_cast<size_t>(static_cast<int64_t>(i) % n * k)];
+    float sum = 0;
+    double exact = 0, size = 1;
+    for (int64_t j = 0; j < k; ++j) {
+      sum = std::fma(wide(row[j]), wide(column[j]), sum);
+      exact += static_cast<double>(wide(row[j])) * wide(column[j]);
+      size += std::abs(static_cast<double>(wide(row[j])) * wide(column[j]));
+    }
+    const float added = bias[i % bias.size()];
+    if (sizeof(T) == 4 && fused) assert(wide(out[i]) == sum + added);
+    assert(std::abs(wide(out[i]) - exact - added) <= (sizeof(T) == 4 ? 1e-5 : 1e-2) * size);
+  }
+}
+
+template <class T>
+void check(int64_t n, int64_t k, tasc::ThreadPool& pool) {
+  constexpr int64_t kRows = 29;
+  const auto element = sizeof(T) == 4 ? tasc::Element::kFloat32 : tasc::Element::kBFloat16;
+  const auto w = some<T>(n * k), x = some<T>(kRows * k);
+  const auto bias = some<float>(n);
+  const tasc::PackedMatrix matrix(w.data(), element, n, k, bias.data());
+  std::vector<T> back(w.size());
+  matrix.unpack(back.data());
+  assert(std::memcmp(back.data(), w.data(), w.size() * sizeof(T)) == 0);
+
+  std::vector<T> all(static_cast<size_t>(kRows * n));
+  matrix.multiply(x.data(), kRows, all.data(), nullptr);
+  check_definition(x, w, bias, all, k);
+  for (int64_t rows = 1; rows <= kRows; ++rows) {  // a row is the same bits in any company
+    const int64_t first = kRows - rows;
+    std::vector<T> some_rows(static_cast<size_t>(rows * n));
+    matrix.multiply(x.data() + first * k, rows, some_rows.data(), rows % 2 ? &pool : nullptr);
+    assert(std::memcmp(some_rows.data(), all.data() + first * n, some_rows.size() * sizeof(T)) == 0);
+  }
+}
+
+void check_rounding() {  // to the nearest, ties to even; what is no number stays none
+  const uint16_t one = 0x3f80;
+  const std::vector<uint16_t> w{one, one, one};
+  const std::vector<float> bias{0.00390625f, 3 * 0.00390625f, NAN};
+  const tasc::PackedMatrix matrix(w.data(), tasc::Element::kBFloat16, 3, 1, bias.data());
+  uint16_t out[3];
+  matrix.multiply(&one, 1, out, nullptr);
+  assert(out[0] == 0x3f80 && out[1] == 0x3f82 && std::isnan(wide(out[2])));
+}
+
+}  // namespace
+
+int main() {
+  tasc::ThreadPool pool(3, std::chrono::microseconds(50));
+  for (const auto* instructions : {"portable", "avx2", "avx512", "avx512bf16"}) {
+    if (!tasc::use_dense_instructions(instructions)) continue;
+    for (const int64_t n : {1, 16, 65, 130})
+      for (const int64_t k : {1, 2, 31, 96}) {
+        check<float>(n, k, pool);
+        check<uint16_t>(n, k, pool);
+      }
+    check_rounding();
+  }
+}

@@ -1,0 +1,106 @@
+"""Packed linear layers give the same bits for a row, whatever other rows there are."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from tasc import _native
+from tasc.errors import InputError
+from tasc.models.packed import DTYPES, PackedLinear, linear_reference, pack
+from tests.pico import build_model
+
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+needs_avx512 = pytest.mark.skipif(
+    not _native.dense_instructions().startswith("avx512"), reason="layers stay as they are"
+)
+
+
+def layer(k, n, dtype, bias=True):
+    with torch.random.fork_rng():
+        torch.manual_seed(k * n)
+        return nn.Linear(k, n, bias).to(dtype).requires_grad_(False)
+
+
+def rows(count, k, dtype):
+    return torch.randn(count, k, generator=torch.Generator().manual_seed(count)).to(dtype)
+
+
+@dtypes
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 16), (64, 100), (33, 65)])
+def test_a_product_is_what_its_definition_says_up_to_rounding(k, n, bias, dtype):
+    linear, x = layer(k, n, dtype, bias), rows(9, k, dtype)
+    expected = linear_reference(x, linear.weight, linear.bias)
+    torch.testing.assert_close(PackedLinear(linear)(x), expected)
+
+
+@dtypes
+@given(data=st.data())
+def test_a_row_has_the_same_bits_alone_and_among_others(dtype, data):
+    k, n = data.draw(st.integers(1, 80)), data.draw(st.integers(1, 150))
+    count = data.draw(st.integers(1, 70))
+    packed, x = PackedLinear(layer(k, n, dtype)), rows(count, k, dtype)
+    together, begin = packed(x), data.draw(st.integers(0, count - 1))
+    end = data.draw(st.integers(begin + 1, count))
+    assert torch.equal(packed(x[begin:end]), together[begin:end])
+
+
+@dtypes
+def test_threads_do_not_change_bits(dtype, monkeypatch):
+    packed, x = PackedLinear(layer(64, 300, dtype)), rows(5, 64, dtype)
+    alone = packed(x)
+    monkeypatch.setattr("tasc.models.packed.torch.get_num_threads", lambda: 3)
+    assert torch.equal(packed(x), alone)
+
+
+@dtypes
+def test_strided_rows_and_leading_dimensions_are_kept(dtype):
+    packed, x = PackedLinear(layer(8, 20, dtype)), rows(24, 8, dtype).reshape(2, 3, 4, 8)
+    assert torch.equal(packed(x.transpose(0, 2)), packed(x).transpose(0, 2))
+    assert packed(x[:0]).shape == (0, 3, 4, 20)
+
+
+@dtypes
+def test_weights_can_be_read_back(dtype):
+    linear = layer(33, 70, dtype)
+    packed = PackedLinear(linear)
+    for name, value in linear.state_dict().items():
+        assert torch.equal(packed.state_dict()[name], value)
+    assert torch.equal(packed.unpacked().weight, linear.weight)
+
+
+def test_rows_that_do_not_fit_are_refused():
+    packed = PackedLinear(layer(8, 20, torch.float32))
+    for x in (torch.zeros(2, 7), torch.zeros(2, 8, dtype=torch.bfloat16)):
+        with pytest.raises(InputError, match=r"8 inputs in torch.float32 on the CPU was given"):
+            packed(x)
+
+
+@needs_avx512
+@dtypes
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_packed_model_has_the_logits_and_the_state_of_the_model(tied, dtype):
+    model = build_model("qwen2", tied=tied).to(dtype)
+    packed, ids = copy.deepcopy(model), torch.arange(40)[None]
+    pack(packed)
+    assert not any(type(m) is nn.Linear for m in packed.modules())
+    assert packed.state_dict().keys() == model.state_dict().keys()
+    with torch.inference_mode():
+        logits, expected = packed(ids).logits, model(ids).logits
+    spread = expected.float().std()
+    tolerance = 1e-5 if dtype == torch.float32 else 0.05
+    assert (logits - expected).float().abs().max() < tolerance * spread
+
+
+@needs_avx512
+def test_layers_that_are_not_plain_stay():
+    class Other(nn.Linear):
+        pass
+
+    model = nn.ModuleList([Other(4, 4), nn.Linear(4, 4).half(), nn.Linear(4, 4)])
+    pack(model)
+    assert [type(m) for m in model] == [Other, nn.Linear, PackedLinear]

@@ -25,7 +25,7 @@ from tasc.backend.tree import tree_inputs
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.decode import generate
-from tasc.decoding.drafters import AUTO_BUDGET, DEFAULT_BUDGET, Factory
+from tasc.decoding.drafters import ADAPTIVE, DEFAULT_BUDGET, Factory
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost import measure
 from tasc.models.cost_model import CostModel
@@ -116,7 +116,7 @@ def misleading(
     drafter.start(prompt)
     text: list[int] = []
     while len(text) < length:
-        draft = drafter.draft(AUTO_BUDGET)
+        draft = drafter.draft(ADAPTIVE)
         guesses = draft.tokens[draft.parents < 0]
         text.append(int(rng.choice(frequent[~np.isin(frequent, guesses)])))
         drafter.observe(np.array(text[-1:], np.int32))
@@ -163,7 +163,7 @@ def compare(
                     prompt,
                     max_new_tokens=options.new_tokens,
                     end_ids=end_ids,
-                    budget=AUTO_BUDGET if name.startswith("auto") else DEFAULT_BUDGET,
+                    budget=ADAPTIVE if name.startswith("auto") else DEFAULT_BUDGET,
                 )
                 seconds[name][-1].append(result.timeline.total)
                 outputs.append(result.tokens.tolist())

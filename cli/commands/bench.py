@@ -36,7 +36,8 @@ def show(found: "BenchResults") -> None:
 def _cells(found: "BenchResults") -> None:
     rows, settings, metrics = found.cells, found.settings, found.metrics
     sampling = settings.sampling
-    columns = ["model", "method", "ms", "speed-up", "tokens", "steps", "tokens/step", "identical"]
+    columns = ["model", "method", "ms", "speed-up", "tokens", "steps"]
+    columns += ["nodes/step", "tokens/step", "identical"]
     table(
         f"{found.task.source}: {found.task.samples} samples, "
         f"batch {settings.batch_size}, {settings.dtype} on {settings.device}"
@@ -50,6 +51,7 @@ def _cells(found: "BenchResults") -> None:
                 f"{r.speedup(rows[0]):.2f}×",
                 f"{r.tokens_per_output:.2f}",
                 f"{r.decoding_steps_per_output:.2f}",
+                f"{r.nodes_per_step:.1f}",
                 f"{r.tokens_per_step:.2f}",
                 _lossless(r),
                 *(f"{r.quality[name]:.3f}" for name in metrics),

@@ -62,9 +62,11 @@ class Cell:
         return self.resources is not None and self.method.learns
 
     def forget(self) -> None:
-        """Let drafters that learn from outputs begin again: they have seen what comes next."""
+        """Restart drafters that learn from outputs: they have seen the next ones."""
         if self.resources and self.learns:
             self.factory = self.method.prepare(self.resources)
+        if self.policy:
+            self.policy = Adaptive(self.policy.cost)
 
 
 def run(

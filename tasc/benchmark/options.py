@@ -213,8 +213,6 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
                 f"slice: {self.slice} is not a multiple of {turn_length(self.batch_size)}, the "
                 f"number of samples per turn with batch_size {self.batch_size}: change slice"
             )
-        if any(method.adaptive for method in methods):
-            raise ValueError("slice: budget=auto learns from all samples: drop one of the two")
         return self
 
     @model_validator(mode="after")

@@ -91,12 +91,9 @@ def _simulates(cell: Cell) -> bool:
 
 
 def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Figures:
-    """Predict the methods of one model; nothing where it is too short for a cost curve."""
+    """Predict the methods of one model."""
     model = cells[0].model
-    try:
-        cost = measured_cost(model.target, fresh=True)  # seconds before what it is compared with
-    except InputError:
-        return {}
+    cost = measured_cost(model.target, fresh=True)  # seconds before what it is compared with
     references = References.of(model.tokenizer, test.prompts, test.outputs, max_new_tokens)
     result = {}
     for cell in filter(_simulates, cells):

@@ -32,43 +32,40 @@ def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> 
     next forwards, whose cache lines it evicts: by a third of a forward in total on a model of 1 M
     parameters. So T(1) is measured over consecutive forwards of one token, and T(k) includes the
     slow-down of the forwards after it. Least squares makes the medians monotone. ``target`` loses
-    the sequence that it was decoding.
-
-    Raises:
-        InputError: the model has too few positions for the largest size after one token.
+    the sequence that it was decoding. A model of few positions is measured at sizes that fit.
     """
-    if target.max_positions:
-        context = min(context, target.max_positions - SIZES[-1])
+    positions = target.max_positions or context + SIZES[-1]
+    context = min(context, positions - SIZES[-1])
     if context < 1:
-        raise InputError(
-            f"budget=auto needs a model of more than {SIZES[-1]} positions, got "
-            f"{target.max_positions}: pass a fixed budget"
-        )
-    tokens = target.any_tokens(context + SIZES[-1])
-    target.prefill(tokens[:context], SIZES[-1])
-    chain = np.arange(-1, SIZES[-1], dtype=np.int32)
+        context = positions // 2
+    sizes = tuple(size for size in SIZES if context + size <= positions)
+    tokens = target.any_tokens(context + sizes[-1])
+    target.prefill(tokens[:context], sizes[-1])
+    chain = np.arange(-1, sizes[-1], dtype=np.int32)
 
     def once(size: int) -> float:
         begin = time.perf_counter()
         target.score([1], [(tokens[: size - 1], chain[: size - 1])])[0].argmax(-1).cpu()
         return time.perf_counter() - begin
 
-    for size in SIZES:  # the first call of a shape may compile or allocate
+    for size in sizes:  # the first call of a shape may compile or allocate
         once(size)
     after = _AFTER if once(1) < _SMALL else 0
     turns: list[list[float]] = []
     end = time.perf_counter() + seconds
     while len(turns) < _LEAST_TURNS or (len(turns) < _MOST_TURNS and time.perf_counter() < end):
-        turns.append([once(size) + sum(once(1) for _ in range(after)) for size in SIZES])
-    each = tuple(_model(np.array(turn), after, context) for turn in turns)
-    return replace(_model(np.median(turns, axis=0), after, context), turns=each)
+        turns.append([once(size) + sum(once(1) for _ in range(after)) for size in sizes])
+    each = tuple(_model(sizes, np.array(turn), after, context) for turn in turns)
+    return replace(_model(sizes, np.median(turns, axis=0), after, context), turns=each)
 
 
-def _model(together: npt.NDArray[np.float64], after: int, context: int) -> CostModel:
+def _model(
+    sizes: tuple[int, ...], together: npt.NDArray[np.float64], after: int, context: int
+) -> CostModel:
     """Return T(k) of the seconds of a forward of each size and ``after`` more of one token."""
     alone = together[0] / (1 + after)
     monotone = isotonic_regression(np.maximum(together - after * alone, alone)).x
-    return CostModel(SIZES, tuple(monotone.tolist()), context)
+    return CostModel(sizes, tuple(monotone.tolist()), context)
 
 
 def measured_cost(

@@ -184,10 +184,5 @@ def _chains(method: Method) -> Method:
         raise InputError(
             f"method {method.label!r} needs a model, or drafts nothing: choose another method"
         )
-    if method.adaptive:
-        raise InputError(
-            f"method {method.label!r}: vLLM sets the number of draft tokens with "
-            "num_speculative_tokens: remove budget=auto"
-        )
     wide = any(field.name == "width" for field in fields(method.options))
     return replace(method, options=replace(method.options, width=1)) if wide else method

@@ -68,6 +68,7 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, mod
     bench = done(
         capsys,
         *("bench", task, "--model", model, "--split", "validation", "--output", tmp_path / "bench"),
+        *("--method", "ar", "--method", "tasc-spec:budget=12"),
     )
 
     def number(trial: dict[str, Any]) -> tuple[str, Any, list[float]]:
@@ -75,7 +76,7 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, mod
 
     predicted = bench["prediction"]["cells"][1]
     default = number(predicted)
-    assert default[0] == "tasc-spec"
+    assert default[0] == "tasc-spec:budget=12"
     assert number(plain["drafting"]["default"]) == number(grid["drafting"]["default"]) == default
     assert number(tuned["default"]) == default
     assert plain["drafting"]["default"]["steps_per_output"] == predicted["steps_per_output"]

@@ -17,7 +17,13 @@ from tests.cli import tasc
 from tests.options import BenchOptions
 from tests.pico import TEXTS, build_model, make_base, make_tokenizer
 
-METHODS = ("ar", "tasc-spec", "tasc-spec:adapt=false", "suffix", "tasc-spec:budget=3")
+METHODS = (
+    "ar",
+    "tasc-spec:budget=12",
+    "tasc-spec:adapt=false,budget=12",
+    "suffix",
+    "tasc-spec:budget=3",
+)
 
 
 @pytest.fixture
@@ -86,7 +92,7 @@ def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, mon
     for split in ("train", "test"):
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["bench", tmp_path, "--model", make_base(tmp_path / "m"), "--max-new-tokens", 9]
-    command += ["--warmup", 0]
+    command += ["--warmup", 0, "--method", "ar", "--method", "tasc-spec:budget=12"]
     decode, ran = matrix.decode, []
 
     def interrupted(*arguments):

@@ -63,7 +63,7 @@ def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, model):
     assert len(found.trials) == len(seen) == seen[-1][1] == expected
     assert found.best in found.trials
     assert found.best.speedup == max(trial.speedup for trial in found.trials)
-    assert found.default.setting.method == "tasc-spec"
+    assert found.default.setting.method == "tasc-spec:budget=12"
 
     resources, prompts = Resources(known, tokenizer.eos_id), references.prompts
     plain = simulate(parse("ar").prepare(resources), references, 0).ms_per_sample(prompts, COST)
@@ -99,7 +99,7 @@ def test_the_default_stays_where_nothing_is_better():
     start = Setting()
     assert coordinate_search(start, GRID, lambda settings: [1.0] * len(settings)) is start
     nearest = coordinate_search(start, GRID, lambda settings: [-abs(s.n_max - 4) for s in settings])
-    assert nearest.method == "tasc-spec:n_max=4"
+    assert nearest.method == "tasc-spec:n_max=4,budget=12"
 
 
 def test_a_setting_is_spelled_as_a_bench_reads_it():

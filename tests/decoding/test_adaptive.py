@@ -178,10 +178,12 @@ def test_sampled_nodes_are_verified_whole():
         policy.account.balance, policy.account.pause = 100.0, 0
 
 
-def test_auto_is_a_budget():
-    method = parse("tasc-spec:budget=auto,width=1")
-    assert (method.adaptive, method.budget, method.options.width) == (True, 64, 1)
-    assert not parse("tasc-spec").adaptive
+@pytest.mark.parametrize("text", ["tasc-spec", "mix", "prompt:budget=auto"])
+def test_tasc_spec_and_mix_are_adaptive_unless_a_budget_is_given(text):
+    assert (parse(text).adaptive, parse(text).budget) == (True, 64)
+    fixed = parse(f"{text.partition(':')[0]}:budget=64")
+    assert (fixed.adaptive, fixed.budget) == (False, 64)
+    assert not parse("corpus").adaptive
 
 
 @pytest.mark.parametrize("text", ["tasc-spec:budget=auto", "tasc-spec:budget=auto,width=1"])

@@ -97,7 +97,6 @@ def test_chains_have_one_child_a_node(folder):
         ({"method": "eagle"}, "needs a model, or drafts nothing"),
         ({"method": "ar"}, "drafts nothing"),
         ({"method": "ngrammys"}, "needs a model, or drafts nothing"),
-        ({"method": "tasc-spec:budget=auto"}, "remove budget=auto"),
         ({"method": "mine"}, "unknown method 'mine'"),
         ({"cost": {"1": 0.1}}, "two sizes or more"),
         ({"cost": -1}, "cost"),

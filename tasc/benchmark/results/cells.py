@@ -160,6 +160,12 @@ class Cell(Record):
         """The judge's score of each output."""
         return tuple(output.score for output in self.outputs)
 
+    @property
+    def nodes_per_step(self) -> float:
+        """Mean number of draft nodes verified per step after the prefill."""
+        steps = self.decoding_steps - self.samples
+        return self.drafted / steps if steps else 0.0
+
     @cached_property
     def sample_ms(self) -> np.ndarray:
         """Milliseconds of each sample (N,): the median over the repeats."""

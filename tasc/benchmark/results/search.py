@@ -10,19 +10,19 @@ from tasc.report.record import Record, Report
 
 @dataclass(frozen=True)
 class Setting(TascSpecOptions):
-    """How TASC-spec drafts, with at most how many nodes; by default as ``tasc bench`` does."""
+    """How TASC-spec drafts, and the maximum number of nodes per step."""
 
     tree_size: int = DEFAULT_BUDGET
 
     @property
     def method(self) -> str:
-        """The setting as ``--method`` takes it: what differs from the default."""
+        """The setting as ``--method`` takes it: the budget, and what differs from the default."""
         changed = [
-            f"{option.name.rstrip('_').replace('tree_size', 'budget')}={value:g}"
-            for option in fields(self)
+            f"{option.name.rstrip('_')}={value:g}"
+            for option in fields(TascSpecOptions)
             if (value := getattr(self, option.name)) != option.default
         ]
-        return ":".join(filter(None, ("tasc-spec", ",".join(changed))))
+        return f"tasc-spec:{','.join([*changed, f'budget={self.tree_size}'])}"
 
 
 class Trial(StepFigures):

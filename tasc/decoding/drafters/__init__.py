@@ -6,11 +6,19 @@ from typing import Any
 
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
-from tasc.decoding.drafters.table import DEFAULT_BUDGET, DRAFTERS, Entry, needing, source_of
+from tasc.decoding.drafters.table import (
+    ADAPTIVE,
+    DEFAULT_BUDGET,
+    DRAFTERS,
+    Entry,
+    needing,
+    source_of,
+)
 from tasc.errors import InputError
 from tasc.options.bounds import MOST_NODES, Bounds
 
 __all__ = [
+    "ADAPTIVE",
     "DEFAULT_BUDGET",
     "DRAFTERS",
     "Entry",
@@ -23,7 +31,6 @@ __all__ = [
     "parse",
 ]
 
-AUTO_BUDGET = 64  # upper limit of ``budget=auto``
 BUDGETS = Bounds(0, MOST_NODES)
 
 
@@ -83,14 +90,15 @@ def parse(text: str) -> Method:
     if name not in DRAFTERS:
         raise InputError(f"unknown method {name!r}: choose from {', '.join(DRAFTERS)}")
     entry = DRAFTERS[name]
-    drafts, budget, adaptive = entry.budget is not None, entry.budget or 0, False
+    drafts, budget = entry.budget is not None, entry.budget or 0
+    adaptive = budget == ADAPTIVE
     known = {f.name.rstrip("_"): f for f in fields(entry.options)}
     given = dict(entry.preset)
     for item in filter(None, rest.split(",")):
         key, _, value = item.partition("=")
         if key == "budget" and drafts:
             adaptive = value == "auto"
-            budget = AUTO_BUDGET if adaptive else _number(text, key, value, int)
+            budget = ADAPTIVE if adaptive else _number(text, key, value, int)
         elif key in known:
             given[known[key].name] = _number(text, key, value, type(known[key].default))
         else:
@@ -127,7 +135,9 @@ def describe() -> str:
     }
     return (
         "; ".join(given + ", ".join(names) for given, names in groups.items())
-        + "; with options as in tasc-spec:width=1,budget=8 or :budget=auto; repeatable."
+        + "; with options as in tasc-spec:width=1,budget=8. budget is the maximum number of nodes "
+        "per step; auto, the default of tasc-spec and mix, chooses it by measured times. "
+        "Repeatable."
     )
 
 

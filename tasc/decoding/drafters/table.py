@@ -10,6 +10,7 @@ from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
 
 DEFAULT_BUDGET = 12
+ADAPTIVE = 64  # upper limit of ``budget=auto``
 # a method's needs beyond the tokens of prompt, output and corpus -> description
 NEEDS = {
     "model": "the target's own predictions",
@@ -29,7 +30,7 @@ class Entry:
     takes ``resources`` and ``options``, whose annotation is the method's options class.
     ``paper`` is the method's source, ``needs`` a key of ``NEEDS``. ``preset`` overrides defaults of
     the options class. ``budget`` is the maximum number of nodes per step, None for a method that
-    does not draft.
+    does not draft; ``ADAPTIVE`` drafts as many as pay on this device.
     """
 
     path: str
@@ -82,7 +83,7 @@ _MIX = "`tasc-spec`, and a head or model as one more source"
 
 DRAFTERS: dict[str, Entry] = {
     "ar": Entry("none", "plain autoregressive decoding", budget=None),
-    "tasc-spec": Entry("ngram.tasc_spec", _TSUR),
+    "tasc-spec": Entry("ngram.tasc_spec", _TSUR, budget=ADAPTIVE),
     "tasc-spec-paper": Entry("ngram.tasc_spec", _TSUR, budget=10, preset=PAPER),
     "corpus": Entry("ngram.tasc_spec", f"{_TSUR}: p_corp", preset=CORPUS),
     "prompt": Entry("ngram.tasc_spec", f"{_TSUR}: p_prompt", preset=PROMPT),
@@ -99,7 +100,7 @@ DRAFTERS: dict[str, Entry] = {
     "eagle": Entry("heads.methods:eagle", "Li et al., EAGLE-2", "head", 60),
     "fr-spec": Entry("heads.methods:fr_spec", "Zhao et al., FR-Spec, section 3.2", "head", 60),
     "microspec": Entry("heads.methods:microspec", _MICRO, "head", 60),
-    "mix": Entry("mix", _MIX, "either"),
+    "mix": Entry("mix", _MIX, "either", ADAPTIVE),
 }
 
 

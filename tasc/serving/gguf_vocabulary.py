@@ -9,19 +9,18 @@ encodes. Generation is exact in both cases.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models
 
 from tasc.errors import InputError
+from tasc.tokenizer.gguf import pre_tokenizer
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.tokenizer.patterns import CL100K, GPT2, QWEN2
+from tasc.tokenizer.patterns import PRE_TOKENIZERS, WHOLE
+from tasc.vocab.exports.sequence import one_pattern, same_pieces
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # llama.cpp's token types
-
-# Split patterns by name; the pretoken export adds n-grams before the pattern.
-PRE_TOKENIZERS = {"qwen2": QWEN2, "llama-bpe": CL100K, "gpt-2": GPT2}
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,8 @@ class Vocabulary:
         """Tokenizer of the text between these tokens."""
         entries = {token: i for i, token in enumerate(self.tokens)}
         merges = [(left, right) for left, _, right in (m.partition(" ") for m in self.merges)]
-        whole = self.pre == "llama-bpe"
-        made = Tokenizer(models.BPE(entries, merges, ignore_merges=whole))
-        split = pre_tokenizers.Split(Regex(PRE_TOKENIZERS[self.pre]), "isolated")
-        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        made.pre_tokenizer = pre_tokenizers.Sequence([split, level])
+        made = Tokenizer(models.BPE(entries, merges, ignore_merges=self.pre in WHOLE))
+        made.pre_tokenizer = pre_tokenizer(self.pre)
         return made
 
 
@@ -129,18 +125,37 @@ def _text(string: bytes) -> str | None:
 
 
 def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
+    """Return llama.cpp's name for the pre-tokenizer of a tokenizer.json."""
     split = state["pre_tokenizer"] or {"type": "none"}
-    *ahead, level = split.get("pretokenizers", [split])
-    pattern = None
-    if state["model"]["type"] == "BPE" and level["type"] == "ByteLevel":
-        if level["use_regex"] and not ahead:
-            pattern = PRE_TOKENIZERS["gpt-2"]
-        elif not level["use_regex"] and [part["type"] for part in ahead] == ["Split"]:
-            pattern = ahead[0]["pattern"].get("Regex")
-    for name, known in PRE_TOKENIZERS.items():
-        if pattern is not None and (pattern == known or pattern.endswith(f"|{known}")):
-            return name
-    raise InputError(
-        f"{path}: llama.cpp lacks this tokenizer's pre-tokenizer; it has byte-level BPE with the "
-        f"patterns of {', '.join(PRE_TOKENIZERS)}: choose another engine"
-    )
+    parts = split.get("pretokenizers", [split])
+    names: list[str] = []
+    if state["model"]["type"] == "BPE" and parts[-1]["type"] == "ByteLevel":
+        known = {name: _one(patterns) for name, patterns in PRE_TOKENIZERS.items()}
+        names = [name for name, pattern in known.items() if pattern and _alike(pattern, parts)]
+    if not names:
+        raise InputError(
+            f"{path}: llama.cpp lacks this tokenizer's pre-tokenizer; tasc knows byte-level BPE "
+            f"with the patterns of {', '.join(PRE_TOKENIZERS)}: choose another engine"
+        )
+    whole = bool(state["model"].get("ignore_merges"))
+    return next((name for name in names if (name in WHOLE) == whole), names[0])
+
+
+def _alike(known: str, parts: list[dict[str, Any]]) -> bool:
+    """Return whether ``parts`` split text like the pattern ``known``, apart from new n-grams.
+
+    The pretoken export writes the n-grams before the pattern.
+    """
+    if parts[-1].get("add_prefix_space"):
+        return False
+    own = parts[0].get("pattern", {}).get("Regex", "") if len(parts) == 2 else ""
+    return own == known or own.endswith(f"|{known}") or same_pieces(known, parts)
+
+
+@cache
+def _one(patterns: tuple[str, ...]) -> str | None:
+    """Return the one pattern that splits text as several do after each other, if it is known."""
+    split = {"type": "Split", "behavior": "Isolated", "invert": False}
+    level = {"type": "ByteLevel", "use_regex": False, "add_prefix_space": False}
+    level["trim_offsets"] = True
+    return one_pattern([*(split | {"pattern": {"Regex": p}} for p in patterns), level])

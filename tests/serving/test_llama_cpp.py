@@ -19,6 +19,7 @@ from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, vocabulary
 from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
+from tasc.tokenizer.gguf import pre_tokenizer as gguf_pre_tokenizer
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tests.pico import TEXTS, make_base, make_model, make_tokenizer
 
@@ -44,9 +45,11 @@ def task(tmp_path_factory):
     return folder
 
 
-def augmented(folder: Path, task: Path, kind: str, architecture: str = "qwen2") -> Path:
+def augmented(
+    folder: Path, task: Path, kind: str, architecture: str = "qwen2", *, digits: bool = False
+) -> Path:
     """A random model with a tokenizer of new tokens."""
-    base = make_tokenizer(folder / "base", size=300)
+    base = with_digits(folder / "base") if digits else make_tokenizer(folder / "base", size=300)
     options = {"source": str(task), "tokenizer": str(base), "budget": 24, "export": kind}
     made = tasc.augment(tasc.AugmentOptions(**options))
     make_model(folder / "model", architecture, vocabulary=VOCABULARY)
@@ -119,6 +122,53 @@ def test_text_is_cut_at_the_longest_tokens_first(tmp_path):
     assert known.encode("the mor the") == [longest, *known.encode(" "), short]
 
 
+DIGITS = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+
+
+def with_digits(folder: Path) -> Path:
+    """The tokenizer of ``tests.pico`` with SmolLM2's pre-tokenizer, which splits digits first."""
+    made = Tokenizer.from_file(str(make_tokenizer(folder, size=300) / "tokenizer.json"))
+    made.pre_tokenizer = pre_tokenizers.Sequence(DIGITS)
+    made.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["pretoken", "added"])
+def test_the_pre_tokenizer_is_found_under_new_tokens(tmp_path, task, kind):
+    base = with_digits(tmp_path / "base")
+    options = {"source": str(task), "tokenizer": str(base), "new_tokens": 24, "export": kind}
+    tasc.augment(tasc.AugmentOptions(**options)).save(tmp_path / "made")
+    tokenizer = load_tokenizer(str(tmp_path / "made"))
+    known = vocabulary(tokenizer, 400, user_defined=False)
+    assert known.pre == "smollm"
+    for text in ("1234 5.6 ²Ⅷ", "  two\n\n\ttab", "don't é日本🙂"):
+        assert known.encode(text) == tokenizer.encode([text]).tokens.tolist()
+
+
+@pytest.mark.parametrize(
+    ("pre_tokenizer", "whole", "name"),
+    [
+        (pre_tokenizers.ByteLevel(add_prefix_space=False), False, "gpt-2"),
+        (pre_tokenizers.Sequence(DIGITS), False, "smollm"),
+        *((gguf_pre_tokenizer(name), False, name) for name in ("qwen2", "smollm", "gpt-4o")),
+        (gguf_pre_tokenizer("llama-bpe"), True, "llama-bpe"),
+        (gguf_pre_tokenizer("llama-bpe"), False, "smaug-bpe"),
+        (gguf_pre_tokenizer("default"), False, None),
+        (pre_tokenizers.ByteLevel(add_prefix_space=True), False, None),
+        (pre_tokenizers.Sequence([pre_tokenizers.Digits(False), DIGITS[1]]), False, None),
+    ],
+)
+def test_pre_tokenizers_are_compared_by_how_they_split(tmp_path, pre_tokenizer, whole, name):
+    made = load_tokenizer(str(make_tokenizer(tmp_path)))
+    made.tokenizer.pre_tokenizer = pre_tokenizer
+    made.tokenizer.model.ignore_merges = whole
+    if name:
+        assert vocabulary(made, 320, user_defined=False).pre == name
+        return
+    with pytest.raises(InputError, match="lacks this tokenizer's pre-tokenizer"):
+        vocabulary(made, 320, user_defined=False)
+
+
 def test_other_tokenizers_and_models_are_refused_in_one_line(tmp_path, task):
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -186,11 +236,20 @@ def prompts() -> list[list[int]]:
 @needs_engine[0]
 @needs_engine[1]
 @pytest.mark.parametrize(
-    ("architecture", "kind"),
-    [("qwen2", "pretoken"), ("qwen2", "added"), ("llama", "pretoken"), ("qwen3", "pretoken")],
+    ("architecture", "kind", "digits"),
+    [
+        ("qwen2", "pretoken", False),
+        ("qwen2", "added", False),
+        ("llama", "pretoken", False),
+        ("llama", "pretoken", True),
+        ("llama", "added", True),
+        ("qwen3", "pretoken", False),
+    ],
 )
-def test_llama_cpp_generates_what_transformers_does(tmp_path, task, prompts, architecture, kind):
-    model = augmented(tmp_path, task, kind, architecture)
+def test_llama_cpp_generates_what_transformers_does(
+    tmp_path, task, prompts, architecture, kind, digits
+):
+    model = augmented(tmp_path, task, kind, architecture, digits=digits)
     out, _ = exported(model, task, tmp_path / "out")
     texts = [*PROMPTS, *OUTPUTS, *TEXTS, "say  it\n\nin the 2024 <|endoftext|>", "é 日本 's"]
     found = answers(out, prompts, texts=texts)

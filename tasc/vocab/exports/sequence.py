@@ -56,7 +56,7 @@ def one_pattern(steps: Sequence[dict[str, Any]]) -> str | None:
     if pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str(_every_character()):
         # Some characters match neither alone nor before others.
         pattern = rf"{pattern}|(?:(?!{pattern})[\s\S])+"
-    return pattern if _same_pieces(pattern, steps) else None
+    return pattern if same_pieces(pattern, steps) else None
 
 
 def _pattern(step: dict[str, Any]) -> str | None:
@@ -99,7 +99,7 @@ def _members(atom: str) -> str:
     return "".join(piece for piece, _ in inside.pre_tokenize_str(_every_character()))
 
 
-def _same_pieces(pattern: str, steps: Sequence[dict[str, Any]]) -> bool:
+def same_pieces(pattern: str, steps: Sequence[dict[str, Any]]) -> bool:
     """Compare ``pattern`` with the pre-tokenizers themselves on random mixtures of characters."""
     state = json.loads(Tokenizer(models.BPE()).to_str())
     state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": list(steps)}

@@ -30,5 +30,5 @@ def load_custom_generate(folder: str | PathLike[str]) -> "CustomGenerate":
         return custom_generate(draft_head=head)
     if not index.is_dir():
         raise InputError(f"{folder} has no index: export it again with tasc export --index")
-    found = load_index(index, load_tokenizer(str(folder)))
+    found = load_index(index, load_tokenizer(str(folder)), copy=True)
     return custom_generate(method_for(found), found)

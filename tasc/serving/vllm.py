@@ -109,6 +109,7 @@ class TascProposer:
             vllm_config.speculative_config.num_speculative_tokens,
             model.max_model_len,
             2 * vllm_config.scheduler_config.max_num_seqs,
+            len(tokenizer.vocabulary()),
         )
         policy = ChainPolicy(CostModel.from_option(options.cost)) if options.guard else None
         factory = chain_factory(options, tokenizer)
@@ -170,7 +171,7 @@ def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Facto
         InputError: the method needs more than tokens, or does not fit the indexes.
     """
     method = _chains(parse(options.method))
-    indexes = [load_index(folder, tokenizer) for folder in options.folders()]
+    indexes = [load_index(folder, tokenizer, copy=True) for folder in options.folders()]
     # Without an index, an empty output marks where outputs begin.
     outputs = [np.empty(0, np.int32)]
     if method.name == "suffix" and indexes:

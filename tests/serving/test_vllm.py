@@ -53,7 +53,7 @@ def served(folder, tasc):
     prompts = tokenizer.encode(["say it again\n"] * len(TEXTS)).split()
     outputs = tokenizer.encode(TEXTS).split()
     engine.run((p, [*o, tokenizer.eos_id]) for p, o in zip(prompts, outputs, strict=True))
-    assert made.proposer.sizes == Sizes(8, 400, 8)
+    assert made.proposer.sizes == Sizes(8, 400, 8, 320)
     return engine.counts
 
 
@@ -147,3 +147,46 @@ def test_prompts_of_other_layouts_are_read(folder):
     made = ChainProposer(factory, tokenizer.eos_id, Sizes(2, 40, 4))
     tokens = np.array([[5, 6, 7, 5, 6, 0]], np.int64)
     assert made.propose([[6]], [5], tokens) == [[7, 5]]
+
+
+@pytest.mark.parametrize("strange", [320, 2**31 - 1, -1])
+def test_no_draft_has_an_id_outside_of_the_vocabulary(folder, strange):
+    """Engines have ids of their own for images and padding."""
+    made = TascProposer(configured(folder, {"method": "prompt-lookup", "guard": False}))
+    tokens = np.array([[5, 6, 7, strange, 8, 5, 6, 0]], np.int32)
+    assert made.propose([[6]], np.array([7], np.int32), tokens) == [[7]]
+    tokens = np.array([[5, 6, 7, 8, 9, 5, 6, 0]], np.int32)
+    assert made.propose([[6]], np.array([7], np.int32), tokens) == [[7, 8, 9, 5, 6]]
+
+
+CUT = """
+import sys, time
+import numpy as np
+from tests.serving.test_vllm import configured, TascProposer
+from pathlib import Path
+folder = Path(sys.argv[1])
+made = TascProposer(configured(folder, {"index": str(folder / "large"), "guard": False}))
+file = folder / "large" / "index.tasc"
+content = file.read_bytes()
+if sys.argv[2] == "cut":
+    file.open("r+b").truncate(200)
+else:
+    file.open("r+b").truncate(0)
+    file.open("r+b").write(content[:300])
+rng = np.random.default_rng(0)
+for i in range(200):
+    tokens = rng.integers(1, 300, (1, 20)).astype(np.int32)
+    made.propose([[int(tokens[0, 9])]], np.array([10], np.int32), tokens)
+print("alive")
+"""
+
+
+@pytest.mark.parametrize("how", ["cut", "overwritten"])
+def test_an_engine_survives_an_index_file_that_shrinks(folder, how):
+    tokenizer = load_tokenizer(str(folder / "model"))
+    outputs = [np.random.default_rng(i).integers(1, 300, 200) for i in range(200)]
+    (folder / "large").mkdir(exist_ok=True)
+    save_index(build_index(outputs, tokenizer.eos_id, Counts()), tokenizer, folder / "large")
+    command = [sys.executable, "-c", CUT, str(folder), how]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "alive\n"), ran.stderr

@@ -27,6 +27,13 @@ class Sizes:
     tokens: int  # per draft
     positions: int  # per sequence; a draft and the token after it must fit
     sequences: int  # drafters kept; the least recently used one is dropped first
+    vocabulary: int = 1 << 31  # a draft ends before an id that is not below this
+
+    def drafted(self, chain: list[int]) -> list[int]:
+        """Return ``chain`` up to its first id outside of the vocabulary (an image, padding)."""
+        if not chain or (min(chain) >= 0 and max(chain) < self.vocabulary):
+            return chain
+        return chain[: [0 <= token < self.vocabulary for token in chain].index(False)]
 
 
 @dataclass(eq=False, slots=True)
@@ -151,6 +158,7 @@ class ChainProposer:
         for (row, request), chain, key in zip(
             going, chains, keys(tokens, left, grown), strict=True
         ):
+            chain = self.sizes.drafted(chain)
             proposed[row], request.probed = ([], chain) if plan.is_probe else (chain, [])
             request.drafted = len(proposed[row])
             self.requests.put(key, request)

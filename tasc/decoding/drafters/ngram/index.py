@@ -115,10 +115,12 @@ def shards_of(folder: Path) -> Shards:
         return Shards(*HEADER.unpack(file.read(HEADER.size))[4:])
 
 
-def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
+def load_index(folder: Path, tokenizer: LoadedTokenizer, *, copy: bool = False) -> NgramIndex:
     """Memory-map the index in ``folder``; processes that map the same file share its memory.
 
-    Nothing is copied, and little is read, whatever the size of the file. The native index checks
+    Nothing is copied, and little is read, whatever the size of the file. If the file is cut or
+    written over while it is mapped, the system kills the process (SIGBUS): ``copy`` reads the whole
+    file into private memory instead, for processes that serve. The native index checks
     each reference in the block when it follows it. Drafting from a damaged or forged index thus
     never reads outside of it and only drafts tokens of the vocabulary: drafts get worse, outputs do
     not change. ``NgramIndex.check_integrity`` reads the whole file.
@@ -156,10 +158,7 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
             f"{path} was made with another tokenizer than {tokenizer.path}: "
             f"make one with tasc index --tokenizer {tokenizer.path}"
         )
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    mapped.madvise(mmap.MADV_RANDOM)  # neighbours of a context are of no use, so no read-ahead
-    block = np.frombuffer(mapped, np.uint64, words, HEADER.size)
+    block = _read(path, words) if copy else _map(path, words)
     try:
         index = NgramIndex(block)
         if index.vocabulary > len(tokenizer.vocabulary()):
@@ -167,6 +166,21 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer) -> NgramIndex:
     except ValueError as error:
         raise IntegrityError(f"{path}: {error}: make it again with tasc index") from error
     return index
+
+
+def _map(path: Path, words: int) -> np.ndarray:
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped.madvise(mmap.MADV_RANDOM)  # neighbours of a context are of no use, so no read-ahead
+    return np.frombuffer(mapped, np.uint64, words, HEADER.size)
+
+
+def _read(path: Path, words: int) -> np.ndarray:
+    """Raise IntegrityError if the file was cut since its size was checked."""
+    block = np.fromfile(path, np.uint64, words, offset=HEADER.size)
+    if len(block) < words:
+        raise IntegrityError(f"{path} is truncated: make it again with tasc index")
+    return block
 
 
 def method_for(index: NgramIndex) -> str:

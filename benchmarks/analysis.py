@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import clocked, peak_bytes, publish, run_alone, script
-from tasc.analysis.count import BATCH
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.report import analyze
-from tasc.analysis.scan import scan
+from tasc.analysis.scan import BATCH, scan
 from tasc.data.corpus import Rows, load
 from tasc.data.source import Source
 from tasc.data.stream import Stream, open_stream

@@ -30,7 +30,7 @@ from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.drafters import DRAFTERS
 from tasc.models.from_model import target_from_model
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.training.base_tokenizer import train_tokenizer
+from tasc.training.base import train_tokenizer
 from tasc.training.core.batch import collate, encode_examples, pack_blocks
 from tasc.training.draft_head import train_head
 from tasc.training.folder import save_model

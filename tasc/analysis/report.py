@@ -13,8 +13,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.outputs import Outputs
 from tasc.analysis.sample import SomeRows
 from tasc.analysis.scan import merge, scan
-from tasc.analysis.tokens import TokenStats, merged_counts, search
-from tasc.analysis.top_merges import TopMerge, top_merges
+from tasc.analysis.tokens import TokenStats, TopMerge, merged_counts, search, top_merges
 from tasc.backend import MergeResult
 from tasc.backend.base import Int64
 from tasc.data.stream import Stream
@@ -77,12 +76,8 @@ def analyze(
 ) -> Analysis:
     """Analyse a split in one pass (Tsur et al., section 3, appendices D and E).
 
-    Args:
-        stream: the split, usually "train"; it may be larger than memory.
-        tokenizer: of the model; without one, only words are analysed.
-        options: of the merge search; n-gram statistics end at 4, whatever ``n_max`` is.
-        counted: the parts of the split in order, if it is already counted.
-        progress: receives the progress of each stage.
+    The split may be larger than memory. Without a tokenizer, only words are analysed. ``counted``
+    has the parts of the split in order, if it is already counted.
     """
     settings: dict[str, Any] = {"n_max": options.n_max, "progress": progress}
     if counted:

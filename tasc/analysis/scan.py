@@ -4,21 +4,27 @@ Memory grows only with the distinct words and by eight bytes per distinct output
 sorted runs in a temporary folder.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import Future
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasc.analysis.count import BATCH, Part, Submit, pool
+import numpy as np
+
 from tasc.analysis.counted import Counted, CountedSide, Scan, describe_all
+from tasc.analysis.counted_files import load_counted, save_counted
+from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.sample import RowSample, Sample
-from tasc.backend import WordCounter
-from tasc.data.stream import Stream, refuse_empty
+from tasc.backend import WordCounter, write_counts
+from tasc.data.stream import Stream, pieces, refuse_empty
+from tasc.execution.kept import Files, keep, read_files
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
+BATCH = 4_000_000  # characters of a batch: about a million tokens, 8 MB of records
 WINDOW = 16_000_000  # characters of distinct texts that are collected before they are counted
 
 
@@ -29,18 +35,10 @@ def scan(
     n_max: int = 4,
     progress: Progress = silent,
 ) -> Scan:
-    """Read a split once and describe it.
+    """Read a split once and describe it, with n-grams of up to ``n_max``, or 4.
 
-    Args:
-        stream: the split.
-        tokenizer: of the model; without one, only words are counted.
-        n_max: longest n-gram; statistics end at 4.
-        progress: receives the number of examples read, and the progress of the merge.
-
-    Raises:
-        InputError: an example is malformed, the split is empty, or the temporary folder cannot be
-            written.
-        StorageError: no space is left.
+    Without a tokenizer, only words are counted. Raises InputError if an example is malformed, the
+    split is empty, or the temporary folder cannot be written; StorageError if no space is left.
     """
     with scratch() as folder:
         found = count_rows(stream, tokenizer, folder, progress)
@@ -86,6 +84,20 @@ def count_rows(
         sample.add(outputs.flush())
         sides = inputs.finish(), outputs.finish()
     return Counted(samples, dropped, *sides, sample.finish(), sample.distinct, some.kept)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The counts of one batch, each text multiplied by its weight."""
+
+    run: Path  # the n-grams, a sorted run
+    tokens: int
+    text_bytes: int  # UTF-8 bytes
+    longest: int  # tokens of the longest text
+
+
+# (texts, their weights, file for the run) -> their counts, in a thread
+Submit = Callable[[Sequence[str], Sequence[int], Path], Future[Part]]
 
 
 @dataclass
@@ -142,3 +154,65 @@ class _Reading:
             sum(part.text_bytes for part in parts),
             max((part.longest for part in parts), default=0),
         )
+
+
+@contextmanager
+def pool(tokenizer: LoadedTokenizer) -> Iterator[Submit]:
+    """Yield a function that counts batches in two threads: one counts while the other tokenises.
+
+    The function waits while three batches are in the queue. It raises InputError if an earlier
+    batch could not be counted.
+    """
+    executor, waiting = ThreadPoolExecutor(2), deque[Future[Part]]()
+
+    def submit(texts: Sequence[str], weights: Sequence[int], run: Path) -> Future[Part]:
+        while len(waiting) >= 3:
+            waiting.popleft().result()
+        waiting.append(executor.submit(count, tokenizer, texts, weights, run))
+        return waiting[-1]
+
+    try:
+        yield submit
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def count(
+    tokenizer: LoadedTokenizer, texts: Sequence[str], weights: Sequence[int], run: Path
+) -> Part:
+    """Tokenise ``texts`` and save the n-grams of their tokens as a sorted run."""
+    encoded = tokenizer.encode(texts)
+    times = np.asarray(weights, np.int64)
+    write_counts(encoded.tokens, encoded.offsets, times, run)
+    lengths = np.diff(encoded.offsets)
+    sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
+    return Part(run, int(lengths @ times), int(sizes @ times), int(lengths.max(initial=0)))
+
+
+def count_pieces(
+    stream: Stream,
+    tokenizer: LoadedTokenizer | None,
+    options: AnalyzeOptions,
+    work: Path,
+    *,
+    resume: bool,
+    progress: Progress = silent,
+) -> list[Counted]:
+    """Count a split in pieces, whose counts stay below ``work``; return them in order."""
+    done: dict[int, Path] = {}
+    folder = work / "counted"
+    with options.start(tokenizer) as executor:
+        for number, made in keep(executor, count_piece, pieces(stream), folder, resume=resume):
+            done[number] = made
+            progress("count pieces", len(done), 0)
+    return [load_counted(done[number]) for number in sorted(done)]
+
+
+def count_piece(tokenizer: LoadedTokenizer | None, piece: Stream) -> Files:
+    """Count a piece in a worker; return the files of its counts."""
+    with scratch() as folder:
+        counted, made = folder / "counted", folder / "made"
+        counted.mkdir()
+        made.mkdir()
+        save_counted(count_rows(piece, tokenizer, counted), made)
+        return read_files(made)

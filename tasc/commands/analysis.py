@@ -7,9 +7,9 @@ from typing import Any
 
 from tasc.analysis.counted import Counted
 from tasc.analysis.options import AnalyzeOptions
-from tasc.analysis.pieces import count_pieces
 from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
+from tasc.analysis.scan import count_pieces
 from tasc.analysis.token_counts import save_counts
 from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_drafts
 from tasc.benchmark.forecast.tune import GRID

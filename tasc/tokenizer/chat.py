@@ -72,8 +72,7 @@ class ChatTemplate:
     def write(self, turn: Turn) -> tuple[str, str]:
         """Return the prompt, and the answer up to its end token.
 
-        Raises:
-            InputError: the template rejects the chat, or the chat does not begin with its prompt.
+        Raises InputError if the template rejects the chat or does not write the prompt first.
         """
         prompt = self._write(turn.before, turn.tools, prompt=True)
         whole = self._write([*turn.before, turn.answer], turn.tools)

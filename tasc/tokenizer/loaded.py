@@ -69,10 +69,9 @@ class LoadedTokenizer:
 
     @cached_property
     def eos_id(self) -> int:
-        """Id of the token that ends a sequence.
+        """Id of the token that ends a sequence, by the companion files or by the usual names.
 
-        Raises:
-            InputError: there is none in the companion files or among the usual names.
+        Raises InputError if there is none.
         """
         for name in (*self._configured_ends(), *_END_TOKENS):
             token: int | None = self.tokenizer.token_to_id(name)
@@ -85,11 +84,7 @@ class LoadedTokenizer:
 
     @cached_property
     def identity(self) -> bytes:
-        """Hash of the bytes of each id and the end token.
-
-        Raises:
-            InputError: there is no end token.
-        """
+        """Hash of the bytes of each id and the end token. Raises InputError without one."""
         digest = hashlib.sha256(struct.pack("<q", self.eos_id))
         for string in self._strings:
             digest.update(struct.pack("<I", len(string)) + string)

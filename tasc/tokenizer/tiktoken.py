@@ -66,8 +66,7 @@ def is_tiktoken(path: Path) -> bool:
 def read_tiktoken(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
     """Return the tokenizer of a tiktoken file, and its end token.
 
-    Raises:
-        InputError: a line is not "base64 rank", or the encoding is unknown.
+    Raises InputError if a line is not "base64 rank", or the encoding is unknown.
     """
     ranks = _read_ranks(path, contents)
     encoding = _ENCODINGS.get(len(ranks))

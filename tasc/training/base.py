@@ -1,25 +1,30 @@
 """Train a small base model from scratch, with Qwen2's architecture and pre-tokenizer."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from tasc.data.corpus import Corpus
 from tasc.models.load import device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
+from tasc.tokenizer.files import made_up_files
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.patterns import QWEN2
 from tasc.training import processes
-from tasc.training.base_tokenizer import train_tokenizer
 from tasc.training.core.batch import Examples, encode_examples, pack_blocks
 from tasc.training.core.schedule import BaseReport
 from tasc.training.folder import save_model
 from tasc.training.loop import Run
 from tasc.training.objectives import sampled
 from tasc.training.options import BaseOptions
+
+END = "<|endoftext|>"
 
 
 @dataclass(frozen=True)
@@ -115,19 +120,32 @@ def new_tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:
     return train_tokenizer(texts, options.vocabulary or PRESETS[options.preset].vocabulary)
 
 
+def train_tokenizer(texts: Sequence[str], size: int) -> LoadedTokenizer:
+    """Train a tokenizer of at most ``size`` tokens; id 0 is the end token, also for padding."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()  # as Qwen2 does
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(QWEN2), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return LoadedTokenizer(tokenizer, "(new tokenizer)", made_up_files(END))
+
+
 def build(
     preset: Preset, vocabulary: int, positions: int, seed: int, *, end: int = 0
 ) -> PreTrainedModel:
     """Return a model with random weights and a tied LM head; the end token is also for padding."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model: PreTrainedModel = Qwen2ForCausalLM(shape(preset, vocabulary, positions, end=end))
-    return model
-
-
-def shape(preset: Preset, vocabulary: int, positions: int, *, end: int = 0) -> Qwen2Config:
-    """Return the configuration of the model that ``build`` returns."""
-    return Qwen2Config(
+    config = Qwen2Config(
         vocab_size=vocabulary,
         hidden_size=preset.hidden,
         intermediate_size=preset.intermediate,
@@ -140,6 +158,10 @@ def shape(preset: Preset, vocabulary: int, positions: int, *, end: int = 0) -> Q
         eos_token_id=end,
         pad_token_id=end,
     )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: PreTrainedModel = Qwen2ForCausalLM(config)
+    return model
 
 
 def _documents(tokenizer: LoadedTokenizer, corpus: Corpus, max_length: int) -> Examples:

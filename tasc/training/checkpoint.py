@@ -62,8 +62,7 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
 def newest(work: Path, identity: str) -> Checkpoint | None:
     """Return the newest intact checkpoint in ``work``, or None.
 
-    Raises:
-        InputError: it belongs to a run with other options, data or model.
+    Raises InputError if it belongs to a run with other options, data or model.
     """
     for folder in _folders(work):
         try:

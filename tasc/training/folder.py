@@ -58,10 +58,8 @@ def save_tokenizer(tokenizer: LoadedTokenizer, folder: Path) -> None:
 
     For some architectures, such as Qwen2, transformers 5 rebuilds the tokenizer from vocabulary and
     merges, and silently drops an augmented pre-tokenizer. The class name prevents this for most
-    architectures; an empty ``auto_map`` makes it read tokenizer.json unchanged.
-
-    Raises:
-        UnavailableError: neither works with this version of transformers.
+    architectures; an empty ``auto_map`` makes it read tokenizer.json unchanged. Raises
+    UnavailableError if neither works with this version of transformers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.tokenizer.save(os.fspath(folder / "tokenizer.json"))

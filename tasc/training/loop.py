@@ -37,16 +37,11 @@ class Run:
         work: Path,
         name: str,
     ) -> None:
-        """Prepare a run.
+        """Prepare to train the parameters with ``requires_grad``, with checkpoints in ``work``.
 
-        Args:
-            learner: trains the parameters of its module with ``requires_grad``.
-            groups: AdamW parameter groups, each with its own peak learning rate "lr".
-            examples: to learn from.
-            schedule: how long and how fast to train.
-            work: folder for checkpoints.
-            name: everything else that identifies the run (model, tokenizer). Checkpoints of runs
-                with another name, schedule or other examples are rejected.
+        ``groups`` are AdamW parameter groups, each with its own peak learning rate "lr". ``name``
+        is everything else that identifies the run (model, tokenizer): checkpoints of runs with
+        another name, schedule or other examples are rejected.
         """
         model = learner.module
         self.device = next(model.parameters()).device

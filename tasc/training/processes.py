@@ -94,16 +94,12 @@ def together(
 ) -> Iterator[None]:
     """Run the body as the first of ``count`` processes; the others run ``follow(*arguments)``.
 
-    Under a launcher, the body runs in each of its processes, and none is started here.
+    Under a launcher, the body runs in each of its processes, and none is started here; ``count`` is
+    then 1 or its number. Each process has its own CUDA device. ``follow`` is a module-level
+    function. An error in it or in the body ends all processes.
 
-    Args:
-        count: number of processes; under a launcher, 1 or its number.
-        device: of all processes; each one has its own CUDA device.
-        follow: a module-level function. An error in it or in the body ends all processes.
-
-    Raises:
-        TascError: raised by a follower.
-        UnavailableError: a follower was killed, or there are too few devices.
+    Raises a follower's TascError, and UnavailableError if a follower was killed or there are too
+    few devices.
     """
     rank, size = launched()
     if size > 1:

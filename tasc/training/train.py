@@ -52,11 +52,8 @@ def finetune(
     """Train adapters and embedding rows, or all weights, to produce outputs from prompts.
 
     The loss is on outputs and end tokens only. ``validation`` is evaluated after each epoch.
-    Checkpoints are in ``work``; ``resume`` continues from the newest one.
-
-    Raises:
-        InputError: model, tokenizer and new tokens do not fit together, or the checkpoints belong
-            to another run.
+    Checkpoints are in ``work``; ``resume`` continues from the newest one. Raises InputError if
+    model, tokenizer and new tokens do not fit together, or the checkpoints belong to another run.
     """
     options.check(held_out=validation is not None)
     _check_batch(options, options.processes)  # before starting that many

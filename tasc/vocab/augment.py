@@ -22,9 +22,8 @@ from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
 from tasc.vocab.exports.merges import NewToken, write_merges
-from tasc.vocab.measure.check import changed_outputs, check_round_trip
 from tasc.vocab.measure.compression import apply_merges
-from tasc.vocab.measure.usage import usage
+from tasc.vocab.measure.saved import changed_outputs, check_round_trip, usage
 from tasc.vocab.page import render
 from tasc.vocab.report import AugmentReport, OutputSizes
 from tasc.vocab.search.budget import MOST, Sightings, budget_curve
@@ -67,20 +66,13 @@ def augment(
     """Choose ``options.new_tokens`` tokens for a task's outputs and export them.
 
     Fewer tokens are added if they shorten the outputs as much, if ``min_gain`` ends the search, or
-    if no candidates are left after unused tokens are dropped; ``shortfall`` gives the reason.
+    if no candidates are left after unused tokens are dropped; ``shortfall`` gives the reason. The
+    effect is also measured on the outputs ``held_out``. ``rows`` is the cost of a new row for the
+    model, if the model is known.
 
-    Args:
-        corpus: training outputs.
-        tokenizer: the base tokenizer.
-        options: see AugmentOptions.
-        held_out: outputs to measure on.
-        rows: cost of a new row for the model, if the model is known.
-        progress: receives the progress of the search.
-
-    Raises:
-        InputError: more tokens are requested than there are candidates, the export does not support
-            the tokenizer, or an output decodes neither to itself nor to the text that the base
-            tokenizer decodes (Qwen2's composes accents).
+    Raises InputError if there are fewer candidates than tokens requested, if the export does not
+    support the tokenizer, or if an output decodes neither to itself nor to the text that the base
+    tokenizer decodes (Qwen2's composes accents).
     """
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from tasc.report.record import Record, Report
-from tasc.vocab.measure.usage import Usage
+from tasc.vocab.measure.saved import Usage
 from tasc.vocab.search.budget import Curve, Sightings
 
 

@@ -10,7 +10,7 @@ from multiprocessing import active_children
 
 import pytest
 
-from tasc.analysis import pieces as spread
+from tasc.analysis import scan as spread
 from tasc.analysis.counted_files import load_counted
 from tasc.analysis.options import AnalyzeOptions
 from tasc.commands.steps import run_step

@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import tasc.analysis.count
 import tasc.analysis.sample
 import tasc.analysis.scan
 from tasc.analysis.scan import scan

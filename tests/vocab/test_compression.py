@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasc.backend import MergeRequest, merge_search
 from tasc.vocab.measure.compression import apply_merges
-from tasc.vocab.measure.usage import Usage
+from tasc.vocab.measure.saved import Usage
 from tasc.vocab.report import OutputSizes
 from tasc.vocab.search.selection import live_tokens, steps
 

@@ -12,7 +12,7 @@ from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.exports.export import Addition, Export, Exporter, companions, save
 from tasc.vocab.exports.splits import splits_of
-from tasc.vocab.measure.check import changed_outputs
+from tasc.vocab.measure.saved import changed_outputs
 from tests.vocab.tiny import END, TEXTS, TOOL, tokenizer
 
 KINDS = ["bytelevel", "gpt2", "qwen2", "llama3", "o200k", "digits", "deepseek"]

@@ -12,7 +12,7 @@ from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.word_boundaries import splitting
 from tasc.vocab.augment import Augmentation, augment
-from tasc.vocab.measure.check import changed_outputs
+from tasc.vocab.measure.saved import changed_outputs
 from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, REAL, marked, real
 from tests.vocab.tiny import END, TEXTS, TOOL, corpus

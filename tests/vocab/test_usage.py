@@ -5,7 +5,7 @@ import pytest
 from tasc.analysis.outputs import encode_outputs
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import Addition, Exporter
-from tasc.vocab.measure.usage import usage
+from tasc.vocab.measure.saved import usage
 from tests.vocab.marked import marked
 from tests.vocab.tiny import tokenizer
 

@@ -72,16 +72,12 @@ class Sampled:
         positions = np.append(0, ancestor_bits(draft.parents)[1] + 1)
         missing = int(positions.max()) + 1 - len(self.ahead)
         self.ahead = np.append(self.ahead, self.random.random(max(missing, 0)))
-        path, bonus = self._verify(draft, logits, adjust, self.ahead[positions])
+        uniforms = self.ahead[positions]
+        if adjust is None and not self.sampling.cuts and ops.available(logits):
+            arguments = (draft.tokens, draft.parents, self.sampling.temperature, uniforms)
+            path, bonus = ops.run(ops.SAMPLED, logits, *arguments)
+        else:
+            distribution = target_distribution(draft, logits, self.sampling, adjust)
+            path, bonus = coupled_reference(draft, distribution, uniforms)
         self.ahead = self.ahead[len(path) + 1 :]
         return path, bonus
-
-    def _verify(
-        self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None, uniforms: np.ndarray
-    ) -> Verified:
-        if adjust is None and not self.sampling.cuts and ops.available(logits):
-            t = self.sampling.temperature
-            return ops.run(ops.SAMPLED, logits, draft.tokens, draft.parents, t, uniforms)
-        return coupled_reference(
-            draft, target_distribution(draft, logits, self.sampling, adjust), uniforms
-        )

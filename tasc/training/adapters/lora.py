@@ -43,9 +43,8 @@ def attach(
     ``rows`` of the embedding and the LM head become trainable too. All trainable parameters are
     float32, because bfloat16 cannot represent an AdamW step.
 
-    Raises:
-        InputError: rows for an LM head with a bias, which PEFT ignores; a target that is not a
-            layer; or a model that PEFT cannot adapt.
+    Raises InputError for rows of an LM head with a bias, which PEFT ignores, for a target that is
+    not a layer, and for a model that PEFT cannot adapt.
     """
     kind = type(model).__name__
     config = LoraConfig(
@@ -90,12 +89,8 @@ def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = 
     """Write the weights of an adapted model into ``plain``, the same model without quantisation.
 
     Each adapted layer becomes W + (alpha / r) B A, computed in float32; trained rows are copied.
-
-    Args:
-        model: returned by ``attach``, then trained.
-        plain: loaded from the same path, with embeddings of the same size.
-        dequantised: use the quantised weight W on which the adapter was trained, instead of the
-            original weight of ``plain``.
+    W is the quantised weight on which the adapter was trained, or with ``dequantised=False`` the
+    original weight of ``plain``, whose embeddings have the size of the model's.
     """
     for name, module in model.named_modules():
         if not isinstance(module, TrainableTokensLayer | LoraLayer):

@@ -92,10 +92,7 @@ def encode_examples(
 
     Prompt and output are encoded separately, as in decoding. An example longer than ``max_length``
     loses the beginning of its prompt, then the end of its output with the end token, so that a cut
-    output does not teach the model to stop early.
-
-    Raises:
-        InputError: there are no examples.
+    output does not teach the model to stop early. Raises InputError without examples.
     """
     if not prompts:
         raise InputError("there are no examples to learn from: check the split and the limit")

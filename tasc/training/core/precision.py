@@ -12,10 +12,8 @@ from tasc.models.load import device_has_bfloat16
 def multiplies_in_bfloat16(device: torch.device, dtype: str, *, bf16: bool) -> bool:
     """Return whether to multiply in bfloat16: with ``bf16``, or if the device supports it.
 
-    A CPU without bfloat16 instructions works too, slowly.
-
-    Raises:
-        UnavailableError: ``bf16`` on a CUDA device without bfloat16.
+    A CPU without bfloat16 instructions works too, slowly. Raises UnavailableError for ``bf16`` on a
+    CUDA device without bfloat16.
     """
     has = device_has_bfloat16(device)
     if bf16 and not has and device.type == "cuda":
@@ -27,8 +25,7 @@ def multiplies_in_bfloat16(device: torch.device, dtype: str, *, bf16: bool) -> b
 def tensor_float32(wanted: bool, device: torch.device) -> Iterator[None]:
     """Multiply float32 matrices as TF32 in the block, if ``wanted``.
 
-    Raises:
-        UnavailableError: ``wanted`` on a device other than CUDA.
+    Raises UnavailableError if that is not a CUDA device.
     """
     if not wanted:
         yield

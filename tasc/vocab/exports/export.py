@@ -59,10 +59,8 @@ class Exporter:
         """Return the base tokenizer with the additions, ids as given.
 
         ``rules`` are the BPE merges that produce some of them inside a pre-token (``pretoken``
-        only). With ``needs_space``, every addition must start with a space.
-
-        Raises:
-            InputError: an addition would get another id, because the base vocabulary has holes.
+        only). With ``needs_space``, every addition must start with a space. Raises InputError if an
+        addition would get another id, because the base vocabulary has holes.
         """
         state = json.loads(self._state)
         wanted = {entry["content"]: entry["id"] for entry in state["added_tokens"]}

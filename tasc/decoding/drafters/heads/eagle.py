@@ -82,7 +82,7 @@ class Eagle:
             return Draft()
         self._catch_up()
         tree = grow(
-            self._read_level,
+            self._forward,
             self.kv_cache,
             self.vocabulary,
             self.last,
@@ -105,10 +105,6 @@ class Eagle:
         out = self._forward(tokens, hidden, positions, None)
         self.kv_cache.fill([count]) if begin == 0 else self.kv_cache.keep([range(count - 1)])
         self.last = out[-1:]
-
-    def _read_level(self, tokens: Tensor, hidden: Tensor, position: int, mask: Tensor) -> Tensor:
-        positions = torch.full_like(tokens, position)
-        return self._forward(tokens, hidden, positions, mask[None, None])
 
     def _forward(
         self, tokens: Tensor, hidden: Tensor, positions: Tensor, mask: Tensor | None

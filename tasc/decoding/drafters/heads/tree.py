@@ -11,8 +11,8 @@ from torch import Tensor
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
 from tasc.models.cache import KVCache
 
-# (tokens (f,), hidden states before them (f, d), position, mask (f, keys)) -> states (f, d)
-Read = Callable[[Tensor, Tensor, int, Tensor], Tensor]
+# (tokens (f,), hidden states before them (f, d), positions (f,), mask (1, 1, f, keys)) -> states
+Read = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def grow(
@@ -44,7 +44,8 @@ def grow(
     committed = torch.ones(len(tokens), begin, dtype=torch.bool, device=device)
     mask = torch.cat((committed, _eye(len(tokens), device)), dim=1)
     for level in range(1, depth):
-        states = read(tokens, states, begin + level - 1, mask)
+        positions = torch.full_like(tokens, begin + level - 1)
+        states = read(tokens, states, positions, mask[None, None])
         kv_cache.length += len(tokens)
         offered, values = _children(vocabulary, states, scores, width)
         children = len(offered) // len(tokens)

@@ -80,15 +80,12 @@ def _at(session: DraftSession, node: int, p: np.ndarray) -> dict[str, float]:
         alphas[name] = float(np.minimum(p, q).sum())
     order = np.argsort(-p)[:MOST]
     likely = order[: int(np.searchsorted(p[order].cumsum(), COVERED)) + 1]
-    psi = np.array([_psi(session, node, int(t)) for t in likely])
+    options, psi = SlrsOptions(floor=FLOOR), np.zeros(len(likely))
+    for i, token in enumerate(likely.tolist()):
+        for low, high in Segmentation(session, options, node, token).bounds():
+            psi[i] = low
+            if high - low < FLOOR:
+                break
     alphas["slem"] = float((p[likely] * psi).sum())
     alphas["slrs"] = float(np.minimum(p[likely], psi).sum())
     return alphas
-
-
-def _psi(session: DraftSession, node: int, token: int) -> float:
-    low = 0.0
-    for low, high in Segmentation(session, SlrsOptions(floor=FLOOR), node, token).bounds():
-        if high - low < FLOOR:
-            break
-    return low

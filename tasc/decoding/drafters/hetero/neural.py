@@ -1,5 +1,6 @@
 """A draft model as a tree of texts that grows with each draft and is cut by each step."""
 
+import os
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -56,8 +57,11 @@ class NeuralDraftModel:
         return len(self.tokens)
 
     def follow(self, ids: Sequence[int]) -> int:
-        ids = self._within(ids)
-        shared = _shared(self.committed, ids)
+        most = self.model.max_positions
+        if most and len(ids) - self.skipped > most * 3 // 4:
+            self.skipped = len(ids) - most // 2
+        ids = list(ids[self.skipped :])
+        shared = len(os.path.commonprefix([self.committed, ids]))  # noqa: RUF071 - of lists
         path: list[int] = []
         if shared == len(self.committed):
             node: int | None = shared - 1
@@ -75,16 +79,9 @@ class NeuralDraftModel:
             self.model.kv_cache.select(shared, path)
         if cached < len(ids):
             row = self._read(ids, cached)
-        self.committed, self.last = list(ids), row
+        self.committed, self.last = ids, row
         self._forget()
         return len(ids) - 1
-
-    def _within(self, ids: Sequence[int]) -> list[int]:
-        """Drop the beginning of a text that exceeds the model's positions."""
-        most = self.model.max_positions
-        if most and len(ids) - self.skipped > most * 3 // 4:
-            self.skipped = len(ids) - most // 2
-        return list(ids[self.skipped :])
 
     @torch.inference_mode()
     def _read(self, ids: list[int], cached: int) -> torch.Tensor:
@@ -138,11 +135,3 @@ class NeuralDraftModel:
             return self.rows[at]
         assert self.last is not None
         return self.last
-
-
-def _shared(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return the length of the common prefix of ``a`` and ``b``."""
-    for i, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return i
-    return min(len(a), len(b))

@@ -8,10 +8,7 @@ so that fewer are summed (the target then draws from its residual distribution);
 used up its ``nodes``, the chain continues with TLI.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
-import torch
 
 from tasc.decoding.core.draft import Bounds, Draft, LazyProposal
 from tasc.decoding.drafters.hetero.options import SlrsOptions
@@ -107,14 +104,8 @@ class Slrs:
             return None
         drawn = self.session.draw(distribution)
         token = int(self.tli.to_target[drawn])
-        distributions.append(_exact(self.tli.over_target(distribution)))
+        row = self.tli.over_target(distribution)
+        distributions.append(lambda token: iter([(float(row[token]), float(row[token]))]))
         chain.add(token, self.session.confidence(node, drawn))
         ended = token == self.pair.target_end
         return None if ended else self.session.draft_model.extend([node], [drawn])[0]
-
-
-def _exact(row: torch.Tensor) -> Bounds:
-    def bounds(token: int) -> Iterator[tuple[float, float]]:
-        yield float(row[token]), float(row[token])
-
-    return bounds

@@ -178,11 +178,7 @@ class Indexed:
     index: NgramIndex
     path: Path
     tokenizer: LoadedTokenizer
-    options: IndexOptions
-    split: str
-    outputs: int
-    tokens: int
-    seconds: float
+    report: IndexReport
 
     def save(self, folder: Path) -> None:
         """Move the file for ``tasc bench --index`` to ``folder``."""
@@ -192,23 +188,6 @@ class Indexed:
             return
         with writing(folder / FILE):
             shutil.move(self.path, folder / FILE)
-
-    @property
-    def report(self) -> IndexReport:
-        """The counts and the size of the file."""
-        size = HEADER.size + self.index.block.nbytes
-        return IndexReport(
-            source=self.options.source.path,
-            split=self.split,
-            outputs=self.outputs,
-            tokens=self.tokens,
-            contexts=self.index.contexts,
-            continuations=self.index.entries,
-            bytes=size,
-            bytes_per_token=size / max(self.tokens, 1),
-            build_seconds=self.seconds,
-            counts=self.options.counts,
-        )
 
     def to_dict(self) -> dict[str, Any]:
         return self.report.to_dict()
@@ -250,9 +229,20 @@ def make_index(
         file.finish(int(options.memory * 2**30), progress)
     seconds = time.perf_counter() - begin
     index = load_index(folder, tokenizer)
-    return Indexed(
-        index, file.path, tokenizer, options, stream.split, file.texts, file.tokens, seconds
+    size = HEADER.size + index.block.nbytes
+    report = IndexReport(
+        source=options.source.path,
+        split=stream.split,
+        outputs=file.texts,
+        tokens=file.tokens,
+        contexts=index.contexts,
+        continuations=index.entries,
+        bytes=size,
+        bytes_per_token=size / max(file.tokens, 1),
+        build_seconds=seconds,
+        counts=options.counts,
     )
+    return Indexed(index, file.path, tokenizer, report)
 
 
 def _shards(stream: Stream, options: IndexOptions) -> Shards:

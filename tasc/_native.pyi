@@ -226,6 +226,17 @@ class PackedMatrix:
     def multiply(self, x: int, rows: int, out: int, pool: ThreadPool | None) -> None: ...
     def unpack(self, weights: int) -> None: ...
 
+# Addresses of query, key, value, out, mask and sinks (0 = none); shape (B, H, H_kv, q, k, d);
+# strides of the first three dimensions of query, key, value and, of sequence and query, mask.
+def attend(
+    data: tuple[int, ...],
+    shape: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+    half: bool,
+    scale: float,
+    softcap: float,
+    pool: ThreadPool | None,
+) -> None: ...
 def dense_instructions() -> str: ...
 def step_chains(
     drafters: _Natives,

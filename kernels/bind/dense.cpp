@@ -1,7 +1,10 @@
 #include "tasc/dense.h"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
+#include <array>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -43,6 +46,32 @@ void bind_pack(nb::class_<PackedMatrix>& packed) {
           nb::arg("weights").noconvert(), nb::arg("bias").noconvert());
 }
 
+using Strides = std::array<int64_t, 3>;
+
+// Addresses of query, key, value, out, mask and sinks, the last two or 0, as AttentionCall has them.
+void attend(const std::array<uintptr_t, 6>& data, const std::array<int64_t, 6>& shape,
+            const std::array<Strides, 4>& strides, bool half, float scale, float softcap, tasc::ThreadPool* pool) {
+  tasc::AttentionCall call{};
+  call.query = reinterpret_cast<const void*>(data[0]);
+  call.key = reinterpret_cast<const void*>(data[1]);
+  call.value = reinterpret_cast<const void*>(data[2]);
+  call.out = reinterpret_cast<void*>(data[3]);
+  call.mask = reinterpret_cast<const uint8_t*>(data[4]);
+  call.sinks = reinterpret_cast<const float*>(data[5]);
+  call.sequences = shape[0], call.heads = shape[1], call.key_heads = shape[2];
+  call.queries = shape[3], call.keys = shape[4], call.d = shape[5];
+  if (call.d > tasc::kMaxHeadDim || call.key_heads < 1 || call.heads % call.key_heads || call.queries > call.keys)
+    throw std::invalid_argument("attention takes heads of at most " + std::to_string(tasc::kMaxHeadDim) +
+                                " elements, in groups, and no more queries than keys");
+  std::copy(strides[0].begin(), strides[0].end(), call.query_strides);
+  std::copy(strides[1].begin(), strides[1].end(), call.key_strides);
+  std::copy(strides[2].begin(), strides[2].end(), call.value_strides);
+  std::copy(strides[3].begin(), strides[3].begin() + 2, call.mask_strides);
+  call.scale = scale, call.softcap = softcap;
+  const nb::gil_scoped_release release;
+  tasc::attend(call, half ? Element::kBFloat16 : Element::kFloat32, pool);
+}
+
 }  // namespace
 
 // Rows come as addresses: to wrap them in arrays would take longer than a small product.
@@ -65,5 +94,7 @@ void bind_dense(nb::module_& m) {
             self.unpack(reinterpret_cast<void*>(weights));
           },
           nb::arg("weights"));
+  m.def("attend", &attend, nb::arg("data"), nb::arg("shape"), nb::arg("strides"), nb::arg("half"),
+        nb::arg("scale"), nb::arg("softcap"), nb::arg("pool").none());
   m.def("dense_instructions", &tasc::dense_instructions);
 }

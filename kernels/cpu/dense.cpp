@@ -15,19 +15,21 @@ struct Kernels {
   const char* name;
   bool supported;
   DenseKernel float32, bfloat16;
+  AttentionKernel attend_float32, attend_bfloat16;
 };
+
+#define TASC_KERNELS(name, supported) \
+  {#name, supported, name::dense_float32, name::dense_bfloat16, name::attend_float32, name::attend_bfloat16}
 
 // The best come first.
 std::vector<Kernels> all_kernels() {
   return {
 #ifdef TASC_X86
-      {"avx512bf16", __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw"),
-       avx512bf16::dense_float32, avx512bf16::dense_bfloat16},
-      {"avx512", __builtin_cpu_supports("avx512f") != 0, avx512::dense_float32, avx512::dense_bfloat16},
-      {"avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), avx2::dense_float32,
-       avx2::dense_bfloat16},
+      TASC_KERNELS(avx512bf16, __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw")),
+      TASC_KERNELS(avx512, __builtin_cpu_supports("avx512f") != 0),
+      TASC_KERNELS(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")),
 #endif
-      {"portable", true, portable::dense_float32, portable::dense_bfloat16},
+      TASC_KERNELS(portable, true),
   };
 }
 
@@ -43,6 +45,7 @@ int64_t steps_of(int64_t k, Element element) { return element == Element::kFloat
 
 int64_t size_of(Element element) { return element == Element::kFloat32 ? 4 : 2; }
 
+constexpr int64_t kWorthSharing = 1 << 16;  // products of keys, fewer of which one thread does sooner
 constexpr int64_t kCell = kLine / kPanel;  // bytes of a row for one step
 
 }  // namespace
@@ -102,6 +105,21 @@ void PackedMatrix::multiply(const void* x, int64_t rows, void* out, ThreadPool* 
     const auto share = static_cast<int64_t>(i);
     kernel(call, groups * share / shares, groups * (share + 1) / shares);
   });
+}
+
+void attend(const AttentionCall& call, Element element, ThreadPool* pool) {
+  const AttentionKernel kernel =
+      element == Element::kFloat32 ? kernels().attend_float32 : kernels().attend_bfloat16;
+  const int64_t items = call.sequences * call.key_heads * call.queries;
+  const bool share = pool && items * call.keys * call.d > kWorthSharing;
+  const auto shares = share ? std::min<int64_t>(items, static_cast<int64_t>(pool->size())) : 1;
+  const auto run = [&](size_t i) {
+    const auto own = static_cast<int64_t>(i);
+    std::vector<float> scratch(static_cast<size_t>(call.scratch_floats()));
+    kernel(call, items * own / shares, items * (own + 1) / shares, scratch.data());
+  };
+  if (shares == 1) return run(0);
+  pool->for_each(static_cast<size_t>(shares), run);
 }
 
 }  // namespace tasc

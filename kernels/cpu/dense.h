@@ -1,5 +1,7 @@
 // What dense.cpp hands to the kernels, which are compiled once per instruction set.
 #pragma once
+#include "tasc/attention_call.h"
+
 #include <stdint.h>
 
 namespace tasc {
@@ -19,10 +21,15 @@ struct DenseCall {
 // Computes the outputs of groups [begin, end).
 using DenseKernel = void (*)(const DenseCall&, int64_t begin, int64_t end);
 
+// Computes items [begin, end), each of a sequence, a head of keys and a query.
+using AttentionKernel = void (*)(const AttentionCall&, int64_t begin, int64_t end, float* scratch);
+
 #define TASC_DENSE_KERNELS(name)                                       \
   namespace name {                                                     \
   void dense_float32(const DenseCall& call, int64_t begin, int64_t end);  \
   void dense_bfloat16(const DenseCall& call, int64_t begin, int64_t end); \
+  void attend_float32(const AttentionCall& call, int64_t begin, int64_t end, float* scratch);  \
+  void attend_bfloat16(const AttentionCall& call, int64_t begin, int64_t end, float* scratch); \
   }
 TASC_DENSE_KERNELS(portable)
 #ifdef TASC_X86

@@ -13,10 +13,14 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from tasc import _native
 from tasc.errors import UnavailableError
+from tasc.models import packed
+from tasc.models.packed import has_avx512
 
 NAME = "tasc"
 _FEW = 16  # queries
+_MAX_HEAD_DIM = 256  # of the native kernel
 _STATELESS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
@@ -70,6 +74,8 @@ def attend(
     elif sliding_window is not None and keys > sliding_window:
         base = _causal(queries, keys, query.device) if attention_mask is None else attention_mask
         attention_mask = base & _window(queries, keys, sliding_window, position_ids, query.device)
+    if _has_kernel(query, key):
+        return _native_attend(query, key, value, attention_mask, scaling, softcap, s_aux), None
     if softcap is not None or s_aux is not None:
         return _explicit(query, key, value, attention_mask, scaling, softcap, s_aux), None
     if attention_mask is None and queries not in (1, keys):
@@ -85,6 +91,56 @@ def attend(
         query, key, value, attention_mask, scale=scaling, is_causal=causal, enable_gqa=grouped
     )
     return out.transpose(1, 2), None
+
+
+def _has_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
+    return (
+        query.device.type == "cpu"
+        and query.dtype == key.dtype
+        and query.dtype in packed.DTYPES
+        and query.shape[3] <= _MAX_HEAD_DIM
+        and has_avx512()
+        and not (torch.is_grad_enabled() and query.requires_grad)
+        and not torch.compiler.is_compiling()
+    )
+
+
+def _native_attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
+) -> torch.Tensor:
+    """Attend so that the bits of a query's output depend only on the keys that it attends to.
+
+    It takes these keys in the order of their slots, and adds by their rank among them: padding,
+    stale slots and other tree nodes change nothing. Matrix products over all slots would add
+    zeros for hidden keys in between, and so in another order.
+    """
+    batch, heads, queries, d = query.shape
+    query, key, value = (x if x.stride(3) == 1 else x.contiguous() for x in (query, key, value))
+    out = query.new_empty(batch, queries, heads, d)
+    strides = [x.stride()[:3] for x in (query, key, value)]
+    if mask is not None:
+        mask = mask.expand(batch, 1, queries, key.shape[2])
+        mask = mask if mask.stride(3) == 1 else mask.contiguous()
+        strides.append((mask.stride(0), mask.stride(2), 0))
+    if sinks is not None:
+        sinks = sinks.float().contiguous()
+    addresses = (0 if x is None else x.data_ptr() for x in (query, key, value, out, mask, sinks))
+    _native.attend(
+        tuple(addresses),
+        (batch, heads, key.shape[1], queries, key.shape[2], d),
+        (*strides, (0, 0, 0))[:4],
+        query.dtype == torch.bfloat16,
+        scaling or d**-0.5,
+        softcap or 0.0,
+        packed.thread_pool(),
+    )
+    return out
 
 
 def _fold(query: torch.Tensor, heads: int) -> torch.Tensor:

@@ -63,7 +63,7 @@ class PackedLinear(nn.Module):
         x = x.contiguous()
         out = x.new_empty((*x.shape[:-1], self.out_features))
         rows = x.numel() // self.in_features
-        self.matrix.multiply(x.data_ptr(), rows, out.data_ptr(), _pool(torch.get_num_threads()))
+        self.matrix.multiply(x.data_ptr(), rows, out.data_ptr(), thread_pool())
         return out
 
     def _save_to_state_dict(
@@ -93,7 +93,7 @@ def pack(model: nn.Module) -> None:
     other dtypes, or of other classes, such as quantised ones, stay. An embedding that shares its
     weight with the LM head keeps it.
     """
-    if not _native.dense_instructions().startswith("avx512"):
+    if not has_avx512():
         return
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
@@ -103,6 +103,16 @@ def pack(model: nn.Module) -> None:
 
 def _fits(layer: nn.Linear) -> bool:
     return layer.weight.device.type == "cpu" and layer.weight.dtype in DTYPES
+
+
+def has_avx512() -> bool:
+    """Return whether this machine has the instructions that make the native kernels fast."""
+    return _native.dense_instructions().startswith("avx512")
+
+
+def thread_pool() -> _native.ThreadPool | None:
+    """Return threads for native kernels, as many as torch uses."""
+    return _pool(torch.get_num_threads())
 
 
 @cache

@@ -1,4 +1,4 @@
-// Products of a few rows with a packed matrix, whose cost is that of reading the matrix once.
+// Products of a few rows with a packed matrix, whose cost is that of reading the matrix once, and attention.
 //
 // Each output is a sum over k in ascending order, in one lane and from 0, whatever the number of rows:
 // a row's outputs are the same bits alone, in a tree and in a batch. bfloat16 takes two elements per step.
@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "tasc/attention_call.h"
 #include "tasc/thread_pool.h"
 
 namespace tasc {
@@ -42,6 +43,10 @@ class PackedMatrix {
   std::unique_ptr<char, Free> panels_;  // see cpu/dense.h
   std::unique_ptr<float[]> bias_;  // padded to whole panels
 };
+
+// Attends from the last `queries` of `keys` positions. A query takes the keys that it may attend to in ascending
+// order and adds by their rank among them: keys that it does not see change no bit of its output.
+void attend(const AttentionCall& call, Element element, ThreadPool* pool);
 
 // The instruction set that products use: the best that this machine has of "avx512bf16", "avx512", "avx2" and
 // "portable". Tests use others. Returns false where the machine does not have it.

@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,6 +12,7 @@ from torch import nn
 from tasc import _native
 from tasc.errors import InputError
 from tasc.models.packed import DTYPES, PackedLinear, linear_reference, pack
+from tasc.models.target import Target
 from tests.pico import build_model
 
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -104,3 +106,27 @@ def test_layers_that_are_not_plain_stay():
     model = nn.ModuleList([Other(4, 4), nn.Linear(4, 4).half(), nn.Linear(4, 4)])
     pack(model)
     assert [type(m) for m in model] == [Other, nn.Linear, PackedLinear]
+
+
+@needs_avx512
+@dtypes
+@pytest.mark.parametrize("architecture", ["qwen2", "llama", "mistral", "gemma"])
+def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(architecture, dtype):
+    model = build_model(architecture).to(dtype)
+    pack(model)
+    target, tokens = Target(model), np.arange(1, 60, dtype=np.int32)
+    prompts, parents = (
+        [tokens[:9], tokens[:4], tokens[20:50]],
+        np.array([-1, -1, 0, 1, 3], np.int32),
+    )
+    trees = [(tokens[8 * i : 8 * i + 5], parents) for i in range(3)]
+    target.begin(80, 3)
+    first = target.join(prompts)
+    scored = target.score([5, 6, 7], trees)
+    for row, (prompt, (nodes, _)) in enumerate(zip(prompts, trees, strict=True)):
+        for path in ([0, 2], [1, 3, 4]):
+            assert torch.equal(target.prefill(prompt, 20)[0], first[row])
+            for token, node in [(5 + row, -1), *((int(nodes[i]), i) for i in path)]:
+                alone = target.score([token], [(tokens[:0], parents[:0])])[0, 0]
+                target.keep([[]])
+                assert torch.equal(alone, scored[row, node + 1])

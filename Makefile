@@ -191,7 +191,7 @@ bench-peers: install  ## our drafters beside transformers' and Arctic's; DATA as
 	$(PIP) install --no-deps -r $(VENV)/bench.txt
 	$(BIN)/python -m benchmarks.drafting.peers --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
 	  --json benchmarks/results/peers.json
-	$(BIN)/python -m benchmarks.drafting.chains --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
+	$(BIN)/python -m benchmarks.drafting.peers --chains --repeats 1 --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) \
 	  --json benchmarks/results/chains.json
 
 bench-lossless: install  ## outputs of every method on four architectures; DATA as above; ARGS="--prompts 60"
@@ -211,18 +211,23 @@ build/hetero/target:  # three quarters of an hour of one core: stories are sampl
 	$(BIN)/tasc base build/hetero/stories.jsonl --tokenizer $(STORIES)/../tokenizers/qwen2 --template '{input}' \
 	  --preset small --epochs 1 --minutes 32 --threads 1 --positions 1024 --output $@
 
-# A model with Qwen2's vocabulary and its draft head; HEADS is where they and the tasks are made.
+# A model with Qwen2's vocabulary and its draft head; HEADS is the folder of both and of the tasks.
 HEADS ?= build/draft-heads
-bench-heads: install $(HEADS)/head  ## draft heads over all and parts of 151,646 tokens; DATA as above
-	$(BIN)/python -m benchmarks.heads --model $(HEADS)/target --draft-head $(HEADS)/head \
-	  --corpus $(HEADS)/train --prompts 40 --json $(HEADS)/figures.json \
-	  --data-dir $(HEADS)/spec-bench $(HEADS)/human-eval $(HEADS)/medquad $(ARGS)
-	$(BIN)/python -m benchmarks.heads.mix --model $(HEADS)/target --draft-head $(HEADS)/head --corpus $(HEADS)/train \
-	  --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) --json $(HEADS)/mix.json
+HEAD_METHODS := ar prompt-lookup:chain=0 ngram-trie recycling tasc-spec tasc-spec:logits=false eagle \
+  $(addprefix fr-spec:size=,32768 16384 8192 4096) microspec $(addprefix microspec:,extension=false context=false tree=false fill=true) \
+  mix mix:always=true mix:budget=auto
+bench-heads: install $(HEADS)/counts $(HEADS)/head  ## n-grams and draft heads over 151,646 tokens; DATA as above; ARGS="--temperature 1"
+	for task in $(HEADS)/test/*; do \
+	  $(BIN)/tasc bench $$task --model target=$(HEADS)/target --draft-head $(HEADS)/head \
+	    --token-counts $(HEADS)/counts $(addprefix --method ,$(HEAD_METHODS)) --limit 40 --max-new-tokens 64 \
+	    --threads 1 --force --output $(HEADS)/bench/$${task##*/} $(ARGS) || exit; done
 
 $(HEADS)/train:
-	$(BIN)/python -m benchmarks.heads.tasks --output $(HEADS) \
+	$(BIN)/python -m benchmarks.head_tasks --output $(HEADS) \
 	  --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
+
+$(HEADS)/counts: $(HEADS)/target
+	$(BIN)/tasc analyze $(HEADS)/train --tokenizer $< --output $@
 
 $(HEADS)/target: $(HEADS)/train
 	$(BIN)/tasc base $< --tokenizer $(or $(DATA),$(TASC_DATA),../shared/data)/tokenizers/qwen2 \

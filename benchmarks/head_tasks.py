@@ -1,8 +1,8 @@
-"""The task folders that the draft heads' benchmark runs on, written below one folder.
+"""Write the task folders of ``make bench-heads`` below one folder.
 
-``train/`` mixes what is at hand: medical questions, arithmetic, summaries, notes of dialogues, and
-functions of the Python standard library; ``spec-bench/``, ``human-eval/`` and ``medquad/`` are what
-is measured. Spec-Bench's first turns are prompts; its own references stand for outputs.
+``train/`` is a mixture: medical questions, arithmetic, summaries, notes of dialogues, and functions
+of the Python standard library. ``test/`` has a folder per kind of prompt: the first turns of
+Spec-Bench by category, HumanEval and MedQuAD.
 """
 
 import argparse
@@ -20,24 +20,7 @@ CUT = 700  # characters of a training output, and then to the end of the sentenc
 Row = dict[str, str]
 
 
-def main() -> None:
-    """Write all folders."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--output", type=Path, default=Path("build/draft-heads"))
-    arguments = parser.parse_args()
-    tests = {name: list(test_rows(arguments.data_dir, name)) for name in TESTS}
-    for name, rows in tests.items():
-        write(arguments.output / name / "test.jsonl", rows)
-    asked = {row["input"] for rows in tests.values() for row in rows}
-    rows = [row for row in training_rows(arguments.data_dir) if row["input"] not in asked]
-    random.Random(0).shuffle(rows)
-    write(arguments.output / "train" / "validation.jsonl", rows[:200])
-    write(arguments.output / "train" / "train.jsonl", rows[200:])
-
-
-TESTS = ("spec-bench", "human-eval", "medquad")
-# Spec-Bench's categories as MicroSpec's table 2 calls them; all others are of MT-Bench.
+# Spec-Bench's categories as MicroSpec's table 2 names them; all others are of MT-Bench.
 KINDS = {
     "translation": "MT",
     "rag": "RAG",
@@ -47,26 +30,39 @@ KINDS = {
 }
 
 
-def test_rows(data: Path, name: str) -> Iterator[Row]:
-    """Yield the rows of a test set."""
-    if name != "spec-bench":
-        for example in load(Source(path=str(data / name)), "test").examples:
-            kind = {"human-eval": "Code"}.get(name, name)
-            yield {"input": example.input, "output": example.output, "category": kind}
-        return
-    for line in (data / name / "question.jsonl").read_text(encoding="utf-8").splitlines():
+def main() -> None:
+    """Write all folders."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--output", type=Path, default=Path("build/draft-heads"))
+    arguments = parser.parse_args()
+    tests = spec_bench(arguments.data_dir)
+    for kind, name in (("Code", "human-eval"), ("medquad", "medquad")):
+        examples = load(Source(path=str(arguments.data_dir / name)), "test").examples
+        tests[kind] = [{"input": e.input, "output": e.output} for e in examples]
+    for kind, rows in tests.items():
+        write(arguments.output / "test" / kind / "test.jsonl", rows)
+    tested = {row["input"] for rows in tests.values() for row in rows}
+    rows = [row for row in training_rows(arguments.data_dir) if row["input"] not in tested]
+    random.Random(0).shuffle(rows)
+    write(arguments.output / "train" / "validation.jsonl", rows[:200])
+    write(arguments.output / "train" / "train.jsonl", rows[200:])
+
+
+def spec_bench(data: Path) -> dict[str, list[Row]]:
+    """Return Spec-Bench's first turns by kind, with its own references as outputs."""
+    found: dict[str, list[Row]] = {}
+    for line in (data / "spec-bench" / "question.jsonl").read_text(encoding="utf-8").splitlines():
         question = json.loads(line)
         reference = (question.get("reference") or ["-"])[0]
         text = reference if isinstance(reference, str) else reference[0]
-        yield {
-            "input": question["turns"][0],
-            "output": text or "-",
-            "category": KINDS.get(question["category"], "Conv"),
-        }
+        row = {"input": question["turns"][0], "output": text or "-"}
+        found.setdefault(KINDS.get(question["category"], "Conv"), []).append(row)
+    return found
 
 
 def training_rows(data: Path) -> Iterator[Row]:
-    """Yield prompts with outputs that end near CUT characters."""
+    """Yield prompts and outputs of about CUT characters at most."""
     for name in ("medquad", "gsm8k", "mts-dialog", "scitldr"):
         for example in load(Source(path=str(data / name)), "train").examples:
             yield {"input": example.input, "output": cut(example.output)}

@@ -1,1 +1,0 @@
-"""Draft heads side by side, and the prompts they are measured on."""

@@ -1,9 +1,9 @@
-"""Time the analysis of a large corpus against tokenising it and nothing else.
+"""Time the analysis of a large corpus relative to its tokenization.
 
-The corpus is MedQuAD's training split over and over, one word in ten replaced by another and a
-number of its own in every row, so that no two rows are equal. Each way runs in a process of its
-own, so that peak memory is its own; ways take turns. ``tokenise`` reads the file and tokenises
-inputs and outputs, ``scan`` is that with all statistics, and ``analyze`` predicts budgets, too.
+The corpus repeats MedQuAD's training split. One word in ten is replaced by another one, and each
+row has a number, so that no two rows are equal. ``tokenise`` reads the file and tokenizes inputs
+and outputs, ``scan`` also counts all statistics, and ``analyze`` also predicts the effect of new
+tokens. The ways take turns. Each runs in a process of its own, which gives its own peak memory.
 Usage: python -m benchmarks.analysis --data-dir DIR [--tokens 100] [--repeats 3] [--json FILE]
 """
 
@@ -28,13 +28,13 @@ from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 
 def main() -> None:
-    """Measure every way, in turn, and print the figures as JSON."""
+    """Measure all ways in turn and print the figures as JSON."""
     parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", help="default: tokenizers/qwen2 in the data folder")
-    parser.add_argument("--tokens", type=float, default=100, help="millions, of outputs")
+    parser.add_argument("--tokens", type=float, default=100, help="millions of output tokens")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--ways", default="tokenise,scan,analyze")
-    parser.add_argument("--corpus", type=Path, help="keep the corpus in this file, or take it")
+    parser.add_argument("--corpus", type=Path, help="file of the corpus; written if missing")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def write_corpus(options: argparse.Namespace, path: Path) -> None:
-    """Write rows until their outputs hold about so many tokens."""
+    """Write rows until their outputs have about ``--tokens`` million tokens."""
     examples = load(Source(str(options.data_dir / "medquad")), "train").examples
     words = [word for example in examples[:2000] for word in example.output.split()]
     tokenizer = tokenizer_of(options)
@@ -71,7 +71,7 @@ def write_corpus(options: argparse.Namespace, path: Path) -> None:
 
 
 def noisy(text: str, words: list[str], rng: random.Random) -> str:
-    """Replace one word in ten; what separates words stays."""
+    """Replace one word in ten of ``text``; its spaces stay."""
     parts = text.split(" ")
     for position in range(rng.randrange(10), len(parts), 10):
         parts[position] = words[int(rng.random() * len(words))]
@@ -79,7 +79,7 @@ def noisy(text: str, words: list[str], rng: random.Random) -> str:
 
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
-    """Go one way through the corpus."""
+    """Process the corpus in the way ``--only``."""
     tokenizer, stream = tokenizer_of(options), open_stream(Source(str(options.corpus)), "train")
     tokenizer.encode(["warm"])
     with clocked() as clock:
@@ -88,19 +88,20 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         elif options.only == "scan":
             tokens = counted(stream, tokenizer)
         else:
-            told = analyze(stream, tokenizer, AnalyzeOptions(source=stream.source.path)).report
-            tokens = told.tokens.input.tokens + told.tokens.output.tokens if told.tokens else 0
+            report = analyze(stream, tokenizer, AnalyzeOptions(source=stream.source.path)).report
+            sides = report.tokens
+            tokens = sides.input.tokens + sides.output.tokens if sides else 0
     return {"way": options.only, "tokens": tokens, **clock, "peak_bytes": peak_bytes()}
 
 
 def counted(stream: Stream, tokenizer: LoadedTokenizer) -> int:
-    """Describe a split, and return the tokens of both sides."""
+    """Count all statistics of a split, and return its tokens of inputs and outputs."""
     found = scan(stream, tokenizer)
     return sum(side.tokens.tokens for side in (found.input, found.output) if side.tokens)
 
 
 def tokenise(rows: Iterable[Rows], tokenizer: LoadedTokenizer) -> int:
-    """Read and tokenise, two batches at a time as the analysis does, and count the ids."""
+    """Return the number of tokens; like the analysis, tokenize two batches at a time."""
     waiting, held, tokens = [], [], 0
     with ThreadPoolExecutor(2) as pool:
         for part in rows:
@@ -115,12 +116,12 @@ def tokenise(rows: Iterable[Rows], tokenizer: LoadedTokenizer) -> int:
 
 
 def tokenizer_of(options: argparse.Namespace) -> LoadedTokenizer:
-    """Load the tokenizer that is asked for."""
+    """Load the tokenizer of the options."""
     return load_tokenizer(options.tokenizer or str(options.data_dir / "tokenizers" / "qwen2"))
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Medians of each way, and against tokenising in the same repeat."""
+    """Return each way's medians, and its ratios to tokenization in the same repeat."""
     ways = {way: [run for run in runs if run["way"] == way] for way in (r["way"] for r in runs)}
     base = next(iter(ways.values()))
     result = {}

@@ -1,8 +1,8 @@
-"""Compare the loop with transformers' generate: tokens per second at batch 1 and more.
+"""Compare the decoding loop with transformers' generate, in tokens per second by batch size.
 
-Every method decodes the same prompts greedily, in turn, so that drift of the machine hits all
-alike; transformers gets its prompts padded on the left, a batch at a time. Twice: up to the end
-token, as users do, and always to the same length, which leaves the loops alone to differ.
+All methods decode the same prompts greedily and take turns, so that drift of the machine affects
+all alike. transformers gets batches padded on the left. Outputs end at the end token, as for users,
+and in a second run at one length, so that only the loops differ.
 Usage: python -m benchmarks.batch --model FOLDER --data-dir DIR [--json FILE]
 """
 

@@ -1,9 +1,9 @@
-"""Time the decoding loop against transformers' generate: same model, prompts and run.
+"""Time the decoding loop relative to transformers' generate: same model, same prompts.
 
-Autoregressive against autoregressive, and prompt lookup against transformers'
-prompt_lookup_num_tokens. Models have random weights in the shape of real ones: speed does not
-depend on them, but acceptance does, so prompt lookup compares harnesses, not methods. Ways take
-turns, so that drift of the machine hits all alike; ratios are of neighbouring runs.
+Compares autoregressive decoding, and prompt lookup with prompt_lookup_num_tokens of transformers.
+The models have the shapes of real ones and random weights. Speed does not depend on weights, but
+acceptance does: prompt lookup compares the two loops, not the methods. The ways take turns, so that
+drift of the machine affects all alike. Ratios are between neighbouring runs.
 Usage: python -m benchmarks.engine [--models 30m 0.5b] [--json FILE]
 """
 
@@ -21,7 +21,7 @@ from tasc.models.target import Target
 from tasc.training.base import PRESETS, Preset, build
 
 SHAPES = {"30m": Preset(32_000, 384, 1536, 8, 6, 2, 0.0), "0.5b": PRESETS["large"]}
-METHODS = {"ar": "transformers", "prompt-lookup": THEIR_LOOKUP}  # and what each is compared with
+METHODS = {"ar": "transformers", "prompt-lookup": THEIR_LOOKUP}  # and the baseline of each
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Run every way on all prompts, in turn, once to warm up and then ``repeats`` times."""
+    """Run all ways on all prompts in turn, once to warm up and then ``repeats`` times."""
     shape, dtype = SHAPES[name], options.dtype
     if dtype == "auto":
         fast = name != "30m" and device_has_bfloat16(torch.device("cpu"))
@@ -67,7 +67,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ratio(speeds: dict[str, list[float]], way: str, against: str) -> dict[str, Any]:
-    """Return how many times as fast ``way`` is, run by neighbouring run."""
+    """Return the speed of ``way`` relative to ``against``, by neighbouring runs."""
     pairs = zip(speeds[f"{way}, batch 1"], speeds[f"{against}, batch 1"], strict=True)
     ratios = [a / b for a, b in pairs]
     return {

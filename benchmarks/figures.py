@@ -1,4 +1,4 @@
-"""What benchmarks share: options, clocks, processes of their own, and how figures are told."""
+"""Options, clocks, processes and JSON output of the benchmarks."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 class _ProcessorTime(argparse.Action):
-    """Takes all times of this process alone: what else runs on the machine does not count."""
+    """Measure all times in CPU seconds of this process, which other processes do not stretch."""
 
     def __call__(self, *_: Any) -> None:  # noqa: ANN401 - what argparse gives
         time.perf_counter = time.process_time
@@ -31,17 +31,17 @@ def script(
     threads: bool = False,
     **values: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
-    """Return a parser with ``--json`` and, where asked, ``--data-dir`` and ``--threads``.
+    """Return a parser with ``--json`` and, if set, ``--data-dir`` and ``--threads``.
 
-    Each of ``values`` is an option, too: with its default, or with its type where it must be given.
+    Each of ``values`` adds an option, with its default, or with its type if it is required.
     """
     parser = argparse.ArgumentParser(description=about)
-    help_ = "times are seconds of the processor: for one thread on a busy machine"
+    help_ = "measure CPU seconds: for one thread on a loaded machine"
     parser.add_argument("--processor-time", action=_ProcessorTime, nargs=0, help=help_)
-    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    parser.add_argument("--json", type=Path, help="file that also gets the figures")
     if data:
         known = os.environ.get("TASC_DATA")
-        help_ = "the folder of data sets; default: TASC_DATA"
+        help_ = "folder of data sets; default: TASC_DATA"
         parser.add_argument("--data-dir", type=Path, default=known, required=not known, help=help_)
     for name, value in (values | {"threads": 1} if threads else values).items():
         kind, default = (value, None) if isinstance(value, type) else (type(value), value)
@@ -51,14 +51,14 @@ def script(
 
 
 def task_script(about: str | None, **values: Any) -> Any:  # noqa: ANN401
-    """Return a parser of what decodes prompts of a data set with a model; see ``script``."""
+    """Return a ``script`` parser for decoding a data set's prompts with a model."""
     parser = script(about, model=str, repeats=5, dtype="float32", **values)
-    parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
+    parser.add_argument("--data-dir", type=Path, required=True, help="folder of one data set")
     return parser
 
 
 def publish(figures: dict[str, Any], file: Path | None, *, quiet: bool = False) -> None:
-    """Print ``figures`` unless ``quiet``, and write them where the user asked."""
+    """Print ``figures`` unless ``quiet``, and write them to ``file`` if it is given."""
     known = {"command": command_line(), "environment": environment()}
     text = json.dumps(known | figures, indent=2)
     if file:
@@ -70,7 +70,7 @@ def publish(figures: dict[str, Any], file: Path | None, *, quiet: bool = False) 
 
 @contextmanager
 def clocked() -> Iterator[dict[str, float]]:
-    """Yield what holds, after the block, the seconds it took and those of the processor."""
+    """Yield a dict that has the wall-clock and CPU seconds of the block after its end."""
     found: dict[str, float] = {}
     begin, used = time.perf_counter(), time.process_time()
     yield found
@@ -79,16 +79,16 @@ def clocked() -> Iterator[dict[str, float]]:
 
 
 def timed(work: Callable[[], _Result]) -> tuple[float, _Result]:
-    """Return the seconds that ``work`` takes, and what it returns."""
+    """Return the seconds of a call of ``work``, and its result."""
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
 
 
 def run_alone(module: str, *arguments: str) -> dict[str, Any]:
-    """Run a benchmark as it was called, with ``arguments`` behind, in a process of its own.
+    """Run this command line with more ``arguments`` in a new process; return the JSON it prints.
 
-    So that peak memory is its own; it prints JSON.
+    A process of its own gives its own peak memory.
     """
     command = [sys.executable, "-m", module, *sys.argv[1:], *arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -97,10 +97,10 @@ def run_alone(module: str, *arguments: str) -> dict[str, Any]:
 
 
 def peak_bytes() -> int:
-    """The largest resident set of this process."""
+    """Return the largest resident set of this process."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
-    # Linux' ru_maxrss begins with the memory of the process that started this one.
+    # On Linux ru_maxrss starts at the memory of the parent process.
     fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
     return 1024 * int(fields["VmHWM"].split()[0])

@@ -1,10 +1,10 @@
-"""Time MicroSpec's gather against a plain copy, and look for waits of the host in a step.
+"""Time MicroSpec's gather relative to a plain copy, and find waits of the host in a step.
 
-Rows of an LM head go into the packed buffer of a window: all of it (what a prompt costs) and a
-few (what a step costs), against a copy of as many contiguous rows and torch's index_select. Every
-run reads other rows, so that none lie in a cache; the ways alternate. On a GPU a step's calls run
-with torch's synchronisation check set to refuse, beside matrix products instead of the draft
-head's layer. Usage: python -m benchmarks.gather --device cuda [--json FILE]
+The gather copies rows of an LM head into the packed buffer of a window: all rows, as for a prompt,
+and a few, as for a step. It is compared with a copy of as many contiguous rows and with
+index_select of torch. Every run reads other rows, so that none are cached. The ways alternate. On a
+GPU torch's synchronization check raises an error for any wait in a step; matrix products stand in
+for the draft head's layer. Usage: python -m benchmarks.gather --device cuda [--json FILE]
 """
 
 import argparse
@@ -23,10 +23,10 @@ from tasc.backend import cuda
 from tasc.decoding.drafters.heads.draft_vocab import window
 from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
 
-SETS = 16  # choices of rows that runs take in turn
-TREE, TOP, ACCEPTED = 60, 3, 4  # a step's draft tree, candidates a row, rows on the path
-LAYER = 8  # products that stand for the draft head's layer
-Way = Callable[[int], object]  # takes which of the SETS choices is its turn
+SETS = 16  # of rows, used in turn
+TREE, TOP, ACCEPTED = 60, 3, 4  # nodes of a draft tree, candidates per row, rows on the path
+LAYER = 8  # matrix products instead of the draft head's layer
+Way = Callable[[int], object]  # takes the index of one of the SETS
 
 
 def main() -> None:
@@ -39,21 +39,21 @@ def main() -> None:
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line, or ``arguments``."""
+    """Parse ``arguments``, or the command line."""
     parser = script(__doc__, threads=True, vocabulary=151_646, width=4096, window=3072, repeats=48)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="bfloat16")
-    parser.add_argument("--step-rows", type=int, default=64, help="rows that enter in a step")
+    parser.add_argument("--step-rows", type=int, default=64, help="rows that a step adds")
     found: argparse.Namespace = parser.parse_args(arguments)
     return found
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of gathers and of a step."""
+    """Return the figures of the gathers and of a step."""
     torch.manual_seed(0)
     head = nn.Linear(options.width, options.vocabulary, bias=False, device="meta")
     head = head.to_empty(device=options.device).to(getattr(torch, options.dtype))
-    nn.init.normal_(head.weight[: options.window])  # real memory is what counts, not what it holds
+    nn.init.normal_(head.weight[: options.window])  # only real memory matters, not its values
     head.weight.detach()[options.window :].fill_(0.5)
     with torch.inference_mode():
         return {
@@ -68,11 +68,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def seconds(device: str, run: Callable[[], object]) -> float:
-    """Return how long ``run`` takes: by the device's own clock where it has one."""
+    """Return the seconds of ``run``, on CUDA by the clock of the device."""
     if device == "cpu":
         return timed(run)[0]
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda._sleep(2_000_000)  # the launches queue up behind it: their own cost does not count
+    torch.cuda._sleep(2_000_000)  # launches queue up behind it and are not timed
     start.record()
     run()
     end.record()
@@ -81,7 +81,7 @@ def seconds(device: str, run: Callable[[], object]) -> float:
 
 
 def alternate(ways: dict[str, Way], options: argparse.Namespace) -> dict[str, list[float]]:
-    """Return the seconds of every way, run in turn, after a round of warming up."""
+    """Run all ways in turn, after a round to warm up; return the seconds of each run."""
     times: dict[str, list[float]] = {way: [] for way in ways}
     for repeat in range(-SETS, options.repeats):
         for way, run in ways.items():
@@ -92,7 +92,7 @@ def alternate(ways: dict[str, Way], options: argparse.Namespace) -> dict[str, li
 
 
 def gather(weight: torch.Tensor, rows: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Time the ways to bring ``rows`` rows of ``weight`` together."""
+    """Time the ways to collect ``rows`` rows of ``weight`` (V, H) in one buffer."""
     vocabulary, width = weight.shape
     chosen = [torch.randperm(vocabulary)[:rows].int().to(weight.device) for _ in range(SETS)]
     starts = torch.randint(0, vocabulary - rows + 1, (SETS,)).tolist()
@@ -102,7 +102,7 @@ def gather(weight: torch.Tensor, rows: int, options: argparse.Namespace) -> dict
     ways: dict[str, Way] = {
         "gather": lambda i: window.gather(weight, chosen[i], held, buffer),
         "copy": lambda i: buffer.copy_(weight[starts[i] : starts[i] + rows]),
-        # Other rows than the gather has just brought into the cache.
+        # Rows that the gather has not just cached.
         "index_select": lambda i: torch.index_select(
             weight, 0, wide[(i + SETS // 2) % SETS], out=buffer
         ),
@@ -121,7 +121,7 @@ def gather(weight: torch.Tensor, rows: int, options: argparse.Namespace) -> dict
 
 
 def step(head: nn.Linear, options: argparse.Namespace) -> dict[str, Any]:
-    """Time what MicroSpec adds to a step, alone and beside the draft head's layer."""
+    """Time MicroSpec's part of a step, alone and in parallel with the draft head's layer."""
     device, size = options.device, options.window
     found = MicroSpec(head, WindowOptions(window=size))
     seen = torch.randint(0, options.vocabulary, (size,), device=device)
@@ -149,7 +149,7 @@ def step(head: nn.Linear, options: argparse.Namespace) -> dict[str, Any]:
 
     def alone(i: int) -> None:
         update(i)
-        if found._stream is not None:  # or only what the draft head waits for would be timed
+        if found._stream is not None:  # else only the launches would be timed
             torch.cuda.current_stream().wait_stream(found._stream)
 
     ways: dict[str, Way] = {
@@ -168,7 +168,7 @@ def step(head: nn.Linear, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def waits(run: Way) -> str | None:
-    """Return what torch says of the first wait for the device in ``run``; None if there is none."""
+    """Return torch's message about the first wait for the device in ``run``, or None."""
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:

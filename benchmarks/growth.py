@@ -1,10 +1,10 @@
-"""How the seconds, the memory and the disk of counting and of the index grow with the corpus.
+"""Measure the growth of time, memory and disk with the corpus, for counting and for the index.
 
-The corpus is MedQuAD's training split over and over, a tenth of it replaced: words for ``analyze``,
-which reads and tokenises a file (``benchmarks.analysis``), tokens for ``index``, which is given
-tokens. Each size runs in a process of its own, so that peak memory is its own. Drafts of 16
-nodes are made while texts of the corpus are followed, one token in ten replaced. ``--open`` times
-instead how long it is from opening an index to the first draft.
+The corpus repeats MedQuAD's training split with a tenth of it replaced: words for ``analyze``,
+which reads and tokenizes a file (``benchmarks.analysis``), tokens for ``index``, which gets tokens.
+Each size runs in a process of its own, which gives its own peak memory. Drafts of 16 nodes follow
+texts of the corpus with one token in ten replaced. ``--open`` instead times the first draft after
+opening an index.
 Usage: python -m benchmarks.growth --data-dir DIR [--analyze 1 10 100] [--index 1 4 10 100 200]
        python -m benchmarks.growth --data-dir DIR --open INDEX...
 """
@@ -41,13 +41,15 @@ GROWING = ("processor_seconds", "peak_bytes", "disk_bytes")
 
 
 def main() -> None:
-    """Measure every size, and print the figures as JSON."""
+    """Measure all sizes and print the figures as JSON."""
     parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", help="default: tokenizers/qwen2 in the data folder")
-    parser.add_argument("--analyze", type=float, nargs="*", default=[1, 10, 100], help="millions")
+    parser.add_argument(
+        "--analyze", type=float, nargs="*", default=[1, 10, 100], help="millions of tokens"
+    )
     parser.add_argument("--index", type=float, nargs="*", default=[1, 4, 10, 100, 200])
-    parser.add_argument("--memory", type=float, default=2.0, help="GiB, as of tasc index")
-    parser.add_argument("--open", type=Path, nargs="*", default=[], help="indexes that are there")
+    parser.add_argument("--memory", type=float, default=2.0, help="GiB, as --memory of tasc index")
+    parser.add_argument("--open", type=Path, nargs="*", default=[], help="existing indexes")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
@@ -64,17 +66,19 @@ def main() -> None:
         for millions in getattr(options, kind):
             made.append(run_alone("benchmarks.growth", "--only", f"{kind}={millions}"))
             made.sort(key=lambda run: float(run["tokens"]))
-            publish(summary(runs), options.json, quiet=True)  # an hour's work is not lost
+            publish(
+                summary(runs), options.json, quiet=True
+            )  # keeps the sizes done if a later one fails
     publish(summary(runs), options.json)
 
 
 def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the runs, and how they grow."""
+    """Return the runs and their exponents of growth."""
     return {kind: {"runs": made, "exponents": exponents(made)} for kind, made in runs.items()}
 
 
 def measure_analyze(options: argparse.Namespace, millions: float, folder: Path) -> dict[str, Any]:
-    """Count a corpus of about so many tokens of outputs, as ``tasc analyze`` does."""
+    """Count a corpus of about ``millions`` million output tokens, as ``tasc analyze`` does."""
     tokenizer, corpus = tokenizer_of(options), folder / "train.jsonl"
     options.tokens = millions
     write_corpus(options, corpus)
@@ -93,7 +97,7 @@ def measure_analyze(options: argparse.Namespace, millions: float, folder: Path) 
 
 
 def measure_index(options: argparse.Namespace, millions: float, folder: Path) -> dict[str, Any]:
-    """Build an index of so many tokens, open it, and draft."""
+    """Build an index of ``millions`` million tokens, open it, and draft."""
     tokenizer = tokenizer_of(options)
     known = tokenizer.encode(load(Source(str(options.data_dir / "medquad")), "train").outputs)
     file = IndexFile(folder / FILE, tokenizer, Counts())
@@ -120,7 +124,7 @@ def measure_index(options: argparse.Namespace, millions: float, folder: Path) ->
 
 
 def repeated(known: Encoded, tokens: int) -> Iterator[Encoded]:
-    """Yield the texts over and over, a tenth of the tokens replaced, each time by others."""
+    """Yield the texts repeatedly, until ``tokens``, with a tenth of the tokens replaced anew."""
     rng, left = np.random.default_rng(0), tokens
     while left > 0:
         count = len(known.offsets) - 1
@@ -132,7 +136,7 @@ def repeated(known: Encoded, tokens: int) -> Iterator[Encoded]:
 
 
 def noisy(tokens: np.ndarray, others: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Replace a tenth of ``tokens`` (T,) by tokens that are drawn from ``others``."""
+    """Replace a tenth of ``tokens`` (T,) by random ones of ``others``."""
     made = tokens.copy()
     positions = rng.random(len(made)) < NOISE
     made[positions] = others[rng.integers(0, len(others), int(positions.sum()))]
@@ -140,7 +144,7 @@ def noisy(tokens: np.ndarray, others: np.ndarray, rng: np.random.Generator) -> n
 
 
 def opened(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Open the index in ``folder``, with none of its file in memory and with all of it; draft."""
+    """Time the first drafts of the index in ``folder``, with a cold and a warm page cache."""
     tokenizer = tokenizer_of(options)
     known = tokenizer.encode(load(Source(str(options.data_dir / "medquad")), "train").outputs)
     given = folder, tokenizer, known
@@ -152,8 +156,8 @@ def opened(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def first_drafts(
     folder: Path, tokenizer: LoadedTokenizer, known: Encoded, *, cold: bool
 ) -> dict[str, float]:
-    """Return what it takes from opening an index to the first draft; seconds, of nine times."""
-    tokenizer.vocabulary()  # is there in any case where a model is
+    """Return the seconds from opening an index to its first draft, in nine runs."""
+    tokenizer.vocabulary()  # a loaded model already has it
     clocks, used = [], []
     for _ in range(9):
         if cold:
@@ -167,7 +171,7 @@ def first_drafts(
         assert len(drafter.draft(16).tokens)
         clocks.append(time.perf_counter() - begin[0])
         used.append(time.thread_time() - begin[1])
-        del drafter  # and the mapping with it, whose pages could not be dropped
+        del drafter  # and its mapping, whose pages could not be dropped
     return {
         "seconds": statistics.median(clocks),
         "least_seconds": min(clocks),
@@ -176,7 +180,7 @@ def first_drafts(
 
 
 def draft_times(folder: Path, tokenizer: LoadedTokenizer, known: Encoded) -> dict[str, float]:
-    """Return medians of what a step takes: a token observed, a draft of 16 nodes made."""
+    """Return microseconds per step, which observes a token and drafts 16 nodes."""
     drafter = TascSpec([load_index(folder, tokenizer)], tokenizer.eos_id, TascSpecOptions())
     rng, rounds = np.random.default_rng(1), []
     for _ in range(9):
@@ -195,7 +199,7 @@ def draft_times(folder: Path, tokenizer: LoadedTokenizer, known: Encoded) -> dic
 
 @contextmanager
 def most_bytes(folder: Path) -> Iterator[list[int]]:
-    """Look ten times a second at the bytes below ``folder``, which are listed."""
+    """Yield a list that gets the bytes below ``folder`` ten times per second."""
     done, most = threading.Event(), [0]
 
     def look() -> None:
@@ -216,15 +220,15 @@ def size_of(folder: Path) -> int:
     """Return the bytes of the files below ``folder``."""
     total = 0
     for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # went meanwhile
+        with suppress(FileNotFoundError):  # deleted meanwhile
             total += path.stat().st_size
     return total
 
 
 def exponents(runs: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the slope of each figure against tokens, in logarithms, from 10 M tokens on.
+    """Return the log-log slope of each figure against tokens, from 10 M tokens on.
 
-    Below, what does not grow is most of it.
+    Constant costs dominate below that size.
     """
     large = [run for run in runs if run["tokens"] > 9e6]
     if len(large) < 2:

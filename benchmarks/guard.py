@@ -4,7 +4,7 @@ Three texts, each compared with autoregressive decoding on the same loop, in alt
 ``task``, the model's own outputs on a task; ``random``, uniform tokens of the vocabulary;
 ``misleading``, frequent tokens that the drafter never proposes. The last two replace the arg-max of
 the model, which still runs. ``auto`` keeps one policy for all prompts; ``auto, forgetful`` starts a
-new one with each; ``auto, dearer`` and ``auto, cheaper`` begin with a cost model whose forwards
+new one for each; ``auto, dearer`` and ``auto, cheaper`` start with a cost model in which forwards
 over more than one token take three times as long, or a third.
 Usage: python -m benchmarks.guard --model FOLDER --data-dir DIR [--json FILE]
 """
@@ -37,7 +37,7 @@ TEXTS = ("task", "random", "misleading")
 
 
 class Dictated(Target):
-    """A target whose arg-max is a given text. Its forwards still run."""
+    """A target that runs all forwards and returns a given text as arg-max."""
 
     text: np.ndarray  # (T,), after the prompt
 
@@ -109,7 +109,7 @@ def misleading(
 ) -> np.ndarray:
     """Return a text (length,) int32 whose next token ``drafter`` never proposes.
 
-    It has the corpus' most frequent tokens, so that the drafter finds continuations.
+    It consists of the corpus' most frequent tokens, so that the drafter finds continuations.
     """
     counts = Counter(np.concatenate(outputs).tolist())
     frequent = np.array([token for token, _ in counts.most_common(256)])
@@ -124,7 +124,7 @@ def misleading(
 
 
 def scaled(cost: CostModel, factor: float) -> CostModel:
-    """Return ``cost`` with all but its first time multiplied, and still not falling."""
+    """Return ``cost`` with all times but the first multiplied by ``factor``, without a decrease."""
     first, *rest = cost.seconds
     return CostModel(cost.sizes, (first, *(max(first, factor * t) for t in rest)), cost.context)
 
@@ -140,7 +140,7 @@ def compare(
     """Decode every prompt with every method in turn; return times relative to autoregressive ones.
 
     A ratio pairs two consecutive runs on one prompt; the median is over all pairs. Each method has
-    its own drafters, which start anew with each repeat: they must not know the text.
+    its own drafters, new in each repeat, so that they do not know the text.
     """
     methods = (METHODS[0], *options.methods)
     seconds: dict[str, list[list[float]]] = {name: [] for name in methods}

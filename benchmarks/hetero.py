@@ -1,11 +1,11 @@
-"""Drafting with another vocabulary, beside transformers' assisted generation with two tokenizers.
+"""Compare drafting with another vocabulary with transformers' universal assisted generation.
 
-Every way decodes every prompt in turn, in one run: our autoregressive loop, the five algorithms
-(standard with the target as its own drafter, since two vocabularies leave it undefined), n-grams of
-bytes as drafter, transformers' generate, and transformers' generate with assistant_model, tokenizer
-and assistant_tokenizer (SLEM when greedy, TLI when sampling). Greedy outputs are compared with
-autoregressive ones. Usage: python -m benchmarks.hetero --target DIR --draft DIR --stories FILE
-[--prompts 20] [--json FILE]; see the target bench-hetero of the Makefile.
+All ways decode every prompt in turn: our autoregressive loop, the five algorithms for two
+vocabularies (``standard``, which needs one vocabulary, uses the target as its own drafter),
+transformers' generate, and its generate with assistant_model, tokenizer and assistant_tokenizer
+(SLEM when greedy, TLI when sampling). Greedy outputs are compared with autoregressive ones.
+Usage: python -m benchmarks.hetero --target DIR --draft DIR --stories FILE [--prompts 20]
+[--json FILE], or make bench-hetero.
 """
 
 import argparse
@@ -33,21 +33,21 @@ from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
 
 METHODS = ("ar", "slem", "tli", "union", "slrs", "slrs:floor=0", "standard")
-WORDS = 12  # of a story that make a prompt
-Decoded = tuple[np.ndarray, int, float]  # tokens, target forwards, seconds
+WORDS = 12  # of a story, as its prompt
+Result = tuple[np.ndarray, int, float]  # tokens, target forwards, seconds
 
 
 @dataclass
 class Way:
-    """A way to decode and what came of it: tokens, target forwards and seconds of each prompt."""
+    """A way to decode, with its results by prompt."""
 
     name: str
-    decode: Callable[[int], Decoded]
-    done: list[Decoded] = field(default_factory=list)
+    decode: Callable[[int], Result]
+    done: list[Result] = field(default_factory=list)
     failed: str = ""
 
     def go(self, i: int) -> None:
-        """Decode prompt ``i``; a peer that fails once is out, what is ours may not fail."""
+        """Decode prompt ``i``; transformers may fail and is then left out, our methods may not."""
         if self.failed:
             return
         try:
@@ -59,7 +59,7 @@ class Way:
 
 
 def main() -> None:
-    """Measure greedy decoding and sampling; print figures as JSON."""
+    """Measure greedy decoding and sampling, and print the figures as JSON."""
     parser = script(
         __doc__,
         threads=True,
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, sampling: Sampling | None) -> dict[str, Any]:
-    """Decode every prompt in every way."""
+    """Decode all prompts in all ways; return the figures by way."""
     tokenizer, draft = load_tokenizer(options.target), load_draft(options.draft)
     model = load_model(options.target, "float32")
     paragraphs = options.stories.read_text(encoding="utf-8").split("\n\n")
@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace, sampling: Sampling | None) -> dict[str,
         ways.append(Way(text, partial(ours, model, factory, rule, prompts, options, sampling)))
     for name, assistant in (("transformers", False), ("transformers assisted", True)):
         ways.append(Way(name, partial(theirs, model, assistant, prompts, options, sampling)))
-    for i in (0, *range(len(prompts))):  # the first time to warm up
+    for i in (0, *range(len(prompts))):  # the first one warms up
         for way in ways:
             way.go(i)
     for way in ways:
@@ -114,8 +114,8 @@ def ours(
     options: argparse.Namespace,
     sampling: Sampling | None,
     i: int,
-) -> Decoded:
-    """Decode prompt ``i`` on our loop."""
+) -> Result:
+    """Decode prompt ``i`` with our loop."""
     with target_from_model(model) as target:
         seconds, done = timed(
             lambda: generate(
@@ -138,8 +138,8 @@ def theirs(
     options: argparse.Namespace,
     sampling: Sampling | None,
     i: int,
-) -> Decoded:
-    """Decode prompt ``i`` by transformers' generate, with an assistant where there is one."""
+) -> Result:
+    """Decode prompt ``i`` with transformers' generate, with or without an assistant."""
     calls = []
     counter = model.register_forward_hook(lambda *_: calls.append(1))
     extra: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def theirs(
             "top_k": 0,
             "top_p": 1.0,
         }
-    if assistant:  # a fresh one each time: when sampling, transformers prunes its LM head for good
+    if assistant:  # a new one each time: when sampling, transformers prunes its LM head for good
         extra = {
             "assistant_model": load_model(options.draft, "float32"),
             "tokenizer": wrapped(options.target),
@@ -172,13 +172,13 @@ def theirs(
 
 @cache
 def wrapped(folder: str) -> PreTrainedTokenizerFast:
-    """Return a folder's tokenizer as transformers has it."""
+    """Return a folder's tokenizer as a transformers object."""
     found: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
     return found
 
 
 def figures_of(way: Way, baseline: Way, sampling: Sampling | None) -> dict[str, Any]:
-    """Return tokens per target forward, milliseconds a token, and the speed beside the first."""
+    """Return tokens per target forward, milliseconds per token, and the speed-up."""
     if way.failed:
         return {"failed": way.failed}
     pace, base = (np.array([s / len(t) for t, _, s in one.done]) for one in (way, baseline))

@@ -1,10 +1,11 @@
-"""Output of every drafter on real prompts against what the model says alone.
+"""Compare the outputs of every drafter on real prompts with the model's own outputs.
 
 Four architectures learn the task for a few hundred steps, so that drafts are accepted and outputs
-vary. In float32 every output must be equal, token for token (exit status 1 otherwise): greedily to
-transformers' own, sampled to autoregressive decoding with the same random numbers. In bfloat16,
-where a tree forward may round otherwise than a one-token forward, the share of equal outputs is
-reported with the largest margin between the two likeliest tokens at a first difference.
+vary. In float32 all outputs must be equal, token for token, or the exit status is 1: greedy ones to
+transformers' outputs, sampled ones to autoregressive decoding with the same random numbers. In
+bfloat16 a tree forward may round differently from a forward of one token. There the figures are the
+share of equal outputs, and the largest margin between the two likeliest tokens at a first
+difference.
 Usage: python -m benchmarks.lossless --data-dir DATA [--prompts 200] [--json FILE]
 """
 
@@ -43,7 +44,7 @@ SIZED = {"fr-spec": "fr-spec:size=500"}
 
 
 def main() -> int:
-    """Compare everything; print figures as JSON; return 1 where float32 outputs differ."""
+    """Print all comparisons as JSON; return 1 if float32 outputs differ."""
     parser = script(
         __doc__, data=True, threads=True, prompts=200, new_tokens=48, steps=250, temperature=0.8
     )
@@ -64,11 +65,11 @@ def main() -> int:
 def measure(
     name: str, train: Corpus, test: Corpus, tokenizer: LoadedTokenizer, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the figures of one architecture, both dtypes."""
+    """Return the figures of one architecture."""
     model = trained(name, train, tokenizer, options.steps)
     result: dict[str, Any] = {"architecture": name, "parameters": model.num_parameters()}
     methods = list(dict.fromkeys(["ar", *options.methods]))
-    draft = DraftSource(tokenizer, model)  # the model itself: every draft should be right
+    draft = DraftSource(tokenizer, model)  # the model itself, whose drafts should all be accepted
     kinds: dict[str, tuple[torch.dtype, float | None]] = {
         "float32": (torch.float32, None),
         "sampled": (torch.float32, options.temperature),
@@ -104,7 +105,7 @@ def measure(
 def compare(
     cell: Cell, prompts: list[np.ndarray], expected: list[np.ndarray], *, sampled: bool
 ) -> dict[str, Any]:
-    """Return how the outputs of a method compare with ``expected``."""
+    """Compare the outputs of a method with ``expected``."""
     done = cell.runs[0]
     found = [g.tokens for g in done]
     compared = match(cell.model.target, prompts, expected, found, "the model", sampled=sampled)
@@ -119,7 +120,7 @@ def compare(
 def train_draft_head(
     model: PreTrainedModel, tokenizer: LoadedTokenizer, train: Corpus, folder: Path
 ) -> str:
-    """Train a head on the model's answers to some prompts; return its folder."""
+    """Train a draft head on the model's answers to some prompts; return its folder."""
     save_model(model, tokenizer, folder / "model")
     some = replace(train, examples=train.examples[:200])
     model_path = str(folder / "model")
@@ -135,10 +136,10 @@ def train_draft_head(
 
 
 def trained(name: str, train: Corpus, tokenizer: LoadedTokenizer, steps: int) -> PreTrainedModel:
-    """Return a small model of an architecture that has learnt the task a little."""
+    """Return a small model of an architecture, trained on the task for ``steps`` steps."""
     sizes = {"head_dim": 32} if name in ("gemma", "mistral") else {}
     if name == "mistral":
-        sizes["sliding_window"] = 16  # shorter than the texts, or it would be llama again
+        sizes["sliding_window"] = 16  # shorter than the texts, so that it has an effect
     config = AutoConfig.for_model(
         name,
         vocab_size=VOCABULARY,

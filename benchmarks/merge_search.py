@@ -1,9 +1,9 @@
 """Time the TASC-ft merge search on EUR-LEX and MedQuAD training outputs in GPT-2 tokens.
 
-With --trainer, beside it in turn: `tokenizers`' BpeTrainer without a pre-tokenizer on the same
-texts, for as many merges. It starts from characters and searches pairs; the search starts from
-tokens, whose making is timed apart. Each data set is measured in a process of its own, so that peak
-memory is its own. Usage: python -m benchmarks.merge_search --data-dir DIR [--json FILE]
+--trainer also times BpeTrainer of `tokenizers`, without a pre-tokenizer, on the same texts for as
+many merges. The trainer starts from characters and merges pairs. The search starts from tokens, and
+tokenization is timed separately. Each data set runs in a process of its own, which gives its own
+peak memory. Usage: python -m benchmarks.merge_search --data-dir DIR [--json FILE]
 """
 
 import argparse
@@ -23,11 +23,15 @@ DATA_SETS = ("eur-lex", "medquad")
 
 
 def main() -> None:
-    """Measure every data set and print the figures as JSON."""
+    """Measure all data sets and print the figures as JSON."""
     parser = script(__doc__, data=True, budget=1000, n_max=4, repeats=5)
     parser.add_argument("--tokenizer", help="default: tokenizers/gpt2 in the data folder")
-    parser.add_argument("--boundaries", action="store_true", help="as for the pretoken export")
-    parser.add_argument("--trainer", action="store_true", help="time BpeTrainer beside it")
+    parser.add_argument(
+        "--boundaries",
+        action="store_true",
+        help="keep pre-token boundaries, as the pretoken export does",
+    )
+    parser.add_argument("--trainer", action="store_true", help="also time BpeTrainer")
     parser.add_argument("--only", choices=DATA_SETS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
@@ -38,7 +42,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
-    """Search every output as it comes: identical ones are not joined, so all tokens are indexed."""
+    """Search all outputs without joining equal ones, so that all tokens are indexed."""
     base = load_tokenizer(options.tokenizer or str(options.data_dir / "tokenizers" / "gpt2"))
     texts = load(Source(str(options.data_dir / options.only)), "train").outputs
     encoding, (encoded, starts) = timed(lambda: base.encode_with_boundaries(texts))
@@ -76,7 +80,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
 
 
 def train(texts: list[str], merges: int) -> Tokenizer:
-    """Byte-pair encoding over whole texts, from their characters."""
+    """Return a byte-pair encoding of whole texts, trained from characters."""
     alphabet = len({letter for text in texts for letter in text})
     trainer = trainers.BpeTrainer(vocab_size=alphabet + merges, show_progress=False)
     made = Tokenizer(models.BPE())

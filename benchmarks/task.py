@@ -1,4 +1,4 @@
-"""A model on a data set, and the ways to decode its prompts: what benchmarks of decoding share."""
+"""A model, a data set, and the ways to decode its prompts."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from tasc.training.generate_targets import answer
 
 Outputs = list[list[int]]
 Ways = dict[str, Callable[[], Outputs]]
-LOOKUP = 10  # tokens that prompt lookup drafts, here and there
+LOOKUP = 10  # draft tokens of prompt lookup, for us and for transformers
 THEIR_LOOKUP = "transformers prompt-lookup"
 
 
@@ -37,14 +37,14 @@ class Task:
 
     @classmethod
     def load(cls, model: str, data: Path, prompts: int, **options: Any) -> "Task":  # noqa: ANN401
-        """Read the folders of a model and a data set; ``options`` are those of load_model."""
+        """Read the folders of a model and a data set; ``options`` go to ``load_model``."""
         tokenizer, source = load_tokenizer(model), Source(str(data))
         asked = tokenizer.encode(load(source, "test").prompts[:prompts]).split()
         outputs = tokenizer.encode(load(source, "train").outputs).split()
         return cls(load_model(model, **options), asked, outputs, tokenizer.eos_id)
 
     def prepare(self, method: str, target: Target) -> Factory:
-        """Build what the drafters of ``method`` share."""
+        """Prepare ``method`` with the training outputs."""
         return parse(method).prepare(Resources(self.outputs, self.end, target=target))
 
     def ways(
@@ -55,10 +55,10 @@ class Task:
         sizes: Sequence[int],
         limits: Mapping[str, Any],
     ) -> Ways:
-        """Return what decodes the prompts: ``theirs`` by transformers, and each method, by batch.
+        """Return functions that decode all prompts, by name and batch size of the way.
 
-        ``limits`` are ``new_tokens`` and ``end``, the token that ends an output or None. Beside
-        prompt lookup stands transformers' own.
+        transformers decodes with ``theirs``, also with its prompt lookup if ours is one of
+        ``methods``. ``limits`` are ``new_tokens`` and ``end``, the end token or None.
         """
         factories = {name: self.prepare(name, target) for name in methods}
         found: Ways = {}
@@ -85,7 +85,7 @@ def by_us(
     new_tokens: int,
     end: int | None,
 ) -> Outputs:
-    """Decode on our loop, ``size`` prompts at a time."""
+    """Decode with our loop, ``size`` prompts at a time."""
     ends = () if end is None else (end,)
     asked = [Request(prompt, factory) for prompt in prompts]
     results = generate_all(target, asked, max_new_tokens=new_tokens, end_ids=ends, batch_size=size)
@@ -102,8 +102,8 @@ def by_transformers(
     settings: Mapping[str, Any] | None = None,
     **more: Any,  # noqa: ANN401 - further arguments of generate
 ) -> Outputs:
-    """Decode with generate, greedily unless ``settings`` of its configuration say otherwise."""
-    model.generation_config.eos_token_id = end  # what None is filled in from
+    """Decode with transformers' generate: greedily, or as ``settings`` of its configuration."""
+    model.generation_config.eos_token_id = end  # the default for None
     told = {"max_new_tokens": new_tokens, "do_sample": False, "pad_token_id": 0}
     config = GenerationConfig(**told | {"eos_token_id": end} | dict(settings or {}))
     return [
@@ -114,12 +114,12 @@ def by_transformers(
 
 
 def compare(ways: Ways, repeats: int) -> list[dict[str, Any]]:
-    """Run all ways in turn; tokens per second of each, and against transformers' at its batch.
+    """Run all ways in turn; return tokens per second, and the ratio to transformers by batch size.
 
-    Who goes first changes, so that nobody always finds warm caches. The ratio is also given in
-    seconds of the processor, which other processes do not stretch.
+    The order alternates, so that no way always has warm caches. Ratios are also given in CPU
+    seconds, which other processes do not stretch.
     """
-    outputs = {name: way() for name, way in ways.items()}  # warms up, and is compared below
+    outputs = {name: way() for name, way in ways.items()}  # to warm up and to compare
     first = next(iter(outputs.values()))
     rates: dict[str, list[dict[str, float]]] = {name: [] for name in ways}  # by clock
     for repeat in range(repeats):

@@ -1,7 +1,7 @@
-"""The llama2.c checkpoint of 260,032 parameters as a model folder, and stories sampled from it.
+"""Convert the llama2.c checkpoint of 260,032 parameters to a model folder; sample stories from it.
 
-Sampled stories are the text that a target with a large vocabulary learns, so that both models know
-the same kind of text. Usage:
+The sampled stories train a target with a large vocabulary, so that both models know the same kind
+of text. Usage:
 python -m benchmarks.tinystories convert CHECKPOINT_FOLDER --output DIR
 python -m benchmarks.tinystories sample MODEL_FOLDER --output FILE.jsonl [--stories 16000]
 """
@@ -78,7 +78,7 @@ def read_model(path: Path) -> LlamaForCausalLM:
         rms_norm_eps=1e-5,
         tie_word_embeddings=True,
         bos_token_id=BEGIN,
-        eos_token_id=[END, BEGIN],  # it was trained on stories behind each other
+        eos_token_id=[END, BEGIN],  # it was trained on concatenated stories
     )
     model = LlamaForCausalLM(config)
     floats = iter_arrays(np.frombuffer(contents, "<f4", offset=256))
@@ -106,7 +106,7 @@ def read_model(path: Path) -> LlamaForCausalLM:
 
 
 def iter_arrays(flat: np.ndarray) -> Callable[..., np.ndarray]:
-    """Return a function that cuts the next array of a given shape off ``flat``."""
+    """Return a function that takes the next array of a given shape from ``flat``."""
     at = 0
 
     def take(*shape: int) -> np.ndarray:
@@ -133,7 +133,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
         texts.append(contents[at - length : at].decode())
     texts[BEGIN], texts[END] = "<s>", "</s>"
     kinds = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * len(texts)]
-    # Pieces stand in the order of their scores.
+    # Pieces are in the order of their scores.
     pieces = [(text.replace(" ", "▁"), float(-i), kinds[i]) for i, text in enumerate(texts)]
     tokenizer = build(Pieces(pieces, BPE, squeeze=False))
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -143,7 +143,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def sample(options: argparse.Namespace) -> None:
-    """Append stories as JSONL rows ``{"input": "", "output": story}`` until there are enough."""
+    """Append JSONL rows ``{"input": "", "output": story}`` until there are ``--stories``."""
     model = load_model(str(options.source), "float32")
     tokenizer = load_tokenizer(str(options.source))
     options.output.parent.mkdir(parents=True, exist_ok=True)

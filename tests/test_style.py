@@ -55,18 +55,6 @@ RETIRED = {
 }
 
 NOT_YET: set[str] = {
-    "benchmarks/analysis.py",
-    "benchmarks/drafting/chains.py",
-    "benchmarks/drafting/logits.py",
-    "benchmarks/figures.py",
-    "benchmarks/gather.py",
-    "benchmarks/gpu/overhead.py",
-    "benchmarks/growth.py",
-    "benchmarks/heads/cell.py",
-    "benchmarks/hetero.py",
-    "benchmarks/serving/engines.py",
-    "benchmarks/serving/propose.py",
-    "benchmarks/serving/summary.py",
     "cli/_derive.py",
     "cli/_typed.py",
     "cli/commands/analyze.py",

@@ -1,1 +1,1 @@
-"""Drafters without engines: beside peers, beside their own parts, as chains, with logits."""
+"""Drafters without a model, compared with peers and with their own parts."""

@@ -1,8 +1,8 @@
-"""tasc-spec beside its own parts: copying, few outputs, outputs of another task, and none at all.
+"""Compare tasc-spec with each of its sources alone, by what is known of a task.
 
-Reference outputs are simulated, teacher-forced, as in ``peers``. A drafter is made anew
-for each line, so what it learnt in one is not known in another. Those it is compared with run as
-before sources were weighed while decoding: their settings say so.
+The kinds are copying, few outputs, outputs of another task, and no outputs. Reference outputs are
+simulated as in ``peers``, with a new drafter for each line. The single sources do not learn while
+they decode.
 Usage: python -m benchmarks.drafting.sources --data-dir DIR [--split validation] [--json F]
 """
 
@@ -33,12 +33,12 @@ PARTS = (
     "suffix",
     "prompt-lookup:chain=0",
 )
-PAIRS = 3000  # of copying, as corpus
+PAIRS = 3000  # of sentences with and without a typo, as corpus
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Prompts and outputs of a task, and the outputs that drafts may be made from."""
+    """Prompts and outputs of a task, and the outputs that drafters know."""
 
     kind: str
     task: str
@@ -48,7 +48,7 @@ class Replay:
 
 
 def replays(data: Path, split: str, rows: int) -> Iterator[Replay]:
-    """Make the replays of all kinds from the first ``rows`` rows of ``split``."""
+    """Yield the replays of all kinds, from the first ``rows`` rows of ``split``."""
 
     def read(task: str, part: str) -> Corpus:
         column = {"ud-ewt-pos": "tokens"}.get(task, "input")
@@ -65,7 +65,7 @@ def replays(data: Path, split: str, rows: int) -> Iterator[Replay]:
         yield Replay("copying", task, wrong, right, known)
     for task in ("massive-en", "ud-ewt-pos", "wikisql", "text2sql-domains"):
         for count in (30, 100, 1000):
-            # drawn, as files are sorted by what they are about
+            # drawn, because the files are sorted by topic
             drawn = random.Random(count).sample(list(read(task, "train").outputs), count)
             yield of(f"{count} outputs", task, drawn, "")
     for task, other in {
@@ -86,7 +86,7 @@ def _sentences(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _misspelt(sentences: Iterator[str], count: int) -> Iterator[tuple[str, str]]:
-    """Yield sentences with two letters of a word exchanged, and as they were."""
+    """Yield sentences with two letters of a word exchanged, and the originals."""
     chance = random.Random(0)
     for _, sentence in zip(range(count), sentences, strict=False):
         words = sentence.split(" ")
@@ -102,7 +102,7 @@ def _misspelt(sentences: Iterator[str], count: int) -> Iterator[tuple[str, str]]
 def measure(
     replay: Replay, tokenizer: LoadedTokenizer, methods: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Simulate every method and budget; one that refuses to work without a corpus has no line."""
+    """Simulate all methods and budgets; skip methods that need a corpus if there is none."""
 
     def encode(texts: Sequence[str]) -> list[np.ndarray]:
         return tokenizer.encode(texts).split() if texts else []
@@ -128,7 +128,7 @@ def measure(
 
 
 def against_parts(lines: Sequence[dict[str, Any]], default: str) -> list[dict[str, Any]]:
-    """Return one line a cell: the default, the best of its parts, and by what factor it leads."""
+    """Return one line per task and budget: the default, its best part, and their ratio."""
     cells: dict[tuple[str, str, int], dict[str, float]] = {}
     for line in lines:
         key = line["kind"], line["task"], line["nodes"]
@@ -153,7 +153,7 @@ def against_parts(lines: Sequence[dict[str, Any]], default: str) -> list[dict[st
 def main() -> None:
     """Measure all replays and print the figures as JSON."""
     parser = script(__doc__, data=True, tokenizer="llama3/tokenizer.model", split="test", rows=200)
-    parser.add_argument("--method", default="tasc-spec", help="what is compared with its parts")
+    parser.add_argument("--method", default="tasc-spec", help="method to compare with its parts")
     given = parser.parse_args()
     tokenizer = load_tokenizer(str(given.data_dir / "tokenizers" / given.tokenizer))
     lines = [

@@ -1,1 +1,1 @@
-"""Everything that only a GPU can show: ``python -m benchmarks.gpu``, or ``make gpu-bench``."""
+"""Measurements that need a GPU: ``python -m benchmarks.gpu``, or ``make gpu-bench``."""

@@ -1,8 +1,8 @@
-"""Check and time everything that needs an NVIDIA device, part by part, into one JSON file.
+"""Check and time everything that needs an NVIDIA device, in parts, and write one JSON file.
 
-A part that has run is kept in the file, so that a run that was cut short goes on with ``--only``.
-Without a device it says so and exits with 2; ``--device cpu --quick`` runs every part on tiny
-shapes to try the script, and its figures mean nothing.
+The file keeps the parts that have run: continue an interrupted run with ``--only``. Without a
+device the script exits with status 2. ``--device cpu --quick`` tries every part on tiny shapes; its
+figures are meaningless.
 Usage: python -m benchmarks.gpu --data-dir DATA [--only verify overhead] [--shape large]
 """
 
@@ -43,7 +43,7 @@ PARTS: dict[str, Callable[[Setup], dict[str, Any]]] = {
 
 
 def main() -> int:
-    """Run the parts asked for; return 2 where they cannot run, 1 where one failed."""
+    """Run the chosen parts; return 2 if they cannot run and 1 if one failed."""
     options = parse_options()
     problem = unable(options)
     if problem:
@@ -63,7 +63,7 @@ def main() -> int:
         start = time.perf_counter()
         try:
             found = PARTS[name](setup)
-        except (TascError, RuntimeError) as error:  # the other parts are worth having
+        except (TascError, RuntimeError) as error:  # the other parts still run
             found, failed = {"failed": f"{type(error).__name__}: {error}"}, True
         failed = failed or any(
             isinstance(v, dict) and v.get("status", 0) != 0 for v in found.values()
@@ -81,21 +81,21 @@ def main() -> int:
 
 
 def parse_options() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, required=True, help="the folder of data sets")
+    parser.add_argument("--data-dir", type=Path, required=True, help="folder of data sets")
     parser.add_argument("--only", nargs="+", choices=PARTS, help="parts to run [default: all]")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--quick", action="store_true", help="tiny: try the script")
-    parser.add_argument("--shape", choices=PRESETS, help="of the target [default: large]")
-    parser.add_argument("--minutes", type=float, default=3, help="of training, at most")
+    parser.add_argument("--quick", action="store_true", help="tiny shapes, to try the script")
+    parser.add_argument("--shape", choices=PRESETS, help="shape of the target [default: large]")
+    parser.add_argument("--minutes", type=float, default=3, help="maximum minutes of training")
     parser.add_argument("--work", type=Path, default=Path("build/gpu-bench"))
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/gpu.json"))
     return parser.parse_args()
 
 
 def unable(options: argparse.Namespace) -> str:
-    """Return why nothing can be measured here, or nothing."""
+    """Return the reason why nothing can be measured here, or an empty string."""
     if not (options.data_dir / "massive-en").is_dir():
         return f"no massive-en in {options.data_dir}: give the folder of data sets with --data-dir"
     if options.device == "cpu":
@@ -110,7 +110,7 @@ def unable(options: argparse.Namespace) -> str:
 
 
 def describe(setup: Setup) -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the conditions of the figures."""
     device = torch.cuda.get_device_name(setup.device) if setup.cuda else "cpu"
     return {
         "device": device,
@@ -121,7 +121,7 @@ def describe(setup: Setup) -> dict[str, Any]:
 
 
 def begun(path: Path, described: dict[str, Any]) -> dict[str, Any]:
-    """Return the file to go on with: parts of another device or shape are not kept."""
+    """Return the figures to add to, without parts of another device or shape."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
         parts = held.pop("parts")

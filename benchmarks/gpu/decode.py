@@ -1,4 +1,4 @@
-"""Tokens per second of the loops against transformers' generate, at batch 1 and 8."""
+"""Tokens per second relative to transformers' generate, at batch sizes 1 and 8."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +15,7 @@ NEW_TOKENS = 48
 
 
 def run(setup: Setup) -> dict[str, Any]:
-    """Measure bfloat16; every way decodes the same prompts, in turn."""
+    """Measure bfloat16; all ways decode the same prompts in turn."""
     task = trained(setup)
     theirs = trained(setup).model  # with transformers' own attention
     target = target_for(task.model)
@@ -27,7 +27,7 @@ def run(setup: Setup) -> dict[str, Any]:
 
 
 def run_4bit(setup: Setup) -> dict[str, Any]:
-    """Measure the same model with bitsandbytes NF4 weights, without graphs and at batch 1."""
+    """Measure bitsandbytes NF4 weights of the same model, without graphs, at batch size 1."""
     if find_spec("bitsandbytes") is None:
         return {"skipped": "bitsandbytes is not installed"}
     task = trained(setup, quantize="nf4")
@@ -41,7 +41,7 @@ def run_4bit(setup: Setup) -> dict[str, Any]:
 def ways(
     setup: Setup, task: Task, target: Target, theirs: PreTrainedModel, sizes: tuple[int, ...]
 ) -> list[dict[str, Any]]:
-    """Return the figures of every way and batch size."""
+    """Return the figures by way and batch size."""
     limits = {"new_tokens": NEW_TOKENS, "end": task.end}
     found = task.ways(target, theirs, METHODS, sizes, limits)
     return compare(found, 1 if setup.quick else 5)

@@ -1,4 +1,4 @@
-"""Are the kernels right? The tests that need a device, then again under compute-sanitizer."""
+"""Tests that need a device, alone and under compute-sanitizer."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ SANITIZERS = ("memcheck", "racecheck", "initcheck")
 
 
 def run(setup: Setup) -> dict[str, Any]:
-    """Run the tests; on CUDA also under each sanitizer, without the largest vocabulary."""
+    """Run the tests; on CUDA also under each sanitizer, except the largest vocabulary."""
     files = [str(p) for p in (ROOT / "tests").rglob("test_*.py") if "mark.gpu" in p.read_text()]
     pytest = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", *files]
     found: dict[str, Any] = {"tests": call(pytest)}
@@ -31,7 +31,7 @@ def run(setup: Setup) -> dict[str, Any]:
 
 
 def call(command: list[str], seconds: float = 300) -> dict[str, Any]:
-    """Return the exit status of a command and its last line."""
+    """Return the exit status of a command and the last line that it prints."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What a step costs besides the model's forward: drafting, launching, verifying, committing."""
+"""Time per step outside the model's forward: drafting, launching, verifying, committing."""
 
 from collections import Counter
 from functools import partial
@@ -21,18 +21,18 @@ class Counted(StaticTarget):
     """A static target that counts its steps by shape."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """As StaticTarget."""
+        """Create a StaticTarget with its ``arguments``, and no steps counted."""
         super().__init__(*arguments, **options)
         self.used: Counter[tuple[int, int]] = Counter()
 
     def step(self, queries: int, keys: int) -> Step:
-        """See StaticTarget.step."""
+        """Count the shape and return its step."""
         self.used[queries, keys] += 1
         return super().step(queries, keys)
 
 
 def run(setup: Setup) -> dict[str, Any]:
-    """Measure static steps (captured on CUDA) and, for comparison, dynamic ones."""
+    """Measure static steps (captured on CUDA) and dynamic ones."""
     model = trained(setup)
     found: dict[str, Any] = {"parameters": model.model.num_parameters()}
     static = Counted(model.model, graphs=setup.cuda)
@@ -43,13 +43,13 @@ def run(setup: Setup) -> dict[str, Any]:
 
 
 def measure(setup: Setup, model: Task, target: Counted, name: str) -> dict[str, Any]:
-    """Return microseconds a step outside the forward.
+    """Return the microseconds per step outside the forward.
 
-    The forward is what the same shapes take when they are run one after another, with nothing in
-    between; the rest of the time from the first step to the last is overhead.
+    The time of the forward is measured with the same shapes in direct succession. The rest of the
+    time between the first step and the last is overhead.
     """
     per_step = []
-    for repeat in range(-1, 2 if setup.quick else 5):  # the first one captures
+    for repeat in range(-1, 2 if setup.quick else 5):  # the first run captures graphs
         target.used.clear()
         setup.wait()
         done = decode(model, target, name)
@@ -69,7 +69,7 @@ def measure(setup: Setup, model: Task, target: Counted, name: str) -> dict[str, 
 
 
 def forward(setup: Setup, target: Counted, shape: tuple[int, int]) -> float:
-    """Return the seconds of one forward of a shape, of many in a row."""
+    """Return the seconds per forward of a shape, in a row of forwards."""
     step, many = StaticTarget.step(target, *shape), 2 if setup.quick else 50
 
     @torch.inference_mode()
@@ -81,7 +81,7 @@ def forward(setup: Setup, target: Counted, shape: tuple[int, int]) -> float:
 
 
 def by_timeline(model: Task, name: str) -> dict[str, Any]:
-    """Return what a step of a target without static shapes takes, by part."""
+    """Return the microseconds per step, by part, of a target without static shapes."""
     target = Target(model.model)
     for _ in range(2):
         done = decode(model, target, name)
@@ -93,14 +93,14 @@ def by_timeline(model: Task, name: str) -> dict[str, Any]:
 
 
 def decode(model: Task, target: Target, name: str) -> list[Generation]:
-    """Decode every prompt with one method."""
+    """Decode all prompts with one method."""
     factory = model.prepare(name, target)
     run = partial(generate, target, max_new_tokens=48, end_ids=(model.end,), budget=DEFAULT_BUDGET)
     return [run(factory(), prompt) for prompt in model.prompts]
 
 
 def parts(done: list[Generation], steps: int) -> dict[str, float]:
-    """Return microseconds a step by part; on CUDA the wait for a forward is part of verify."""
+    """Return microseconds per step by part; on CUDA verify includes the wait for the forward."""
     names = ("draft", "forward", "verify", "commit")
     total = np.sum([[getattr(g.timeline, n) for n in names] for g in done], axis=0)
     return dict(zip(names, (1e6 * total / steps).tolist(), strict=True))

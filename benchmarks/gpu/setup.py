@@ -1,4 +1,4 @@
-"""What all parts share: the options, a clock that knows about devices, and a trained target."""
+"""Options, clocks of devices and the trained target of all parts."""
 
 import statistics
 import subprocess
@@ -18,30 +18,30 @@ from tasc.training.options import BaseOptions
 
 @dataclass(frozen=True)
 class Setup:
-    """Where and how much to measure. ``quick`` is a trial of the script, not a measurement."""
+    """Options of a run. ``quick`` only tries the script."""
 
     device: torch.device
     data: Path  # folder of massive-en
-    work: Path  # folder for what is trained
+    work: Path  # folder of trained models
     shape: str  # a preset of tasc.training.base
-    minutes: float  # of training, at most
+    minutes: float  # maximum time of training
     quick: bool
     seed: int = 0
 
     @property
     def cuda(self) -> bool:
-        """Whether this is the real thing."""
+        """Whether the device is a GPU."""
         return self.device.type == "cuda"
 
     def wait(self) -> None:
-        """Wait until the device has done what it was given."""
+        """Wait until the device is idle."""
         if self.cuda:
             torch.cuda.synchronize()
 
     def times(self, runs: list[Callable[[], Any]], repeats: int) -> list[float]:
-        """Return the seconds of ``repeats`` calls, which take turns through ``runs``.
+        """Return the seconds of ``repeats`` calls, which cycle through ``runs``.
 
-        Each of ``runs`` does the same on memory of its own, so that caches do not help.
+        All ``runs`` do the same, each on its own memory, so that caches do not help.
         """
         for run in runs:
             run()
@@ -53,7 +53,7 @@ class Setup:
 
 
 def clocks() -> str | None:
-    """Return driver, clocks (now and at most) and power limit as nvidia-smi names them."""
+    """Return driver, current and maximum clocks and power limit as nvidia-smi prints them."""
     asked = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
     command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv"]
     try:
@@ -70,9 +70,9 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def trained(setup: Setup, **options: Any) -> Task:  # noqa: ANN401
-    """Return a target that has learnt real data, so that acceptance is real.
+    """Return a target trained on real data, for realistic acceptance.
 
-    It is trained at its first use; ``options`` are those of load_model.
+    The first use trains it. ``options`` go to ``load_model``.
     """
     shape = BaseOptions(
         source=str(setup.data),

@@ -1,4 +1,4 @@
-"""Greedy verification of a large tree against the time to read its logits once."""
+"""Time to verify a large tree, relative to one read of its logits."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,17 +12,17 @@ from tasc.decoding.verify import ops
 
 NODES, VOCABULARY = 64, 151_936
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-BYTES = 512 * 2**20  # of all copies: several times what a device caches
+BYTES = 512 * 2**20  # of all copies: several times the cache of a device
 
 
 def run(setup: Setup) -> dict[str, Any]:
-    """Measure every dtype; ``times_one_read`` is the figure that should stay below 2."""
+    """Measure every dtype; ``times_one_read`` should stay below 2."""
     size = 3_000 if setup.quick else VOCABULARY
     return {str(dtype).removeprefix("torch."): measure(setup, dtype, size) for dtype in DTYPES}
 
 
 def measure(setup: Setup, dtype: torch.dtype, size: int) -> dict[str, Any]:
-    """Time the kernel, and the fastest of three ways to read as many bytes with torch.
+    """Time the kernels, and three ways to read as many bytes with torch.
 
     A copy reads and writes, so it counts half.
     """
@@ -33,7 +33,7 @@ def measure(setup: Setup, dtype: torch.dtype, size: int) -> dict[str, Any]:
     rows = [base.clone() for _ in range(copies)]
     best = base.float().argmax(-1).cpu().numpy().astype(np.int32)
     parents = np.array([rng.integers(-1, i) if i else -1 for i in range(NODES)], np.int32)
-    tokens = best[parents + 1]  # all that can be accepted is
+    tokens = best[parents + 1]  # every path of likeliest tokens is accepted
     tree = [torch.from_numpy(a).to(setup.device) for a in (tokens, parents)]
     into = torch.empty_like(base)
     uniforms = torch.from_numpy(rng.random(NODES + 1)).to(setup.device)

@@ -1,1 +1,1 @@
-"""Serving engines with drafts: what a step waits for, and what a server brings."""
+"""Serving engines with drafts: the time of drafts per step, and the speed-up."""

@@ -1,7 +1,7 @@
-"""vLLM as a process that answers lists of prompts, so many at a time: JSON in, JSON out.
+"""Run vLLM as a process that reads lists of prompts and writes answers, as lines of JSON.
 
-A line of stdin is ``{"prompts", "concurrency"}``, a line of stdout what ``answers`` returns. A new
-request begins where one ends, as clients do that wait for an answer before they ask again.
+A line of stdin is ``{"prompts", "concurrency"}``, a line of stdout the result of ``answers``. A new
+request starts when one ends, as from clients that wait for an answer before the next request.
 """
 
 import json
@@ -11,18 +11,18 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-SEQUENCES = 32  # at a time, at most
-PROMPT, BLOCK = 384, 128  # tokens of a prompt at most, and of a block of the cache
+SEQUENCES = 32  # maximum number at a time
+PROMPT, BLOCK = 384, 128  # maximum tokens of a prompt, tokens of a cache block
 
 
 def main() -> None:
-    """Start an engine: model, more arguments as JSON, eager or compiled, tokens of an answer."""
+    """Start an engine. Arguments: model, options as JSON, eager or compiled, maximum tokens."""
     from vllm import LLM
 
     model, extra, mode, most = sys.argv[1:]
     positions = PROMPT + int(most)
     with os.fdopen(os.dup(1), "w") as told:
-        os.dup2(2, 1)  # what the engine prints is no answer
+        os.dup2(2, 1)  # stdout is for answers; the engine prints to stderr
         llm = LLM(
             model=model,
             dtype="float32",
@@ -30,7 +30,7 @@ def main() -> None:
             max_model_len=positions,
             max_num_seqs=SEQUENCES,
             max_num_batched_tokens=positions,
-            num_gpu_blocks_override=SEQUENCES * (positions // BLOCK + 1),  # all fit, and no more
+            num_gpu_blocks_override=SEQUENCES * (positions // BLOCK + 1),  # exactly enough for all
             enable_prefix_caching=False,
             disable_log_stats=False,
             **json.loads(extra),
@@ -48,10 +48,10 @@ def answers(
     prompts: Sequence[str],
     concurrency: int,
 ) -> dict[str, Any]:
-    """Return times, forwards, tokens and texts by prompt, and what vLLM counted of drafts.
+    """Return times, forwards, tokens and texts by prompt, and vLLM's counts of drafts.
 
-    An answer has at most ``most`` tokens.
-    ``name`` is new for each call: its suffix drafter forgets a request whose name comes again.
+    An answer has at most ``most`` tokens. Each call needs a new ``name``: vLLM's suffix drafter
+    forgets a request if its name is used again.
     """
     from vllm import SamplingParams
 
@@ -73,7 +73,7 @@ def answers(
     after = counters(llm)
     return {
         "seconds": seconds,
-        "busy": busy,  # of the processor, which other processes do not stretch
+        "busy": busy,  # CPU seconds, which other processes do not stretch
         "forwards": forwards,
         "ids": [list(told[name].token_ids) for name in names],
         "texts": [told[name].text for name in names],
@@ -82,7 +82,7 @@ def answers(
 
 
 def counters(llm: Any) -> dict[str, float]:  # noqa: ANN401 - vLLM's own
-    """Return what vLLM counts of drafts."""
+    """Return vLLM's counts of drafts."""
     known = "vllm:spec_decode_num_"
     return {
         metric.name.removeprefix(known): metric.value

@@ -1,10 +1,10 @@
-"""Tokens a second of vLLM: alone, with its own drafters, and with ours, side by side in one run.
+"""Compare the speed of vLLM alone, with its own drafters, and with ours, in one run.
 
-Each arm is an engine in a process of its own; all stay up, and take turns: a repeat asks every arm
-the same prompts, one arm after the other in an order drawn anew, so that a busy machine is busy for
-all of them. Only ratios within a run mean something. What is timed are prompts of the test split,
-each asked once, so that a drafter that learns from answers has not seen them; it has answered some
-of the training split before, as all arms have. Run it where vLLM is installed:
+Each arm is an engine in its own process. All engines stay up and take turns: in each repeat every
+arm answers the same prompts, in random order, so that load on the machine affects all alike. Only
+ratios within a run are meaningful. All arms first answer some prompts of the training split. The
+measured prompts are of the test split and are sent once, so that drafters that learn from answers
+do not know them. Run it where vLLM is installed:
 
     make bench-serving
 """
@@ -29,21 +29,21 @@ from tasc.data.source import Source
 
 ALONE = "alone"  # the arm without drafts
 ARMS = (ALONE, "ngram", "suffix", "ours", "ours-suffix")
-LEVELS, REQUESTS = (1, 8, 32), (12, 48, 96)  # under way at a time, and of a repeat
+LEVELS, REQUESTS = (1, 8, 32), (12, 48, 96)  # at a time, and per repeat
 WARM = 500  # requests of the training split, before the first repeat
 _NGRAM = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 _OURS = {"method": "custom_class", "model": "tasc.serving.vllm.TascProposer"}
 
 
 def speculations(index: Path, tokens: int) -> dict[str, dict[str, Any] | str]:
-    """Return what each arm adds to the engine's arguments, or why there is no such arm."""
+    """Return the engine options of each arm, or the reason why it cannot run."""
 
     def drafts(method: dict[str, Any]) -> dict[str, Any]:
         return {"speculative_config": {**method, "num_speculative_tokens": tokens}}
 
     def ours(settings: dict[str, str]) -> dict[str, Any]:
-        told = {"index": str(index.resolve()), **settings}
-        return {**drafts(_OURS), "additional_config": {"tasc": told}}
+        options = {"index": str(index.resolve()), **settings}
+        return {**drafts(_OURS), "additional_config": {"tasc": options}}
 
     built = find_spec("arctic_inference")
     return {
@@ -56,10 +56,10 @@ def speculations(index: Path, tokens: int) -> dict[str, dict[str, Any] | str]:
 
 
 class Arm:
-    """An engine under way."""
+    """A running engine."""
 
     def __init__(self, model: Path, extra: dict[str, Any], mode: str, most: int) -> None:
-        """Start it; ``read`` waits until it is ready. An answer has at most ``most`` tokens."""
+        """Start it, with answers of at most ``most`` tokens; ``read`` waits until it is ready."""
         call = [sys.executable, "-m", "benchmarks.serving.engine"]
         self.process = subprocess.Popen(
             [*call, str(model), json.dumps(extra), mode, str(most)],
@@ -70,7 +70,7 @@ class Arm:
         )
 
     def read(self) -> str:
-        """Return the next line of what it answers."""
+        """Return the next line of its output."""
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
@@ -78,7 +78,7 @@ class Arm:
         return line
 
     def ask(self, prompts: Sequence[str], concurrency: int) -> dict[str, Any]:
-        """Let it answer ``prompts``, so many at a time."""
+        """Return its answers to ``prompts``, of which ``concurrency`` run at a time."""
         assert self.process.stdin
         print(json.dumps({"prompts": prompts, "concurrency": concurrency}), file=self.process.stdin)
         self.process.stdin.flush()
@@ -87,14 +87,14 @@ class Arm:
 
 
 def parts(rows: int, repeats: int, levels: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
-    """Yield (requests at a time, rows) of each repeat of each level; no row comes twice.
+    """Yield (requests at a time, rows) per repeat of each level; no row is used twice.
 
     Raises:
         SystemExit: there are too few rows.
     """
     wanted = repeats * sum(levels.values())
     if wanted > rows:
-        raise SystemExit(f"{wanted} prompts are wanted and {rows} there: fewer --repeats")
+        raise SystemExit(f"{wanted} prompts are needed, the split has {rows}: use fewer --repeats")
     left = np.random.default_rng(0).permutation(rows).tolist()
     for concurrency, size in levels.items():
         for _ in range(repeats):
@@ -105,21 +105,21 @@ def parts(rows: int, repeats: int, levels: dict[int, int]) -> Iterator[tuple[int
 def measure(
     arms: dict[str, Arm], test: Corpus, repeats: int, levels: dict[int, int]
 ) -> dict[str, Any]:
-    """Ask all arms in turns, and return figures by requests at a time and arm."""
-    told: dict[int, list[dict[str, Any]]] = {level: [] for level in levels}
+    """Send all prompts to all arms in turn; return figures by requests at a time and arm."""
+    found: dict[int, list[dict[str, Any]]] = {level: [] for level in levels}
     order = np.random.default_rng(1)
     for concurrency, rows in parts(len(test.prompts), repeats, levels):
         prompts = [test.prompts[row] for row in rows]
         names = [list(arms)[i] for i in order.permutation(len(arms))]
-        found = {name: arms[name].ask(prompts, concurrency) for name in names}
-        seconds = {name: round(found[name]["seconds"], 2) for name in arms}
+        answers = {name: arms[name].ask(prompts, concurrency) for name in names}
+        seconds = {name: round(answers[name]["seconds"], 2) for name in arms}
         sys.stderr.write(json.dumps({concurrency: seconds}) + "\n")
-        told[concurrency].append({**found, "wanted": [test.outputs[row] for row in rows]})
-    return {str(level): summaries(list(arms), repeats, ALONE) for level, repeats in told.items()}
+        found[concurrency].append({**answers, "wanted": [test.outputs[row] for row in rows]})
+    return {str(level): summaries(list(arms), repeats, ALONE) for level, repeats in found.items()}
 
 
 def started(given: argparse.Namespace) -> tuple[dict[str, Arm], dict[str, str]]:
-    """Start the engines one after the other; return them, and why others are left out."""
+    """Start the engines in sequence; return them, and the reasons of arms left out."""
     arms: dict[str, Arm] = {}
     left_out: dict[str, str] = {}
     for name in given.only:
@@ -131,25 +131,29 @@ def started(given: argparse.Namespace) -> tuple[dict[str, Arm], dict[str, str]]:
                 arms[f"{name} {arm}"] = Arm(
                     given.models / name / "model", extra, mode, given.new_tokens
                 )
-                arms[f"{name} {arm}"].read()  # ready: the next one finds what it compiled
+                arms[f"{name} {arm}"].read()  # ready: the next one reuses its compiled code
     return arms, left_out
 
 
 def main() -> None:
-    """Measure all arms of both models, side by side."""
+    """Measure all arms of both models and print the figures as JSON."""
     parser = script(__doc__)
     parser.add_argument("--models", type=Path, default=Path("build/serving"))
     parser.add_argument("--data-dir", type=Path, required=True, help="a data set's folder")
-    parser.add_argument("--template", default=Source.template, help="of prompts, as in training")
-    parser.add_argument("--tokens", type=int, default=8, help="of a draft")
-    parser.add_argument("--new-tokens", type=int, default=128, help="of an answer, at most")
-    parser.add_argument("--requests", type=int, nargs="+", default=REQUESTS, help="of a repeat")
+    parser.add_argument(
+        "--template", default=Source.template, help="prompt template, as in training"
+    )
+    parser.add_argument("--tokens", type=int, default=8, help="tokens per draft")
+    parser.add_argument("--new-tokens", type=int, default=128, help="maximum tokens per answer")
+    parser.add_argument(
+        "--requests", type=int, nargs="+", default=REQUESTS, help="requests per repeat"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--warm", type=int, default=WARM, help="requests before the first repeat")
-    parser.add_argument("--only", nargs="+", default=["baseline", "tasc-ft"], help="these models")
+    parser.add_argument("--only", nargs="+", default=["baseline", "tasc-ft"], help="models to run")
     parser.add_argument("--arms", nargs="+", default=ARMS[:4], choices=ARMS)
     parser.add_argument("--concurrency", type=int, nargs="+", default=LEVELS)
-    parser.add_argument("--compiled", action="store_true", help="not enforce_eager")
+    parser.add_argument("--compiled", action="store_true", help="compile: without enforce_eager")
     given = parser.parse_args()
     levels = dict(zip(given.concurrency, given.requests, strict=True))
     source = Source(str(given.data_dir), template=given.template)

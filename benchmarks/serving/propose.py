@@ -1,9 +1,9 @@
-"""What a serving engine waits for between its steps: drafts for all of its requests, in µs.
+"""Time the drafts for all requests of a serving engine, between two of its steps, in µs.
 
-The requests of a narrow task are replayed as an engine would run them: each row holds one, takes
-as much of its draft as the expected output agrees with and one token more, and makes room for the
-next request where the output ends. Nothing else runs, so what is timed is ``ChainProposer`` alone,
-by the time that the calling thread was given: it works, or waits for the others awake.
+Requests of a narrow task are replayed as an engine would run them: a row has one request, commits
+the part of its draft that agrees with the reference output and one more token, and gets the next
+request when the output ends. The time is that of ``ChainProposer`` alone, in CPU seconds of the
+calling thread.
 Usage: python -m benchmarks.serving.propose --tokenizer FOLDER --data-dir DIR [--millions 4]
 """
 
@@ -31,20 +31,20 @@ from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer, load_tokenizer
 
-POSITIONS = 1024  # of a sequence, at most
-FREE = 0.001  # what a token adds to a step: so little that the policy allows whole drafts
+POSITIONS = 1024  # maximum length of a sequence
+FREE = 0.001  # cost of a token, so low that the policy allows whole drafts
 
 
 @dataclass(eq=False)
 class Running:
-    """A request under way: its tokens, of which ``done`` are there, and its draft."""
+    """A running request: its tokens, of which ``done`` are committed, and its draft."""
 
     tokens: list[int]
     done: int
     draft: list[int] = field(default_factory=list)
 
     def step(self) -> list[int]:
-        """Return what a step commits: the draft as far as it is right, and one token more."""
+        """Commit the correct part of the draft and one more token; return them."""
         rest = self.tokens[self.done :]
         agree = 0
         while agree < min(len(self.draft), len(rest) - 1) and self.draft[agree] == rest[agree]:
@@ -56,7 +56,7 @@ class Running:
 def replay(
     made: ChainProposer, requests: Iterator[tuple[np.ndarray, np.ndarray]], rows: int, steps: int
 ) -> dict[str, Any]:
-    """Run ``steps`` steps over endless ``requests`` and return what a step takes and brings."""
+    """Run ``steps`` steps over endless ``requests``; return the figures per step."""
     tokens = np.zeros((rows, POSITIONS), np.int32)
     running: list[Running | None] = [None] * rows
     times, committed, begun = [], 0, 0
@@ -72,7 +72,7 @@ def replay(
             new.append(request.step())
             lengths.append(request.done)
             tokens[row, : request.done] = request.tokens[: request.done]
-        begin = time.thread_time()  # not what other processes take meanwhile
+        begin = time.thread_time()  # without the time of other processes
         drafts = made.propose(new, lengths, tokens)
         times.append(1e6 * (time.thread_time() - begin))
         committed += sum(map(len, new))
@@ -121,7 +121,7 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
         made = ChainProposer(factory, tokenizer.eos_id, sizes, policy, threads=given.threads)
         endless = cycle(requests)
         gc.collect()
-        replay(made, endless, rows, given.steps // 4)  # warms up, and fills the memory of outputs
+        replay(made, endless, rows, given.steps // 4)  # warms up and stores outputs
         found[str(rows)] = replay(made, endless, rows, given.steps)
     return found
 
@@ -130,10 +130,8 @@ def main() -> None:
     """Measure and print the figures as JSON."""
     parser = script(__doc__, data=True, threads=True, tokenizer=str, steps=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 64])
-    parser.add_argument("--tokens", type=int, default=8, help="of a draft")
-    parser.add_argument(
-        "--millions", type=float, help="of tokens in the index, as of benchmarks.growth"
-    )
+    parser.add_argument("--tokens", type=int, default=8, help="tokens per draft")
+    parser.add_argument("--millions", type=float, help="million tokens of the index")
     given = parser.parse_args()
     publish(measure(given.data_dir, load_tokenizer(given.tokenizer), given), given.json)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.serving.engines import parts
-from benchmarks.serving.predicted import compared, predict
+from benchmarks.serving.predicted import compared
 from benchmarks.serving.summary import summaries
 
 
@@ -61,7 +61,7 @@ def test_a_prediction_is_beside_what_was_measured():
         "m alone": {"forwards_a_request": 10.0, "times_first": 1.0},
         "m ours": own | {"times_first": 2.0},
     }
-    found = compared({"m": predict(trial, prompt=9, cost=0.125)}, cells)
+    found = compared({"m": {"trials": [trial], "prompt_tokens": 9}}, cells, cost=0.125)
     told = found["m ours"]["times_alone"]
     assert told["predicted"] == (1 + 10) / (1 + 4 + 1)  # forwards; the prompt and drafts, 1 each
     assert told["error"] == told["predicted"] / 2 - 1

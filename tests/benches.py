@@ -79,6 +79,7 @@ def make_results(
 ) -> BenchResults:
     """Return the results of a bench with these cells; settings may be among ``changes``."""
     metrics = changes.pop("metrics", ("exact_match",))
+    prompts = dict(enumerate(changes.pop("prompts", ("p",))))
     task = {
         "source": "s",
         "split": "test",
@@ -98,8 +99,10 @@ def make_results(
     results = {
         "task": task,
         "settings": settings,
-        "samples": [{"id": f"{i}", "reference": text} for i, text in enumerate(references)],
-        "examples": [{"sample": 0, "prompt": "p"}],
+        "samples": [
+            {"id": f"{i}", "reference": text, "prompt": prompts.get(i)}
+            for i, text in enumerate(references)
+        ],
         "cells": scored,
         "reference": (),
         "comparisons": comparisons(scored, settings),

@@ -56,8 +56,7 @@ def bench_results():
     marked = cells[3].outputs[0].model_copy(update={"accepted": ((0, 4),), "sources": ("prompt",)})
     cells[3] = cells[3].model_copy(update={"outputs": (marked, *cells[3].outputs[1:])})
     lost = said("lost", ["\ufffd"] * 12, [1.0] * 12, **spread)
-    examples = [{"sample": i, "prompt": text} for i, text in enumerate(TEXTS)]
-    made = make_results(*cells, lost, references=TEXTS, examples=examples, command_line=EVIL)
+    made = make_results(*cells, lost, references=TEXTS, prompts=TEXTS, command_line=EVIL)
     return made.model_copy(update={"task": made.task.model_copy(update={"source": EVIL})})
 
 

@@ -86,8 +86,6 @@ def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
 
 
 def _show_drafting(drafting: "Drafting") -> None:
-    from tasc.benchmark.forecast.verdict import interval_of
-
     cost = drafting.cost
     if cost:
         sizes = [(k, t) for k, t in zip(cost.sizes, cost.seconds, strict=True) if k > 1]
@@ -105,12 +103,11 @@ def _show_drafting(drafting: "Drafting") -> None:
             [
                 trial.method,
                 f"{trial.tokens_per_step:.2f}",
-                "{:.2f}–{:.2f}".format(*interval) if interval else "too few",
+                "{:.2f}–{:.2f}".format(*trial.interval) if trial.interval else "too few",
                 f"{trial.steps_per_output:.2f}",
                 speedup_text(trial),
             ]
             for trial in trials[:4]
-            for interval in [interval_of(trial)]
         ],
     )
     say(

@@ -9,7 +9,7 @@ from .._derive import RunFlags
 
 if TYPE_CHECKING:
     from tasc.benchmark.paired.compare import CompareOptions
-    from tasc.benchmark.results.changes import Change, ResultsComparison
+    from tasc.benchmark.results.comparisons import Change, ResultsComparison
 
 
 def run(options: "CompareOptions", flags: RunFlags) -> None:

@@ -36,16 +36,17 @@ def _show(found: "JoinedResults") -> None:
         [*columns, *(metric.label for metric in found.metrics.values())],
         [
             [
-                cell.run,
+                run.label,
                 cell.model,
                 cell.method,
                 f"{cell.ms_per_sample:.2f}",
-                f"{cell.speedup:.2f}×",
-                "-" if cell.predicted is None else speedup_text(cell.predicted),
+                f"{speedup:.2f}×",
+                "-" if predicted is None else speedup_text(predicted),
                 f"{cell.tokens_per_step:.2f}",
                 *(f"{cell.quality[m]:.3f}" if m in cell.quality else "-" for m in found.metrics),
             ]
-            for cell in found.cells
+            for run in found.runs
+            for cell, speedup, predicted in run.rows()
         ],
         text_columns=3,
     )

@@ -66,7 +66,7 @@ class Cell:
         if self.resources and self.learns:
             self.factory = self.method.prepare(self.resources)
         if self.policy:
-            self.policy = Adaptive(self.policy.cost)
+            self.policy = Adaptive(self.policy.cost, learns=self.policy.learns)
 
 
 def run(

@@ -1,11 +1,11 @@
-"""What a model and a drafter will reach, before they run: simulations joined with measured costs.
+"""Predict the cells of a bench from simulations and measured costs.
 
-A simulation on reference outputs says how many tokens each step commits; T(k) of the target on this
-device says what the step costs (``models/cost.py``). Departures from this are what the model does:
-it may write other outputs than the references.
+A simulation on the reference outputs gives the tokens that each step commits. T(k) of the target on
+this device gives the cost of each step (``models/cost.py``). A prediction is wrong where the model
+writes other outputs than the references.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -38,14 +38,12 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 @dataclass(frozen=True)
 class Simulated:
-    """A method of a model, simulated, and its milliseconds (turns,) by each turn of T(k)."""
+    """A simulated method of a model, with its milliseconds (turns,) by each turn of T(k)."""
 
     model: str
+    method: str
     figures: StepFigures
     ms_by_turn: np.ndarray
-
-
-Figures = dict[str, Simulated]
 
 
 def predict(
@@ -55,24 +53,22 @@ def predict(
     options: BenchOptions,
     measured: Sequence[results.Cell],
 ) -> Prediction:
-    """Predict a bench from its references alone and say how far off that was.
+    """Predict the cells that draft from tokens alone, and compare them with ``measured``.
 
-    Speed-ups are against the first of ``cells``, whose records are ``measured``; drafters know the
-    outputs of ``corpus``. Returns the cells that draft from tokens alone, with the errors
-    (predicted - measured) / measured, and ``entropy_and_runtime``. In batches nothing is
-    predicted: T(k) is of one sequence.
+    Speed-ups are over the first of ``cells``. Batches are not predicted: T(k) is for one sequence.
     """
-    predicted: dict[str, Figures] = {}
+    predicted = dict[tuple[str, str], Simulated]()
     if options.batch_size == 1 and _simulates(cells[0]):
         for label in dict.fromkeys(cell.model.label for cell in cells):
             own = [cell for cell in cells if cell.model.label == label]
-            predicted[label] = _predict_model(own, test, options.max_new_tokens)
-    rows = []
-    for seen in measured:
-        found = predicted.get(seen.model, {}).get(seen.method)
-        first = predicted.get(cells[0].model.label, {}).get(cells[0].method.label)
-        if found and first:
-            rows.append(_compared(found, first, seen, measured[0]))
+            for one in _predict_model(own, test, options.max_new_tokens):
+                predicted[one.model, one.method] = one
+    first = predicted.get((measured[0].model, measured[0].method))
+    rows = [
+        _compared(simulated, first, cell, measured[0])
+        for cell in measured
+        if first and (simulated := predicted.get((cell.model, cell.method)))
+    ]
     entropy = entropy_and_runtime(cells, corpus, measured) if corpus.examples else None
     return Prediction(cells=tuple(rows), entropy=entropy)
 
@@ -80,7 +76,7 @@ def predict(
 def cost_of(
     folder: str, dtype: Dtype, device: Device, tokenizer: LoadedTokenizer | None
 ) -> CostModel:
-    """Measure T(k) of a model here; ``tokenizer`` is its own, None where another one encodes."""
+    """Measure T(k) of a model here. ``tokenizer`` is its own, None if another one is used."""
     model = load_model(folder, dtype=dtype, device=device, tokenizer=tokenizer)
     pack(model)
     return measured_cost(target_for(model), fresh=True)
@@ -90,53 +86,47 @@ def _simulates(cell: Cell) -> bool:
     return DRAFTERS[cell.method.name].simulates
 
 
-def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Figures:
+def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Iterator[Simulated]:
     """Predict the methods of one model."""
     model = cells[0].model
-    cost = measured_cost(model.target, fresh=True)  # seconds before what it is compared with
+    cost = measured_cost(model.target, fresh=True)  # right after the run that it predicts
     references = References.of(model.tokenizer, test.prompts, test.outputs, max_new_tokens)
-    result = {}
     for cell in filter(_simulates, cells):
-        # Budget and drafter begin as before the run: they know nothing of these outputs.
+        # A new policy and new drafters, which have not seen these outputs
         fresh = replace(cell, policy=Adaptive(cost, learns=False) if cell.policy else None)
         fresh.forget()
-        found = simulate(fresh.drafter, references, cell.method.budget)
-        ms = found.ms_per_sample(references.prompts, cost)
-        result[cell.method.label] = Simulated(
-            model.label,
-            StepFigures(**found.to_dict(), ms_per_sample=ms),
-            found.ms_by_turn(references.prompts, cost),
-        )
-    return result
+        steps = simulate(fresh.drafter, references, cell.method.budget)
+        ms = steps.ms_per_sample(references.prompts, cost)
+        figures = StepFigures(**steps.to_dict(), ms_per_sample=ms)
+        by_turn = steps.ms_by_turn(references.prompts, cost)
+        yield Simulated(model.label, cell.method.label, figures, by_turn)
 
 
 def _compared(
-    own: Simulated, first: Simulated, seen: results.Cell, seen_first: results.Cell
+    own: Simulated, first: Simulated, cell: results.Cell, first_cell: results.Cell
 ) -> PredictedCell:
-    found = own.figures
-    speedup = (first.figures.ms_per_sample or 0.0) / (found.ms_per_sample or 1.0)
-    # Turns of one model are shared by its methods; those of two have nothing to do with each other.
+    figures, measured = own.figures, cell.speedup(first_cell)
+    speedup = (first.figures.ms_per_sample or 0.0) / (figures.ms_per_sample or 1.0)
+    # The methods of a model share the turns; the turns of two models are independent.
     ms = own.ms_by_turn if own.model == first.model else own.ms_by_turn[:, None]
     interval = speedup_interval(speedup, first.ms_by_turn, ms)
-    measured = seen.speedup(seen_first)
     return PredictedCell(
-        **dict(found) | {"speedup": speedup, "speedup_interval": interval},
-        model=seen.model,
-        method=seen.method,
+        **dict(figures) | {"speedup": speedup, "speedup_interval": interval},
+        model=cell.model,
+        method=cell.method,
         measured_speedup=measured,
         speedup_error=speedup / measured - 1,
-        measured_tokens_per_step=seen.tokens_per_step,
-        tokens_per_step_error=found.tokens_per_step / seen.tokens_per_step - 1,
+        measured_tokens_per_step=cell.tokens_per_step,
+        tokens_per_step_error=figures.tokens_per_step / cell.tokens_per_step - 1,
     )
 
 
 def entropy_and_runtime(
     cells: Sequence[Cell], corpus: Corpus, measured: Sequence[results.Cell]
 ) -> EntropyAndRuntime | None:
-    """Compare H_2 of the corpus' outputs with runtimes over models that differ in their budget.
+    """Compare H_2 of the corpus' outputs with the run times of models with other vocabularies.
 
-    Appendix E of Tsur et al., for the first method that every model ran. None for fewer than two
-    different vocabularies.
+    Appendix E of Tsur et al., with the first method. None below two different vocabularies.
     """
     models = {cell.model.label: cell.model for cell in cells}
     smallest = min(len(model.tokenizer.vocabulary()) for model in models.values())
@@ -153,19 +143,23 @@ def entropy_and_runtime(
 
 
 def agreement(method: str, sequence: Iterable[EntropyPoint]) -> EntropyAndRuntime:
-    """Compare H_2(M) and runtime(M) over models that differ in the budget only, in order of M.
+    """Compare H_2(M) and runtime(M) over models with M new tokens, in order of M.
 
     Raises:
-        InputError: fewer than two points, or two with the same budget.
+        InputError: fewer than two points, or two with the same M.
     """
     points = sorted(sequence, key=lambda point: point.budget)
     if len(points) < 2:
-        raise InputError(f"a rank correlation needs two budgets or more, saw {len(points)}")
+        raise InputError(f"a rank correlation needs two vocabularies or more, got {len(points)}")
     if any(low.budget == high.budget for low, high in pairwise(points)):
-        raise InputError(
-            "the budgets of a sequence must differ: take the mean of repeated runs first"
-        )
-    tau, p_value = _kendall([point.h2 for point in points], [point.runtime for point in points])
+        raise InputError("two runs have the same vocabulary: pass the mean of repeated runs")
+    tau, p_value = None, None
+    h2, runtimes = [point.h2 for point in points], [point.runtime for point in points]
+    if len({*h2}) > 1 and len({*runtimes}) > 1:
+        from scipy.stats import kendalltau
+
+        result = kendalltau(h2, runtimes)
+        tau, p_value = float(result.statistic), float(result.pvalue)
     rises = [(low, high) for low, high in pairwise(points) if high.h2 > low.h2]
     falls = sum(high.runtime < low.runtime for low, high in rises)
     return EntropyAndRuntime(
@@ -176,12 +170,3 @@ def agreement(method: str, sequence: Iterable[EntropyPoint]) -> EntropyAndRuntim
         directional_rate=falls / len(rises) if rises else None,
         rises=len(rises),
     )
-
-
-def _kendall(left: list[float], right: list[float]) -> tuple[float | None, float | None]:
-    from scipy.stats import kendalltau
-
-    if len(set(left)) == 1 or len(set(right)) == 1:
-        return None, None
-    result = kendalltau(left, right)
-    return float(result.statistic), float(result.pvalue)

@@ -87,7 +87,6 @@ def _sizing(policy: Adaptive) -> results.Sizing:
         curve_ms=tuple(1000 * seconds for seconds in cost.seconds),
         curve_found_ms=tuple((1000 * cost.at(cost.sizes)).tolist()),
         drafted=decided["drafted"],
-        not_worth_it=decided["not worth it"],
         paused=decided["paused"],
         probes=decided["probed"],
         plain=decided["plain"],

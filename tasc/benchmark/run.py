@@ -14,7 +14,6 @@ from tasc.benchmark.paired.seeds import seeds, seeds_pairs
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.conditions import (
-    Example,
     Sample,
     SamplingSettings,
     Settings,
@@ -63,9 +62,9 @@ def bench(
     return BenchResults(
         task=_task(corpus, test, options),
         settings=settings,
-        samples=tuple(map(Sample.of, test.prompts, test.outputs)),
-        examples=tuple(
-            Example(sample=i, prompt=prompt) for i, prompt in enumerate(test.prompts[:EXAMPLES])
+        samples=tuple(
+            Sample.of(prompt, output, shown=i < EXAMPLES)
+            for i, (prompt, output) in enumerate(zip(test.prompts, test.outputs, strict=True))
         ),
         cells=rows,
         reference=reference.references(cells, prompts, options, progress),

@@ -109,7 +109,7 @@ def test_two_samples_are_too_little_data(capsys, tmp_path, model, rows, seen, op
     run = ("analyze", task, "--tokenizer", model, *options)
     found = done(capsys, *run, "--output", tmp_path / "a")
     assert found["verdict"]["choice"] == "too little data"
-    assert f"Too little data to say: {seen}" in found["verdict"]["reasons"][0]
+    assert f"Too little data to decide: {seen}" in found["verdict"]["reasons"][0]
     code, out, _ = tasc(capsys, *run, "--output", tmp_path / "b")
     assert code == 0
     assert "Verdict: too little data" in out

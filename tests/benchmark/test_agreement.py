@@ -49,7 +49,7 @@ def test_equal_values_have_no_correlation():
 
 
 def test_sequences_that_say_nothing_are_refused():
-    with pytest.raises(InputError, match="two budgets or more, saw 1"):
+    with pytest.raises(InputError, match="two vocabularies or more, got 1"):
         agreement("ar", sequence((0, 1, 1)))
-    with pytest.raises(InputError, match="must differ"):
+    with pytest.raises(InputError, match="have the same vocabulary"):
         agreement("ar", sequence((0, 1, 1), (0, 2, 2)))

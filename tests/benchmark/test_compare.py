@@ -126,7 +126,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(compared, tmp_path):
     with pytest.raises(InputError, match="60 and 60, of which 0 are in both"):
         compared(bench(), bench(samples=samples))
     (tmp_path / "broken.json").write_text('{"version": 0}')
-    for name, why in (("broken.json", "is no result of a tasc bench"), ("gone", "is not there")):
+    for name, why in (("broken.json", "is not a result of tasc bench"), ("gone", "is not there")):
         with pytest.raises(InputError, match=why):
             compare_results(CompareOptions(old=str(tmp_path / name), new=str(tmp_path / name)))
 

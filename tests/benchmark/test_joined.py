@@ -43,7 +43,8 @@ def test_models_of_different_runs_are_tested_as_those_of_one(save):
     cells = model("a", 12, 2.0), model("b", 3, 4.0), model("c", 7, 1.0)
     first, second = save("first", *cells[:2]), save("second", cells[2])
     found = joined(first, second)
-    assert [(c.run, c.model, c.speedup) for c in found.cells] == [
+    rows = [(run.label, c.model, speedup) for run in found.runs for c, speedup, _ in run.rows()]
+    assert rows == [
         ("first", "a", 1.0),
         ("first", "b", 0.5),
         ("second", "c", 1.0),
@@ -71,7 +72,7 @@ def test_nothing_is_tested_on_other_samples_and_no_speed_on_another_machine(save
         ("threads · a", "b · a", False),
     ]
     assert "one and threads: threads is 8, was 1: speed is not compared" in found.notes
-    assert sum("other samples" in note for note in found.notes) == 3
+    assert sum("the samples differ" in note for note in found.notes) == 3
 
 
 def test_what_a_bench_warns_of_is_told_of_each_run(save, capsys, tmp_path):
@@ -88,9 +89,9 @@ def test_what_a_bench_warns_of_is_told_of_each_run(save, capsys, tmp_path):
 
 def test_runs_of_one_name_are_refused(save, tmp_path):
     one = save("one", model("a", 12, 2.0))
-    with pytest.raises(InputError, match="tell them apart with LABEL=DIR"):
+    with pytest.raises(InputError, match="name them with LABEL=DIR"):
         join_results(ReportOptions(runs=(one, one)))
-    assert len(joined(one, f"again={one}").cells) == 2
+    assert [len(run.bench.cells) for run in joined(one, f"again={one}").runs] == [1, 1]
 
 
 def test_the_page_is_escaped_and_its_table_is_a_spreadsheets(save, capsys, tmp_path):
@@ -106,7 +107,9 @@ def test_the_page_is_escaped_and_its_table_is_a_spreadsheets(save, capsys, tmp_p
     assert [float(line["exact_match"]) for line in lines] == [1, 0.25, 0.25]
     assert [line["lossless"] for line in lines] == ["1", "1", ""]
     assert as_csv(joined(one, two)) == (out / "runs.csv").read_text()
-    assert [cell["run"] for cell in found["cells"]] == ["one", "one", "two"]
+    cells = [(run["label"], cell) for run in found["runs"] for cell in run["bench"]["cells"]]
+    assert [label for label, _ in cells] == ["one", "one", "two"]
+    assert not any("outputs" in cell for _, cell in cells)
     code, _, err = tasc(capsys, "report", one, two, "--output", out)
     assert (code, "--force" in err) == (2, True)
     code, _, err = tasc(capsys, "report", one, two, "--output", tmp_path / "one", "--force")

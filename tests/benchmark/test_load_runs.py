@@ -207,7 +207,9 @@ def test_a_servers_text_is_that_of_the_models_own_bench(task, tmp_path):
     texts = {f"{row['input']}\n": "" for row in ROWS}
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "results.json").write_text(json.dumps(bench.to_dict()))
-    texts |= {e.prompt: bench.cells[0].outputs[e.sample].text for e in bench.examples}
+    for sample, output in zip(bench.samples, bench.cells[0].outputs, strict=True):
+        assert sample.prompt is not None
+        texts[sample.prompt] = output.text
     with serving(Behaviour(text=texts.__getitem__)) as url:
         found = measure(task, url, limit=4, reference=str(tmp_path / "b"))
     assert (found.cells[0].equal.identical, found.cells[0].equal.of) == (4, 4)

@@ -37,7 +37,7 @@ def simulated(ms_per_sample, tokens_per_step, by_turn=(), model="m"):
         ms_per_sample=ms_per_sample,
         speedup=None,
     )
-    return predict.Simulated(model, figures, np.array(by_turn))
+    return predict.Simulated(model, "tasc-spec", figures, np.array(by_turn))
 
 
 def test_a_prediction_has_the_spread_of_the_turns_that_it_comes_from():

@@ -20,7 +20,7 @@ def small_report(cell=(), reference=(), **settings):
         references=("&",),
         settings=settings,
         reference=reference,
-        examples=[{"sample": 0, "prompt": "<script>alert(1)</script>"}],
+        prompts=("<script>alert(1)</script>",),
     )
     named = results.task.model_copy(update={"source": "<i>s</i>"})
     return render(results.model_copy(update={"task": named}))
@@ -62,7 +62,7 @@ def two_models(right: int, of: int = 40):
         said("good", texts(of, of), slow, **spread),
         said("fast", texts(right, of), [1.0] * of, **quality),
         references=("x",) * of,
-        examples=[{"sample": 0, "prompt": "the prompt"}],
+        prompts=("the prompt",),
     )
 
 

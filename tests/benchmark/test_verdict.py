@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasc.benchmark.forecast.verdict import FEWEST, Evidence, decide
+from tasc.benchmark.forecast.verdict import Evidence, decide
+from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Setting, Trial
 
 
@@ -88,9 +89,9 @@ def test_the_choice_follows_the_numbers(seen, choice):
 
 def test_the_reasons_hold_the_measured_numbers():
     text = " ".join(decide(tokens(ratio=2.34, spec=drafts(1.21, 1.25, speedup=1.1))).reasons)
-    assert "500 added tokens" in text
+    assert "500 new tokens" in text
     assert "2.34× fewer decoding steps" in text
-    assert "20.0 an output without, the end token counted" in text
+    assert "20.0 per output without new tokens, including the end token" in text
     assert "TASC-ft pays" in text
     assert "tasc-spec commits 1.23 tokens per step (95 % CI 1.21 to 1.25)" in text
     assert "1.10× as fast" in text
@@ -99,13 +100,13 @@ def test_the_reasons_hold_the_measured_numbers():
 
 def test_too_little_data_is_said_with_its_amount():
     (two,) = decide(tokens(ratio=9.0, spec=drafts(9.0, samples=1), outputs=2)).reasons
-    assert "Too little data to say: 2 outputs" in two
+    assert "Too little data to decide: 2 outputs" in two
     few = decide(tokens(spec=drafts(9.0, samples=3))).reasons[-1]
-    assert "too little data to say: 3 outputs" in few
+    assert "too little data to decide: 3 outputs" in few
     assert "interval" not in few
     wide = decide(tokens(spec=drafts(1.2, 2.2))).reasons[-1]
     assert "1.20 to 2.20" in wide
-    assert "too little data to say: 200 outputs" in wide
+    assert "too little data to decide: 200 outputs" in wide
 
 
 def test_words_alone_ask_for_a_tokenizer():
@@ -113,10 +114,8 @@ def test_words_alone_ask_for_a_tokenizer():
     assert "No n-gram" in decide(none).reasons[0]
     refused = replace(none, refused="use --export added")
     assert decide(refused).reasons[0] == "TASC-ft: use --export added."
-    assert "name a tokenizer" in decide(words(17, 63, -0.577)).reasons[-1]
+    assert "pass --tokenizer" in decide(words(17, 63, -0.577)).reasons[-1]
     little, much = (decide(words(17, 63, change)).reasons[0] for change in (-0.577, 0.3))
-    assert (
-        "entropy is 4.23 bits, that of the inputs' words 10.00: the outputs vary little" in little
-    )
-    assert "entropy is 13.00 bits, that of the inputs' words 10.00: the outputs vary much" in much
+    assert "entropy is 4.23 bits, 10.00 for the inputs: the outputs vary little" in little
+    assert "entropy is 13.00 bits, 10.00 for the inputs: the outputs vary much" in much
     assert "500 outputs, 1 of them different" in decide(words(9, 5, 0.3, distinct=1)).reasons[0]

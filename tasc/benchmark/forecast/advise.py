@@ -1,7 +1,7 @@
-"""The verdict of an analysis: what was counted, and TASC-spec simulated on held-out outputs.
+"""Simulate TASC-spec on held-out outputs for ``tasc analyze``, and decide.
 
-It is made here, above both, as the analysis does not know drafters. Nothing imports torch, so that
-``tasc analyze`` needs none without a model.
+The analysis does not know drafters, so both meet here. Nothing imports torch: without a model,
+``tasc analyze`` needs none.
 """
 
 from dataclasses import replace
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasc.analysis.outputs import Outputs
 from tasc.analysis.report import Analysis, TaskReport
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
 from tasc.benchmark.forecast.tune import Grid, Simulations, search
-from tasc.benchmark.forecast.verdict import FEWEST, Evidence, decide
+from tasc.benchmark.forecast.verdict import Evidence, decide
 from tasc.benchmark.results.analysis import Verdict
-from tasc.benchmark.results.search import Search, ServedDrafts, Setting, Trial
+from tasc.benchmark.results.prediction import FEWEST
+from tasc.benchmark.results.search import Search, ServedDrafts, Setting
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
 from tasc.progress import Progress, silent
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT = Setting()
 NO_TOKENS = Prediction()
-_ENOUGH = 0.98  # of the most tokens a step: longer drafts cost more than they bring
-_HELD_OUT_EVERY = 10  # where there is no other split
+_ENOUGH = 0.98  # of the most tokens per step: longer drafts cost more than they gain
+_HELD_OUT_EVERY = 10  # without another split
 
 
 def simulate_drafts(
@@ -42,57 +42,41 @@ def simulate_drafts(
     cost: "CostModel | None" = None,
     progress: Progress = silent,
 ) -> Search | None:
-    """Simulate the setting ``start`` of TASC-spec on held-out outputs, and those along ``grid``.
+    """Simulate TASC-spec on held-out outputs with the setting ``start``, and those along ``grid``.
 
-    Without another split, every tenth output is held out, or FEWEST where that is more and others
-    are left; none at all gives None.
+    Without another split, a tenth of the outputs are held out, at least FEWEST but at most half.
+    Returns None without held-out outputs.
     """
     once = analysis.searched
     if once is None:
         return None
-    prompts, outputs = analysis.rows.prompts, analysis.rows.outputs
-    weights = once.weights
+    weights = once.weights.copy()
     if held_out is not None:
         prompts, outputs = held_out.prompts, held_out.outputs
     else:
         count = analysis.report.samples
         most = max(count // _HELD_OUT_EVERY, min(count // 2, FEWEST))
-        prompts, outputs = prompts[:most], outputs[:most]
-        weights = _without(once, outputs)
+        prompts, outputs = analysis.rows.prompts[:most], analysis.rows.outputs[:most]
+        distinct = {text: i for i, text in enumerate(once.texts)}
+        for text in outputs:
+            if text in distinct:  # a sample of the outputs may lack it
+                weights[distinct[text]] -= 1
     if not outputs:
         return None
-    references = References.of(tokenizer, prompts, outputs)
-    simulations = Simulations(_known(once, weights), references)
-    return search(simulations, start, grid, cost=cost, progress=progress)
-
-
-def _without(once: Outputs, held_out: list[str]) -> np.ndarray:
-    """Return the weights of the outputs (S,) that are left when each of ``held_out`` is out."""
-    rows = {text: row for row, text in enumerate(once.texts)}
-    weights = once.weights.copy()
-    for text in held_out:
-        if text in rows:  # else the sample is without it
-            weights[rows[text]] -= 1
-    return weights
-
-
-def _known(once: Outputs, weights: np.ndarray) -> list[np.ndarray]:
-    """Repeat each output as its weight says; all less often where that is more than SAMPLE."""
+    # Each output as often as it occurs; all less often if that exceeds SAMPLE.
     lengths = np.array([len(text) for text in once.texts])
     share = min(1.0, SAMPLE / max(int(weights @ lengths), 1))
-    often = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
-    rows = np.repeat(np.arange(len(weights)), often.astype(np.int64))
-    return expand(once.encoded, rows).split()
+    times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
+    repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
+    known = expand(once.encoded, repeated).split()
+    references = References.of(tokenizer, prompts, outputs)
+    return search(Simulations(known, references), start, grid, cost=cost, progress=progress)
 
 
 def advise(
     report: TaskReport, drafts: Search | None, new_tokens: Prediction = NO_TOKENS
 ) -> Verdict:
-    """Weigh the analysis and the best setting that was simulated.
-
-    New tokens are judged at the recommended size, which is what ``tasc augment --new-tokens auto``
-    adds.
-    """
+    """Decide from the analysis, the best simulated setting, and the recommended size."""
     inputs, outputs = report.input.ngrams[0], report.output.ngrams[0]
     words = Evidence(
         report.samples,
@@ -116,29 +100,25 @@ def advise(
     )
 
 
-def served_drafts(engine: str, found: Search) -> ServedDrafts:
-    """Return the simulated chains with the length to set.
+def served_drafts(engine: str, chains: Search) -> ServedDrafts:
+    """Return the simulated chains with the number of draft tokens to set.
 
-    That is the fastest where the times of forwards are known; else the shortest that commits
-    nearly as many tokens a step as the best.
+    With known times of forwards it is the fastest chain; else the shortest chain that commits
+    nearly as many tokens per step as the best one.
     """
+    if chains.cost is not None:
+        best = max(chains.trials, key=lambda trial: trial.speedup or 0.0)
+        reason = "the fastest by the times of forwards on this machine"
+    else:
+        enough = _ENOUGH * max(trial.tokens_per_step for trial in chains.trials)
+        trials = [trial for trial in chains.trials if trial.tokens_per_step >= enough]
+        best = min(trials, key=lambda trial: trial.setting.tree_size)
+        reason = f"the fewest that commit {_ENOUGH:.0%} of the most tokens per step"
     return ServedDrafts(
         engine=engine,
-        speculative_tokens=_chosen(found).setting.tree_size,
-        reason=(
-            f"the fewest that commit {_ENOUGH:.0%} of the most tokens a step"
-            if found.cost is None
-            else "the fastest by the times of this machine's forwards"
-        ),
-        samples=found.samples,
-        prompt_tokens=found.prompt_tokens,
-        trials=found.trials,
+        speculative_tokens=best.setting.tree_size,
+        reason=reason,
+        samples=chains.samples,
+        prompt_tokens=chains.prompt_tokens,
+        trials=chains.trials,
     )
-
-
-def _chosen(found: Search) -> Trial:
-    if found.cost is not None:
-        return max(found.trials, key=lambda trial: trial.speedup or 0.0)
-    most = max(trial.tokens_per_step for trial in found.trials)
-    enough = [t for t in found.trials if t.tokens_per_step >= _ENOUGH * most]
-    return min(enough, key=lambda trial: trial.setting.tree_size)

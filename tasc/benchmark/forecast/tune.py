@@ -1,7 +1,7 @@
-"""Search how TASC-spec should count, mix and grow, by simulations on held-out outputs.
+"""Search for the best setting of TASC-spec, by simulations on held-out outputs.
 
-With a cost curve T(k) of the model every setting has a predicted speed-up, and the highest is
-searched for; without one the most tokens a step, for which a larger tree is never worse.
+With T(k) of the model, the best setting has the highest predicted speed-up. Without it, the best
+one commits the most tokens per step, for which a larger tree is never worse.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Grid = Mapping[str, Sequence[Any]]
 
-# Values tried, one option at a time, in this order; the best is kept before the next option.
+# Values to try, one option at a time: the best value stays for the options after it.
 GRID: Grid = {
     "n_max": (3, 4, 5, 6, 7, 8),
     "lambda_": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
@@ -43,7 +43,6 @@ GRID: Grid = {
     "width": (0, 1, 2, 4),
     "tree_size": (4, 8, 12, 16, 24, 32),
 }
-COUNTS = tuple(option.name for option in fields(Counts))
 Options = TypeVar("Options", bound=TascSpecOptions)
 
 
@@ -54,44 +53,40 @@ def tune(
     options: TuneOptions,
     progress: Progress = silent,
 ) -> Tuning:
-    """Search for the most tokens a step with drafts of ``options.tree_size`` nodes."""
+    """Search for the most tokens per step with drafts of ``options.tree_size`` nodes."""
     references = References.of(tokenizer, held_out.prompts, held_out.outputs)
     known = tokenizer.encode(corpus.outputs).split()
     grid = {name: values for name, values in GRID.items() if name != "tree_size"}
     start = Setting(tree_size=options.tree_size)
     simulations = Simulations(known, references)
     with options.start(simulations) as executor:
-        found = search(simulations, start, grid, executor=executor, progress=progress)
+        result = search(simulations, start, grid, executor=executor, progress=progress)
     task = TunedTask(source=held_out.source.path, split=held_out.split, corpus_split=corpus.split)
-    return Tuning(task=task, **dict(found))
+    return Tuning(task=task, **dict(result))
 
 
 class Simulations:
-    """Simulates settings of TASC-spec; the index of the last one is kept.
-
-    ``known`` are the outputs (T_i,) int32 that drafts are made from, ``references`` those that are
-    decoded.
-    """
+    """Simulates settings of TASC-spec. It keeps the index of the last one."""
 
     def __init__(self, known: Sequence[np.ndarray], references: References) -> None:
-        """Simulate on ``references`` what drafts from ``known`` do."""
+        """Decode ``references`` with drafts from the outputs ``known``, (T_i,) int32 each."""
         self.known, self.references = known, references
         self._last: tuple[Counts, NgramIndex] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the index behind: each process counts its own."""
+        """Leave out the index: each process builds its own."""
         return self.__dict__ | {"_last": None}
 
     def run(self, setting: Setting) -> StepStats:
-        """Decode the references as ``setting`` says."""
+        """Decode the references with a setting."""
         resources = Resources((), self.references.end, indexes=[self._index(setting)])
         return simulate(prepare(resources, setting), self.references, setting.tree_size)
 
     def _index(self, options: Counts) -> "NgramIndex":
-        asked = Counts(**{name: getattr(options, name) for name in COUNTS})
-        if self._last is None or self._last[0] != asked:
-            self._last = None  # room for the next before it is built
-            self._last = asked, build_index(self.known, self.references.end, asked)
+        counts = Counts(**{field.name: getattr(options, field.name) for field in fields(Counts)})
+        if self._last is None or self._last[0] != counts:
+            self._last = None  # frees its memory before the next one is built
+            self._last = counts, build_index(self.known, self.references.end, counts)
         return self._last[1]
 
 
@@ -106,8 +101,7 @@ def search(
 ) -> Search:
     """Simulate settings of TASC-spec, from ``start`` along ``grid``.
 
-    ``executor`` was started with ``simulations``; without one they run here, one after the other.
-    ``progress`` is told of every setting.
+    ``executor`` was started with ``simulations``; without one, they run in this process.
     """
     runs = executor or Local(simulations)
     references = simulations.references
@@ -117,14 +111,14 @@ def search(
 
     def scores(settings: Sequence[Setting]) -> list[float]:
         new = [setting for setting in dict.fromkeys(settings) if setting not in trials]
-        done = in_order(runs.run(Simulations.run, new))
-        for setting, steps in zip(new, done, strict=True):
+        for setting, steps in zip(new, in_order(runs.run(Simulations.run, new)), strict=True):
             speeds = {} if cost is None else _speeds(steps, plain, references.prompts, cost)
-            told = {"setting": setting, "method": setting.method}
-            trials[setting] = Trial.model_validate(told | steps.to_dict() | speeds)
+            trials[setting] = Trial(
+                setting=setting, method=setting.method, **steps.to_dict(), **speeds
+            )
             progress("simulate drafts", len(trials), total)
-        found = [trials[setting] for setting in settings]
-        return [t.tokens_per_step if t.speedup is None else t.speedup for t in found]
+        done = [trials[setting] for setting in settings]
+        return [t.tokens_per_step if t.speedup is None else t.speedup for t in done]
 
     best = coordinate_search(start, grid, scores)
     return Search(
@@ -144,7 +138,7 @@ def _speeds(
     """Predict the time of an output, and the speed-up over ``plain``."""
     ms = steps.ms_per_sample(prompts, cost)
     speedup = plain.ms_per_sample(prompts, cost) / ms
-    by_turn = (found.ms_by_turn(prompts, cost) for found in (plain, steps))
+    by_turn = (stats.ms_by_turn(prompts, cost) for stats in (plain, steps))
     interval = speedup_interval(speedup, *by_turn)
     return {"ms_per_sample": ms, "speedup": speedup, "speedup_interval": interval}
 
@@ -152,11 +146,10 @@ def _speeds(
 def coordinate_search(
     start: Options, grid: Grid, scores: Callable[[Sequence[Options]], Sequence[float]]
 ) -> Options:
-    """Try the values of one field after the other; the best so far stays where none is better."""
+    """Try the values of one field after the other; a value must be better to replace the best."""
     best = start
     scores([best])
     for name, values in grid.items():
         tried = [best, *(replace(best, **{name: value}) for value in values)]
-        found = scores(tried)
-        best = tried[max(range(len(tried)), key=found.__getitem__)]
+        best = tried[int(np.argmax(scores(tried)))]
     return best

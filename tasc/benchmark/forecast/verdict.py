@@ -1,66 +1,58 @@
-"""Which method suits a task, in plain words, from measured numbers.
+"""Recommend TASC-ft, TASC-spec, both or neither for a task, with reasons.
 
-The rule follows section 5.2, "Trade-off between methods", and section 3.1 of Tsur et al.: a small
-typical set favours TASC-ft, a large one TASC-spec, and outputs of a few tokens need neither. The
-thresholds are ours; each stands below with its reason.
+The rule follows sections 3.1 and 5.2 ("Trade-off between methods") of Tsur et al.: a small typical
+set favours TASC-ft, a large one TASC-spec, and outputs of a few tokens need neither. The thresholds
+are our own.
 """
 
 from dataclasses import dataclass
 
 from tasc.benchmark.results.analysis import Choice, Verdict
+from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Trial
 
-# Fewer outputs than this say nothing of the next ones.
-FEWEST = 10
-# Outputs shorter than this (end included) leave nothing to save: reading the prompt dominates.
+# Steps per output, including the end token. Shorter outputs save nothing: prefill dominates.
 SHORT_STEPS = 4.0
-# Fewer gains than this do not pay for fine-tuning with new tokens, or for verifying drafts.
+# A smaller ratio does not pay for fine-tuning with new tokens, or for verifying drafts.
 WORTH_RATIO = 1.5
-# Without a tokenizer: outputs that each stand so often, on average, are a token each.
+# Without a tokenizer: occurrences per distinct output from which each output can be one token.
 REPEATED = 10
-# Without a tokenizer: few words, which hundreds of n-grams cover in good part, and so many that
-# even a large table misses most outputs. Words, as bigrams run across samples (Table 1) and so
-# depend on their order (EUR-LEX 392, MedQuAD 1,540).
+# Without a tokenizer: a few hundred n-grams cover a good part of so few words. Words rather than
+# bigrams, which run across samples and depend on their order (EUR-LEX 392, MedQuAD 1,540).
 FEW_WORDS = 1_000
-# Without a tokenizer: an output entropy at least this far below the input's.
+# Without a tokenizer: share by which the outputs' entropy is at least below the inputs'.
 LOWER_SHARE = 0.10
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Measured numbers of one task; None where nothing was measured."""
+    """Figures of one task; None if not measured."""
 
-    outputs: int  # how many were analysed
+    outputs: int  # number of outputs analysed
     words_per_output: float  # mean
-    distinct: int  # different ones
-    output_n80: int  # most frequent words of the outputs that make 80 % of all
+    distinct: int  # number of different outputs
+    output_n80: int  # number of the outputs' most frequent words that make up 80 % of all words
     entropies: tuple[float, float]  # of the words of inputs and of outputs, bits
-    steps_per_output: float | None = None  # tokens of an output and its end, mean
-    # Steps without added tokens by steps with the recommended size, the end token counted in both
-    step_ratio: float = 1.0
+    steps_per_output: float | None = None  # mean tokens of an output, including the end token
+    step_ratio: float = 1.0  # steps without new tokens, divided by steps with the recommended size
     added: int = 0  # the recommended size
-    refused: str | None = None  # why the tokenizer does not take the export
+    refused: str | None = None  # reason why the tokenizer cannot take the export
     drafts: Trial | None = None  # TASC-spec, simulated on held-out outputs
-
-
-def interval_of(drafts: Trial) -> tuple[float, float] | None:
-    """Return the interval of tokens a step to show; None where outputs are too few for one.
-
-    Resampling one output gives that output again: an interval of no width.
-    """
-    return drafts.tokens_per_step_interval if drafts.samples >= FEWEST else None
 
 
 def decide(seen: Evidence) -> Verdict:
     """Choose by this rule.
 
-    Too little data below FEWEST outputs. Measured on tokens: neither below SHORT_STEPS steps an
-    output; TASC-ft when the predicted step ratio is WORTH_RATIO or more; TASC-spec when WORTH_RATIO
-    tokens a step or more are simulated, and it is not predicted to be slower; both or neither
-    accordingly. Where fewer than FEWEST outputs were held out or the interval holds WORTH_RATIO,
-    TASC-spec is left open. Measured on words only: neither below two words an output; TASC-ft when
-    each output stands REPEATED times, or few words (FEW_WORDS) cover 80 % and their entropy is
-    LOWER_SHARE below the input's; else TASC-spec.
+    Below FEWEST outputs: too little data.
+
+    Measured on tokens: neither below SHORT_STEPS steps per output. TASC-ft if the predicted step
+    ratio is at least WORTH_RATIO. TASC-spec if at least WORTH_RATIO tokens per step are simulated
+    and it is not predicted to be slower; undecided with fewer than FEWEST held-out outputs, or if
+    the confidence interval contains WORTH_RATIO. Both or neither accordingly.
+
+    Measured on words: neither below two words per output. TASC-ft if each output occurs REPEATED
+    times on average, or if at most FEW_WORDS words make up 80 % of the outputs and their entropy is
+    LOWER_SHARE below the inputs'. Else TASC-spec.
     """
     if seen.outputs < FEWEST:
         return Verdict("too little data", (_too_little(seen.outputs, f"{FEWEST} are needed"),))
@@ -68,8 +60,8 @@ def decide(seen: Evidence) -> Verdict:
         return _from_words(seen)
     if seen.steps_per_output < SHORT_STEPS:
         short = (
-            f"An output takes {seen.steps_per_output:.1f} decoding steps on average, its end "
-            "included: there is nothing to save, reading the prompt dominates."
+            f"An output takes {seen.steps_per_output:.1f} decoding steps on average, including its "
+            "end token: there is nothing to save, prefill dominates."
         )
         return Verdict("neither", (short,))
     fine_tune, speculate = _worth(seen.step_ratio), _drafts_pay(seen.drafts)
@@ -79,31 +71,30 @@ def decide(seen: Evidence) -> Verdict:
     reasons = [_of_fine_tuning(seen, fine_tune), _of_speculation(seen.drafts, speculate)]
     if choice == "both":
         reasons.append(
-            "Fine-tune with the new tokens where the model may be trained, and draft on top; "
-            "TASC-spec alone needs no training."
+            "Fine-tune with the new tokens if you can train the model, and draft on top; TASC-spec "
+            "alone needs no training."
         )
     return Verdict(choice, tuple(reasons))
 
 
 def _worth(ratio: float) -> bool:
-    """Judge what is shown: 1.496 reads 1.50."""
+    """Judge the printed ratio: 1.496 is printed as 1.50."""
     return round(ratio, 2) >= WORTH_RATIO
 
 
 def _drafts_pay(drafts: Trial | None) -> bool | None:
-    """Say whether drafts pay; None where the data does not tell."""
-    interval = interval_of(drafts) if drafts else None
-    if drafts is None or interval is None:
+    """Return whether drafts pay; None if the data is too little to decide."""
+    if drafts is None or drafts.interval is None:
         return None
     if drafts.speedup is not None and round(drafts.speedup, 2) <= 1:
         return False
-    low, high = map(_worth, interval)
+    low, high = map(_worth, drafts.interval)
     return low if low == high else None
 
 
 def _too_little(outputs: int, why: str) -> str:
-    seen = "1 output" if outputs == 1 else f"{outputs} outputs"
-    return f"Too little data to say: {seen}, and {why}."
+    count = "1 output" if outputs == 1 else f"{outputs} outputs"
+    return f"Too little data to decide: {count}, and {why}."
 
 
 def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
@@ -113,48 +104,46 @@ def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
         return "No n-gram of the outputs is worth a token of its own: TASC-ft does not pay."
     tokens, verb = ("token", "is") if seen.added == 1 else ("tokens", "are")
     return (
-        f"{seen.added:,} added {tokens}, the recommended size, {verb} predicted to take "
-        f"{seen.step_ratio:.2f}× fewer decoding steps "
-        f"({seen.steps_per_output:.1f} an output without, the end token counted): TASC-ft "
-        f"{'pays' if worth else f'does not pay (it should be {WORTH_RATIO}× or more)'}."
+        f"{seen.added:,} new {tokens}, the recommended size, {verb} predicted to take "
+        f"{seen.step_ratio:.2f}× fewer decoding steps ({seen.steps_per_output:.1f} per output "
+        "without new tokens, including the end token): TASC-ft "
+        f"{'pays' if worth else f'does not pay (below {WORTH_RATIO}×)'}."
     )
 
 
 def _of_speculation(drafts: Trial | None, worth: bool | None) -> str:
     if drafts is None:
         return f"TASC-spec: {_too_little(0, 'some must be held out').lower()}"
-    interval = interval_of(drafts)
-    known = "" if interval is None else "(95 % CI {:.2f} to {:.2f}) ".format(*interval)
-    found = (
-        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens per step {known}on "
-        f"{drafts.samples:,} held-out outputs, the end token counted"
+    bounds = "(95 % CI {:.2f} to {:.2f}) ".format(*drafts.interval) if drafts.interval else ""
+    figure = (
+        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens per step {bounds}on "
+        f"{drafts.samples:,} held-out outputs, including the end token"
     )
     if drafts.speedup is not None:
-        found += f", {drafts.speedup:.2f}× as fast as no drafts here, both predicted"
+        figure += f", and is {drafts.speedup:.2f}× as fast as no drafts here, both predicted"
     if worth is None:
         few = f"{FEWEST} are needed" if drafts.samples < FEWEST else f"{WORTH_RATIO} lies within"
-        return f"{found}. TASC-spec: {_too_little(drafts.samples, few).lower()}"
-    need = f"does not pay (it should be {WORTH_RATIO} or more, and no slower)"
-    return f"{found}: TASC-spec {'pays' if worth else need}."
+        return f"{figure}. TASC-spec: {_too_little(drafts.samples, few).lower()}"
+    need = f"does not pay (it needs at least {WORTH_RATIO}, and a speed-up)"
+    return f"{figure}: TASC-spec {'pays' if worth else need}."
 
 
 def _from_words(seen: Evidence) -> Verdict:
-    hint = "Judged by words only: name a tokenizer to have the compression and drafts measured."
+    hint = "Judged by words only: pass --tokenizer to measure the compression and drafts."
     if seen.words_per_output < 2:
         short = f"An output has {seen.words_per_output:.1f} words on average: nothing to save."
         return Verdict("neither", (short, hint))
     before, after = seen.entropies
-    repeated = seen.distinct * REPEATED <= seen.outputs
-    low = repeated or (seen.output_n80 <= FEW_WORDS and after <= (1 - LOWER_SHARE) * before)
-    numbers = (
-        f"{seen.outputs:,} outputs, {seen.distinct:,} of them different"
-        if repeated
-        else f"{seen.output_n80:,} words make 80 % of the outputs, and their entropy is "
-        f"{after:.2f} bits, that of the inputs' words {before:.2f}"
-    ) + f": the outputs vary {'little' if low else 'much'}."
-    why = "Added tokens cover little of them; drafts from the corpus need no training."
+    why = "New tokens cover little of them; drafts from the corpus need no training."
+    low = seen.output_n80 <= FEW_WORDS and after <= (1 - LOWER_SHARE) * before
     if low:
-        why = "A few hundred added tokens can cover a good part of them."
-    if repeated:
-        why = "Added tokens can cover whole outputs."
-    return Verdict("TASC-ft" if low else "TASC-spec", (numbers, why, hint))
+        why = "A few hundred new tokens can cover a good part of them."
+    figures = (
+        f"{seen.output_n80:,} words make up 80 % of the outputs, and their entropy is {after:.2f} "
+        f"bits, {before:.2f} for the inputs"
+    )
+    if seen.distinct * REPEATED <= seen.outputs:
+        low, why = True, "New tokens can cover whole outputs."
+        figures = f"{seen.outputs:,} outputs, {seen.distinct:,} of them different"
+    figures += f": the outputs vary {'little' if low else 'much'}."
+    return Verdict("TASC-ft" if low else "TASC-spec", (figures, why, hint))

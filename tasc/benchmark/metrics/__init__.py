@@ -9,20 +9,18 @@ from functools import cache, partial
 
 import numpy as np
 
-from tasc.benchmark.metrics import bert, items, slots, sql, texts
+from tasc.benchmark.metrics import bert, items, texts
 from tasc.benchmark.metrics.metric import Metric, f1, precision, recall, share
 from tasc.errors import InputError
 
 _ITEMS = "items separated by `--delimiter`"
-_LABELS = f"{_ITEMS}, each a label"
-_INTENT = "`intent: NAME, …`"
-_SLOTS = "`{slot: value, …}`"
+_AVERAGES = {"f1": ("F1", f1), "precision": ("precision", precision), "recall": ("recall", recall)}
 
 METRICS: dict[str, Metric] = {
     "exact_match": Metric(
         "Exact match",
         "Share of outputs equal to the reference; joint accuracy for intent and slots.",
-        texts.count_equal,
+        partial(texts.count_equal, str.strip),
         share,
         zero_one=True,
     ),
@@ -32,67 +30,45 @@ METRICS: dict[str, Metric] = {
         texts.count_words,
         share,
     ),
-    "micro_f1": Metric(
-        "Micro F1",
-        "F1 over all items of all outputs, repeated items included.",
-        items.count,
-        f1,
-        _ITEMS,
-    ),
-    "micro_precision": Metric(
-        "Micro precision",
-        "Share of the outputs' items that are in the reference.",
-        items.count,
-        precision,
-        _ITEMS,
-    ),
-    "micro_recall": Metric(
-        "Micro recall",
-        "Share of the references' items that are in the output.",
-        items.count,
-        recall,
-        _ITEMS,
-    ),
-    "macro_f1": Metric(
-        "Macro F1",
-        "Mean over the references' labels of the F1 of each.",
-        items.count_by_label,
-        partial(items.mean, f1),
-        _LABELS,
-    ),
-    "macro_precision": Metric(
-        "Macro precision",
-        "Mean over the references' labels of the precision of each.",
-        items.count_by_label,
-        partial(items.mean, precision),
-        _LABELS,
-    ),
-    "macro_recall": Metric(
-        "Macro recall",
-        "Mean over the references' labels of the recall of each.",
-        items.count_by_label,
-        partial(items.mean, recall),
-        _LABELS,
-    ),
+    **{
+        f"micro_{name}": Metric(
+            f"Micro {label}",
+            f"{label[0].upper()}{label[1:]} over all items of all outputs, repeated ones included.",
+            items.count,
+            value,
+            _ITEMS,
+        )
+        for name, (label, value) in _AVERAGES.items()
+    },
+    **{
+        f"macro_{name}": Metric(
+            f"Macro {label}",
+            f"Mean over the references' labels of the {label} of each.",
+            items.count_by_label,
+            partial(items.mean, value),
+            f"{_ITEMS}, each a label",
+        )
+        for name, (label, value) in _AVERAGES.items()
+    },
     "intent_accuracy": Metric(
         "Intent accuracy",
         "Share of outputs with the reference's intent.",
-        slots.count_intents,
+        texts.count_intents,
         share,
-        _INTENT,
+        "`intent: NAME, …`",
         zero_one=True,
     ),
     "slot_f1": Metric(
         "Slot F1",
         "F1 over slots with the right name and value (seqeval's definition of an entity).",
-        slots.count_slots,
+        texts.count_slots,
         f1,
-        _SLOTS,
+        "`{slot: value, …}`",
     ),
     "sql_exact_match": Metric(
         "SQL match",
         "Share of equal queries, ignoring spaces, case outside quotes, and a final semicolon.",
-        sql.count,
+        partial(texts.count_equal, texts.normalised_sql),
         share,
         zero_one=True,
     ),
@@ -104,7 +80,6 @@ METRICS: dict[str, Metric] = {
         package="rouge-score",
     ),
 }
-
 
 JUDGE = "judge"
 _JUDGE = Metric(
@@ -118,21 +93,21 @@ _JUDGE = Metric(
 
 def find(text: str) -> Metric:
     """Return a metric by name, such as ``bert_score:model=DIR``. Raises InputError."""
-    name, given, options = text.partition(":")
+    name, colon, options = text.partition(":")
     if text == JUDGE:
         return _JUDGE
     if name == "bert_score":
         return _bert_score(options)
-    if name not in METRICS or given:
+    if name not in METRICS or colon:
         raise InputError(f"unknown metric {text!r}: choose from {described()}")
     return METRICS[name]
 
 
 @cache  # keeps the loaded model
 def _bert_score(options: str) -> Metric:
-    made = bert.BertScore.parse(options)
+    metric = bert.BertScore.parse(options)
     return Metric(
-        bert.LABEL, bert.SUMMARY, made.count, share, package="bert-score", ready=made.check
+        bert.LABEL, bert.SUMMARY, metric.count, share, package="bert-score", ready=metric.check
     )
 
 
@@ -152,11 +127,7 @@ def score(
 ) -> dict[str, float]:
     """Return each named metric of ``outputs`` against ``references``, between 0 and 1.
 
-    A metric that is judged is left out: its scores come with the outputs.
+    The metric ``judge`` is left out: its scores come with the outputs.
     """
-    metrics = {name: find(name) for name in names}
-    return {
-        name: metric.score(outputs, references, delimiter)
-        for name, metric in metrics.items()
-        if not metric.judged
-    }
+    metrics = {name: find(name) for name in names if name != JUDGE}
+    return {name: metric.score(outputs, references, delimiter) for name, metric in metrics.items()}

@@ -17,9 +17,9 @@ def count(outputs: Sequence[str], references: Sequence[str], delimiter: str) -> 
     return shared(_split(outputs, delimiter), _split(references, delimiter))
 
 
-def shared(found: Sequence[Counter[str]], expected: Sequence[Counter[str]]) -> np.ndarray:
-    """Count the items (N, 3) in both, found, and expected."""
-    pairs = zip(found, expected, strict=True)
+def shared(items: Sequence[Counter[str]], expected: Sequence[Counter[str]]) -> np.ndarray:
+    """Count the items (N, 3) in both, in ``items``, and in ``expected``."""
+    pairs = zip(items, expected, strict=True)
     return np.array([[(a & b).total(), a.total(), b.total()] for a, b in pairs], float)
 
 
@@ -27,17 +27,17 @@ def count_by_label(outputs: Sequence[str], references: Sequence[str], delimiter:
     """Count like ``count`` for each of the references' L sorted labels: (N, 3 L), sparse."""
     from scipy.sparse import csr_array
 
-    found, expected = _split(outputs, delimiter), _split(references, delimiter)
+    said, expected = _split(outputs, delimiter), _split(references, delimiter)
     labels = {name: i for i, name in enumerate(sorted(set().union(*expected)))}
     cells = [
         (times, sample, 3 * labels[name] + kind)
-        for sample, (a, b) in enumerate(zip(found, expected, strict=True))
+        for sample, (a, b) in enumerate(zip(said, expected, strict=True))
         for kind, items in enumerate((a & b, a, b))
         for name, times in items.items()
         if name in labels
     ]
     counts, samples, columns = np.array(cells, np.int64).reshape(-1, 3).T
-    shape = len(found), 3 * len(labels)
+    shape = len(outputs), 3 * len(labels)
     return csr_array((counts.astype(float), (samples, columns)), shape=shape)
 
 
@@ -50,6 +50,6 @@ def _split(texts: Sequence[str], delimiter: str) -> list[Counter[str]]:
 def mean(value: Value, sums: np.ndarray) -> np.ndarray:
     """Return the mean ``value`` of (..., 3 L) sums over the labels in their references."""
     by_label = sums.reshape(*sums.shape[:-1], -1, 3)
-    there = by_label[..., 2] > 0
-    found: np.ndarray = (value(by_label) * there).sum(-1) / np.maximum(there.sum(-1), 1)
-    return found
+    present = by_label[..., 2] > 0
+    means: np.ndarray = (value(by_label) * present).sum(-1) / np.maximum(present.sum(-1), 1)
+    return means

@@ -58,14 +58,14 @@ def judged_counts(scores: Sequence[float | None]) -> np.ndarray:
 
 def share(sums: np.ndarray) -> np.ndarray:
     """Divide (..., 2) sums: right by all samples, or cost by work."""
-    found: np.ndarray = sums[..., 0] / np.maximum(sums[..., 1], 1)
-    return found
+    value: np.ndarray = sums[..., 0] / np.maximum(sums[..., 1], 1)
+    return value
 
 
 def f1(sums: np.ndarray) -> np.ndarray:
     """Return F1 of (..., 3) sums: items in both, in the outputs, in the references."""
-    found: np.ndarray = 2 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
-    return found
+    value: np.ndarray = 2 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
+    return value
 
 
 def precision(sums: np.ndarray) -> np.ndarray:
@@ -76,8 +76,3 @@ def precision(sums: np.ndarray) -> np.ndarray:
 def recall(sums: np.ndarray) -> np.ndarray:
     """Return the recall of the sums of ``f1``; 0 without items in the references."""
     return share(sums[..., [0, 2]])
-
-
-def right(flags: Sequence[bool]) -> np.ndarray:
-    """Return the counts (N, 2) of right and all samples."""
-    return np.stack([np.array(flags, float), np.ones(len(flags))], axis=-1)

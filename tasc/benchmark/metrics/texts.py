@@ -1,25 +1,41 @@
-"""Metrics of whole texts and of words."""
+"""Metrics of texts: whole, by words, as SQL queries, and as an intent with slots.
 
-from collections.abc import Sequence
+Intents and slots are in outputs like ``intent: alarm_set, slot fills: {time: five am}``. A slot is
+right if its name and its whole value are, like type and span of an entity in seqeval.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tasc.benchmark.metrics.metric import right
+from tasc.benchmark.metrics.items import shared
+
+_INTENT = re.compile(r"intent:\s*([^,{]*)")
+_SLOTS = re.compile(r"\{(.*)\}?", re.DOTALL)
+_NEXT_SLOT = re.compile(r",\s*(?=\w+:\s)")  # values may contain commas and colons
+_QUOTED = re.compile(r"('(?:[^']|'')*'|\"[^\"]*\")")
 
 
-def count_equal(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
-    """Compare texts without surrounding white space."""
-    return right([a.strip() == b.strip() for a, b in zip(outputs, references, strict=True)])
+def _right(flags: Sequence[bool]) -> np.ndarray:
+    """Return the counts (N, 2) of right and all samples."""
+    return np.stack([np.array(flags, float), np.ones(len(flags))], axis=-1)
+
+
+def count_equal(
+    form: Callable[[str], str], outputs: Sequence[str], references: Sequence[str], _delimiter: str
+) -> np.ndarray:
+    """Compare the forms of outputs and references: (N, 2)."""
+    return _right([form(a) == form(b) for a, b in zip(outputs, references, strict=True)])
 
 
 def count_words(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
-    """Count (N, 2): words equal to the reference at their position, and its words."""
-    return np.array([_words(*pair) for pair in zip(outputs, references, strict=True)], float)
-
-
-def _words(output: str, reference: str) -> tuple[int, int]:
-    words = reference.split()
-    return sum(a == b for a, b in zip(output.split(), words, strict=False)), len(words)
+    """Count (N, 2): words equal to the reference at their position, and the reference's words."""
+    pairs = [(a.split(), b.split()) for a, b in zip(outputs, references, strict=True)]
+    return np.array(
+        [(sum(x == y for x, y in zip(a, b, strict=False)), len(b)) for a, b in pairs], float
+    )
 
 
 def count_rouge_l(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
@@ -32,3 +48,32 @@ def count_rouge_l(outputs: Sequence[str], references: Sequence[str], _delimiter:
     scorer = RougeScorer(["rougeL"])
     pairs = zip(references, outputs, strict=True)
     return np.array([[scorer.score(b, a)["rougeL"].fmeasure, 1.0] for b, a in pairs])
+
+
+def normalised_sql(query: str) -> str:
+    """Lower-case unquoted text, collapse spaces, and drop a final semicolon.
+
+    Spaces around commas, parentheses and comparisons are dropped.
+    """
+    parts = _QUOTED.split(query.strip().rstrip(";").strip())
+    parts[::2] = [re.sub(r"\s+", " ", text.lower()) for text in parts[::2]]
+    parts[::2] = [re.sub(r"\s*(<=|>=|<>|!=|[(),=<>])\s*", r"\1", text) for text in parts[::2]]
+    return "".join(parts)
+
+
+def count_intents(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
+    """Compare the texts after ``intent:`` (N, 2); an output without an intent is wrong."""
+    pairs = zip(map(_INTENT.search, outputs), map(_INTENT.search, references), strict=True)
+    return _right([bool(a and b and a[1].strip() == b[1].strip() != "") for a, b in pairs])
+
+
+def count_slots(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
+    """Count the slots (N, 3) in both, in the output, and in the reference."""
+    return shared([slots(text) for text in outputs], [slots(text) for text in references])
+
+
+def slots(text: str) -> Counter[str]:
+    """Return the slots between braces, as ``name: value``."""
+    braces = _SLOTS.search(text)
+    parts = _NEXT_SLOT.split(braces[1].removesuffix("}")) if braces else []
+    return Counter(part.strip() for part in parts if part.strip())

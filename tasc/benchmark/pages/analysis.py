@@ -1,8 +1,7 @@
-"""``analysis.html``: an analysis for a reader, self-contained and escaped."""
+"""``analysis.html`` of ``tasc analyze``. The page is self-contained and escaped."""
 
 from collections.abc import Iterator
 
-from tasc.benchmark.forecast.verdict import interval_of
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.report.charts import Chart, chart
 from tasc.report.html import template
@@ -10,16 +9,8 @@ from tasc.report.html import template
 
 def render(results: AnalysisResults) -> str:
     """Return the page of an analysis."""
-    charts = [*_words(results), *_tokens(results), *_costs(results)]
-    page = template("tasc.benchmark", "analysis.html")
-    recommended_size, drafting = results.recommended_size, results.drafting
-    return page.render(
-        r=results,
-        d=drafting,
-        s=results.serving,
-        recommended_size=recommended_size,
-        charts=charts,
-        interval_of=interval_of,
+    return template("tasc.benchmark", "analysis.html").render(
+        results=results, charts=[*_words(results), *_tokens(results), *_costs(results)]
     )
 
 
@@ -42,33 +33,30 @@ def _words(results: AnalysisResults) -> Iterator[Chart]:
 
 
 def _tokens(results: AnalysisResults) -> Iterator[Chart]:
-    tokens, recommended_size = results.tokens, results.recommended_size
-    if tokens is None:
+    if results.tokens is None:
         return
-    before, after = tokens.frequency
+    before, after = results.tokens.frequency
     yield chart(
         "Output tokens by frequency",
-        {"before any merge": before, "after the merges": after},
+        {"without new tokens": before, "with new tokens": after},
         "most frequent tokens",
         "share of occurrences",
         log="x",
         highest=1,
     )
+    size = results.recommended_size
     yield chart(
         "Steps saved by new tokens",
-        {"fewer steps, predicted": [(p.added, p.step_ratio) for p in results.budgets]},
+        {"predicted": [(p.added, p.step_ratio) for p in results.budgets]},
         "new tokens",
         "× fewer decoding steps",
-        marks={recommended_size.budget: f"recommended: {recommended_size.budget:,} tokens"}
-        if recommended_size
-        else {},
+        marks={size.budget: f"recommended: {size.budget:,} tokens"} if size else {},
     )
 
 
 def _costs(results: AnalysisResults) -> Iterator[Chart]:
     """T(k) / T(1) of the model, where it was measured."""
-    cost = results.drafting and results.drafting.cost
-    if cost:
+    if results.drafting and (cost := results.drafting.cost):
         pairs = zip(cost.sizes, cost.seconds, strict=True)
         yield chart(
             "Cost of a forward on this machine",

@@ -1,4 +1,4 @@
-"""A bench sample by sample: the output of each model, whether it is correct, and its cost."""
+"""The samples of a bench: the output of each cell, whether it equals the reference, its cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class SampleView:
-    """One sample on the page: ``cells`` are those of each model, in order."""
+    """A sample on the page, with the cells of each model in order."""
 
     number: int
-    prompt: str | None  # None where the file does not store it
+    prompt: str | None  # None if the file does not contain it
     reference: str
-    cells: dict[str, tuple[Cell, ...]]
+    cells: dict[str, list[Cell]]
 
     def output(self, cell: Cell) -> Output:
         """Return the output of ``cell``."""
@@ -43,7 +43,7 @@ class SampleView:
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """Models whose first method wrote a different output than the reference."""
+        """Models whose first method did not write the reference."""
         return tuple(
             model
             for model, cells in self.cells.items()
@@ -53,18 +53,18 @@ class SampleView:
 
 def sample_views(results: BenchResults) -> list[SampleView]:
     """Return the first ``SHOWN`` samples."""
-    prompts = {example.sample: example.prompt for example in results.examples}
-    models = dict.fromkeys(cell.model for cell in results.cells)
-    cells = {model: tuple(c for c in results.cells if c.model == model) for model in models}
+    cells = dict[str, list[Cell]]()
+    for cell in results.cells:
+        cells.setdefault(cell.model, []).append(cell)
     return [
-        SampleView(i, prompts.get(i), sample.reference, cells)
+        SampleView(i, sample.prompt, sample.reference, cells)
         for i, sample in enumerate(results.samples[:SHOWN])
     ]
 
 
 def pieces(output: Output) -> Iterator[tuple[str, str]]:
     """Cut the text at accepted drafts; yield each piece and its source, "" for the model's own."""
-    end, sources = 0, chain(output.sources, repeat("other"))  # earlier files have no sources
+    end, sources = 0, chain(output.sources, repeat("other"))
     for (begin, next_end), source in zip(output.accepted, sources, strict=False):
         yield output.text[end:begin], ""
         yield output.text[begin:next_end], source
@@ -85,7 +85,7 @@ def _is_right(output: Output, reference: str) -> bool:
 
 
 def as_csv(results: BenchResults) -> str:
-    """Return every output of every cell, one per line."""
+    """Return one line per output of each cell."""
     return sheet(_COLUMNS, _lines(results))
 
 
@@ -94,5 +94,12 @@ def _lines(results: BenchResults) -> Iterator[Sequence[object]]:
         for i, (sample, output) in enumerate(zip(results.samples, cell.outputs, strict=True)):
             texts = (cell.model, cell.method, sample.reference, output.text)
             right = "yes" if _is_right(output, sample.reference) else "no"
-            figures = output.tokens, output.steps, f"{cell.sample_ms[i]:.3f}"
-            yield (i, sample.id, *texts, right, *figures)
+            yield (
+                i,
+                sample.id,
+                *texts,
+                right,
+                output.tokens,
+                output.steps,
+                f"{cell.sample_ms[i]:.3f}",
+            )

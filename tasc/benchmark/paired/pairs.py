@@ -1,4 +1,4 @@
-"""Every pair of a bench's models, and every cell against another, on the same samples."""
+"""Compare the models and the cells of a bench on the same samples."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -26,18 +26,18 @@ ByMetric = dict[str, Counts]
 def pairs(
     cells: Sequence[Cell], references: Sequence[str], settings: Settings
 ) -> tuple[ModelPair, ...]:
-    """Compare each model with those before it, seeds of one model left out.
+    """Compare each model with those before it, except seeds of one model.
 
-    Quality is that of each model's first method, as the others are to say the same.
+    The quality is that of each model's first method: the others write the same outputs.
     """
     by_model: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, {})[cell.method] = cell
-    counts = {
-        model: counted(first.texts, references, settings.metrics, settings.delimiter, first.scores)
-        for model, own in by_model.items()
-        for first in [next(iter(own.values()))]
-    }
+    counts = {}
+    for model, own in by_model.items():
+        first = next(iter(own.values()))
+        texts, metrics = first.texts, settings.metrics
+        counts[model] = counted(texts, references, metrics, settings.delimiter, first.scores)
     bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings.turn)
     return tuple(
         ModelPair(
@@ -71,15 +71,18 @@ def counted(
     }
 
 
-def qualities(bootstrap: Bootstrap, own: ByMetric, other: ByMetric) -> dict[str, QualityDifference]:
-    """Compare what two systems reach of every metric that was counted."""
-    return {name: quality_difference(bootstrap, find(name), own[name], other[name]) for name in own}
+def qualities(
+    bootstrap: Bootstrap, own: ByMetric, other: ByMetric, confidence: float = CONFIDENCE
+) -> dict[str, QualityDifference]:
+    """Compare two systems in every metric, by their counts (N, K)."""
+    return {
+        name: _quality(bootstrap, find(name), own[name], other[name], confidence) for name in own
+    }
 
 
-def quality_difference(
-    bootstrap: Bootstrap, metric: Metric, own: Counts, other: Counts, confidence: float = CONFIDENCE
+def _quality(
+    bootstrap: Bootstrap, metric: Metric, own: Counts, other: Counts, confidence: float
 ) -> QualityDifference:
-    """Compare what two systems reach of a metric, by their counts (N, K)."""
     difference, interval = bootstrap.difference(metric.value, own, other, confidence)
     test = None
     if metric.zero_one:
@@ -90,34 +93,36 @@ def quality_difference(
 
 
 class Speeds:
-    """Speeds of cells against each other.
+    """Compare the speeds of cells.
 
-    Samples of a turn are decoded in the same batches and not independent: turns are resampled.
+    The samples of a turn share their batches and are not independent, so turns are resampled.
     """
 
     def __init__(self, samples: int, turn: int, resamples: int = RESAMPLES) -> None:
-        """Draw the resamples; a turn has so many samples."""
+        """Draw ``resamples`` of ``samples`` samples in turns of ``turn``."""
         self._turns = np.arange(0, samples, turn)
         self._bootstrap = Bootstrap(len(self._turns), resamples=resamples)
 
     def ratio(self, cell: Cell, base: Cell, confidence: float = CONFIDENCE) -> SpeedRatio:
-        """Say how many times as fast ``cell`` is as ``base``."""
-        own, other = (_cost(one, by_token=cell.lossless is None) for one in (cell, base))
+        """Return the speed of ``cell`` over that of ``base``, per token if outputs differ."""
+        own, other = (
+            np.array(
+                [
+                    (ms, 1.0 if cell.lossless else output.tokens)
+                    for ms, output in zip(side.sample_ms, side.outputs, strict=True)
+                ]
+            )
+            for side in (cell, base)
+        )
         return self.of_costs(own, other, confidence)
 
     def of_costs(
         self, own: np.ndarray, other: np.ndarray, confidence: float = CONFIDENCE
     ) -> SpeedRatio:
-        """Compare milliseconds and work of each sample, (N, 2) each."""
+        """Compare the milliseconds and the work of each sample, (N, 2) each."""
         first, second = (np.add.reduceat(costs, self._turns) for costs in (own, other))
         ratio, interval = self._bootstrap.ratio(first, second, confidence)
         return SpeedRatio(ratio=ratio, interval=interval)
-
-
-def _cost(cell: Cell, *, by_token: bool) -> np.ndarray:
-    """Return milliseconds and work of each sample (N, 2): work is 1, or its tokens."""
-    work = [output.tokens if by_token else 1 for output in cell.outputs]
-    return np.stack([cell.sample_ms, np.array(work, float)], axis=-1)
 
 
 def comparisons(cells: Sequence[Cell], settings: Settings) -> tuple[CellComparison, ...]:
@@ -128,20 +133,16 @@ def comparisons(cells: Sequence[Cell], settings: Settings) -> tuple[CellComparis
     for cell in cells:
         base = own.setdefault(cell.model, cell)
         bases = [base] if base is overall else [base, overall]
-        result += [_compare(speeds, cell, other) for other in bases if other is not cell]
+        result += [
+            CellComparison(
+                model=cell.model,
+                method=cell.method,
+                against=CellName(model=other.model, method=other.method),
+                speedup=cell.speedup(other),
+                speedup_interval=speeds.ratio(cell, other).interval,
+                fewer_steps=other.decoding_steps / cell.decoding_steps,
+            )
+            for other in bases
+            if other is not cell
+        ]
     return tuple(result)
-
-
-def _compare(speeds: Speeds, cell: Cell, base: Cell) -> CellComparison:
-    by_repeat = zip(cell.ms_per_sample_by_repeat, base.ms_per_sample_by_repeat, strict=True)
-    return CellComparison(
-        model=cell.model,
-        method=cell.method,
-        against=CellName(model=base.model, method=base.method),
-        speedup=cell.speedup(base),
-        speedup_interval=speeds.ratio(cell, base).interval,
-        speedup_median_of_samples=float(np.median(base.sample_ms / cell.sample_ms)),
-        speedup_by_repeat=tuple(b / a for a, b in by_repeat),
-        fewer_steps=base.decoding_steps / cell.decoding_steps,
-        quality_change={k: value - base.quality[k] for k, value in cell.quality.items()},
-    )

@@ -1,10 +1,10 @@
-"""Several trainings of one model as one row, and what differs beyond the luck of a training.
+"""Compare models over several seeds, which are named ``NAME#1``, ``NAME#2``, …
 
-Models are named ``NAME#1``, ``NAME#2``, … Paired tests of two models say nothing about other
-seeds, so the trainings are the samples here: Welch's t interval of the difference of their means.
+A paired test of two models says nothing about other seeds. Here the trainings are the samples, and
+the interval is Welch's t interval of the difference of their means.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -20,7 +20,7 @@ def name_of(label: str) -> str:
 
 
 def seeds(cells: Sequence[Cell]) -> tuple[Seeds, ...]:
-    """Summarise each method of each model that has several seeds."""
+    """Summarise each method of each model with several seeds."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((name_of(cell.model), cell.method), []).append(cell)
@@ -48,35 +48,30 @@ def _spread(values: Sequence[float]) -> Spread:
 
 
 def seeds_pairs(rows: Sequence[Seeds]) -> tuple[SeedsPair, ...]:
-    """Compare the quality of each model that has several seeds with those before it.
-
-    It is that of the first method, as the others are to say the same.
-    """
+    """Compare each model with several seeds with those before it, by its first method."""
     first: dict[str, Seeds] = {}
     for row in rows:
         first.setdefault(row.model, row)
     return tuple(
-        SeedsPair(model=b.model, against=a.model, quality=_differences(b.quality, a.quality))
-        for a, b in combinations(first.values(), 2)
-    )
-
-
-def _differences(
-    own: Mapping[str, Spread], other: Mapping[str, Spread]
-) -> dict[str, SeedsDifference]:
-    return {
-        name: SeedsDifference(
-            difference=spread.mean - other[name].mean,
-            interval=welch(spread.values, other[name].values),
+        SeedsPair(
+            model=own.model,
+            against=other.model,
+            quality={
+                name: SeedsDifference(
+                    difference=spread.mean - other.quality[name].mean,
+                    interval=welch(spread.values, other.quality[name].values),
+                )
+                for name, spread in own.quality.items()
+            },
         )
-        for name, spread in own.items()
-    }
+        for other, own in combinations(first.values(), 2)
+    )
 
 
 def welch(values: Sequence[float], others: Sequence[float]) -> Interval:
     """Return the 95 % interval of the difference of two means (Welch 1947).
 
-    None where no value differs from those of its own side: then nothing tells the spread.
+    None if neither side varies.
     """
     from scipy.stats import t
 

@@ -1,8 +1,8 @@
 """Tests and intervals for two systems on the same samples.
 
-Where a sample is right or wrong: McNemar's exact test (McNemar 1947, in the exact binomial form).
-For all else: the paired percentile bootstrap over samples (Efron and Tibshirani 1993, chapter 13):
-both systems are resampled with the same samples, so what makes a sample hard cancels out.
+Where a sample is right or wrong, the test is McNemar's exact one (McNemar 1947, binomial form).
+Intervals are paired percentile bootstraps over samples (Efron and Tibshirani 1993, chapter 13).
+Both systems are resampled with the same samples, so the difficulty of a sample cancels out.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from tasc.report.record import Interval
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
-_PART = 256  # resamples at a time, as sums of many labels are large
-FEWEST = 10  # samples; a bootstrap of fewer is far too narrow, so there is none
+_PART = 256  # resamples at a time: the sums of many labels are large
+FEWEST = 10  # samples; the interval of fewer would be far too narrow
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return the two-sided exact p-value that discordant samples fall on either side by chance."""
+    """Return the exact two-sided p-value of discordant samples on either side by chance."""
     from scipy.stats import binomtest
 
     drawn = only_first + only_second
@@ -27,18 +27,18 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def turn_length(batch_size: int) -> int:
-    """Return the samples of a turn: those that share time, and are drawn together.
+    """Return the number of samples per turn, which share their time and are resampled together.
 
-    One sample, or several batches' worth: the last rows of a turn run in ever smaller batches.
+    Several batches, because the last sequences of a turn run in smaller and smaller batches.
     """
     return 1 if batch_size == 1 else 8 * batch_size
 
 
 class Bootstrap:
-    """Resamples of N samples, the same ones for whatever is asked."""
+    """Resamples of N samples, the same for every statistic."""
 
     def __init__(self, samples: int, *, resamples: int = RESAMPLES, seed: int = 0) -> None:
-        """Draw them. Memory: ``samples`` times ``resamples`` bytes."""
+        """Draw the resamples. They take ``samples`` times ``resamples`` bytes."""
         rng = np.random.default_rng(seed)
         self._samples = samples
         drawn = resamples if samples >= FEWEST else 0
@@ -47,14 +47,14 @@ class Bootstrap:
             row[:] = np.bincount(rng.integers(samples, size=samples), minlength=samples)
 
     def values(self, value: Callable[[np.ndarray], np.ndarray], counts: Counts) -> np.ndarray:
-        """Return ``value`` of the sums over each resample of what samples add, (N, K): (R, ...)."""
+        """Return ``value`` of the sums of ``counts`` (N, K) over each resample: (R, ...)."""
         parts = np.split(self._times, range(_PART, len(self._times), _PART))
         return np.concatenate([value(part.astype(float) @ counts) for part in parts])
 
     def interval(self, values: np.ndarray, confidence: float = CONFIDENCE) -> Interval:
         """Return the percentile interval of a statistic of each resample (R,).
 
-        None where there are fewer than FEWEST samples.
+        None below FEWEST samples.
         """
         if not len(values):
             return None
@@ -69,7 +69,7 @@ class Bootstrap:
         others: Counts,
         confidence: float = CONFIDENCE,
     ) -> tuple[float, Interval]:
-        """Return ``value`` of the sums of ``counts`` less that of ``others``, both (N, K)."""
+        """Return ``value`` of the sums of ``counts`` minus that of ``others``, both (N, K)."""
         seen = float(value(counts.sum(0)) - value(others.sum(0)))
         drawn = self.values(value, counts) - self.values(value, others)
         return seen, self.interval(drawn, confidence)
@@ -77,9 +77,9 @@ class Bootstrap:
     def ratio(
         self, cost: np.ndarray, other: np.ndarray, confidence: float = CONFIDENCE
     ) -> tuple[float, Interval]:
-        """Return how many times as much a unit of work costs ``other``.
+        """Return the cost per unit of work in ``other``, divided by that in ``cost``.
 
-        Both are (N, 2): what each sample costs, and its work.
+        Both are (N, 2): the cost and the work of each sample.
         """
         seen = float(share(other.sum(0)) / share(cost.sum(0)))
         drawn = self.values(share, other) / self.values(share, cost)

@@ -1,4 +1,4 @@
-"""What ``tasc analyze`` leaves: ``analysis.json``, typed."""
+"""``analysis.json`` of ``tasc analyze``, typed."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,20 +14,20 @@ Choice = Literal["TASC-ft", "TASC-spec", "both", "neither", "too little data"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The choice and why, one sentence a reason."""
+    """The recommended method, with one sentence per reason."""
 
     choice: Choice
     reasons: tuple[str, ...]
 
 
 class AnalysisResults(TaskReport, Report):
-    """The analysis of a split, and what follows from it."""
+    """The analysis of a split, with predictions and the verdict."""
 
-    # What ``tasc augment`` reaches at each budget of the grid; empty without a tokenizer
+    # Predictions for the sizes of --new-tokens; empty without a tokenizer
     budgets: tuple[BudgetPoint, ...]
-    # What ``tasc augment --new-tokens auto`` adds, None without a tokenizer or n-grams that recur
+    # The size that --new-tokens auto adds; None without a tokenizer or without recurring n-grams
     recommended_size: Point | None
-    # TASC-spec simulated on held-out outputs, None without a tokenizer or outputs
+    # TASC-spec simulated on held-out outputs; None without a tokenizer or held-out outputs
     drafting: Drafting | None
-    serving: ServedDrafts | None  # as the engine of --serve would run it, None without one
-    verdict: Verdict  # what to use
+    serving: ServedDrafts | None  # chains simulated for the engine of --serve
+    verdict: Verdict

@@ -1,49 +1,86 @@
-"""What a bench leaves: ``results.json``, typed.
+"""``results.json`` of ``tasc bench``, typed.
 
-The file's version rises when a field goes or changes its meaning. The JSON schema in the docs is
-made from these classes.
+The version rises when a field is removed or changes its meaning. The JSON schema in the docs is
+generated from these classes.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
 from tasc.benchmark.results.cells import Cell, ReferenceMatch
-from tasc.benchmark.results.comparisons import CellComparison, ModelPair, Seeds, SeedsPair
-from tasc.benchmark.results.conditions import Example, RunResult, Sample, Settings, Task
+from tasc.benchmark.results.comparisons import (
+    CellComparison,
+    ModelPair,
+    QualityDifference,
+    Seeds,
+    SeedsPair,
+)
+from tasc.benchmark.results.conditions import RunResult, Sample, Settings, Task
 from tasc.benchmark.results.prediction import Prediction
 
-VERSION: Literal[1] = 1
+
+@dataclass(frozen=True)
+class QualityChange:
+    """A metric of the first model and of another one, each with its first method."""
+
+    metric: Metric
+    old: float
+    new: float
+    difference: QualityDifference | None  # None between seeds of one model
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it is a significant loss."""
+        return self.difference is not None and self.difference.is_loss
+
+    @property
+    def p_value(self) -> float | None:
+        """McNemar's p-value, for metrics where a sample is right or wrong."""
+        test = self.difference and self.difference.mcnemar
+        return test.p_value if test else None
 
 
 class BenchResults(RunResult):
-    """Models and methods measured side by side."""
+    """Models and methods on the same samples."""
 
-    version: Literal[1] = VERSION
-    """Of this format."""
+    version: Literal[2] = 2
+    """Version of this format."""
     task: Task
     settings: Settings
     samples: tuple[Sample, ...]
     """In the order of each cell's outputs."""
-    examples: tuple[Example, ...]
-    """The first prompts."""
     cells: tuple[Cell, ...]
-    """Each model with each method."""
+    """One per model and method."""
     reference: tuple[ReferenceMatch, ...]
-    """Each model against transformers' own decoding."""
+    """Each model compared with transformers' own decoding."""
     comparisons: tuple[CellComparison, ...]
-    """Each cell against the first one, and against the first method of its model."""
+    """Each cell compared with the first cell, and with the first method of its model."""
     pairs: tuple[ModelPair, ...]
-    """Each model against those before it."""
+    """Each model compared with those before it."""
     seeds: tuple[Seeds, ...]
-    """Models of several seeds."""
+    """Models with several seeds."""
     seeds_pairs: tuple[SeedsPair, ...]
-    """Each of those against those before it."""
+    """Each model with several seeds compared with those before it."""
     prediction: Prediction
     resumed_turns: int = 0
-    """Turns of a cell that an interrupted run had measured before."""
+    """Turns that an interrupted run had measured."""
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Each metric by its name."""
+        """The metrics by name."""
         return {name: find(name) for name in self.settings.metrics}
+
+    def quality_changes(self, model: str) -> list[QualityChange]:
+        """Return the change in each metric from the first model to ``model``; [] for the first."""
+        first = self.cells[0]
+        if model == first.model:
+            return []
+        own = next(cell for cell in self.cells if cell.model == model)
+        pairs = [p for p in self.pairs if (p.model, p.against) == (model, first.model)]
+        tested = pairs[0].quality if pairs else {}
+        return [
+            QualityChange(metric, first.quality[name], own.quality[name], tested.get(name))
+            for name, metric in self.metrics.items()
+        ]

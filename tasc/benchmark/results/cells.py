@@ -20,7 +20,7 @@ class Output(Record):
     """The output of a cell for one prompt, in the order of ``samples``."""
 
     text: str
-    """Of the first repeat."""
+    """Text of the first repeat."""
     tokens: NonNegativeInt
     """Number of tokens, including the end token."""
     steps: NonNegativeInt
@@ -28,46 +28,45 @@ class Output(Record):
     cut: bool = False
     """Whether it was cut at ``max_new_tokens``."""
     ms: tuple[NonNegativeFloat, ...]
-    """Milliseconds of each repeat from prompt to last token; in a batch its share."""
+    """Milliseconds of each repeat from the prompt to the last token; in a batch, its share."""
     accepted: tuple[tuple[int, int], ...] = ()
-    """Where in the text accepted draft tokens stand, (begin, end) characters; of the first samples
-    alone."""
+    """Accepted draft tokens in the text, as (begin, end) characters; for the first samples only."""
     score: float | None = None
-    """The judge's score from 0 to 1; None where there is none."""
+    """The judge's score from 0 to 1; None without one."""
     sources: tuple[DraftedFrom, ...] = ()
-    """What each of these was drafted from; of a mixture, what most of its probability came from.
-    "other" where a method does not tell."""
+    """Source of each span of ``accepted``; of a mixture, the one with the largest share of its
+    probability. "other" if the method does not report sources."""
 
 
 class Difference(Record):
-    """Where an output first parts from the one expected."""
+    """The first difference between an output and the expected one."""
 
     sample: int
     token: int
     margin: float | None
-    """Nats between the two likeliest tokens there; None where tokens were sampled."""
+    """Gap between the two likeliest tokens there, in nats; None for sampled outputs."""
 
 
 class Lossless(Record):
-    """How many outputs are token for token those of another decoding."""
+    """Comparison with the outputs of another method, token for token."""
 
     against: str
-    """The method, or "transformers generate"."""
+    """The other method, or "transformers generate"."""
     identical: int
     of: int
     match_rate: float
     first_difference: Difference | None = None
     largest_margin: float | None = None
-    """Of all first differences, nats."""
+    """Largest margin of all first differences, in nats."""
 
 
 class ReferenceMatch(Lossless):
-    """How a model's first method agrees with transformers' own greedy ``generate``."""
+    """A model's first method compared with transformers' own greedy ``generate``."""
 
     model: str
     method: str
     samples: tuple[int, ...]
-    """Those compared."""
+    """The samples that were compared."""
 
 
 class Percentiles(Record):
@@ -84,21 +83,19 @@ class Sizing(Record):
     curve_tokens: tuple[int, ...]
     """Sizes k of forwards, tokens."""
     curve_ms: tuple[float, ...]
-    """T(k), milliseconds, as measured before."""
+    """T(k) in milliseconds, measured before the run."""
     curve_found_ms: tuple[float, ...]
-    """The same as the forwards of the run corrected it."""
+    """T(k) in milliseconds, corrected by the forwards of the run."""
     drafted: NonNegativeInt
-    """Steps of a sequence with a draft."""
-    not_worth_it: NonNegativeInt
-    """Steps whose draft was dropped: no node of it was worth its time."""
+    """Steps with a draft."""
     paused: NonNegativeInt
-    """Steps without a draft, as earlier drafts cost more than they saved."""
+    """Steps without a draft, because earlier drafts cost more than they saved."""
     probes: NonNegativeInt = 0
     """Paused steps that drafted a token without verifying it, to estimate acceptance."""
     plain: NonNegativeInt
-    """Steps without a draft to measure what these cost."""
+    """Steps without a draft, to measure their cost."""
     trials: NonNegativeInt
-    """Steps that drafted as if sizes not seen lately were cheaper."""
+    """Steps that tried a draft size that was not measured recently."""
 
 
 class Cell(Record):
@@ -112,37 +109,36 @@ class Cell(Record):
     decoding_steps: int
     decoding_steps_per_output: float
     ms_per_sample: float
-    """Mean over samples of each one's median over repeats."""
+    """Mean over samples of the median over repeats."""
     ms_per_sample_spread: Percentiles
     ms_per_sample_by_repeat: tuple[float, ...]
     tokens_per_second: float
     tokens_per_step: float
     """Mean number of tokens committed per step after the prefill."""
     tokens_per_step_interval: tuple[float, float]
-    """95 %, bootstrap over outputs."""
+    """95 % confidence interval, bootstrap over outputs."""
     accepted_by_position: tuple[float, ...]
     """Share of steps that accept at least 1, 2, … draft tokens."""
     drafted: int
     accepted: int
     canonical: float
-    """Share of outputs in the tokens that the tokenizer makes of their text: with new tokens, how
-    far the model has adopted them."""
-    times_canonical_length: float | None = None
-    """Tokens written, as a multiple of those that the tokenizer makes of the same texts; None in
-    results of before."""
+    """Share of outputs with the tokens that the tokenizer makes of their text. With new tokens, it
+    shows how far the model has adopted them."""
+    times_canonical_length: float = 1.0
+    """Number of output tokens, divided by the number that the tokenizer makes of the same texts."""
     seconds: dict[str, float]
-    """Of one pass over the samples: prefill, draft, forward, verify, commit."""
+    """Seconds of one pass over the samples by part: prefill, draft, forward, verify, commit."""
     quality: dict[str, float]
     """By metric, between 0 and 1."""
     lossless: Lossless | None
-    """Against the model's first method; None where outputs differ by chance."""
+    """Comparison with the model's first method; None where outputs differ by chance."""
     outputs: tuple[Output, ...]
     sizing: Sizing | None = None
-    """None where the budget is fixed."""
+    """None if the budget is fixed."""
 
     @property
     def label(self) -> str:
-        """Name it."""
+        """The name of the cell."""
         return f"{self.model} · {self.method}"
 
     @property
@@ -152,7 +148,7 @@ class Cell(Record):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its output for each sample."""
+        """The text of each output."""
         return tuple(output.text for output in self.outputs)
 
     @property
@@ -172,9 +168,9 @@ class Cell(Record):
         return np.array([median(output.ms) for output in self.outputs])
 
     def speedup(self, base: "Cell") -> float:
-        """Return how many times as fast this is as ``base``, by the time of a sample.
+        """Return the ratio of the times per sample of ``base`` and of this cell.
 
-        By tokens per second where outputs are not compared: their lengths differ by chance.
+        Sampled outputs differ in length by chance, so it is the ratio of tokens per second.
         """
         if self.lossless is None:
             return self.tokens_per_second / base.tokens_per_second

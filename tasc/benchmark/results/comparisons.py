@@ -1,30 +1,29 @@
-"""Cells against cells, models against models and seeds against seeds, on the same samples."""
+"""Comparisons on the same samples: cells, models, seeds, and two benches."""
 
-from tasc.report.record import Interval, Record
+from typing import Literal
+
+from tasc.report.record import Interval, Record, Report
 
 _SIGNIFICANT = 0.05  # p-value of a single test
 
 
 class CellName(Record):
-    """Which cell."""
+    """The model and the method of a cell."""
 
     model: str
     method: str
 
 
 class CellComparison(CellName):
-    """A cell against another one on the same samples."""
+    """A cell compared with another one on the same samples."""
 
     against: CellName
     speedup: float
-    """By time of a sample; by tokens per second where outputs differ by chance."""
+    """Ratio of the times per sample; of tokens per second where outputs differ by chance."""
     speedup_interval: Interval
     """95 %, paired bootstrap over samples; None below 10 samples."""
-    speedup_median_of_samples: float
-    speedup_by_repeat: tuple[float, ...]
     fewer_steps: float
-    """Steps of the other by those of this one."""
-    quality_change: dict[str, float]
+    """Decoding steps of the other cell, divided by those of this one."""
 
 
 class McNemar(Record):
@@ -33,11 +32,11 @@ class McNemar(Record):
     only_model: int
     only_against: int
     p_value: float
-    """Two-sided, of one pair and metric alone: many pairs need a smaller one."""
+    """Two-sided, for this pair and metric alone: many pairs need a smaller one."""
 
 
 class QualityDifference(Record):
-    """A metric of one model less that of another."""
+    """A metric of one model minus that of another."""
 
     difference: float
     interval: Interval
@@ -54,7 +53,7 @@ class QualityDifference(Record):
 
 
 class SpeedRatio(Record):
-    """How many times as fast."""
+    """How many times as fast one system is as another."""
 
     ratio: float
     interval: Interval
@@ -67,43 +66,84 @@ class ModelPair(Record):
     model: str
     against: str
     quality: dict[str, QualityDifference]
-    """By metric, of each model's first method."""
+    """By metric, for the first method of each model."""
     speed: dict[str, SpeedRatio]
-    """By each method that both ran."""
+    """By method, for the methods that both models ran."""
 
 
 class Spread(Record):
-    """A figure over the seeds."""
+    """A figure over several seeds."""
 
     mean: float
     sd: float
-    """Standard deviation of a seed (n - 1)."""
+    """Standard deviation over the seeds (n - 1)."""
     values: tuple[float, ...]
 
 
 class Seeds(CellName):
-    """The seeds of a model, named ``MODEL#1``, ``MODEL#2``, …, with one method."""
+    """One method over the seeds of a model, which are named ``MODEL#1``, ``MODEL#2``, …"""
 
     models: tuple[str, ...]
-    """The labels of the seeds."""
+    """Labels of the seeds."""
     ms_per_sample: Spread
     decoding_steps_per_output: Spread
     speedup: Spread
-    """Against the first cell."""
+    """Over the first cell."""
     quality: dict[str, Spread]
 
 
 class SeedsDifference(Record):
-    """A metric, mean over the seeds of one model less that over those of another."""
+    """The mean of a metric over the seeds of one model minus that of another."""
 
     difference: float
     interval: Interval
-    """95 %, Welch's t over the seeds; None where no seed differs from another."""
+    """95 %, Welch's t over the seeds; None if no seed differs from another."""
 
 
 class SeedsPair(Record):
-    """Two models of several seeds each: does the training make a difference, whatever the seed?"""
+    """Two models with several seeds each."""
 
     model: str
     against: str
     quality: dict[str, SeedsDifference]
+
+
+class Change(CellName):
+    """One figure of a cell in two benches."""
+
+    what: str
+    """ "speed", "steps", or a metric."""
+    old: float
+    """Milliseconds per sample, steps per output, or the metric."""
+    new: float
+    change: float
+    """Difference of a metric; ratio of speeds or of steps, where below 1 is worse."""
+    interval: Interval
+    """Of the change, paired bootstrap over samples; None below 10 samples."""
+    p_value: float | None
+    """McNemar's, for metrics where a sample is right or wrong."""
+    verdict: Literal["worse", "better", "within the noise"]
+
+
+class ResultsComparison(Report):
+    """The changes between two benches, for ``tasc compare``.
+
+    All intervals hold together with 95 %: each has a confidence of 1 - 0.05 / (their number), and
+    p-values must be below the same bound (Bonferroni).
+    """
+
+    old: str
+    new: str
+    samples: int
+    confidence: float
+    """Of each interval."""
+    tolerance: float
+    """Share by which the speeds of two runs of one program differ."""
+    notes: tuple[str, ...]
+    """Figures that were not compared, with the reason."""
+    changes: tuple[Change, ...]
+
+    @property
+    def regressions(self) -> tuple[Change, ...]:
+        """The changes for the worse, beyond the noise."""
+        return tuple(change for change in self.changes if change.verdict == "worse")

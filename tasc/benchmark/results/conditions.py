@@ -1,4 +1,4 @@
-"""What was measured, how, and on what."""
+"""The conditions of a run: task, settings, machine."""
 
 import hashlib
 import time
@@ -11,42 +11,42 @@ from tasc.report.record import Record, Report
 
 
 class SplitTask(Record):
-    """What the samples are."""
+    """The samples of a run."""
 
     source: str
     """Folder, file, or Hub id."""
     split: str
-    """Whose prompts were answered."""
+    """Split of the samples."""
     samples: int
-    """How many."""
+    """Number of samples."""
 
 
 class Task(SplitTask):
-    """The same, and what drafts are made from."""
+    """The samples of a bench, and the corpus to draft from."""
 
     dropped: int = 0
-    """Examples of the split that were left out, as their output is empty."""
+    """Examples of the split that were left out because their output is empty."""
     corpus_split: str
-    """Whose outputs drafters know."""
+    """Split of the outputs that drafters know."""
     corpus_outputs: int
-    """How many those are."""
+    """Number of those outputs."""
     seen: int = 0
-    """Samples that occur in that split, too, with the same prompt and output."""
+    """Samples that also occur in the corpus split, with the same prompt and output."""
     corpus_repeated: int = 0
-    """Of its examples those that occur in it more than once: a task of few different ones has seen
-    samples without a fault."""
+    """Examples of the corpus split that occur in it more than once. A task that repeats itself has
+    seen samples in any fair draw."""
     template: str = ""
-    """What writes the prompts."""
+    """Prompt template."""
     trained_templates: dict[str, str] = Field(default_factory=dict)
-    """Models that were trained on prompts of another template, and that template."""
+    """Templates of the models that were trained with another one."""
     indexes: tuple[str, ...]
-    """Saved n-gram indexes that stand for the corpus."""
+    """Saved n-gram indexes that replace the corpus."""
     draft_model: str | None
-    """What methods with a vocabulary of their own draft with."""
+    """Draft model of the methods with a vocabulary of their own."""
 
 
 class SamplingSettings(Record):
-    """How tokens were drawn."""
+    """Sampling parameters."""
 
     temperature: float
     top_k: int
@@ -56,7 +56,7 @@ class SamplingSettings(Record):
 
 
 class Settings(Record):
-    """How the cells ran."""
+    """Settings of a bench."""
 
     dtype: str
     device: str
@@ -65,13 +65,13 @@ class Settings(Record):
     repeats: int
     """Passes over all samples."""
     warmup: int
-    """Samples decoded before, unmeasured."""
+    """Unmeasured samples before the first pass."""
     max_new_tokens: int
     batch_size: int
     turn: int
-    """Samples that a cell decoded before it was the next one's turn."""
+    """Samples that a cell decodes before the next cell's turn."""
     slice: int | None = None
-    """Samples that methods which learn from outputs began anew after; None for all."""
+    """Samples after which methods that learn from outputs restart; None for all."""
     sampling: SamplingSettings | None
     """None for greedy decoding."""
     graphs: bool
@@ -79,10 +79,10 @@ class Settings(Record):
     compiled: bool
     """Whether the forward was compiled by torch."""
     seed: int
-    """Of the order in which cells took turns."""
+    """Seed of the order in which cells took turns."""
     metrics: tuple[str, ...]
     delimiter: str
-    """What separates items for metrics of items."""
+    """Separates the items for metrics of items."""
     judge: str | None = None
     """Model that scored outputs for the metric judge."""
 
@@ -91,25 +91,20 @@ class Sample(Record):
     """One prompt."""
 
     id: str
-    """Begins the SHA-256 of prompt and reference."""
+    """First 16 digits of the SHA-256 of prompt and reference."""
     reference: str
+    prompt: str | None = None
+    """The prompt of the first samples; None for the others."""
 
     @classmethod
-    def of(cls, prompt: str, reference: str) -> Self:
-        """Name a prompt and its reference."""
-        held = hashlib.sha256(f"{prompt}\0{reference}".encode()).hexdigest()
-        return cls(id=held[:16], reference=reference)
-
-
-class Example(Record):
-    """A prompt to show."""
-
-    sample: int
-    prompt: str
+    def of(cls, prompt: str, reference: str, *, shown: bool = False) -> Self:
+        """Identify a prompt and its reference; store the prompt if it is ``shown`` on the page."""
+        digest = hashlib.sha256(f"{prompt}\0{reference}".encode()).hexdigest()
+        return cls(id=digest[:16], reference=reference, prompt=prompt if shown else None)
 
 
 class Machine(Record):
-    """What it ran on."""
+    """The machine of a run."""
 
     processor: str
     cores: int | None
@@ -117,18 +112,18 @@ class Machine(Record):
 
 
 class Environment(Record):
-    """Versions, commit, machine."""
+    """Versions, commit and machine."""
 
     tasc: str
     git: str | None
-    """Commit, with "+" where files were changed."""
+    """Commit, with "+" if files were changed."""
     python: str
     packages: dict[str, str | None]
     machine: Machine
 
 
 class RunResult(Report):
-    """What a run leaves."""
+    """The facts that the results of every run contain."""
 
     started: str
     command_line: str
@@ -136,7 +131,7 @@ class RunResult(Report):
 
 
 def run_facts() -> dict[str, Any]:
-    """Return what a run that begins now says of itself, by the fields of ``RunResult``."""
+    """Return the fields of ``RunResult`` for a run that begins now."""
     return {
         "started": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "command_line": shell_line(),

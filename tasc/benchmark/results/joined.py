@@ -1,71 +1,48 @@
-"""Several benches side by side: what ``tasc report`` shows."""
+"""Several benches side by side, as ``tasc report`` shows them."""
+
+from collections.abc import Iterator
+from typing import Any
 
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
+from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.comparisons import ModelPair
-from tasc.benchmark.results.conditions import Environment, Settings, Task
 from tasc.benchmark.results.prediction import PredictedCell
 from tasc.report.record import Record, Report
 
 
 class Run(Record):
-    """One bench."""
+    """One of the benches."""
 
     label: str
-    task: Task
-    settings: Settings
-    started: str
-    environment: Environment
+    bench: BenchResults
     warnings: tuple[str, ...]
-    """What a reader must know before its figures."""
+    """The warnings about its figures."""
 
-
-class RunCell(Record):
-    """One cell of a bench, without its outputs."""
-
-    run: str
-    model: str
-    method: str
-    samples: int
-    ms_per_sample: float
-    tokens_per_second: float
-    speedup: float
-    """Against the first cell of its own bench."""
-    tokens_per_step: float
-    identical: int | None
-    """Outputs that are those of the model's first method; None where they differ by chance."""
-    predicted: PredictedCell | None
-    quality: dict[str, float]
-
-    @classmethod
-    def of(
-        cls, run: str, cell: Cell, first: Cell, predicted: tuple[PredictedCell, ...]
-    ) -> "RunCell":
-        """Take the figures of ``cell``."""
-        own = (p for p in predicted if (p.model, p.method) == (cell.model, cell.method))
-        return cls(
-            run=run,
-            speedup=cell.speedup(first),
-            identical=cell.lossless and cell.lossless.identical,
-            predicted=next(own, None),
-            **{name: getattr(cell, name) for name in cls.model_fields.keys() & Cell.model_fields},
-        )
+    def rows(self) -> Iterator[tuple[Cell, float, PredictedCell | None]]:
+        """Yield each cell, its speed-up over the first cell, and its prediction."""
+        predicted = {(p.model, p.method): p for p in self.bench.prediction.cells}
+        for cell in self.bench.cells:
+            yield cell, cell.speedup(self.bench.cells[0]), predicted.get((cell.model, cell.method))
 
 
 class JoinedResults(Report):
     """Benches side by side."""
 
     runs: tuple[Run, ...]
-    cells: tuple[RunCell, ...]
-    """Of all runs, in order."""
     pairs: tuple[ModelPair, ...]
     """Models of different runs on the same samples, each as RUN · MODEL."""
     notes: tuple[str, ...]
-    """What is not compared, and why."""
+    """Figures that were not compared, with the reason."""
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Each metric of a run by its name."""
-        names = dict.fromkeys(name for run in self.runs for name in run.settings.metrics)
+        """The metrics of all runs by name."""
+        names = dict.fromkeys(name for run in self.runs for name in run.bench.settings.metrics)
         return {name: find(name) for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON values without samples and outputs, which the benches' files contain."""
+        bench: Any = {"samples": True, "cells": {"__all__": {"outputs": True}}}
+        return self.model_dump(mode="json", exclude={"runs": {"__all__": {"bench": bench}}})

@@ -1,23 +1,24 @@
-"""What a bench predicted of itself."""
+"""Predictions of a bench, made before it ran."""
 
 import numpy as np
 
 from tasc.report.record import Interval, Record
 
-_FEWEST = 4  # points: by chance one order in six of three is perfect, and one in two of two
-_ROUGH = 1.5  # of the bounds of a speed-up: the machine was not the same from turn to turn
+FEWEST = 10  # outputs; resampling fewer gives intervals that are far too narrow
+_FEWEST_POINTS = 4  # of three points, one order in six is perfect by chance
+_ROUGH = 1.5  # ratio of the bounds of a speed-up: the machine was loaded meanwhile
 
 
 def speedup_interval(speedup: float, plain_ms: np.ndarray, ms: np.ndarray) -> Interval:
     """Return the 10th and 90th percentile of speed-ups predicted from single turns of T(k).
 
     Args:
-        speedup: predicted from the medians of the turns; the interval reaches to it.
-        plain_ms: (turns,) of what is compared with.
-        ms: (turns,) by the same turns, or of another model, (others, 1).
+        speedup: predicted from the medians of the turns; the interval includes it.
+        plain_ms: (turns,) without drafts.
+        ms: (turns,) of the same turns; of another model (others, 1).
 
     Returns:
-        None where the turns are not known.
+        None if the turns are not known.
     """
     if not plain_ms.size or not ms.size:
         return None
@@ -26,7 +27,7 @@ def speedup_interval(speedup: float, plain_ms: np.ndarray, ms: np.ndarray) -> In
 
 
 class StepFigures(Record):
-    """What decoding steps commit in a simulation."""
+    """Simulated decoding steps."""
 
     samples: int
     tokens_per_output: float
@@ -35,30 +36,35 @@ class StepFigures(Record):
     tokens_per_step_interval: tuple[float, float]
     accepted_by_position: tuple[float, ...]
     drafts: int
-    """Steps with a draft."""
+    """Number of steps with a draft."""
     drafted_tokens: int
     accepted_tokens: int
-    """With the end tokens among them, as vLLM counts."""
+    """Including drafted end tokens, as vLLM counts."""
     engine_accepted_length: float
     """By vLLM's definition: 1 + accepted tokens / drafts."""
     ms_per_sample: float | None = None
-    """Predicted from T(k); None where that is not known."""
+    """Predicted from T(k); None if that is not known."""
     speedup: float | None = None
     """Predicted."""
     speedup_interval: Interval = None
-    """Holds it, and what four of five turns of T(k)'s measurement predict alone; None where that is
-    not known. Wide where the machine had other work meanwhile."""
+    """The 10th to 90th percentile of the speed-ups that single turns of T(k)'s measurement predict;
+    None if the turns are not known. Wide if the machine was loaded."""
 
     @property
     def rough(self) -> bool:
-        """Whether that interval is so wide that the prediction says little."""
+        """Whether that interval is too wide for the prediction to mean much."""
         return self.speedup_interval is not None and (
             self.speedup_interval[1] > _ROUGH * self.speedup_interval[0]
         )
 
+    @property
+    def interval(self) -> Interval:
+        """The interval of the tokens per step; None below FEWEST outputs."""
+        return self.tokens_per_step_interval if self.samples >= FEWEST else None
+
 
 class PredictedCell(StepFigures):
-    """What was predicted from the references alone, and how far off that was."""
+    """The prediction for a cell from the references alone, and its error."""
 
     model: str
     method: str
@@ -70,14 +76,14 @@ class PredictedCell(StepFigures):
 
 
 class EntropyPoint(Record):
-    """One vocabulary."""
+    """The entropy and the run time with one vocabulary."""
 
     budget: int
-    """Tokens more than the smallest vocabulary has."""
+    """Number of tokens more than in the smallest vocabulary."""
     h2: float
-    """Rényi-2 entropy of the corpus' output tokens, bits."""
+    """Rényi-2 entropy of the corpus' output tokens, in bits."""
     runtime: float
-    """Milliseconds a sample."""
+    """Milliseconds per sample."""
 
 
 class EntropyAndRuntime(Record):
@@ -86,23 +92,23 @@ class EntropyAndRuntime(Record):
     method: str
     points: tuple[EntropyPoint, ...]
     tau: float | None
-    """Kendall's, -1 for perfect prediction; None where all values of one side are equal."""
+    """Kendall's, -1 for a perfect prediction; None if all values of one side are equal."""
     p_value: float | None
-    """Of the null hypothesis that it is 0."""
+    """Of the null hypothesis that tau is 0."""
     directional_rate: float | None
-    """Share of steps with rising H₂ on which the runtime falls; None where H₂ never rises."""
+    """Share of the rises in H₂ on which the run time falls; None if H₂ never rises."""
     rises: int
-    """Such steps."""
+    """Number of rises in H₂."""
 
     @property
     def tells(self) -> bool:
-        """Whether there are points enough for a rank correlation to say something."""
-        return len(self.points) >= _FEWEST
+        """Whether there are enough points for a rank correlation."""
+        return len(self.points) >= _FEWEST_POINTS
 
 
 class Prediction(Record):
-    """What was predicted of the bench before it ran."""
+    """The predictions of a bench."""
 
     cells: tuple[PredictedCell, ...]
     entropy: EntropyAndRuntime | None
-    """None for fewer than two vocabularies."""
+    """None below two vocabularies."""

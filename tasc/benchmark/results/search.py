@@ -1,4 +1,4 @@
-"""What a search over TASC-spec's settings found: ``tuning.json``, and the drafts of an analysis."""
+"""Simulated settings of TASC-spec: ``tuning.json``, and the drafts of an analysis."""
 
 from dataclasses import dataclass, fields
 
@@ -10,13 +10,13 @@ from tasc.report.record import Record, Report
 
 @dataclass(frozen=True)
 class Setting(TascSpecOptions):
-    """How TASC-spec drafts, and the maximum number of nodes per step."""
+    """Options of TASC-spec with its maximum number of draft nodes."""
 
     tree_size: int = DEFAULT_BUDGET
 
     @property
     def method(self) -> str:
-        """The setting as ``--method`` takes it: the budget, and what differs from the default."""
+        """The budget and the options that differ from the defaults, as ``--method`` takes them."""
         changed = [
             f"{option.name.rstrip('_')}={value:g}"
             for option in fields(TascSpecOptions)
@@ -26,72 +26,71 @@ class Setting(TascSpecOptions):
 
 
 class Trial(StepFigures):
-    """A setting simulated: its steps and, where T(k) is known, its time and speed-up."""
+    """A simulated setting: its steps and, if T(k) is known, its time and speed-up."""
 
     setting: Setting
     method: str
-    """The setting as ``--method`` takes it."""
+    """The setting, as ``--method`` takes it."""
 
 
 class Costs(Record):
-    """T(k): seconds of a forward over so many tokens after ``context`` others."""
+    """T(k): the seconds of a forward over k tokens after ``context`` others."""
 
     sizes: tuple[int, ...]
     seconds: tuple[float, ...]
     context: int
 
 
-class Search(Record):
-    """Every setting that was simulated, and the best of them."""
+class Simulated(Record):
+    """Simulated settings."""
 
     samples: int
-    """Outputs that were simulated."""
+    """Number of simulated outputs."""
     prompt_tokens: float
-    """Mean of their prompts."""
-    corpus_outputs: int
-    """Outputs that drafts were made from."""
-    cost: Costs | None
-    """Where a model was timed."""
-    default: Trial
-    """The setting that the search began with."""
-    best: Trial
+    """Mean length of their prompts."""
     trials: tuple[Trial, ...]
+    """The simulated settings."""
+
+
+class Search(Simulated):
+    """A search for the best setting."""
+
+    corpus_outputs: int
+    """Number of outputs to draft from."""
+    cost: Costs | None
+    """None if no model was timed."""
+    default: Trial
+    """The setting at the start of the search."""
+    best: Trial
 
 
 class Drafting(Search):
     """The search of an analysis."""
 
     model: str | None
-    """The one that was timed."""
+    """The model that was timed."""
 
 
-class ServedDrafts(Record):
+class ServedDrafts(Simulated):
     """Chains of several lengths, simulated for an engine."""
 
     engine: str
     speculative_tokens: int
-    """The number of draft tokens to set."""
+    """Recommended number of draft tokens, which is the setting's tree size."""
     reason: str
-    """Why that number."""
-    samples: int
-    """Outputs that were simulated."""
-    prompt_tokens: float
-    """Mean of their prompts."""
-    trials: tuple[Trial, ...]
-    """One a length, which is the setting's tree size."""
 
 
 class TunedTask(Record):
-    """What was simulated."""
+    """The data of ``tasc tune``."""
 
     source: str
     split: str
-    """Whose outputs were decoded."""
+    """Split of the simulated outputs."""
     corpus_split: str
-    """Whose outputs drafts were made from."""
+    """Split of the outputs to draft from."""
 
 
 class Tuning(Search, Report):
-    """The search of ``tasc tune`` for the most tokens a step."""
+    """``tuning.json``: the search for the most tokens per step."""
 
     task: TunedTask

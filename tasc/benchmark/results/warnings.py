@@ -3,23 +3,19 @@
 from collections.abc import Iterator
 from math import sqrt
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-from tasc.benchmark.results.quality import quality_changes
-
-if TYPE_CHECKING:
-    from tasc.benchmark.results.bench import BenchResults
-    from tasc.benchmark.results.cells import Cell
-    from tasc.benchmark.results.conditions import Task
+from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.cells import Cell
+from tasc.benchmark.results.conditions import Task
 
 # A fair draw of samples repeats corpus examples as often as the corpus repeats itself. Seen samples
-# change the speed-up if their share exceeds that by _SEEN. A few samples of a repetitive task reach
-# this by chance, so it must be _DEVIATIONS standard deviations, too.
+# change the speed-up if their share exceeds that by _SEEN. A small sample of a repetitive task can
+# reach _SEEN by chance, so the excess must also be _DEVIATIONS standard deviations.
 _SEEN, _DEVIATIONS = 1 / 4, 3
 _LONG = 1.25  # times the tokenizer's own tokens: longer outputs do not use the new tokens
 
 
-def warnings(results: "BenchResults") -> tuple[str, ...]:
+def warnings(results: BenchResults) -> tuple[str, ...]:
     """Return the warnings; those about a model look at its first method."""
     first = {cell.model: cell for cell in reversed(results.cells)}
     models = [first[name] for name in reversed(first)]
@@ -35,10 +31,10 @@ def warnings(results: "BenchResults") -> tuple[str, ...]:
     )
 
 
-def _losses(results: "BenchResults", models: "list[Cell]") -> Iterator[str]:
+def _losses(results: BenchResults, models: list[Cell]) -> Iterator[str]:
     """Report each significant loss of quality against the first model."""
     for cell in models:
-        for change in filter(attrgetter("is_loss"), quality_changes(results, cell.model)):
+        for change in filter(attrgetter("is_loss"), results.quality_changes(cell.model)):
             p = "" if change.p_value is None else f", p = {change.p_value:.2g}"
             yield (
                 f"{cell.model} loses quality: {change.metric.label} {change.old:.3f} → "
@@ -46,7 +42,7 @@ def _losses(results: "BenchResults", models: "list[Cell]") -> Iterator[str]:
             )
 
 
-def _no_corpus(task: "Task") -> Iterator[str]:
+def _no_corpus(task: Task) -> Iterator[str]:
     """Report that there is no split to draft from."""
     if not task.corpus_outputs and not task.indexes:
         yield (
@@ -55,7 +51,7 @@ def _no_corpus(task: "Task") -> Iterator[str]:
         )
 
 
-def _unasked(task: "Task") -> Iterator[str]:
+def _unasked(task: Task) -> Iterator[str]:
     """Report models that were trained on another prompt template."""
     for model, template in task.trained_templates.items():
         yield (
@@ -64,10 +60,10 @@ def _unasked(task: "Task") -> Iterator[str]:
         )
 
 
-def _unlearnt(models: "list[Cell]") -> Iterator[str]:
+def _unlearnt(models: list[Cell]) -> Iterator[str]:
     """Report models that write far more tokens than their tokenizer needs for the same text."""
     for cell in models:
-        if (times := cell.times_canonical_length or 1) > _LONG:
+        if (times := cell.times_canonical_length) > _LONG:
             yield (
                 f"{cell.model} writes {times:.1f} times the tokens that its tokenizer needs for "
                 "the same outputs: it hardly uses the new tokens; train it longer (--epochs) or "
@@ -75,8 +71,8 @@ def _unlearnt(models: "list[Cell]") -> Iterator[str]:
             )
 
 
-def _cut(models: "list[Cell]", limit: int) -> Iterator[str]:
-    """Report outputs cut at the limit: their time is that of the limit."""
+def _cut(models: list[Cell], limit: int) -> Iterator[str]:
+    """Report outputs that were cut at the limit: their time is the limit's."""
     for cell in models:
         if cut := sum(output.cut for output in cell.outputs):
             yield (
@@ -85,7 +81,7 @@ def _cut(models: "list[Cell]", limit: int) -> Iterator[str]:
             )
 
 
-def _unscored(results: "BenchResults") -> Iterator[str]:
+def _unscored(results: BenchResults) -> Iterator[str]:
     """Report the samples that the judge gave no score."""
     missing = sum(score is None for score in results.cells[0].scores)
     if results.settings.judge and missing:
@@ -95,7 +91,7 @@ def _unscored(results: "BenchResults") -> Iterator[str]:
         )
 
 
-def _seen(task: "Task") -> Iterator[str]:
+def _seen(task: Task) -> Iterator[str]:
     """Report samples that are in the corpus far more often than the task repeats itself."""
     fair = task.corpus_repeated / max(task.corpus_outputs, 1)
     chance = _DEVIATIONS * sqrt(fair * (1 - fair) / task.samples)

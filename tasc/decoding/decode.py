@@ -91,7 +91,10 @@ def generate_all(
     longest = max((len(request.prompt) for request in requests), default=0)
     padding = min(budget, max_new_tokens) + 1 if batch_size > 1 else 0  # after the longest sequence
     target.begin(longest + max_new_tokens + padding, batch_size)
-    sequences = [_Sequence(request, max_new_tokens, end_ids) for request in requests]
+    sequences = [
+        _Sequence(request, max_new_tokens, end_ids, chains_only=target.chains_only)
+        for request in requests
+    ]
     queue, live = _Queue(sequences, batch_size), list[_Sequence]()
     while queue.waiting or live:
         if joining := queue.schedule(len(live)):
@@ -106,8 +109,11 @@ def generate_all(
 class _Sequence:
     """One sequence: its drafter, its output so far, and the rules that end it."""
 
-    def __init__(self, request: Request, limit: int, ends: Collection[int]) -> None:
+    def __init__(
+        self, request: Request, limit: int, ends: Collection[int], *, chains_only: bool = False
+    ) -> None:
         self.request, self.limit, self.ends = request, limit, set(ends)
+        self.chains_only = chains_only
         self.tokens: list[int] = []
         self.finished = ""
         self.result = Generation(_NO_PATH)
@@ -134,7 +140,7 @@ class _Sequence:
         draft = self.drafter.draft(max_nodes)
         if len(draft) > max_nodes:
             raise InputError(f"the drafter proposed {len(draft)} nodes for a budget of {max_nodes}")
-        return draft
+        return draft.best_chain() if self.chains_only else draft
 
     def verify(self, draft: Draft, rows: torch.Tensor) -> tuple[np.ndarray, int]:
         return self.request.verify(draft, rows, self.adjust)

@@ -32,18 +32,23 @@ def register() -> str:
     return NAME
 
 
-def check_stateless(model: PreTrainedModel) -> set[str]:
-    """Return the types of a model's layers, if config.json states them.
+def layer_types(model: PreTrainedModel) -> set[str]:
+    """Return the types of a model's layers, if config.json states them."""
+    return set(getattr(model.config.get_text_config(), "layer_types", None) or ())
 
-    Raises UnavailableError for layers that store more than keys and values.
-    """
-    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
-    if model._is_stateful or layers - _STATELESS:
+
+def is_stateful(model: PreTrainedModel) -> bool:
+    """Return whether some layers store more than keys and values."""
+    return bool(model._is_stateful or layer_types(model) - _STATELESS)
+
+
+def check_stateless(model: PreTrainedModel) -> None:
+    """Raise UnavailableError for layers that store more than keys and values."""
+    if is_stateful(model):
         raise UnavailableError(
-            f"{type(model).__name__} has layers with a recurrent state, which rejected drafts "
-            "would corrupt: decode it with transformers"
+            f"{type(model).__name__} has layers with a recurrent state, which this method cannot "
+            "restore: use a model with attention in all layers"
         )
-    return layers
 
 
 def attend(

@@ -130,7 +130,9 @@ class Layer(CacheLayerMixin):  # type: ignore[misc]
         pass
 
 
-class _Layer(Layer):
+class KVLayer(Layer):
+    """One attention layer of a KVCache."""
+
     def __init__(self, kv_cache: KVCache, index: int) -> None:
         super().__init__()
         self.kv_cache, self.index = kv_cache, index
@@ -157,4 +159,4 @@ class _Layer(Layer):
 def tree_cache(layers: int, capacity: int, rows: int = 1) -> tuple[Cache, KVCache]:
     """Make a cache for ``rows`` sequences; return it as the model takes it, and as KVCache."""
     kv_cache = KVCache(layers, capacity, rows)
-    return Cache(layers=[_Layer(kv_cache, i) for i in range(layers)]), kv_cache
+    return Cache(layers=[KVLayer(kv_cache, i) for i in range(layers)]), kv_cache

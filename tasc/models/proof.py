@@ -22,6 +22,8 @@ from tasc.models.target import Target
 PROMPTS = 6, 3  # tokens
 PARENTS = np.array([-1, -1, 0, 1], np.int32), np.array([-1, -1], np.int32)
 PATHS = (1, 3), (1,)  # accepted nodes: not the first ones, so that keys move
+CHAINS = np.array([-1, 0, 1, 2], np.int32), np.array([-1, 0], np.int32)
+CHAIN_PATHS = (0,), (0, 1)  # a part of a chain, so that states are restored, and all of one
 AFTER = 4  # positions that a tree and the tokens after it need
 EXACT = 1e-3  # allowed error as a share of the logits' spread
 COARSE = 32  # allowed error in roundings, for dtypes of few bits
@@ -130,7 +132,8 @@ def _cases(target: Target, attempt: int) -> list[Case]:
     """Return one case per sequence of a batch, shorter if the model has few positions."""
     room = target.max_positions - AFTER if target.max_positions else PROMPTS[0]
     tokens, cases = target.any_tokens(32 * (attempt + 1))[32 * attempt :], []
-    for length, parents, path in zip(PROMPTS, PARENTS, PATHS, strict=True):
+    parents_, paths = (CHAINS, CHAIN_PATHS) if target.chains_only else (PARENTS, PATHS)
+    for length, parents, path in zip(PROMPTS, parents_, paths, strict=True):
         prompt, last, nodes, then, tokens = np.split(
             tokens, np.cumsum([min(length, room), 1, len(parents), 1])
         )

@@ -16,8 +16,10 @@ from transformers.cache_utils import Cache
 
 from tasc.backend.tree import ancestor_bits
 from tasc.errors import UnavailableError
+from tasc.models.attention import is_stateful
 from tasc.models.cache import Layer
 from tasc.models.proof import prove
+from tasc.models.stateful import StatefulTarget
 from tasc.models.target import Target, Tree
 
 QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees run eagerly
@@ -37,8 +39,12 @@ def target_for(
     the model's own.
     """
     captured = graphs == "auto" and model.device.type == "cuda"
-    if captured or compiled:
-        target: Target = StaticTarget(model, graphs=captured, compiled=compiled)
+    target: Target
+    if is_stateful(model):
+        target = StatefulTarget(model)
+        prove(target)
+    elif captured or compiled:
+        target = StaticTarget(model, graphs=captured, compiled=compiled)
         prove(StaticTarget(model, graphs=False))  # the same steps, without capturing them
     else:
         target = Target(model)

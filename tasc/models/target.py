@@ -5,6 +5,7 @@ each layer stores with one copy. The mask hides the stale positions in between, 
 tokens move down once per step, for all layers at once.
 """
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -35,6 +36,7 @@ class Target:
     """
 
     graphs = compiled = False  # whether steps are captured or compiled (tasc.models.static)
+    chains_only = False  # whether each tree must be a chain (tasc.models.stateful)
 
     def __init__(self, model: PreTrainedModel) -> None:
         """Replace the attention of ``model`` by tree attention, permanently.
@@ -43,7 +45,9 @@ class Target:
         attention transformers cannot replace.
         """
         config = model.config.get_text_config()
-        layers = attention.check_stateless(model)
+        layers = attention.layer_types(model)
+        if not self.chains_only:
+            attention.check_stateless(model)
         own = model.config._attn_implementation
         self.own_attention = own if own != attention.NAME else "eager"  # every model has it
         if own != attention.NAME:
@@ -54,6 +58,8 @@ class Target:
                 "transformers"
             )
         self.model = model.eval()
+        parameters = inspect.signature(model.forward).parameters
+        self.cache_argument = "cache_params" if "cache_params" in parameters else "past_key_values"
         self.device = model.device
         self.layers = int(config.num_hidden_layers)
         self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
@@ -215,9 +221,9 @@ class Target:
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=positions,
-                past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=rows,
+                **{self.cache_argument: cache},
             )
         logits: torch.Tensor = out.logits
         return logits

@@ -1,7 +1,7 @@
 """A draft: a tree of proposed tokens in arrays."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,6 +128,41 @@ class Draft:
         position[nodes] = np.arange(len(nodes), dtype=np.int32)
         paths = None if self.probabilities is None else self.probabilities[nodes]
         return Draft(self.tokens[nodes], position[self.parents[nodes]], probabilities=paths)
+
+    def best_chain(self) -> "Draft":
+        """Return one path of the tree, for targets that cannot score trees.
+
+        It has the largest expected number of accepted tokens, by ``probabilities``; without them it
+        is the longest. Of sampled nodes it is the path of first children, which any verifier
+        accepts with the right probability, as it does not depend on which tokens they are.
+        """
+        if len(self) == 0 or (self.parents == np.arange(-1, len(self) - 1)).all():
+            return self
+        nodes = self._first_children() if self.q is not None else self._best_path()
+        tokens = self.tokens[nodes]
+        paths = None if self.probabilities is None else self.probabilities[nodes]
+        if isinstance(self.q, ProposalProbs):
+            of = self.q.of[np.append(np.int32(0), nodes + 1)]
+            return Draft(tokens, chain(tokens).parents, replace(self.q, of=of), probabilities=paths)
+        return chain(tokens, probabilities=paths)
+
+    def _best_path(self) -> np.ndarray:
+        """Return the nodes (k,) int32 of the path with the largest sum of probabilities."""
+        weights = np.ones(len(self)) if self.probabilities is None else self.probabilities
+        sums = np.zeros(len(self) + 1)  # the extra entry is the root's
+        for node, parent in enumerate(self.parents.tolist()):
+            sums[node] = sums[parent] + weights[node]
+        path = [int(sums[:-1].argmax())]
+        while (parent := int(self.parents[path[-1]])) >= 0:
+            path.append(parent)
+        return np.array(path[::-1], np.int32)
+
+    def _first_children(self) -> np.ndarray:
+        """Return the nodes (k,) int32 that were drawn first, from the root on."""
+        path: list[int] = []
+        while children := self.children(path[-1] if path else -1):
+            path.append(children[0])
+        return np.array(path, np.int32)
 
 
 def chain(

@@ -1,0 +1,147 @@
+"""Recurrent layers: find them in any model, and run them token by token.
+
+Only the recurrence runs token by token, as it does without drafts. The projections before and after
+it, which read all weights of the layer, run once for all tokens.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+Forward = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Recurrent:
+    """A module that updates a recurrent state.
+
+    ``first`` are the linear layers that read the module's own input, and ``last`` is the one whose
+    output the module returns, if any.
+    """
+
+    module: nn.Module
+    first: tuple[nn.Linear, ...] = ()
+    last: nn.Linear | None = None
+
+    @contextmanager
+    def token_by_token(self, count: int, after_token: Callable[[], None]) -> Iterator[None]:
+        """Run the module on one of ``count`` tokens at a time in the block.
+
+        ``after_token`` is called after each. Tensors of ``count`` entries in dimension 1 are split,
+        all other arguments are passed on. The module may return further values, which are those of
+        the first token.
+        """
+        own = self.module.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the module's
+            hidden = _hidden(args, kwargs)
+            outputs = []
+            with ExitStack() as stack:
+                now = [0]
+                for linear in self.first:
+                    stack.enter_context(_replaced(linear, _slices(linear(hidden), now)))
+                if self.last is not None:
+                    stack.enter_context(_replaced(self.last, _identity))
+                for now[0] in range(count):
+                    given = _at(args, now[0], count), _at(kwargs, now[0], count)
+                    outputs.append(own(*given[0], **given[1]))
+                    after_token()
+            rows = torch.cat([o[0] if isinstance(o, tuple) else o for o in outputs], dim=1)
+            if self.last is not None:
+                rows = self.last(rows)
+            return (rows, *outputs[0][1:]) if isinstance(outputs[0], tuple) else rows
+
+        with _replaced(self.module, forward):
+            yield
+
+
+def _identity(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def _slices(whole: torch.Tensor, now: list[int]) -> Forward:
+    return lambda _: whole[:, now[0] : now[0] + 1]
+
+
+def _hidden(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
+    """Return the input of a module: its first argument."""
+    hidden: torch.Tensor = args[0] if args else kwargs["hidden_states"]
+    return hidden
+
+
+def _at(given: Any, token: int, count: int) -> Any:  # noqa: ANN401 - any argument of a module
+    """Return the part of an argument that belongs to one of ``count`` tokens."""
+    if isinstance(given, torch.Tensor) and given.dim() > 1 and given.shape[1] == count:
+        return given[:, token : token + 1]
+    if type(given) is tuple:
+        return tuple(_at(one, token, count) for one in given)
+    if type(given) is dict:
+        return {name: _at(one, token, count) for name, one in given.items()}
+    return given
+
+
+@contextmanager
+def _replaced(module: nn.Module, forward: Forward) -> Iterator[None]:
+    """Replace the forward of ``module`` in the block."""
+    before = module.__dict__.get("forward")
+    module.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.__dict__["forward"]
+        else:
+            module.__dict__["forward"] = before
+
+
+class Finder:
+    """Finds the modules that update states, while the model runs in the block."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.running = model, list[tuple[nn.Module, torch.Tensor | None]]()
+        self.linears: list[tuple[nn.Linear, Any, Any]] = []  # with their inputs and outputs
+        self.outputs: dict[nn.Module, tuple[Any, Any]] = {}  # inputs and outputs of modules
+        self.found: dict[int, nn.Module] = {}
+
+    def __enter__(self) -> "Finder":
+        self.hooks = [
+            hook
+            for module in self.model.modules()
+            for hook in (
+                module.register_forward_pre_hook(self._enter, with_kwargs=True),
+                module.register_forward_hook(self._leave),
+            )
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.running.append((module, args[0] if args else kwargs.get("hidden_states")))
+
+    def _leave(self, module: nn.Module, _args: object, output: object) -> None:
+        _, given = self.running.pop()
+        if isinstance(module, nn.Linear):
+            self.linears.append((module, given, output))
+        self.outputs[module] = given, output[0] if isinstance(output, tuple) else output
+
+    def updated(self, layer: int) -> None:
+        """Record that the module that runs now updates the state of ``layer``."""
+        self.found[layer] = self.running[-1][0]
+
+    def recurrent(self) -> dict[int, Recurrent]:
+        """Return the modules that updated the recurrent state of a layer, by layer."""
+        return {layer: self._recurrent(module) for layer, module in self.found.items()}
+
+    def _recurrent(self, module: nn.Module) -> Recurrent:
+        given, returned = self.outputs[module]
+        own = set(module.modules())
+        first = [linear for linear, x, _ in self.linears if linear in own and x is given]
+        last = [linear for linear, _, y in self.linears if linear in own and y is returned]
+        return Recurrent(module, tuple(first), last[0] if last else None)

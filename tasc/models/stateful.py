@@ -1,0 +1,191 @@
+"""Targets whose layers keep a state: convolutions, state-space models, gated delta nets.
+
+A state contains all tokens that a layer has read, so rejected drafts must be taken out of it. Each
+sequence has its own states, and a draft is a chain. A convolution's window is recorded over the
+step and cut. A recurrent layer reads the chain token by token, as without drafts, and its state
+after each token is kept until the chain is verified. Only the recurrence runs token by token: the
+projections around it, which read all weights, run once.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.cache_utils import (
+    Cache,
+    CacheLayerMixin,
+    DynamicCache,
+    LinearAttentionCacheLayerMixin,
+    LinearAttentionLayer,
+)
+
+from tasc.errors import InputError
+from tasc.models.cache import KVCache, KVLayer
+from tasc.models.recurrent import Finder, Recurrent
+from tasc.models.target import Target, Tree
+
+_Read = tuple[torch.Tensor, torch.Tensor | None]  # logits and hidden states of one sequence
+
+
+class StatefulTarget(Target):
+    """A target for models with stateful layers; its sequences run one after the other."""
+
+    chains_only = True
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """Find the recurrent layers by running the model on two tokens."""
+        super().__init__(model)
+        self.sequences: list[_Decoded] = []
+        self.recurrent = self._find_recurrent()
+
+    @torch.inference_mode()
+    def _find_recurrent(self) -> dict[int, Recurrent]:
+        with Finder(self.model) as finder:
+            trial = _Decoded(self.model, 2)
+            for layer, state in trial.states.items():
+                state.on_update = partial(finder.updated, layer)
+            self._read(trial, self.any_tokens(2), last=1)
+        return finder.recurrent()
+
+    def allocate(self, capacity: int, size: int) -> None:
+        self.sequences = []
+        self.capacity, self.size = capacity, size
+
+    @torch.inference_mode()
+    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
+        if len(self.sequences) + len(prompts) > self.size:
+            raise InputError(
+                f"{len(prompts)} sequences cannot join {len(self.sequences)} in a batch of "
+                f"{self.size}"
+            )
+        self.capture_hidden = self.capture_hidden or hidden
+        joining = [_Decoded(self.model, self.capacity) for _ in prompts]
+        outputs = [self._read(s, p, last=1) for s, p in zip(joining, prompts, strict=True)]
+        for sequence, prompt in zip(joining, prompts, strict=True):
+            sequence.keep(len(prompt))
+        self.sequences += joining
+        return self._padded(outputs)[:, 0]
+
+    @torch.inference_mode()
+    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+        outputs = []
+        for sequence, token, (tokens, parents) in zip(self.sequences, last, trees, strict=True):
+            if (parents != np.arange(-1, len(parents) - 1)).any():
+                raise InputError(f"{type(self.model).__name__} decodes chains only, not trees")
+            outputs.append(self._read(sequence, np.append(np.int32(token), tokens)))
+        return self._padded(outputs)
+
+    def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
+        for sequence, path in zip(self.sequences, paths, strict=True):
+            sequence.keep(len(path) + 1)
+
+    def leave(self, sequence: int) -> None:
+        self.sequences[sequence] = self.sequences[-1]
+        self.sequences.pop()
+
+    def _read(self, sequence: "_Decoded", tokens: np.ndarray, last: int = 0) -> _Read:
+        """Return the logits (1, r, V) of the last tokens (0 = all), and the states (1, q, d)."""
+        begin, count = sequence.kv_cache.length, len(tokens)
+        ids = torch.from_numpy(tokens.astype(np.int64))[None].to(self.device)
+        positions = torch.arange(begin, begin + count, device=self.device)[None]
+        with ExitStack() as stack:
+            if begin and count > 1:
+                for layer, recurrent in self.recurrent.items():
+                    mark = sequence.states[layer].mark
+                    stack.enter_context(recurrent.token_by_token(count, mark))
+            logits = self.forward(sequence.cache, ids, positions, None, last)
+        sequence.read = count
+        return logits, self.states
+
+    def _padded(self, outputs: Sequence[_Read]) -> torch.Tensor:
+        """Pad logits and hidden states of all sequences at the end, to (B, r, V) and (B, q, d)."""
+        logits, states = zip(*outputs, strict=True)
+        if self.capture_hidden:
+            self.states = _stacked(states)
+        return _stacked(logits)
+
+
+def _stacked(each: Sequence[torch.Tensor]) -> torch.Tensor:
+    if len(each) == 1:
+        return each[0]
+    return nn.utils.rnn.pad_sequence([one[0] for one in each], batch_first=True)
+
+
+class _Decoded:
+    """The cache of one sequence: keys, values and states of the tokens that it keeps."""
+
+    def __init__(self, model: PreTrainedModel, capacity: int) -> None:
+        like = DynamicCache(config=model.config.get_text_config()).layers
+        attention = [i for i, layer in enumerate(like) if isinstance(layer, CacheLayerMixin)]
+        self.kv_cache = KVCache(len(attention), capacity)
+        self.kv_cache.open()
+        self.states: dict[int, StateLayer] = {}
+        layers = list[Any](like)
+        for i, layer in enumerate(like):
+            if isinstance(layer, LinearAttentionCacheLayerMixin):
+                own = StateLayer(layer.number_of_states)
+                if i in attention:
+                    own = _BothLayer(self.kv_cache, attention.index(i), layer.number_of_states)
+                self.states[i] = layers[i] = own
+            elif i in attention:
+                layers[i] = KVLayer(self.kv_cache, attention.index(i))
+        self.cache = Cache(layers=layers)
+        self.read = 0  # tokens of the last forward
+
+    def keep(self, count: int) -> None:
+        """Keep the first ``count`` tokens of the last forward; drop the others."""
+        if len(self.kv_cache.lengths):
+            self.kv_cache.advance(count)
+        else:
+            self.kv_cache.fill([count])
+        for state in self.states.values():
+            state.keep(count, self.read)
+
+
+class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
+    """Convolution windows and recurrent states of one layer, as transformers' models use them."""
+
+    def __init__(self, states: int = 1) -> None:
+        super().__init__(number_of_states=states)
+        self.record_past = True  # windows grow until ``keep`` cuts them
+        self.on_update: Callable[[], None] | None = None
+        self.marks: list[dict[int, torch.Tensor]] = []  # recurrent states after each token
+
+    def update_recurrent_state(
+        self, recurrent_states: torch.Tensor, state_idx: int = 0, **_kwargs: object
+    ) -> torch.Tensor:
+        """Store the new state, without the copy that CUDA graphs would need."""
+        self.recurrent_states[state_idx] = recurrent_states
+        self.is_recurrent_states_initialized[state_idx] = True
+        if self.on_update is not None:
+            self.on_update()
+        return recurrent_states
+
+    def mark(self) -> None:
+        """Remember the recurrent states after a token."""
+        states = self.recurrent_states.items()
+        self.marks.append({i: state.clone() for i, state in states if state is not None})
+
+    def keep(self, count: int, read: int) -> None:
+        """Take the states back to the first ``count`` of the ``read`` tokens of a forward."""
+        for i, window in self.conv_states.items():
+            if window is not None:
+                end = window.shape[-1] - (read - count)
+                begin = max(end - self.conv_kernel_size[i], 0)
+                self.conv_states[i] = window[..., begin:end].clone()
+        if self.marks and count < read:
+            self.recurrent_states.update(self.marks[count - 1])
+        self.marks.clear()
+
+
+class _BothLayer(StateLayer, KVLayer):  # type: ignore[misc]
+    """A layer with a state beside keys and values, such as Falcon-H1's."""
+
+    def __init__(self, kv_cache: KVCache, index: int, states: int = 1) -> None:
+        KVLayer.__init__(self, kv_cache, index)
+        StateLayer.__init__(self, states)

@@ -4,7 +4,7 @@ Only the recurrence runs token by token, as it does without drafts. The projecti
 it, which read all weights of the layer, run once for all tokens.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 Forward = Callable[..., Any]
+Place = tuple[nn.Module, str]  # a module and the name of an attribute
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +99,50 @@ def _replaced(module: nn.Module, forward: Forward) -> Iterator[None]:
             module.__dict__["forward"] = before
 
 
+def _attributes(model: nn.Module) -> dict[Place, torch.Tensor]:
+    """Return the attributes of modules that are tensors and no parameters or buffers."""
+    return {
+        (module, name): value
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+class HeldState:
+    """The states of one sequence that a model keeps in attributes of its modules."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.places = places
+        self.values: list[torch.Tensor | None] = [None] * len(places)
+        self.marks: list[list[torch.Tensor | None]] = []
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Give the model these states in the block; read them back at its end."""
+        self._write(self.values)
+        yield
+        self.values = self._read()
+        self._write([None] * len(self.places))
+
+    def mark(self) -> None:
+        """Remember the states after a token."""
+        self.marks.append([None if x is None else x.clone() for x in self._read()])
+
+    def keep(self, count: int, read: int) -> None:
+        """Take the states back to the first ``count`` of the ``read`` tokens of a forward."""
+        if self.marks and count < read:
+            self.values = self.marks[count - 1]
+        self.marks.clear()
+
+    def _read(self) -> list[torch.Tensor | None]:
+        return [getattr(module, name) for module, name in self.places]
+
+    def _write(self, values: Sequence[torch.Tensor | None]) -> None:
+        for (module, name), value in zip(self.places, values, strict=True):
+            setattr(module, name, value)
+
+
 class Finder:
     """Finds the modules that update states, while the model runs in the block."""
 
@@ -106,6 +151,7 @@ class Finder:
         self.linears: list[tuple[nn.Linear, Any, Any]] = []  # with their inputs and outputs
         self.outputs: dict[nn.Module, tuple[Any, Any]] = {}  # inputs and outputs of modules
         self.found: dict[int, nn.Module] = {}
+        self.before = _attributes(model)
 
     def __enter__(self) -> "Finder":
         self.hooks = [
@@ -134,6 +180,21 @@ class Finder:
     def updated(self, layer: int) -> None:
         """Record that the module that runs now updates the state of ``layer``."""
         self.found[layer] = self.running[-1][0]
+
+    def places(self) -> list[list[Place]]:
+        """Return the attributes that hold states, by the outermost module that has some.
+
+        Some models keep the states of their only sequence in modules. Takes the trial's out.
+        """
+        now = _attributes(self.model).items()
+        new = [place for place, value in now if value is not self.before.get(place)]
+        outer: dict[nn.Module, list[Place]] = {}
+        for module, name in new:  # a module comes before those inside it
+            home = next((o for o in outer if module in set(o.modules())), module)
+            outer.setdefault(home, []).append((module, name))
+            setattr(module, name, self.before.get((module, name)))
+        self.found.update((~i, home) for i, home in enumerate(outer))
+        return list(outer.values())
 
     def recurrent(self) -> dict[int, Recurrent]:
         """Return the modules that updated the recurrent state of a layer, by layer."""

@@ -7,6 +7,7 @@ after each token is kept until the chain is verified. Only the recurrence runs t
 projections around it, which read all weights, run once.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -26,7 +27,7 @@ from transformers.cache_utils import (
 
 from tasc.errors import InputError
 from tasc.models.cache import KVCache, KVLayer
-from tasc.models.recurrent import Finder, Recurrent
+from tasc.models.recurrent import Finder, HeldState, Place, Recurrent
 from tasc.models.target import Target, Tree
 
 _Read = tuple[torch.Tensor, torch.Tensor | None]  # logits and hidden states of one sequence
@@ -41,15 +42,18 @@ class StatefulTarget(Target):
         """Find the recurrent layers by running the model on two tokens."""
         super().__init__(model)
         self.sequences: list[_Decoded] = []
+        self.places: list[list[Place]] = []  # of states outside the cache
         self.recurrent = self._find_recurrent()
 
     @torch.inference_mode()
     def _find_recurrent(self) -> dict[int, Recurrent]:
         with Finder(self.model) as finder:
-            trial = _Decoded(self.model, 2)
+            trial = _Decoded(self, 2)
             for layer, state in trial.states.items():
-                state.on_update = partial(finder.updated, layer)
+                if isinstance(state, StateLayer):
+                    state.on_update = partial(finder.updated, layer)
             self._read(trial, self.any_tokens(2), last=1)
+            self.places = finder.places()
         return finder.recurrent()
 
     def allocate(self, capacity: int, size: int) -> None:
@@ -64,7 +68,7 @@ class StatefulTarget(Target):
                 f"{self.size}"
             )
         self.capture_hidden = self.capture_hidden or hidden
-        joining = [_Decoded(self.model, self.capacity) for _ in prompts]
+        joining = [_Decoded(self, self.capacity) for _ in prompts]
         outputs = [self._read(s, p, last=1) for s, p in zip(joining, prompts, strict=True)]
         for sequence, prompt in zip(joining, prompts, strict=True):
             sequence.keep(len(prompt))
@@ -98,6 +102,9 @@ class StatefulTarget(Target):
                 for layer, recurrent in self.recurrent.items():
                     mark = sequence.states[layer].mark
                     stack.enter_context(recurrent.token_by_token(count, mark))
+            for state in sequence.states.values():
+                if isinstance(state, HeldState):
+                    stack.enter_context(state.loaded())
             logits = self.forward(sequence.cache, ids, positions, None, last)
         sequence.read = count
         return logits, self.states
@@ -119,12 +126,14 @@ def _stacked(each: Sequence[torch.Tensor]) -> torch.Tensor:
 class _Decoded:
     """The cache of one sequence: keys, values and states of the tokens that it keeps."""
 
-    def __init__(self, model: PreTrainedModel, capacity: int) -> None:
-        like = DynamicCache(config=model.config.get_text_config()).layers
+    def __init__(self, target: StatefulTarget, capacity: int) -> None:
+        like = DynamicCache(config=target.model.config.get_text_config()).layers
         attention = [i for i, layer in enumerate(like) if isinstance(layer, CacheLayerMixin)]
         self.kv_cache = KVCache(len(attention), capacity)
         self.kv_cache.open()
-        self.states: dict[int, StateLayer] = {}
+        self.states: dict[int, StateLayer | HeldState] = {
+            ~i: HeldState(places) for i, places in enumerate(target.places)
+        }
         layers = list[Any](like)
         for i, layer in enumerate(like):
             if isinstance(layer, LinearAttentionCacheLayerMixin):
@@ -134,7 +143,7 @@ class _Decoded:
                 self.states[i] = layers[i] = own
             elif i in attention:
                 layers[i] = KVLayer(self.kv_cache, attention.index(i))
-        self.cache = Cache(layers=layers)
+        self.cache = _cache_class(target.model)(layers=layers)
         self.read = 0  # tokens of the last forward
 
     def keep(self, count: int) -> None:
@@ -145,6 +154,28 @@ class _Decoded:
             self.kv_cache.fill([count])
         for state in self.states.values():
             state.keep(count, self.read)
+
+
+def _cache_class(model: PreTrainedModel) -> type[Cache]:
+    """Return the class of cache that a model accepts, which is its own for MiniMax."""
+    names = vars(sys.modules[type(model).__module__]).values()
+    own = [c for c in names if isinstance(c, type) and hasattr(c, "set_linear_cache")]
+    return type(own[0].__name__, (_LinearCache, *own), {}) if own else Cache
+
+
+class _LinearCache(Cache):  # type: ignore[misc]
+    """A cache in which MiniMax's lightning attention keeps its state in our layers."""
+
+    def __init__(self, layers: list[Any]) -> None:
+        Cache.__init__(self, layers)
+        self.linear_cache: list[Any] = []  # not used
+
+    def set_linear_cache(self, layer: int, state: torch.Tensor) -> None:
+        self.layers[layer].update_recurrent_state(state)
+
+    def get_linear_cache(self, layer: int) -> torch.Tensor | None:
+        state: torch.Tensor | None = self.layers[layer].recurrent_states[0]
+        return state
 
 
 class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
@@ -183,7 +214,7 @@ class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
         self.marks.clear()
 
 
-class _BothLayer(StateLayer, KVLayer):  # type: ignore[misc]
+class _BothLayer(StateLayer, KVLayer):
     """A layer with a state beside keys and values, such as Falcon-H1's."""
 
     def __init__(self, kv_cache: KVCache, index: int, states: int = 1) -> None:

@@ -31,6 +31,54 @@ OTHERS: dict[str, dict[str, Any]] = {
     "mixtral": {"num_local_experts": 4},
     "gpt_oss": {"head_dim": 16, "num_local_experts": 4, **WINDOW},
 }
+_MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1}
+_DELTA = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "head_dim": 16,
+}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+# Layers with a convolution window, a recurrent state, or both, some beside attention.
+HYBRIDS: dict[str, dict[str, Any]] = {
+    "lfm2": {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], **_EXPERTS},
+    "qwen3_5_text": _DELTA,
+    "qwen3_next": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 32},
+    "granitemoehybrid": {
+        "layer_types": ["mamba", "attention"],
+        "shared_intermediate_size": 96,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        **_MAMBA,
+    },
+    "falcon_h1": {"mamba_d_ssm": 128, "head_dim": 16, **_MAMBA},
+    "bamba": {"attn_layer_indices": [1], **_MAMBA},
+    "nemotron_h": {
+        "layers_block_type": ["linear_attention", "full_attention"],
+        "mamba_num_heads": 8,
+        "mamba_head_dim": 16,
+        "ssm_state_size": 16,
+        "n_groups": 1,
+        "head_dim": 16,
+    },
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 4},
+    "mamba": {"state_size": 16, "time_step_rank": 8},
+    "mamba2": {"num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 1},
+    "recurrent_gemma": {
+        "block_types": ["recurrent", "attention"],
+        "lru_width": 64,
+        "attention_window_size": 8,
+        "head_dim": 16,
+    },
+    "minimax": {
+        "layer_types": ["linear_attention", "full_attention"],
+        "num_local_experts": 4,
+        "head_dim": 16,
+    },
+}
 TEXTS = (
     "wake me up at nine\nintent: alarm_set, slot fills: {time: nine}",
     "play some jazz music\nintent: play_music, slot fills: {genre: jazz}",
@@ -109,7 +157,7 @@ def build_model(
     sizes: dict[str, Any] = (
         {"head_dim": hidden // 4} if architecture in ("gemma", "mistral") else {}
     )
-    sizes |= OTHERS.get(architecture, {})
+    sizes |= OTHERS.get(architecture, {}) | HYBRIDS.get(architecture, {})
     config = AutoConfig.for_model(
         architecture,
         vocab_size=vocabulary,

@@ -145,7 +145,11 @@ def _cases(target: Target, attempt: int) -> list[Case]:
 def _errors(target: Target, cases: Sequence[Case]) -> dict[str, float]:
     """Return the error of the logits as a share of their spread, by kind of input."""
     with target.untouched() as model:
-        own = _plain(model, [text for case in cases for text in case.texts()])
+        if target.chains_only:
+            own = torch.cat([_by_tokens(model, case) for case in cases])
+        else:
+            own = _plain(model, [text for case in cases for text in case.texts()])
+    _check_finite(model, own)
     kinds: dict[str, Callable[[], torch.Tensor]] = {
         "a tree of drafts": lambda: _alone(target, cases[0]),
         "a batch": lambda: _together(target, cases),
@@ -164,12 +168,43 @@ def _plain(model: PreTrainedModel, texts: Sequence[Text]) -> torch.Tensor:
     logits = model(input_ids=ids, use_cache=False).logits
     row = [next(i for i, w in enumerate(whole) if w[: len(t)] == t) for t in texts]
     own: torch.Tensor = logits[row, [len(t) - 1 for t in texts]].float().cpu()
+    return own
+
+
+def _by_tokens(model: PreTrainedModel, case: Case) -> torch.Tensor:
+    """Return the logits (n, V) after each text of a case, on the CPU, as ``generate`` has them.
+
+    Some recurrent layers compute single tokens and whole texts differently.
+    """
+    texts, rows = case.texts(), {}
+    for text in (texts[-2], texts[-1]):  # the chain, and the token after the accepted part
+
+        def force(ids: torch.Tensor, row: torch.Tensor, text: Text = text) -> torch.Tensor:
+            length = ids.shape[1]
+            rows[text[:length]] = row[0].float().cpu()
+            forced = torch.full_like(row, -torch.inf)
+            forced[0, text[length] if length < len(text) else 0] = 0
+            return forced
+
+        prompt = torch.from_numpy(case.prompt.astype(np.int64))[None].to(model.device)
+        model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=len(text) - len(case.prompt) + 1,
+            do_sample=False,
+            eos_token_id=-1,
+            pad_token_id=0,
+            logits_processor=[force],
+        )
+    return torch.stack([rows[text] for text in texts])
+
+
+def _check_finite(model: PreTrainedModel, own: torch.Tensor) -> None:
     if not own.isfinite().any(-1).all():
         raise UnavailableError(
             f"{type(model).__name__} gives logits that are not finite, even without drafts: check "
             "its weights and its dtype"
         )
-    return own
 
 
 def _alone(target: Target, case: Case) -> torch.Tensor:

@@ -1,7 +1,5 @@
 """Models that a tree can be decoded with in part only, or not at all."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -33,17 +31,16 @@ def build(kind, **options):
         return AutoModelForCausalLM.from_config(config).eval()
 
 
-REFUSED: dict[str, dict[str, Any]] = {
-    "mamba": {},
-    "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "gptj": {**GPT2, "rotary_dim": 8},  # its attention is its own
-}
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_a_model_that_no_tree_can_be_decoded_with_is_refused(kind):
+def test_a_model_whose_attention_cannot_be_replaced_is_refused():
     with pytest.raises(UnavailableError, match="decode it with transformers"):
-        Target(build(kind, **REFUSED[kind]))
+        Target(build("gptj", **GPT2, rotary_dim=8))
+
+
+@pytest.mark.parametrize("kind", ["mamba", "lfm2"])
+def test_a_model_with_stateful_layers_is_no_target_of_trees(kind):
+    layers = {"layer_types": ["conv", "full_attention"]} if kind == "lfm2" else {}
+    with pytest.raises(UnavailableError, match="attention in all layers"):
+        Target(build(kind, **layers))
 
 
 def test_chunked_attention_is_used_within_one_chunk_only():

@@ -60,6 +60,8 @@ FEW = [
     "tli:confidence=0",
     "mix:always=true,depth=3,width=4,budget=9",
 ]
+# A state of each kind: a window, a recurrence, one beside attention, one outside the cache.
+HYBRIDS = ("lfm2", "qwen3_5_text", "falcon_h1", "recurrent_gemma")
 NEW_TOKENS, FEW_TOKENS = 40, 20
 # What drafts well enough here that nothing accepted would be a sign of a wrong cache.
 HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs", "eagle",
@@ -89,7 +91,7 @@ def case(request, tmp_path_factory):
     return Target(model), prompts, outputs, head
 
 
-@pytest.fixture(scope="module", params=[*ARCHITECTURES, *OTHERS])
+@pytest.fixture(scope="module", params=[*ARCHITECTURES, *OTHERS, *HYBRIDS])
 def any_case(request, tmp_path_factory):
     """As ``case``, of more architectures."""
     model = build_model(request.param, tied=False)
@@ -207,7 +209,7 @@ def test_every_architecture_keeps_its_output_alone_and_in_batches(
         0,
         target=target,
         tokenizer=tokenizer,
-        draft=DraftSource(tokenizer, target.model),
+        draft=None if target.chains_only else DraftSource(tokenizer, target.model),
         draft_head=head,
         sampling=sampling,
     )

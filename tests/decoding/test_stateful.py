@@ -1,0 +1,115 @@
+"""Models with recurrent or convolutional layers: rejected drafts leave no trace in their states."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasc.decoding.core.draft import Draft, ProposalProbs, chain
+from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.decode import Request, generate_all
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.verify import verifier
+from tasc.errors import InputError
+from tasc.models.static import target_for
+from tests.decoding.scripted import Scripted, floats, ints
+from tests.pico import HYBRIDS, build_model
+
+NONE = np.empty(0, np.int32)
+TREE = ints(5, 6, 7, 8, 9), ints(-1, -1, 0, 1, 3)
+
+
+@pytest.fixture(scope="module", params=HYBRIDS)
+def target(request):
+    return target_for(build_model(request.param, tied=False), graphs="off")
+
+
+def after(target, prompt, tokens):
+    """Return the logits after ``prompt`` and ``tokens``, read one by one."""
+    target.prefill(prompt, 40)
+    for token in tokens:
+        logits = target.score([token], [(NONE, NONE)])
+        target.keep([()])
+    return logits[0, 0]
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.data())
+def test_any_accepted_parts_of_drafts_give_the_states_of_plain_decoding(target, data):
+    prompt = np.arange(5, 5 + data.draw(st.integers(1, 9)), dtype=np.int32)
+    target.prefill(prompt, 40)
+    kept = [7]
+    for _ in range(3):
+        draft = data.draw(st.lists(st.integers(1, 319), max_size=4))
+        accepted = data.draw(st.integers(0, len(draft)))
+        target.score([kept[-1]], [(ints(*draft), chain(ints(*draft)).parents)])
+        target.keep([range(accepted)])
+        kept += [*draft[:accepted], data.draw(st.integers(1, 319))]
+    logits = target.score([kept[-1]], [(NONE, NONE)])[0, 0].clone()
+    torch.testing.assert_close(logits, after(target, prompt, kept), rtol=1e-3, atol=1e-3)
+
+
+def test_greedy_output_equals_transformers_with_wrong_and_right_drafts(target):
+    model, prompts = target.model, [np.arange(3, 3 + n, dtype=np.int32) for n in (1, 4, 11)]
+    with target.untouched():
+        outputs = [
+            model.generate(torch.from_numpy(p)[None].long(), max_new_tokens=12, do_sample=False)
+            for p in prompts
+        ]
+    expected = [o[0, len(p) :].tolist() for o, p in zip(outputs, prompts, strict=True)]
+    again = chain(ints(*expected[0][:3]))  # right after the first prompt, wrong mostly
+    for size in (1, 2):
+        requests = [Request(p, lambda: Scripted(again)) for p in prompts]
+        done = generate_all(target, requests, max_new_tokens=12, end_ids=(0,), batch_size=size)
+        assert [g.tokens.tolist() for g in done] == expected
+
+
+def test_a_tree_is_refused(target):
+    target.prefill(ints(1, 2), 10)
+    with pytest.raises(InputError, match="chains only"):
+        target.score([3], [TREE])
+
+
+def test_the_loop_scores_the_best_chain_of_a_tree(target):
+    drafter = Scripted(Draft(*TREE))
+    done = generate_all(target, [Request(ints(1, 2, 3), lambda: drafter)], max_new_tokens=9)
+    whole = [n for n, asked in zip(done[0].drafted, drafter.asked, strict=True) if asked >= 5]
+    assert set(whole) == {3}, "the longest path has three nodes"
+
+
+def test_the_best_chain_has_the_most_expected_tokens():
+    assert Draft(*TREE).best_chain().tokens.tolist() == [6, 8, 9]
+    likely = Draft(*TREE, probabilities=floats(0.9, 0.1, 0.8, 0.1, 0.1)).best_chain()
+    assert likely.tokens.tolist() == [5, 7]
+    assert likely.probabilities.tolist() == floats(0.9, 0.8).tolist()
+    assert likely.parents.tolist() == [-1, 0]
+
+
+def test_the_chain_of_drawn_nodes_does_not_depend_on_their_tokens():
+    drawn = ProposalProbs(torch.full((5, 320), 1 / 320), ints(0, 1, 2, -1, 3, -1))
+    first = Draft(*TREE, drawn).best_chain()
+    assert first.tokens.tolist() == [5, 7]
+    assert first.q.of.tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize("kind", ["lfm2", "qwen3_5_text", "falcon_h1"])
+def test_sampled_tokens_have_the_distribution_of_the_model(kind):
+    """Compare the second and third tokens with and without drafts, by total variation."""
+    target, runs = target_for(build_model(kind, tied=False), graphs="off"), 100
+
+    def pairs(drafter, seed):
+        requests = [
+            Request(ints(1, 2, 3), drafter, verifier("rejection", Sampling(1.0, top_k=2, seed=s)))
+            for s in range(seed, seed + runs)
+        ]
+        return [tuple(g.tokens[:3]) for g in generate_all(target, requests, max_new_tokens=4)]
+
+    plain, other = (pairs(Autoregressive, seed) for seed in (0, 10_000))
+    likely = max(set(plain), key=plain.count)
+    drafted = pairs(lambda: Scripted(chain(ints(*likely[1:]))), 20_000)
+
+    def distance(one, two):
+        return sum(abs(one.count(x) - two.count(x)) for x in {*one, *two}) / (2 * runs)
+
+    assert distance(plain, drafted) < distance(plain, other) + 0.12

@@ -191,14 +191,25 @@ def test_a_recipe_is_never_replaced(capsys):
     assert Path("recipe.yaml").read_text() == before
 
 
-@pytest.mark.parametrize(("small", "rate"), [(10**9, 3e-3), (10, 2e-4)])
-def test_a_small_model_learns_faster_and_stays_as_it_is(capsys, monkeypatch, small, rate):
-    monkeypatch.setattr("tasc.commands.starter.write._SMALL", small)
+@pytest.mark.parametrize(
+    ("parameters", "gpu", "rate", "quantization"),
+    [
+        (10**7, True, 3e-3, "none"),
+        (135 * 10**6, False, 1e-3, "none"),
+        (135 * 10**6, True, 1e-3, "nf4"),
+        (10**9, True, 2e-4, "nf4"),
+    ],
+)
+def test_training_fits_the_model_and_the_machine(
+    capsys, monkeypatch, parameters, gpu, rate, quantization
+):
+    monkeypatch.setattr("tasc.commands.starter.write.elements", lambda _: parameters)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     write(Path("mine.jsonl"), jsonl(ROWS))
     make_base(Path("model"))
     done(capsys, "init", "mine.jsonl", "--model", "model")
     steps = planned().steps
     ours, baseline = steps["tasc-ft"], steps["baseline"]
     assert ours.learning_rate == baseline.learning_rate == rate
-    assert ours.quantization == baseline.quantization == ("none" if small > 10 else "nf4")
+    assert ours.quantization == baseline.quantization == quantization
     assert (ours.tokens_of, ours.augmented) == ("baseline", "tokens")  # equal compute

@@ -90,6 +90,7 @@ def test_the_chain_of_drawn_nodes_does_not_depend_on_their_tokens():
     drawn = ProposalProbs(torch.full((5, 320), 1 / 320), ints(0, 1, 2, -1, 3, -1))
     first = Draft(*TREE, drawn).best_chain()
     assert first.tokens.tolist() == [5, 7]
+    assert isinstance(first.q, ProposalProbs)
     assert first.q.of.tolist() == [0, 1, -1]
 
 

@@ -1,5 +1,6 @@
 """Writing a recipe for a user's own data: what its data are, as they were found."""
 
+import math
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
 from tasc.files.disk import writing
+from tasc.models.folder.fetch import local_folder
 from tasc.models.folder.files import elements, tensor_shapes, weight_files
 from tasc.options.command import LARGEST_SEED, CommandOptions
 from tasc.options.fields import MODEL, as_value_error
@@ -26,7 +28,10 @@ from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.visible import STEERING, visible_line
 
-_SMALL = 10**8  # parameters; the largest model that 3e-3 was tried on has a third of them
+# Learning rates of adapters by the parameters of the model, and of larger ones
+_RATES = {10**8: 3e-3, 10**9: 1e-3}
+_LARGE_RATE = 2e-4
+_LARGE = 10**8  # parameters from which 4 bits save memory
 _LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
 _LEAST, _MOST, _UNSEEN = 64, 2048, 300  # tokens of an output, and bytes of one that is not seen
 _WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
@@ -138,12 +143,24 @@ def _writes_chats(model: str | None) -> bool:
     return not Path(model).exists() or ChatTemplate.of(load_tokenizer(model)) is not None
 
 
-def _is_small(folder: Path) -> bool:
-    """Say whether a model is here and small; one on the Hub is taken to be large."""
+def _parameters(model: str | None) -> float:
+    """Count a model's parameters; one on the Hub is taken to be large."""
+    if model is None:
+        return 0
+    folder = local_folder(resolve_model(model)[1])
     try:
-        return elements(tensor_shapes(weight_files(folder), f"model {folder}")) < _SMALL
+        return elements(tensor_shapes(weight_files(folder), f"model {folder}"))
     except InputError:  # it is not here, or has no weights yet
-        return False
+        return math.inf
+
+
+def _training(parameters: float) -> dict[str, object]:
+    """Choose the learning rate, and 4-bit weights where they save memory and a GPU reads them."""
+    import torch
+
+    rate = next((rate for size, rate in _RATES.items() if parameters < size), _LARGE_RATE)
+    quantizes = parameters >= _LARGE and torch.cuda.is_available()
+    return {"learning_rate": f"{rate:.1e}", "quantize": "nf4" if quantizes else "none"}
 
 
 def _has_labels(source: Source, outputs: list[str]) -> bool:
@@ -189,7 +206,7 @@ def _texts(
         "held_out": held_out,
         "how": visible_line(how),
         "model": None if options.model is None else _value(options.model),
-        "small": options.model is None or _is_small(Path(resolve_model(options.model)[1])),
+        **_training(_parameters(options.model)),
         "chat": source.chat,
         "labels": _has_labels(source, outputs),
         "longest": _longest(outputs),

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 Forward = Callable[..., Any]
-Place = tuple[nn.Module, str]  # a module and the name of an attribute
+Attribute = tuple[nn.Module, str]  # a module and the name of an attribute
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class Recurrent:
         """Run the module on one of ``count`` tokens at a time in the block.
 
         ``after_token`` is called after each. Tensors of ``count`` entries in dimension 1 are split,
-        all other arguments are passed on. The module may return further values, which are those of
-        the first token.
+        all other arguments are passed on. Further values that the module returns are from the first
+        token.
         """
         own = self.module.forward
 
@@ -99,7 +99,7 @@ def _replaced(module: nn.Module, forward: Forward) -> Iterator[None]:
             module.__dict__["forward"] = before
 
 
-def _attributes(model: nn.Module) -> dict[Place, torch.Tensor]:
+def _tensor_attributes(model: nn.Module) -> dict[Attribute, torch.Tensor]:
     """Return the attributes of modules that are tensors and no parameters or buffers."""
     return {
         (module, name): value
@@ -112,9 +112,9 @@ def _attributes(model: nn.Module) -> dict[Place, torch.Tensor]:
 class HeldState:
     """The states of one sequence that a model keeps in attributes of its modules."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.places = places
-        self.values: list[torch.Tensor | None] = [None] * len(places)
+    def __init__(self, attributes: Sequence[Attribute]) -> None:
+        self.attributes = attributes
+        self.values: list[torch.Tensor | None] = [None] * len(attributes)
         self.marks: list[list[torch.Tensor | None]] = []
 
     @contextmanager
@@ -123,7 +123,7 @@ class HeldState:
         self._write(self.values)
         yield
         self.values = self._read()
-        self._write([None] * len(self.places))
+        self._write([None] * len(self.attributes))
 
     def mark(self) -> None:
         """Remember the states after a token."""
@@ -136,10 +136,10 @@ class HeldState:
         self.marks.clear()
 
     def _read(self) -> list[torch.Tensor | None]:
-        return [getattr(module, name) for module, name in self.places]
+        return [getattr(module, name) for module, name in self.attributes]
 
     def _write(self, values: Sequence[torch.Tensor | None]) -> None:
-        for (module, name), value in zip(self.places, values, strict=True):
+        for (module, name), value in zip(self.attributes, values, strict=True):
             setattr(module, name, value)
 
 
@@ -151,7 +151,7 @@ class Finder:
         self.linears: list[tuple[nn.Linear, Any, Any]] = []  # with their inputs and outputs
         self.outputs: dict[nn.Module, tuple[Any, Any]] = {}  # inputs and outputs of modules
         self.found: dict[int, nn.Module] = {}
-        self.before = _attributes(model)
+        self.before = _tensor_attributes(model)
 
     def __enter__(self) -> "Finder":
         self.hooks = [
@@ -181,14 +181,14 @@ class Finder:
         """Record that the module that runs now updates the state of ``layer``."""
         self.found[layer] = self.running[-1][0]
 
-    def places(self) -> list[list[Place]]:
+    def attributes(self) -> list[list[Attribute]]:
         """Return the attributes that hold states, by the outermost module that has some.
 
         Some models keep the states of their only sequence in modules. Takes the trial's out.
         """
-        now = _attributes(self.model).items()
-        new = [place for place, value in now if value is not self.before.get(place)]
-        outer: dict[nn.Module, list[Place]] = {}
+        now = _tensor_attributes(self.model).items()
+        new = [attribute for attribute, value in now if value is not self.before.get(attribute)]
+        outer: dict[nn.Module, list[Attribute]] = {}
         for module, name in new:  # a module comes before those inside it
             home = next((o for o in outer if module in set(o.modules())), module)
             outer.setdefault(home, []).append((module, name))

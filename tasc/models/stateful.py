@@ -27,7 +27,7 @@ from transformers.cache_utils import (
 
 from tasc.errors import InputError
 from tasc.models.cache import KVCache, KVLayer
-from tasc.models.recurrent import Finder, HeldState, Place, Recurrent
+from tasc.models.recurrent import Attribute, Finder, HeldState, Recurrent
 from tasc.models.target import Target, Tree
 
 _Read = tuple[torch.Tensor, torch.Tensor | None]  # logits and hidden states of one sequence
@@ -42,7 +42,7 @@ class StatefulTarget(Target):
         """Find the recurrent layers by running the model on two tokens."""
         super().__init__(model)
         self.sequences: list[_Decoded] = []
-        self.places: list[list[Place]] = []  # of states outside the cache
+        self.attributes: list[list[Attribute]] = []  # of states outside the cache
         self.recurrent = self._find_recurrent()
 
     @torch.inference_mode()
@@ -53,7 +53,7 @@ class StatefulTarget(Target):
                 if isinstance(state, StateLayer):
                     state.on_update = partial(finder.updated, layer)
             self._read(trial, self.any_tokens(2), last=1)
-            self.places = finder.places()
+            self.attributes = finder.attributes()
         return finder.recurrent()
 
     def allocate(self, capacity: int, size: int) -> None:
@@ -132,7 +132,7 @@ class _Decoded:
         self.kv_cache = KVCache(len(attention), capacity)
         self.kv_cache.open()
         self.states: dict[int, StateLayer | HeldState] = {
-            ~i: HeldState(places) for i, places in enumerate(target.places)
+            ~i: HeldState(attributes) for i, attributes in enumerate(target.attributes)
         }
         layers = list[Any](like)
         for i, layer in enumerate(like):

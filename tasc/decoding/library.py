@@ -94,7 +94,7 @@ def generate(
     """Generate a completion of each prompt, and leave the models unchanged.
 
     Args:
-        model: a causal language model of transformers with attention in all layers.
+        model: a causal language model of transformers.
         tokenizer: its tokenizer.
         prompts: texts, encoded with the tokenizer's defaults, or token ids.
         drafter: a method as in ``tasc bench --method``, such as ``tasc-spec:budget=20``. The

@@ -41,8 +41,8 @@ class Target:
     def __init__(self, model: PreTrainedModel) -> None:
         """Replace the attention of ``model`` by tree attention, permanently.
 
-        Raises UnavailableError for a model that stores more than keys and values, or whose
-        attention transformers cannot replace.
+        Raises UnavailableError for a model whose attention transformers cannot replace, and, except
+        in StatefulTarget, for a model that stores more than keys and values.
         """
         config = model.config.get_text_config()
         layers = attention.layer_types(model)

@@ -110,7 +110,7 @@ def test_an_empty_reference_is_not_taken_for_none(capsys, tmp_path):
     code, _, err = tasc(capsys, "analyze", task, "--tokenizer", "", "--output", tmp_path / "out")
     assert (code, err) == (
         2,
-        "error: tasc analyze: tokenizer is empty: name a file, a folder or a Hub id; "
+        "error: tasc analyze: tokenizer is empty: give a file, a folder or a Hub id; "
         "see tasc analyze --help\n",
     )
 

@@ -100,13 +100,13 @@ def attend(
 
 def _has_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
     return (
-        query.device.type == "cpu"
+        not torch.compiler.is_compiling()
+        and query.device.type == "cpu"
         and query.dtype == key.dtype
         and query.dtype in packed.DTYPES
         and query.shape[3] <= _MAX_HEAD_DIM
         and has_avx512()
         and not (torch.is_grad_enabled() and query.requires_grad)
-        and not torch.compiler.is_compiling()
     )
 
 

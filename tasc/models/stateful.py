@@ -80,7 +80,7 @@ class StatefulTarget(Target):
         outputs = []
         for sequence, token, (tokens, parents) in zip(self.sequences, last, trees, strict=True):
             if (parents != np.arange(-1, len(parents) - 1)).any():
-                raise InputError(f"{type(self.model).__name__} decodes chains only, not trees")
+                raise InputError(f"{type(self.model).__name__} decodes chains only: pass no trees")
             outputs.append(self._read(sequence, np.append(np.int32(token), tokens)))
         return self._padded(outputs)
 

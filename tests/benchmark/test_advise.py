@@ -80,7 +80,10 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, mod
     assert number(plain["drafting"]["default"]) == number(grid["drafting"]["default"]) == default
     assert number(tuned["default"]) == default
     assert plain["drafting"]["default"]["steps_per_output"] == predicted["steps_per_output"]
-    assert f"tasc-spec commits {default[1]:.2f} tokens per step" in plain["verdict"]["reasons"][1]
+    assert (
+        f"tasc-spec:budget=12 commits {default[1]:.2f} tokens per step"
+        in plain["verdict"]["reasons"][1]
+    )
 
     trials = {number(trial)[0]: number(trial) for trial in grid["drafting"]["trials"]}
     assert {number(trial)[0]: number(trial) for trial in tuned["trials"]}.items() <= trials.items()

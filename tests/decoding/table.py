@@ -24,6 +24,7 @@ class TableTarget:
 
     device = torch.device("cpu")
     states: torch.Tensor | None = None
+    chains_only = False
 
     def __init__(self, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)

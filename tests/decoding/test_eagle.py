@@ -229,7 +229,7 @@ def test_the_library_takes_a_head(outputs, tmp_path, drafter, name):
     assert fast.method.name == name
     said = model.generate(prompt, max_new_tokens=12, do_sample=False, custom_generate=fast)
     assert said[0].tolist() == outputs[1][0][: said.shape[1]].tolist()
-    assert sum(fast.generations[0].drafted) > 0
+    assert fast.method.adaptive or sum(fast.generations[0].drafted) > 0
 
 
 def test_a_method_goes_on_with_another_model_as_if_it_were_the_first(outputs, tmp_path):

@@ -68,7 +68,7 @@ def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
     for cell in found["cells"]:
         assert cell["quality"]["exact_match"] == 1
         assert cell["lossless"]["identical"] == 5
-    assert found["examples"][0]["prompt"].endswith("nine<|im_end|>\n<|im_start|>assistant\n")
+    assert found["samples"][0]["prompt"].endswith("nine<|im_end|>\n<|im_start|>assistant\n")
     assert all(r["identical"] == r["of"] > 0 for r in found["reference"])
 
 

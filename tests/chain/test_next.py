@@ -76,7 +76,7 @@ def test_words_alone_go_on_with_a_tokenizer_and_too_little_data_with_nothing(
     assert code == 0
     assert "Next: " not in out
     assert "too few" in out
-    assert "<td>too few</td>" in (tmp_path / "few/analysis.html").read_text()
+    assert "<td>too few outputs</td>" in (tmp_path / "few/analysis.html").read_text()
 
 
 def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path, task):
@@ -88,10 +88,10 @@ def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path,
     size = found["recommended_size"]["budget"]
     assert size > 0
     assert f"Recommended size: {size:,} added tokens (" in out
-    told = "1 added token, the recommended size, is" if size == 1 else ""
-    told = told or f"{size} added tokens, the recommended size, are"
-    (reason,) = [r for r in found["verdict"]["reasons"] if "added token" in r]
-    assert reason.startswith(f"{told} predicted")
+    verb = "is" if size == 1 else "are"
+    subject = f"{size} new token{'s' * (size > 1)}, the recommended size, {verb}"
+    (reason,) = [r for r in found["verdict"]["reasons"] if "recommended size" in r]
+    assert reason.startswith(f"{subject} predicted")
     before = found["tokens"]["output"]["tokens_per_sample"] + 1
     ratio = before / found["recommended_size"]["train_steps"]
     assert f"{ratio:.2f}× fewer" in reason

@@ -3,10 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from tasc.commands.plan import Overrides, read
+from tasc.commands.starter import fit
+from tasc.data.corpus import Corpus, Example
+from tasc.data.source import Source
+from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, tasc
 from tests.data.files import jsonl, write
 from tests.data.test_chat_template import CHATML
@@ -21,6 +26,12 @@ STEERING = "x: [\x1b[31m\u202e\"'#"
 def here(tmp_path, monkeypatch):
     """A user's folder."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A tiny model with its tokenizer."""
+    return make_base(tmp_path_factory.mktemp("base"))
 
 
 def planned(path="recipe.yaml"):
@@ -103,7 +114,7 @@ def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):
     assert "TASC-ft, each" not in Path("recipe.yaml").read_text()
 
 
-@pytest.mark.parametrize(("size", "tokens"), [(3, 64), (200, 128), (1000, 512), (90_000, 2048)])
+@pytest.mark.parametrize(("size", "tokens"), [(3, 64), (200, 128), (1000, 1024), (90_000, 2048)])
 def test_the_longest_output_says_how_many_tokens_may_be_written(capsys, size, tokens):
     rows = [{"input": str(i), "output": f"{i} {'ab ' * (size // 3)}"} for i in range(30)]
     Path("task.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -213,3 +224,55 @@ def test_training_fits_the_model_and_the_machine(
     assert ours.learning_rate == baseline.learning_rate == rate
     assert ours.quantization == baseline.quantization == quantization
     assert (ours.tokens_of, ours.augmented) == ("baseline", "tokens")  # equal compute
+
+
+def test_options_follow_the_lengths_that_the_tokenizer_counts(capsys, base):
+    rows = [{"input": "wake " * (n % 50), "output": "at five " * 60} for n in range(1500)]
+    write(Path("mine.jsonl"), jsonl(rows))
+    done(capsys, "init", "mine.jsonl", "--model", base)
+    tokenizer = load_tokenizer(str(base))
+    outputs = len(tokenizer.encode(["at five " * 60]).tokens)
+    training = planned().steps["baseline"]
+    assert planned().steps["bench"].max_new_tokens >= 1.25 * outputs
+    assert training.max_length >= outputs + len(tokenizer.encode(["wake " * 49 + "\n"]).tokens)
+    assert (training.effective_batch, training.patience) == (32, 3)
+    few = [{"input": f"{n}", "output": "five"} for n in range(60)]
+    write(Path("few/few.jsonl"), jsonl(few))
+    done(capsys, "init", "few/few.jsonl", "--model", base, "--recipe", "few/recipe.yaml")
+    assert planned("few/recipe.yaml").steps["baseline"].effective_batch == 8
+
+
+@pytest.mark.parametrize(
+    ("hours", "epochs", "limit"),
+    # The bench takes 200 outputs x 30 tokens x 3 x 0.01 s = 180 s.
+    [(1, 2.0, 1200), (4, 2.5, None), (100, 10.0, None)],
+)
+def test_hours_choose_the_examples_and_epochs(monkeypatch, hours, epochs, limit):
+    monkeypatch.setattr(fit, "_measure", lambda *_: (0.5, 0.01))
+    monkeypatch.setattr(fit, "_lengths", lambda *_: (np.full(9, 20), np.full(9, 30)))
+    monkeypatch.setattr(fit, "_written", lambda corpus, _tokenizer: corpus)
+    corpus = Corpus(Source(path="x"), "train", (Example("a", "b", "a"),) * 4000, "")
+    found = fit.within(fit.Fit("1e-3", "none", 64), hours, "model", None, corpus, 500)
+    assert (found.epochs, found.limit) == (epochs, limit)
+    # Both models, with a validation that costs 0.4 of a training step, take the time at most.
+    seen = found.epochs * ((found.limit or 4000) + 0.4 * 500)
+    assert 2 * seen * 0.5 + 180 <= 0.85 * 3600 * hours
+
+
+def test_hours_that_are_too_short_name_how_many_are_needed(capsys, base, monkeypatch):
+    write(Path("mine.jsonl"), jsonl(ROWS))
+    code, _, err = tasc(capsys, "init", "mine.jsonl", "--model", base, "--hours", "1e-6")
+    assert code == 2
+    assert "1e-06 hours are too short on this machine: a training example takes" in err
+    assert not Path("recipe.yaml").exists()
+    assert not Path("mine-splits").exists()
+    code, _, err = tasc(capsys, "init", "mine.jsonl", "--hours", "1")
+    assert (code, "--hours 1 needs a model and data on this machine" in err) == (2, True)
+
+
+def test_hours_are_measured_with_the_model(capsys, base):
+    write(Path("mine.jsonl"), jsonl(ROWS))
+    done(capsys, "init", "mine.jsonl", "--model", base, "--hours", "24")
+    training = planned().steps["baseline"]
+    assert (training.epochs, training.limit) == (10.0, None)
+    assert "for 24 h in total" in Path("recipe.yaml").read_text()

@@ -19,6 +19,6 @@ def show(report: "TrainReport") -> None:
     )
     if report.kept_step < report.steps:
         early = "stopped early, " if report.stopped_early else ""
-        say(f"{early}kept the weights of step {report.kept_step}, the lowest validation loss")
+        say(f"{early}kept the weights of step {report.kept_step}, the best validation result")
     if report.cut_examples:
         say(f"{report.cut_examples:,} examples were longer than allowed, and cut")

@@ -173,7 +173,7 @@ def _results(made: FinetuneResult) -> Iterator[str]:
             [[f"{e.step:,}", f"{e.loss:.3f}", f"{e.exact:.1%}"] for e in report.evaluations],
         )
     if report.kept_step < report.steps:
-        yield f"Weights of step {report.kept_step:,}, where the validation loss was lowest."
+        yield f"Weights of step {report.kept_step:,}, which had the best validation result."
     if report.cut_examples:
         yield f"Examples longer than allowed, and cut: {report.cut_examples:,}."
     yield "Quality and speed were not measured by the training: `tasc bench` does."

@@ -24,7 +24,7 @@ def with_prompts(options: StepOptions, texts: Texts) -> Texts:
     if not any(corpus.is_chat for corpus in texts.corpora.values()):
         return texts
     if not options.spec.chat_template_of:
-        return replace(texts, corpora=_each(texts, _unwritten))
+        return replace(texts, corpora=_each(texts, unwritten))
     template = _template(options)
     return texts if template is None else replace(texts, corpora=_each(texts, template.apply))
 
@@ -33,7 +33,8 @@ def _each(texts: Texts, change: Callable[[Corpus], Corpus]) -> dict[str, Corpus]
     return {name: change(corpus) for name, corpus in texts.corpora.items()}
 
 
-def _unwritten(corpus: Corpus) -> Corpus:
+def unwritten(corpus: Corpus) -> Corpus:
+    """Return chats with the text of their messages as prompts, without roles."""
     examples = (replace(example, turn=None) for example in corpus.examples)
     return replace(corpus, examples=tuple(examples))
 

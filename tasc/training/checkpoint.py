@@ -26,7 +26,7 @@ class Checkpoint:
     parameters: Mapping[str, torch.Tensor]  # trained tensors by name
     optimizer: Mapping[str, torch.Tensor]  # its tensors, as ``"<parameter number>.<key>"``
     journal: Mapping[str, Any]  # JSON values (losses so far, seconds)
-    # Trained tensors at the lowest validation loss, with --patience.
+    # Trained tensors at the best evaluation, with --patience.
     best: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 

@@ -71,7 +71,7 @@ class Run:
         """Train to the end and return the report; leave the model in evaluation mode.
 
         ``held_out`` is evaluated after each epoch and at the end. With ``patience`` in the schedule
-        the model ends with the weights of the lowest validation loss. ``resume`` continues from the
+        the model ends with the weights of the best evaluation. ``resume`` continues from the
         newest complete checkpoint, if any; otherwise old checkpoints are removed. An interrupt
         (KeyboardInterrupt) leaves the last checkpoint in place.
         """
@@ -234,7 +234,7 @@ class Run:
 
     def _report(self, step: int) -> TrainReport:
         journal = self.journal
-        kept = journal.evaluations[journal.lowest]["step"] if self._best_is_older else step
+        kept = journal.evaluations[journal.best]["step"] if self._best_is_older else step
         complete = self.schedule.spent(step, self.steps, journal.seconds) >= 1
         return TrainReport(
             steps=step,

@@ -39,8 +39,8 @@ class TrainingOptions(ModelOptions):
         None,
         ge=1,
         le=MOST_EPOCHS,
-        description="Stop after this many evaluations without a lower validation loss, and keep "
-        "the weights of the lowest.",
+        description="Stop after this many evaluations without a better one, and keep the weights "
+        "of the best: by exact match, then by loss.",
     )
     device: Device = "auto"
     checkpoint_steps: int = Field(
@@ -62,7 +62,7 @@ class TrainingOptions(ModelOptions):
         """Raise InputError for patience without held-out examples."""
         if self.patience is not None and not held_out:
             raise InputError(
-                f"--patience needs a validation loss, but {self.source.path} has no split "
+                f"--patience needs a validation split, but {self.source.path} has no split "
                 f"{self.validation!r} besides {self.split!r}: name one with --validation, or leave "
                 "out --patience"
             )
@@ -72,7 +72,7 @@ class TrainingOptions(ModelOptions):
         with as_value_error():
             self.schedule()
         if self.patience is not None and self.validation is None:
-            raise ValueError("patience needs a validation loss: name a split as validation")
+            raise ValueError("patience needs a validation split: name one as validation")
         return self
 
 

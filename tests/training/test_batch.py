@@ -75,7 +75,7 @@ def test_a_first_token_cannot_be_a_target():
         Examples(one, one.astype(bool), np.arange(3), np.array([0, 3]))
 
 
-def test_collate_pads_on_the_right_and_keeps_the_logits_that_are_needed(tokenizer):
+def test_collate_pads_on_the_right_and_marks_the_targets(tokenizer):
     data = encode_examples(tokenizer, ["ab", "abcdef"], ["xy", "z"], 100)
     batch = collate(data, np.array([0, 1]))
     assert batch.input_ids.shape[1] % 8 == 0
@@ -86,8 +86,6 @@ def test_collate_pads_on_the_right_and_keeps_the_logits_that_are_needed(tokenize
         expected = [t if wanted else IGNORED for t, wanted in zip(tokens, targets, strict=True)]
         assert batch.labels[i, : len(tokens)].tolist() == expected
         assert (batch.labels[i, len(tokens) :] == IGNORED).all()
-    first = int((batch.labels != IGNORED).any(0).nonzero()[0])
-    assert batch.keep == batch.input_ids.shape[1] - (first - 1)
 
 
 @settings(max_examples=50, deadline=None)

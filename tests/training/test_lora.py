@@ -95,7 +95,7 @@ def test_a_step_moves_the_new_rows_of_both_matrices_and_no_other_row(tmp_path, t
     folder = pico.make_model(tmp_path, tied=tied)
     model, before, after = adapted(folder), plain(folder), plain(folder)
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
-    summed_loss(model, Batch(IDS, IDS, None, keep=8), bfloat16=False).backward()
+    summed_loss(model, Batch(IDS, IDS, None), bfloat16=False).backward()
     optimizer.step()
     lora.merge_into(model, after)
     for matrix in ("get_input_embeddings", "get_output_embeddings"):
@@ -108,7 +108,7 @@ def test_all_layers_get_gradients_after_an_evaluation(tmp_path):
     """bitsandbytes' CPU inference layout would cut the gradient off below the last layer."""
     model = adapted(pico.make_model(tmp_path))
     logits(model)
-    summed_loss(model.train(), Batch(IDS, IDS, None, keep=8), bfloat16=True).backward()
+    summed_loss(model.train(), Batch(IDS, IDS, None), bfloat16=True).backward()
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             assert parameter.grad is not None, name

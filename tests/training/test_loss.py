@@ -46,7 +46,7 @@ def test_prompt_tokens_get_no_gradient_from_the_head():
     labels[:, :6] = -100
     from tasc.training.core.batch import Batch
 
-    summed_loss(model, Batch(tokens, labels, None, keep=3), bfloat16=False).backward()
+    summed_loss(model, Batch(tokens, labels, None), bfloat16=False).backward()
     with torch.no_grad():
         hidden = model.model(tokens).last_hidden_state[0]
         probabilities = model.lm_head(hidden[5:7]).softmax(-1)

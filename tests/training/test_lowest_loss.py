@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasc.errors import InputError
-from tasc.training.core.schedule import Evaluation
+from tasc.training.core.schedule import Evaluation, Journal
 from tests.training.runs import SCHEDULE, start, stop_after, weights
 
 STOPPING = replace(SCHEDULE, epochs=8.0, patience=2, checkpoint_steps=2)
@@ -88,3 +88,16 @@ def test_a_resumed_run_keeps_the_same_best_weights(data, tmp_path, stop):
 def test_patience_below_one_is_refused():
     with pytest.raises(InputError, match="patience must be 1 or more, got 0"):
         replace(SCHEDULE, patience=0)
+
+
+@pytest.mark.parametrize(
+    ("results", "best"),
+    [
+        ([], 0),
+        ([(2.0, 0.0), (1.0, 0.0), (1.0, 0.0), (1.5, 0.004)], 1),  # too small a difference
+        ([(1.0, 0.50), (1.2, 0.61), (1.1, 0.61), (1.4, 0.60)], 2),
+    ],
+)
+def test_the_best_evaluation_has_the_highest_exact_match_and_then_the_lowest_loss(results, best):
+    evaluations = [{"step": i, "loss": loss, "exact": e} for i, (loss, e) in enumerate(results)]
+    assert Journal(evaluations=evaluations).best == best

@@ -82,8 +82,8 @@ def test_a_draft_head_stops_too(base, tmp_path):
     )
     report = train_head(str(base), corpus(), contrary(), options, work=tmp_path).report
     assert report.stopped_early
-    losses = [e.loss for e in report.evaluations]
-    assert report.evaluations[losses.index(min(losses))].step == report.kept_step < report.steps
+    best = min(report.evaluations, key=lambda e: (-round(e.exact, 2), e.loss))
+    assert best.step == report.kept_step < report.steps
 
 
 def test_patience_without_validation_is_refused_before_anything_is_loaded(tmp_path):
@@ -95,7 +95,7 @@ def test_patience_without_validation_is_refused_before_anything_is_loaded(tmp_pa
         train_head("nowhere", corpus(), None, HeadOptions(patience=1), work=tmp_path)
     with pytest.raises(InputError, match=said):
         train_base(corpus(), None, BaseOptions(patience=1), work=tmp_path)
-    with pytest.raises(InputError, match="patience needs a validation loss: name a split"):
+    with pytest.raises(InputError, match="patience needs a validation split: name one"):
         FinetuneOptions(patience=1, validation=None)
 
 
@@ -108,7 +108,7 @@ def test_the_command_line_says_what_to_type_and_what_was_kept(capsys, base, tmp_
     given = ("finetune", data, *learn, "--effective-batch", 8, "--epochs", 40)
     code, _, err = tasc(capsys, *given, "--output", tmp_path / "out")
     assert code == 2
-    assert err.startswith("error: --patience needs a validation loss")
+    assert err.startswith("error: --patience needs a validation split")
     assert err.count("\n") == 1
     others = [f'{{"input": "say {i % 5}", "output": "word {(i + 1) % 5}"}}' for i in range(10)]
     (data / "validation.jsonl").write_text("\n".join(others))
@@ -120,6 +120,6 @@ def test_the_command_line_says_what_to_type_and_what_was_kept(capsys, base, tmp_
     assert f"validation loss {kept:.3f}" in out
     assert f"stopped early, kept the weights of step {told['kept_step']}" in out
     assert (
-        f"Weights of step {told['kept_step']}, where"
+        f"Weights of step {told['kept_step']}, which had"
         in (tmp_path / "out/model/README.md").read_text()
     )

@@ -11,8 +11,9 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import Field, field_validator
 
+from tasc.commands.starter.fit import Fit, fit, within
 from tasc.commands.starter.holdout import hold_out, write_splits
-from tasc.data.corpus import as_recognised, load, splits
+from tasc.data.corpus import Corpus, as_recognised, load, splits
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
@@ -28,12 +29,7 @@ from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.visible import STEERING, visible_line
 
-# Learning rates of adapters by the parameters of the model, and of larger ones
-_RATES = {10**8: 3e-3, 10**9: 1e-3}
-_LARGE_RATE = 2e-4
-_LARGE = 10**8  # parameters from which 4 bits save memory
 _LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
-_LEAST, _MOST, _UNSEEN = 64, 2048, 300  # tokens of an output, and bytes of one that is not seen
 _WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
 
 
@@ -50,6 +46,13 @@ class InitOptions(CommandOptions):
     )
     recipe: str = Field(
         "recipe.yaml", description="File to write; one that exists is never replaced."
+    )
+    hours: float | None = Field(
+        None,
+        gt=0,
+        le=10_000,
+        description="Time for the whole recipe on this machine, which sets the numbers of training "
+        "examples and epochs; needs a local --model.",
     )
     seed: int = Field(
         0, ge=0, le=LARGEST_SEED, description="Of the recipe, and of which examples are held out."
@@ -154,24 +157,29 @@ def _parameters(model: str | None) -> float:
         return math.inf
 
 
-def _training(parameters: float) -> dict[str, object]:
-    """Choose the learning rate, and 4-bit weights where they save memory and a GPU reads them."""
-    import torch
-
-    rate = next((rate for size, rate in _RATES.items() if parameters < size), _LARGE_RATE)
-    quantizes = parameters >= _LARGE and torch.cuda.is_available()
-    return {"learning_rate": f"{rate:.1e}", "quantize": "nf4" if quantizes else "none"}
+def _fit(
+    options: InitOptions, source: Source, corpus: Corpus | None, held_out: dict[str, int]
+) -> Fit:
+    """Choose the options of the steps. ``held_out`` counts the rows of splits to be written."""
+    known = options.model is not None and _parameters(options.model) < math.inf
+    tokenizer = load_tokenizer(options.model) if options.model and known else None
+    made = fit(_parameters(options.model), tokenizer, corpus)
+    if options.hours is None:
+        return made
+    if tokenizer is None or corpus is None or options.model is None:
+        raise InputError(
+            f"--hours {options.hours:g} needs a model and data on this machine to measure them: "
+            "name a folder, or leave out --hours"
+        )
+    rows = held_out.get("validation", 0)
+    if "validation" in splits(source):
+        rows = len(load(source, "validation").examples)
+    return within(made, options.hours, options.model, tokenizer, corpus, min(rows, 1000))
 
 
 def _has_labels(source: Source, outputs: list[str]) -> bool:
     """Say whether every output is one short word; chats, and data not seen, are taken not to."""
     return not source.chat and bool(outputs) and all(map(_LABEL.fullmatch, outputs))
-
-
-def _longest(outputs: list[str]) -> int:
-    """Return a number of tokens that hardly an output has: one for two bytes, a power of two."""
-    longest = max((len(output.encode()) for output in outputs), default=_UNSEEN)
-    return min(max(1 << (longest // 2).bit_length(), _LEAST), _MOST)
 
 
 def _name(source: Source) -> str:
@@ -194,7 +202,7 @@ def _texts(
     recipe, given = Path(options.recipe), options.source.written["path"]
     task = given if is_task_file(given) else str(recipe.parent / "task.yaml")
     look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
-    outputs = load(source, "train").outputs if is_local(source.path) else []
+    corpus = load(source, "train") if is_local(source.path) else None
     values = {
         "look": visible_line(shlex.join(look)),
         "task": _value(os.path.relpath(task, recipe.parent)),
@@ -206,10 +214,11 @@ def _texts(
         "held_out": held_out,
         "how": visible_line(how),
         "model": None if options.model is None else _value(options.model),
-        **_training(_parameters(options.model)),
+        "hours": options.hours and f"{options.hours:g} h",
+        "validates": "validation" in (held_out or splits(source)),
+        "fit": _fit(options, source, corpus, held_out),
         "chat": source.chat,
-        "labels": _has_labels(source, outputs),
-        "longest": _longest(outputs),
+        "labels": _has_labels(source, corpus.outputs if corpus else []),
         "seed": options.seed,
     }
     names = ("recipe.yaml", "task.yaml")

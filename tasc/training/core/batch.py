@@ -72,12 +72,11 @@ class Batch:
     labels: torch.Tensor  # (B, L) int64, the token itself if it is a target, else ``IGNORED``
     # (B, L) int64 for packed examples, whose documents then do not see each other.
     position_ids: torch.Tensor | None
-    keep: int  # number of last positions that need logits
 
     def to(self, device: torch.device) -> "Batch":
         """Return the same batch on a device."""
         positions = None if self.position_ids is None else self.position_ids.to(device)
-        return Batch(self.input_ids.to(device), self.labels.to(device), positions, self.keep)
+        return Batch(self.input_ids.to(device), self.labels.to(device), positions)
 
 
 def encode_examples(
@@ -190,7 +189,6 @@ def collate(examples: Examples, indices: np.ndarray) -> Batch:
     ids = np.zeros((len(indices), length), dtype=np.int64)
     labels = np.full((len(indices), length), IGNORED, dtype=np.int64)
     positions = np.tile(np.arange(length), (len(indices), 1))
-    first = length
     for i, index in enumerate(indices):
         part = slice(examples.offsets[index], examples.offsets[index + 1])
         n, targets = part.stop - part.start, examples.targets[part]
@@ -198,10 +196,8 @@ def collate(examples: Examples, indices: np.ndarray) -> Batch:
         labels[i, :n] = np.where(targets, examples.tokens[part], IGNORED)
         positions[i, :n] = examples.positions[part]
         positions[i, n:] = positions[i, n - 1] + np.arange(1, length - n + 1)
-        first = min(first, int(np.argmax(targets)) if targets.any() else n)
     packed = torch.from_numpy(positions) if examples.packed else None
-    keep = length - max(0, first - 1)
-    return Batch(torch.from_numpy(ids), torch.from_numpy(labels), packed, keep)
+    return Batch(torch.from_numpy(ids), torch.from_numpy(labels), packed)
 
 
 def join_examples(

@@ -17,7 +17,7 @@ class Schedule:
     # Stop after this time and let the learning rate end there. The number of steps then depends on
     # the machine, so such a run is not exactly reproducible.
     minutes: float | None = None
-    # Stop after this many evaluations without a lower loss, and keep the weights of the lowest. The
+    # Stop after this many evaluations without a better one, and keep the weights of the best. The
     # learning rate falls as if the run went on.
     patience: int | None = None
     shape: Literal["linear", "cosine"] = "linear"  # of the learning rate after the warm-up
@@ -93,15 +93,19 @@ class Journal:
     seconds: float = 0.0
 
     @property
-    def lowest(self) -> int:
-        """Index of the evaluation with the lowest loss, the first of equals; 0 without any."""
-        losses = [entry["loss"] for entry in self.evaluations]
-        return losses.index(min(losses)) if losses else 0
+    def best(self) -> int:
+        """Index of the best evaluation, the first of equals; 0 without any.
+
+        The best has the highest exact match, to a hundredth, and among equals the lowest loss: the
+        loss often rises while outputs still improve, and hardly any output of free text is exact.
+        """
+        ranks = [(-round(entry["exact"], 2), entry["loss"]) for entry in self.evaluations]
+        return ranks.index(min(ranks)) if ranks else 0
 
     @property
     def waited(self) -> int:
-        """Number of evaluations since the lowest loss."""
-        return max(0, len(self.evaluations) - 1 - self.lowest)
+        """Number of evaluations since the best one."""
+        return max(0, len(self.evaluations) - 1 - self.best)
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class TrainReport:
         seconds: of training and evaluation, including interrupted runs.
         cut_examples: examples that were too long and lost text.
         kept_step: the step whose weights are kept: the last, or with ``patience`` the one with the
-            lowest validation loss.
+            best evaluation.
         stopped_early: whether ``patience`` ended the training.
     """
 

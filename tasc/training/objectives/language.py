@@ -27,18 +27,21 @@ def innermost(model: torch.nn.Module) -> torch.nn.Module:
 def target_logits(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> tuple[Tensor, Tensor]:
     """Run the model; return logits (N, V) float32 and the N target ids they should predict.
 
-    Targets are in batch order. The LM head runs only on positions from the first target on.
+    Targets are in batch order. The LM head runs only at positions where some sequence has a target.
+    They are an index: on a slice, torch would copy the head's weight for each sequence.
     """
+    wanted = batch.labels[:, 1:] != IGNORED
+    columns = wanted.any(0).nonzero()[:, 0]
     options: dict[str, Any] = {}
     if "logits_to_keep" in inspect.signature(innermost(model).forward).parameters:
-        options["logits_to_keep"] = batch.keep
+        options["logits_to_keep"] = columns
     if batch.position_ids is not None:
         options["position_ids"] = batch.position_ids
     with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
         logits = model(input_ids=batch.input_ids, use_cache=False, **options).logits
-    labels = batch.labels[:, -logits.shape[1] :][:, 1:]
-    wanted = labels != IGNORED
-    return logits[:, :-1][wanted].float(), labels[wanted]
+    if "logits_to_keep" not in options:
+        logits = logits[:, columns]
+    return logits[wanted[:, columns]].float(), batch.labels[:, 1:][wanted]
 
 
 def summed_loss(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:

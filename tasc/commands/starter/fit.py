@@ -1,0 +1,164 @@
+"""Fitting a recipe to the machine, the model and the data."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tasc.commands.chat import unwritten
+from tasc.data.corpus import Corpus
+from tasc.errors import InputError
+from tasc.tokenizer.chat import ChatTemplate
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+# Learning rates of adapters by the parameters of the model, and of larger ones
+_RATES = {10**8: 3e-3, 10**9: 1e-3}
+_LARGE_RATE = 2e-4
+_LARGE = 10**8  # parameters from which 4 bits save memory
+_READ = 2000  # examples whose lengths are counted
+_MICRO_BATCH = 2048  # tokens
+_STEPS = 100  # of the optimizer, that even few examples should give
+_NEW_TOKENS = 64, 2048  # the least and the most
+_UNSEEN = 150  # tokens of an output that is not seen
+_TEST = 200  # test examples
+_EPOCHS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3.0, 2.0, 10.0
+_FEWEST = 100  # training examples
+_SPARE = 0.85  # of the time: the rest loads models, builds indexes, validates drafts
+_FORWARD = 0.4  # of a training step: the forward alone
+_BENCH = 3.0  # times the cost of decoding the baseline alone
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The options of a recipe's steps."""
+
+    learning_rate: str
+    quantize: str
+    max_new_tokens: int
+    batch_size: int = 8
+    effective_batch: int = 32
+    max_length: int = 512
+    epochs: float = _EPOCHS
+    limit: int | None = None
+    """Training examples; None for all."""
+    test: int = _TEST
+    """Test examples."""
+
+
+def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | None) -> Fit:
+    """Choose options for a model of ``parameters`` and the examples of ``corpus``.
+
+    Without the model's tokenizer, a token is taken to be two bytes. 4-bit weights save memory, and
+    only a GPU computes with them at speed.
+    """
+    import torch
+
+    rate = next((rate for size, rate in _RATES.items() if parameters < size), _LARGE_RATE)
+    quantizes = parameters >= _LARGE and torch.cuda.is_available()
+    made = Fit(f"{rate:.1e}", "nf4" if quantizes else "none", _room([_UNSEEN], *_NEW_TOKENS))
+    if corpus is None:
+        return made
+    prompts, outputs = _lengths(_written(corpus, tokenizer), tokenizer)
+    lengths = prompts + outputs
+    usual = max(1, int(np.quantile(lengths, 0.9)))
+    effective = next((n for n in (32, 16) if len(corpus.examples) * _EPOCHS >= n * _STEPS), 8)
+    return replace(
+        made,
+        max_new_tokens=_room(outputs, *_NEW_TOKENS),
+        max_length=_room(lengths, 128, 4096),
+        effective_batch=effective,
+        batch_size=min(effective, 1 << max(0, (_MICRO_BATCH // usual).bit_length() - 1)),
+    )
+
+
+def within(
+    made: Fit,
+    hours: float,
+    model: str,
+    tokenizer: LoadedTokenizer,
+    corpus: Corpus,
+    validation: int,
+) -> Fit:
+    """Choose the training examples and epochs that ``hours`` allow on this machine.
+
+    One training step of each kind is measured. A baseline and TASC-ft are trained on as many
+    tokens, each on at least two epochs, with ``validation`` examples after each epoch.
+
+    Raises:
+        InputError: the time is too short.
+    """
+    training, decoding = _measure(made, model, tokenizer, corpus)
+    _, outputs = _lengths(_written(corpus, tokenizer), tokenizer)
+    bench = made.test * float(outputs.mean()) * decoding * _BENCH
+    # A pass over n examples is n * training, for each model, and the validation's forwards.
+    passes = (3600 * hours * _SPARE - bench) / (2 * training)
+    validated = _FORWARD * validation
+    count = len(corpus.examples)
+    epochs = passes / (count + validated)
+    if epochs >= _FEWEST_EPOCHS:
+        return replace(made, epochs=min(np.floor(2 * epochs) / 2, _MOST_EPOCHS))
+    limit = int(passes / _FEWEST_EPOCHS - validated) // 50 * 50
+    if limit < _FEWEST:
+        least = (2 * training * _FEWEST_EPOCHS * (_FEWEST + 50 + validated) + bench) / _SPARE / 3600
+        raise InputError(
+            f"{hours:g} hours are too short on this machine: a training example takes "
+            f"{training:.2g} s and a test example {bench / made.test:.2g} s: give --hours "
+            f"{np.ceil(10 * least) / 10:g} or more, or a smaller model"
+        )
+    return replace(made, epochs=_FEWEST_EPOCHS, limit=limit)
+
+
+def _written(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
+    """Return the first examples, with the prompts that a chat template writes."""
+    corpus = replace(corpus, examples=corpus.examples[:_READ])
+    template = ChatTemplate.of(tokenizer) if tokenizer and corpus.is_chat else None
+    return template.apply(corpus) if template else unwritten(corpus)
+
+
+def _lengths(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> tuple[np.ndarray, np.ndarray]:
+    """Count the tokens of prompts and outputs, with the end token."""
+    texts = corpus.prompts, corpus.outputs
+    if tokenizer is None:
+        found = [np.array([len(text.encode()) // 2 for text in column]) for column in texts]
+    else:
+        found = [np.diff(tokenizer.encode(column).offsets) for column in texts]
+    return found[0], found[1] + 1
+
+
+def _room(lengths: Sequence[int] | np.ndarray, least: int, most: int) -> int:
+    """Return a power of two that has room for a quarter more than the longest."""
+    return min(max(1 << (int(max(lengths)) * 5 // 4).bit_length(), least), most)
+
+
+def _measure(
+    made: Fit, model: str, tokenizer: LoadedTokenizer, corpus: Corpus
+) -> tuple[float, float]:
+    """Return the seconds of training on an example, and of decoding a token."""
+    import torch
+
+    from tasc.models.cost import measured_cost
+    from tasc.models.load import load_model
+    from tasc.models.target import Target
+    from tasc.training.adapters import lora
+    from tasc.training.core.batch import collate, encode_examples
+    from tasc.training.core.precision import multiplies_in_bfloat16
+    from tasc.training.objectives.language import summed_loss
+
+    corpus = _written(corpus, tokenizer)
+    examples = encode_examples(tokenizer, corpus.prompts, corpus.outputs, made.max_length)
+    loaded = load_model(model, device="auto", quantize=made.quantize)  # type: ignore[arg-type]
+    decoding = measured_cost(Target(loaded)).seconds[0]
+    rows = np.unique(examples.tokens).tolist()
+    trained = lora.attach(loaded, rows, rank=16, alpha=16, dropout=0.2).train()
+    bfloat16 = multiplies_in_bfloat16(loaded.device, "auto", bf16=False)
+    order = np.argsort(examples.lengths)
+    parts = np.array_split(order, max(1, len(order) // made.batch_size))
+    typical = [parts[len(parts) * i // 4][: made.batch_size] for i in (2, 1, 2, 3)]
+    seconds = []
+    for indices in typical:  # the first one allocates
+        begin = time.perf_counter()
+        batch = collate(examples, indices).to(loaded.device)
+        torch.autograd.backward(summed_loss(trained, batch, bfloat16=bfloat16))
+        seconds.append((time.perf_counter() - begin) / len(indices))
+    return float(np.mean(seconds[1:])), decoding

@@ -27,6 +27,7 @@ from tasc.decoding.core.stopping import Stop
 from tasc.decoding.core.timer import PhaseTimer
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
+from tasc.models.packed import native_threads
 from tasc.models.target import Target
 
 __all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate", "generate_all"]
@@ -90,19 +91,20 @@ def generate_all(
         target.check(request.prompt, max_new_tokens)  # drafts never run past it
     longest = max((len(request.prompt) for request in requests), default=0)
     padding = min(budget, max_new_tokens) + 1 if batch_size > 1 else 0  # after the longest sequence
-    target.begin(longest + max_new_tokens + padding, batch_size)
-    sequences = [
-        _Sequence(request, max_new_tokens, end_ids, chains_only=target.chains_only)
-        for request in requests
-    ]
-    queue, live = _Queue(sequences, batch_size), list[_Sequence]()
-    while queue.waiting or live:
-        if joining := queue.schedule(len(live)):
-            live += joining
-            _stream(joining, _prefill(target, joining))
-        else:
-            _stream(live, _step(target, live, budget))
-        _retire(target, live)
+    with native_threads(target.model):
+        target.begin(longest + max_new_tokens + padding, batch_size)
+        sequences = [
+            _Sequence(request, max_new_tokens, end_ids, chains_only=target.chains_only)
+            for request in requests
+        ]
+        queue, live = _Queue(sequences, batch_size), list[_Sequence]()
+        while queue.waiting or live:
+            if joining := queue.schedule(len(live)):
+                live += joining
+                _stream(joining, _prefill(target, joining))
+            else:
+                _stream(live, _step(target, live, budget))
+            _retire(target, live)
     return [sequence.result for sequence in sequences]
 
 

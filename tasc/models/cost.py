@@ -14,7 +14,7 @@ from tasc.environment import processor
 from tasc.errors import InputError
 from tasc.models.cost_model import CONTEXT, CostModel
 from tasc.models.folder import disk_cache
-from tasc.models.packed import PackedLinear
+from tasc.models.packed import is_packed, native_threads
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
@@ -81,7 +81,8 @@ def measured_cost(
     path = disk_cache.entry("cost", identity, folder)
     cost = None if fresh else _read(path)
     if cost is None:
-        cost = measure(target, context=context)
+        with native_threads(target.model):
+            cost = measure(target, context=context)
         entry = {"sizes": cost.sizes, "seconds": cost.seconds, "context": cost.context}
         disk_cache.write(path, entry, identity)
     return cost
@@ -99,7 +100,7 @@ def _identity(target: Target, context: int) -> dict[str, Any]:
         "context": context,
         "graphs": target.graphs,
         "compiled": target.compiled,
-        "packed": any(isinstance(m, PackedLinear) for m in target.model.modules()),
+        "packed": is_packed(target.model),
     }
 
 

@@ -5,6 +5,8 @@ of a row are the same bits alone, in a tree and in a batch. torch adds in anothe
 number of rows: only a tenth of its products are the same bits for 13 rows as for one.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -110,9 +112,38 @@ def has_avx512() -> bool:
     return _native.dense_instructions().startswith("avx512")
 
 
+_threads = 1  # of native kernels
+
+
 def thread_pool() -> _native.ThreadPool | None:
-    """Return threads for native kernels, as many as torch uses."""
-    return _pool(torch.get_num_threads())
+    """Return the threads for native kernels; None outside of ``native_threads``."""
+    return _pool(_threads)
+
+
+@contextmanager
+def native_threads(model: nn.Module) -> Iterator[None]:
+    """Give the native kernels torch's threads in the block, and torch one, if ``model`` is packed.
+
+    torch's threads spin for milliseconds after each operation, on the cores that the kernels'
+    threads need: forwards over 60 tokens then took twenty times as long.
+    """
+    global _threads
+    before, count = _threads, torch.get_num_threads()
+    if count == 1 or not is_packed(model):
+        yield
+        return
+    _threads = count
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
+        _threads = before
+
+
+def is_packed(model: nn.Module) -> bool:
+    """Return whether ``model`` has packed layers."""
+    return any(isinstance(module, PackedLinear) for module in model.modules())
 
 
 @cache

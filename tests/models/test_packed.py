@@ -11,7 +11,14 @@ from torch import nn
 
 from tasc import _native
 from tasc.errors import InputError
-from tasc.models.packed import DTYPES, PackedLinear, linear_reference, pack
+from tasc.models.packed import (
+    DTYPES,
+    PackedLinear,
+    linear_reference,
+    native_threads,
+    pack,
+    thread_pool,
+)
 from tasc.models.target import Target
 from tests.pico import build_model
 
@@ -56,7 +63,22 @@ def test_threads_do_not_change_bits(dtype, monkeypatch):
     packed, x = PackedLinear(layer(64, 300, dtype)), rows(5, 64, dtype)
     alone = packed(x)
     monkeypatch.setattr("tasc.models.packed.torch.get_num_threads", lambda: 3)
-    assert torch.equal(packed(x), alone)
+    monkeypatch.setattr("tasc.models.packed.torch.set_num_threads", lambda _count: None)
+    with native_threads(packed):
+        pool = thread_pool()
+        assert pool is not None
+        assert torch.equal(packed(x), alone)
+
+
+def test_torch_has_one_thread_while_native_kernels_have_its_threads(monkeypatch):
+    counts = []
+    monkeypatch.setattr("tasc.models.packed.torch.get_num_threads", lambda: 3)
+    monkeypatch.setattr("tasc.models.packed.torch.set_num_threads", counts.append)
+    with native_threads(layer(8, 8, torch.float32)):
+        assert thread_pool() is None
+    with native_threads(PackedLinear(layer(8, 8, torch.float32))):
+        assert (counts, thread_pool() is None) == ([1], False)
+    assert (counts, thread_pool()) == ([1, 3], None)
 
 
 @dtypes

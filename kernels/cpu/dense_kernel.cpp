@@ -96,9 +96,11 @@ struct BFloat16 {
   }
 };
 
-// Sums R rows in P panels. An output's sum does not depend on R and P.
+// Sums R rows in P panels, and fetches `lines` lines from `ahead` on per step into the second-level cache.
+// An output's sum does not depend on R and P.
 template <class T, int R, int P>
-void block(const DenseCall& call, const char* line, int64_t first_row, int64_t column) {
+void block(const DenseCall& call, const char* line, int64_t first_row, int64_t column, const char* ahead,
+           int64_t lines) {
   Lanes sums[R][P] = {};
   const auto* x = static_cast<const typename T::X*>(call.x) + first_row * call.k;
   const auto step = [&](auto value_of) {
@@ -117,6 +119,7 @@ void block(const DenseCall& call, const char* line, int64_t first_row, int64_t c
   for (; i + T::kStep <= call.k; i += T::kStep) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) __builtin_prefetch(line + (P * kAhead + p) * kLine);
+    for (int64_t l = 0; l < lines; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
     step([&](const typename T::X* row) { return T::pair(row + i); });
   }
   if (i < call.k) step([&](const typename T::X* row) { return T::last(row + i); });
@@ -132,14 +135,17 @@ void block(const DenseCall& call, const char* line, int64_t first_row, int64_t c
   }
 }
 
+// Only the first block waits for memory, so the blocks share the next group's lines between them.
 template <class T, int P>
-void group(const DenseCall& call, const char* lines, int64_t column) {
-  static constexpr void (*kBlocks[kMostRows])(const DenseCall&, const char*, int64_t, int64_t) = {
-      block<T, 1, P>, block<T, 2, P>, block<T, 3, P>, block<T, 4, P>, block<T, 5, P>, block<T, 6, P>};
-  const int64_t blocks = (call.rows + kMostRows - 1) / kMostRows;
+void group(const DenseCall& call, const char* panels, int64_t column) {
+  static constexpr void (*kBlocks[kMostRows])(const DenseCall&, const char*, int64_t, int64_t, const char*, int64_t) =
+      {block<T, 1, P>, block<T, 2, P>, block<T, 3, P>, block<T, 4, P>, block<T, 5, P>, block<T, 6, P>};
+  const int64_t blocks = (call.rows + kMostRows - 1) / kMostRows, steps = (call.k + T::kStep - 1) / T::kStep;
+  const int64_t lines = blocks > 1 ? (P + blocks - 1) / blocks : 0;
+  const char* next = panels + steps * P * kLine;
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t begin = call.rows * b / blocks, end = call.rows * (b + 1) / blocks;
-    kBlocks[end - begin - 1](call, lines, begin, column);
+    kBlocks[end - begin - 1](call, panels, begin, column, next + b * steps * lines * kLine, lines);
   }
 }
 
@@ -179,26 +185,83 @@ int64_t visible_slots(const AttentionCall& call, int64_t sequence, int64_t query
   return count;
 }
 
-// Scores `count` keys, by rank; ranks up to whole lanes get -infinity. Returns the largest score.
+// Adds the lanes of each of 16 vectors; the order of an addition does not depend on the vector.
+inline Lanes sums_of(const Lanes* x) {
+#ifdef __AVX512F__
+  // A step adds the upper half of each key's lanes to the lower one, and joins two vectors.
+  const auto halves = [](Lanes a, Lanes b, int half) {
+    Bits low, high;
+    for (int lane = 0; lane < kPanel; ++lane) {
+      low[lane] = static_cast<uint32_t>(lane / half * 2 * half + lane % half);
+      high[lane] = low[lane] + static_cast<uint32_t>(half);
+    }
+    return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+  };
+  Lanes eight[8], four[4];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) eight[i] = halves(x[2 * i], x[2 * i + 1], 8);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) four[i] = halves(eight[2 * i], eight[2 * i + 1], 4);
+  return halves(halves(four[0], four[1], 2), halves(four[2], four[3], 2), 1);
+#else
+  Lanes sums;
+  for (int i = 0; i < kPanel; ++i) sums[i] = sum_of(x[i]);
+  return sums;
+#endif
+}
+
+// One key/value head of a sequence, and a query that asks it in several heads, from `head` on.
 template <class T>
-float score(const AttentionCall& call, const typename T::X* query, const typename T::X* keys,
-            const int32_t* slots, int64_t count, float* scores) {
-  Lanes wide[kMaxHeadDim / kPanel];
+struct Asked {
+  using X = typename T::X;
+  const AttentionCall& call;
+  const X *query, *keys, *values;
+  X* out;
+  const int32_t* slots;  // that the query attends to, by rank
+  int64_t count, head;
+  float* scores;  // of each head, `stride` apart
+  int64_t stride;
+};
+
+// Scores the keys of R heads, by rank; ranks up to whole lanes get -infinity. Writes the largest scores.
+template <class T, int R>
+void score(const Asked<T>& asked, float* most) {
+  const AttentionCall& call = asked.call;
+  Lanes wide[kMaxHeadDim / kPanel][R], sums[R][kPanel], largest[R];
   const int64_t whole = call.d / kPanel, chunks = (call.d + kPanel - 1) / kPanel;
-  for (int64_t c = 0; c < chunks; ++c) wide[c] = chunk<T>(query + c * kPanel, call.d - c * kPanel);
-  float most = -__builtin_inff();
-  for (int64_t rank = 0; rank < count; ++rank) {
-    const auto* key = keys + slots[rank] * call.key_strides[2];
-    Lanes sum{};
-    for (int64_t c = 0; c < whole; ++c) sum = multiply_add(wide[c], T::widened(key + c * kPanel), sum);
-    if (whole < chunks) sum = multiply_add(wide[whole], chunk<T>(key + whole * kPanel, call.d - whole * kPanel), sum);
-    float found = sum_of(sum) * call.scale;
-    if (call.softcap > 0) found = __builtin_tanhf(found / call.softcap) * call.softcap;
-    scores[rank] = found;
-    most = found > most ? found : most;
+  for (int r = 0; r < R; ++r) {
+    const auto* query = asked.query + r * call.query_strides[1];
+    for (int64_t c = 0; c < chunks; ++c) wide[c][r] = chunk<T>(query + c * kPanel, call.d - c * kPanel);
+    largest[r] = all(-__builtin_inff());
   }
-  for (int64_t rank = count; rank % kPanel; ++rank) scores[rank] = -__builtin_inff();
-  return most;
+  for (int64_t rank = 0; rank < asked.count; rank += kPanel) {
+    const int64_t left = asked.count - rank, block = left < kPanel ? left : kPanel;
+    for (int64_t i = 0; i < block; ++i) {
+      const auto* key = asked.keys + asked.slots[rank + i] * call.key_strides[2];
+      Lanes sum[R] = {};
+      const auto add = [&](int64_t c, Lanes keys) {
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) sum[r] = multiply_add(wide[c][r], keys, sum[r]);
+      };
+      for (int64_t c = 0; c < whole; ++c) add(c, T::widened(key + c * kPanel));
+      if (whole < chunks) add(whole, chunk<T>(key + whole * kPanel, call.d - whole * kPanel));
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) sums[r][i] = sum[r];
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int64_t i = block; i < kPanel; ++i) sums[r][i] = Lanes{};
+      Lanes found = sums_of(sums[r]) * call.scale;
+      for (int64_t i = 0; call.softcap > 0 && i < block; ++i)
+        found[i] = __builtin_tanhf(found[i] / call.softcap) * call.softcap;
+      for (int64_t i = block; i < kPanel; ++i) found[i] = -__builtin_inff();
+      memcpy(asked.scores + r * asked.stride + rank, &found, sizeof found);
+      largest[r] = found > largest[r] ? found : largest[r];
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    most[r] = largest[r][0];
+    for (int lane = 1; lane < kPanel; ++lane) most[r] = largest[r][lane] > most[r] ? largest[r][lane] : most[r];
+  }
 }
 
 // Replaces scores by e^(score - most); returns their sum, added by rank.
@@ -212,30 +275,57 @@ float exponentiate(float* scores, int64_t count, float most) {
   return sum_of(sums);
 }
 
-// Adds C chunks of the values, by rank.
-template <class T, int C>
-void add_values(const AttentionCall& call, const typename T::X* values, const int32_t* slots,
-                const float* weights, int64_t count, float total, typename T::X* out, int64_t left) {
-  Lanes sums[C] = {};
-  for (int64_t rank = 0; rank < count; ++rank) {
-    const auto* value = values + slots[rank] * call.value_strides[2];
+// Adds C chunks of the values from `column` on, by rank, for R heads.
+template <class T, int R, int C>
+void add_values(const Asked<T>& asked, const float* totals, int64_t column) {
+  const AttentionCall& call = asked.call;
+  const int64_t left = call.d - column;
+  Lanes sums[R][C] = {};
+  for (int64_t rank = 0; rank < asked.count; ++rank) {
+    const auto* value = asked.values + asked.slots[rank] * call.value_strides[2] + column;
 #pragma GCC unroll 4
-    for (int c = 0; c < C; ++c)
-      sums[c] = multiply_add(weights[rank], chunk<T>(value + c * kPanel, left - c * kPanel), sums[c]);
+    for (int c = 0; c < C; ++c) {
+      const Lanes values = chunk<T>(value + c * kPanel, left - c * kPanel);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r)
+        sums[r][c] = multiply_add(asked.scores[r * asked.stride + rank], values, sums[r][c]);
+    }
   }
-  for (int c = 0; c < C; ++c) {
-    const auto lanes = T::rounded(sums[c] / total);
-    const int64_t size = left - c * kPanel < kPanel ? left - c * kPanel : kPanel;
-    memcpy(out + c * kPanel, &lanes, static_cast<size_t>(size) * sizeof *out);
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) {
+      const auto lanes = T::rounded(sums[r][c] / totals[r]);
+      const int64_t rest = left - c * kPanel, size = rest < kPanel ? rest : kPanel;
+      auto* out = asked.out + r * call.d + column + c * kPanel;
+      memcpy(out, &lanes, static_cast<size_t>(size) * sizeof *out);
+    }
   }
+}
+
+// Attends from R heads, which share the keys and values that they read. Their bits do not depend on R.
+template <class T, int R>
+void attend_heads(const Asked<T>& asked) {
+  const AttentionCall& call = asked.call;
+  float most[R], totals[R];
+  score<T, R>(asked, most);
+  for (int r = 0; r < R; ++r) {
+    const float* sink = call.sinks ? call.sinks + asked.head + r : nullptr;
+    if (sink && *sink > most[r]) most[r] = *sink;
+    totals[r] = exponentiate(asked.scores + r * asked.stride, asked.count, most[r]);
+    if (sink) totals[r] += exp_of(all(*sink - most[r]))[0];
+    if (asked.count == 0) totals[r] = 1;  // padding that sees nothing
+  }
+  int64_t column = 0;
+  for (; column + 4 * kPanel <= call.d; column += 4 * kPanel) add_values<T, R, 4>(asked, totals, column);
+  for (; column < call.d; column += kPanel) add_values<T, R, 1>(asked, totals, column);
 }
 
 template <class T>
 void attend(const AttentionCall& call, int64_t begin, int64_t end, float* scratch) {
   using X = typename T::X;
-  const int64_t group = call.heads / call.key_heads;
+  static constexpr void (*kHeads[kMostHeads])(const Asked<T>&) = {attend_heads<T, 1>, attend_heads<T, 2>,
+                                                                  attend_heads<T, 3>, attend_heads<T, 4>};
+  const int64_t group = call.heads / call.key_heads, stride = call.keys + kPanel;
   auto* slots = reinterpret_cast<int32_t*>(scratch);
-  float* scores = scratch + call.keys + kPanel;
   for (int64_t item = begin; item < end; ++item) {
     const int64_t query = item % call.queries, sequence = item / call.queries / call.key_heads;
     const int64_t key_head = item / call.queries % call.key_heads;
@@ -243,20 +333,13 @@ void attend(const AttentionCall& call, int64_t begin, int64_t end, float* scratc
     const auto at = [&](const void* data, const int64_t* strides, int64_t head) {
       return static_cast<const X*>(data) + sequence * strides[0] + head * strides[1];
     };
-    const X *keys = at(call.key, call.key_strides, key_head), *values = at(call.value, call.value_strides, key_head);
-    for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) {
-      const X* asking = at(call.query, call.query_strides, head) + query * call.query_strides[2];
-      X* out = static_cast<X*>(call.out) + ((sequence * call.queries + query) * call.heads + head) * call.d;
-      float most = score<T>(call, asking, keys, slots, count, scores);
-      if (call.sinks && call.sinks[head] > most) most = call.sinks[head];
-      float total = exponentiate(scores, count, most);
-      if (call.sinks) total += exp_of(all(call.sinks[head] - most))[0];
-      if (count == 0) total = 1;  // padding that sees nothing
-      int64_t column = 0;
-      for (; column + 4 * kPanel <= call.d; column += 4 * kPanel)
-        add_values<T, 4>(call, values + column, slots, scores, count, total, out + column, call.d - column);
-      for (; column < call.d; column += kPanel)
-        add_values<T, 1>(call, values + column, slots, scores, count, total, out + column, call.d - column);
+    for (int64_t head = key_head * group, last = head + group; head < last;) {
+      const int64_t heads = last - head < kMostHeads ? last - head : kMostHeads;
+      auto* out = static_cast<X*>(call.out) + ((sequence * call.queries + query) * call.heads + head) * call.d;
+      kHeads[heads - 1]({call, at(call.query, call.query_strides, head) + query * call.query_strides[2],
+                         at(call.key, call.key_strides, key_head), at(call.value, call.value_strides, key_head),
+                         out, slots, count, head, scratch + stride, stride});
+      head += heads;
     }
   }
 }

@@ -5,6 +5,7 @@
 namespace tasc {
 
 constexpr int64_t kMaxHeadDim = 256;
+constexpr int64_t kMostHeads = 4;  // of a query, attending at a time
 
 // Strides are in elements; elements of a head lie side by side.
 struct AttentionCall {
@@ -16,8 +17,8 @@ struct AttentionCall {
   int64_t query_strides[3], key_strides[3], value_strides[3], mask_strides[2];
   float scale, softcap;             // softcap 0: none
 
-  // Slots and scores of one query, each rounded up to whole lanes.
-  int64_t scratch_floats() const { return 2 * (keys + 16); }
+  // The slots of one query and the scores of its heads, each rounded up to whole lanes.
+  int64_t scratch_floats() const { return (1 + kMostHeads) * (keys + 16); }
 };
 
 }  // namespace tasc

@@ -88,6 +88,69 @@ void check_rounding() {  // to the nearest, ties to even; what is no number stay
   assert(out[0] == 0x3f80 && out[1] == 0x3f82 && std::isnan(wide(out[2])));
 }
 
+// One sequence's attention: queries at the last positions, hidden keys by the mask, none at first.
+template <class T>
+struct Attending {
+  int64_t heads, key_heads, queries, keys, d;
+  float softcap;
+  bool masked;
+  std::vector<T> query = some<T>(heads * queries * d), key = some<T>(key_heads * keys * d),
+                 value = some<T>(key_heads * keys * d);
+  std::vector<uint8_t> mask = std::vector<uint8_t>(static_cast<size_t>(queries * keys));
+  std::vector<float> sinks = some<float>(heads);
+
+  // Attends from queries [first, first + count), over the keys before the last of them.
+  std::vector<T> from(int64_t first, int64_t count, tasc::ThreadPool* pool) const {
+    const int64_t seen = keys - queries + first + count;
+    std::vector<T> out(static_cast<size_t>(count * heads * d));
+    const tasc::AttentionCall call{query.data() + first * d, key.data(), value.data(), out.data(),
+                                   masked ? mask.data() + first * keys : nullptr,
+                                   masked ? sinks.data() : nullptr, 1, heads, key_heads, count, seen, d,
+                                   {0, queries * d, d}, {0, keys * d, d}, {0, keys * d, d}, {0, keys},
+                                   1 / std::sqrt(static_cast<float>(d)), softcap};
+    tasc::attend(call, sizeof(T) == 4 ? tasc::Element::kFloat32 : tasc::Element::kBFloat16, pool);
+    return out;
+  }
+
+  bool sees(int64_t q, int64_t k) const {
+    return masked ? mask[static_cast<size_t>(q * keys + k)] != 0 : k <= keys - queries + q;
+  }
+
+  // Attention as it is defined: the softmax of the scores weighs the values.
+  double defined(int64_t q, int64_t head, int64_t column) const {
+    const int64_t own = head / (heads / key_heads) * keys * d;
+    double total = masked ? std::exp(static_cast<double>(sinks[static_cast<size_t>(head)])) : 0, sum = 0;
+    for (int64_t k = 0; k < keys; ++k) {
+      if (!sees(q, k)) continue;
+      double score = 0;
+      for (int64_t i = 0; i < d; ++i)
+        score += static_cast<double>(wide(query[static_cast<size_t>((head * queries + q) * d + i)])) *
+                 wide(key[static_cast<size_t>(own + k * d + i)]);
+      score /= std::sqrt(static_cast<double>(d));
+      if (softcap > 0) score = std::tanh(score / softcap) * softcap;
+      total += std::exp(score);
+      sum += std::exp(score) * wide(value[static_cast<size_t>(own + k * d + column)]);
+    }
+    return sum / total;
+  }
+};
+
+template <class T>
+void check_attention(Attending<T> attending, tasc::ThreadPool& pool) {
+  for (size_t i = 0; i < attending.mask.size(); ++i) attending.mask[i] = i % 3 != 1;
+  const int64_t width = attending.heads * attending.d;
+  const auto all = attending.from(0, attending.queries, &pool);
+  for (int64_t q = 0; q < attending.queries; ++q) {
+    for (int64_t i = 0; i < width; ++i) {
+      const double expected = attending.defined(q, i / attending.d, i % attending.d);
+      assert(std::abs(wide(all[static_cast<size_t>(q * width + i)]) - expected) <= (sizeof(T) == 4 ? 1e-5 : 3e-2));
+    }
+    if (attending.masked) continue;
+    const auto alone = attending.from(q, 1, nullptr);  // a query is the same bits in any company
+    assert(std::memcmp(alone.data(), &all[static_cast<size_t>(q * width)], alone.size() * sizeof(T)) == 0);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -100,5 +163,12 @@ int main() {
         check<uint16_t>(n, k, pool);
       }
     check_rounding();
+    for (const int64_t group : {1, 3, 4, 7})  // heads that share keys
+      for (const int64_t d : {8, 16, 40, 64})
+        for (const bool masked : {false, true}) {
+          const float softcap = d == 16 ? 2.f : 0.f;
+          check_attention<float>({2 * group, 2, 5, 37, d, softcap, masked}, pool);
+          check_attention<uint16_t>({2 * group, 2, 5, 37, d, softcap, masked}, pool);
+        }
   }
 }

@@ -134,6 +134,23 @@ def test_without_a_model_one_is_trained_from_scratch(capsys):
     assert "tasc-ft" in out
 
 
+def test_an_export_that_supports_the_tokenizer_is_chosen(capsys, tmp_path):
+    write(Path("mine.jsonl"), jsonl(ROWS))
+    state = json.loads((make_tokenizer(tmp_path / "odd") / "tokenizer.json").read_text())
+    spaces = {"type": "WhitespaceSplit"}
+    state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [state["pre_tokenizer"], spaces]}
+    (tmp_path / "odd" / "tokenizer.json").write_text(json.dumps(state))
+    done(capsys, "init", "mine.jsonl", "--model", str(tmp_path / "odd"))
+    assert planned().steps["tokens"].export == "added"
+    assert tasc(capsys, "run", "recipe.yaml", "--dry-run")[0] == 0
+    text = Path("recipe.yaml").read_text()
+    Path("recipe.yaml").write_text(text.replace("export: added", "export: pretoken"))
+    code, _, err = tasc(capsys, "run", "recipe.yaml", "--dry-run")
+    assert code == 2
+    assert "WhitespaceSplit" in err
+    assert "use --export added" in err
+
+
 def test_columns_and_templates_that_were_named_are_kept(capsys):
     write(Path("mine.jsonl"), jsonl([{"q": r["input"], "a": r["output"], "c": "d"} for r in ROWS]))
     named = ("--input-column", "q", "--output-column", "a", "--template", "{c}: {input}\\n")

@@ -8,6 +8,9 @@ from tasc.errors import TascError
 from tasc.files.artefact import MANIFEST, check_output, read_manifest
 from tasc.options.references import parse_label
 from tasc.report.record import Record
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.vocab.exports.export import Exporter
+from tasc.vocab.search.options import AugmentOptions
 
 
 class PlannedStep(Record):
@@ -28,10 +31,12 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
     """Return the steps of ``plan``. Runs and writes nothing.
 
     Raises:
-        InputError: ``tasc run`` would refuse to write an output.
+        InputError: ``tasc run`` would refuse to write an output, or a local tokenizer.
     """
-    for name in plan.steps:
+    for name, step in plan.steps.items():
         check_output(output / name, force=True)
+        if isinstance(step, AugmentOptions) and Path(step.tokenizer).exists():
+            Exporter(load_tokenizer(step.tokenizer), step.export)
     planned = []
     for name, step in plan.steps.items():
         named = (

@@ -34,6 +34,14 @@ def spell_bytes(string: bytes) -> str:
     return "".join([letters[byte] for byte in string])
 
 
+def literal(text: str) -> str:
+    """Return a regular expression for the text itself."""
+    return "".join(
+        c if c.isalnum() or ord(c) > 127 else f"\\x{{{ord(c):X}}}"  # no character is special then
+        for c in text
+    )
+
+
 def token_strings(tokenizer: Tokenizer) -> list[bytes]:
     """Return the bytes of each id, ``b""`` for special tokens and unused ids.
 

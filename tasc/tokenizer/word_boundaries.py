@@ -2,17 +2,19 @@
 
 These tokenizers hardly split a text. But no token crosses some positions, such as that between a
 letter and the next mark, so splitting there does not change the tokens. The finest of a few
-patterns that splits no token of the vocabulary is used. (Consecutive unknown characters are one
-unknown token; if they are split, they are two.)
+patterns that splits hardly any token of the vocabulary is used, and does not split where such a
+token could be (Gemma has ">▁</"). (Consecutive unknown characters are one unknown token; if they
+are split, they are two.)
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
-from tasc.tokenizer.token_bytes import BYTE_PIECE, MARK
+from tasc.tokenizer.token_bytes import BYTE_PIECE, MARK, literal
 
 _WORD = r"[\p{L}\p{M}]+"
 _OTHER = rf"[^{MARK}\n\p{{L}}\p{{M}}\p{{Nd}}]+"
@@ -24,6 +26,7 @@ _CUTS = (
     (rf"[^{MARK}\n]+",),
     (rf"[^{MARK}]+",),
 )
+_ACROSS = 100  # one in so many tokens may cross a split
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Splitting:
 
     pattern: str
     before: tuple[dict[str, Any], ...] = ()
+    # Look-aheads under which the pattern does not split, each with a text that it matches.
+    joins: dict[str, str] = field(default_factory=dict)
 
     def described(self, pattern: str | None = None) -> dict[str, Any]:
         """Return the pre-tokenizer for a tokenizer.json, with this or another pattern."""
@@ -58,8 +63,8 @@ def splitting(state: dict[str, Any]) -> Splitting | None:
     elif not _marks(state["normalizer"]):
         return None
     if not parts:
-        pattern = _finest(state, runs=runs)
-        return Splitting(pattern, before) if pattern else None
+        pattern, joins = _finest(state, runs=runs)
+        return Splitting(pattern, before, joins) if pattern else None
     if [part["type"] for part in parts] == ["Split"] and parts[0]["behavior"] == "Isolated":
         return Splitting(parts[0]["pattern"].get("Regex"), before)
     return None
@@ -74,8 +79,8 @@ def cut_finely(tokenizer: Tokenizer) -> Tokenizer:
     return Tokenizer.from_str(json.dumps(state | {"pre_tokenizer": found.described()}))
 
 
-def _finest(state: dict[str, Any], *, runs: bool) -> str | None:
-    """Return the first pattern that splits no token of the vocabulary."""
+def _finest(state: dict[str, Any], *, runs: bool) -> tuple[str, dict[str, str]]:
+    """Return the first pattern that splits hardly any token, and the look-aheads of its joins."""
     model = state["model"]
     added = {entry["content"] for entry in state["added_tokens"]}
     entries = model["vocab"] if model["type"] == "BPE" else (text for text, _ in model["vocab"])
@@ -84,9 +89,28 @@ def _finest(state: dict[str, Any], *, runs: bool) -> str | None:
     for cuts in _CUTS:
         pattern = "|".join([*(many + cut for cut in cuts), r"\n+", run])
         split = pre_tokenizers.Split(Regex(pattern), "isolated")
-        if all(len(split.pre_tokenize_str(text)) <= 1 for text in texts):
-            return pattern
-    return None
+        pieces = [(text, split.pre_tokenize_str(text)) for text in texts]
+        across = {(text, at) for text, parts in pieces for _, (at, _) in parts[1:]}
+        if len(across) <= len(texts) // _ACROSS:
+            return _joined(pattern, across) if across else (pattern, {})
+    return "", {}
+
+
+def _joined(pattern: str, across: Iterable[tuple[str, int]]) -> tuple[str, dict[str, str]]:
+    """Join the pieces of ``pattern`` where a token crosses a split: texts and positions.
+
+    Any of the characters before such a split joins any of those after it. A mark is joined only if
+    the rest of the token follows, because most splits are before a mark.
+    """
+    ends = {text[at:] if text[at] == MARK else text[at] for text, at in across}
+    left, right = (
+        literal("".join(sorted(found)))
+        for found in ({text[at - 1] for text, at in across}, {e for e in ends if e[0] != MARK})
+    )
+    joins = {literal(end): end for end in sorted(ends) if end[0] == MARK}
+    if right:
+        joins[f"[{right}]"] = min(ends - set(joins.values()))
+    return f"(?:{pattern})(?:(?<=[{left}])(?={'|'.join(joins)})(?:{pattern}))*", joins
 
 
 def _marks(normalizer: dict[str, Any] | None) -> bool:

@@ -1,5 +1,6 @@
 """Small tokenizers that mark spaces with "▁", and readers of real ones, for the tests here."""
 
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ KINDS = {
     "bpe-normalizer": ("bpe", "normalizer", True),
     "bpe-first": ("bpe", "first", True),
     "bpe-never": ("bpe", "never", True),
+    "bpe-gemma": ("bpe", "gemma", True),  # with a token across words, like Gemma's ">▁</"
     "bpe-always": ("bpe", "always", False),
     "unigram-normalizer": ("unigram", "normalizer", True),
     "unigram-first": ("unigram", "first", True),
@@ -32,7 +34,12 @@ def marked(kind: str) -> LoadedTokenizer:
     """A tokenizer of a few hundred pieces."""
     algorithm, where, fallback = KINDS[kind]
     made = _trained(algorithm, fallback=fallback)
-    if where == "normalizer":
+    if where == "gemma":
+        made = with_merge(made, ",", f"{MARK}s")
+        made.normalizer = normalizers.Replace(" ", MARK)
+        made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+        made.decoder = _decoder(strip=False)
+    elif where == "normalizer":
         prepend, replace = normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)
         made.normalizer = normalizers.Sequence([prepend, replace])
         made.pre_tokenizer = None
@@ -42,12 +49,20 @@ def marked(kind: str) -> LoadedTokenizer:
         made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
     if where == "metaspace":
         made.decoder = decoders.Metaspace(prepend_scheme="first")
-    else:
+    elif where != "gemma":
         made.decoder = _decoder(strip=where != "never")
     made.add_special_tokens([AddedToken(name, normalized=False) for name in ("<unk>", END)])
     made.add_tokens([AddedToken(TOOL, normalized=False)])
     config = f'{{"eos_token": "{END}"}}'.encode()
     return LoadedTokenizer(made, kind, {"tokenizer_config.json": config})
+
+
+def with_merge(made: Tokenizer, left: str, right: str) -> Tokenizer:
+    """The BPE tokenizer with one more merge, of the lowest priority."""
+    state = json.loads(made.to_str())
+    state["model"]["vocab"][left + right] = len(state["model"]["vocab"])
+    state["model"]["merges"].append([left, right])
+    return Tokenizer.from_str(json.dumps(state))
 
 
 def real(data_dir: Path, name: str) -> LoadedTokenizer:
@@ -77,8 +92,6 @@ def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
     letters.train_from_iterator([text.replace("\n", " ") for text in TEXTS], trainer)
     pieces = BYTES if fallback else []
     if algorithm == "unigram":
-        import json
-
         scored = json.loads(letters.to_str())["model"]["vocab"]
         entries = [*map(tuple, scored), *((piece, 0.0) for piece in pieces)]
         return Tokenizer(models.Unigram(entries, unk_id=0, byte_fallback=fallback))

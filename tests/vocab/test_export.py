@@ -15,7 +15,7 @@ from tasc.vocab.exports.splits import splits_of
 from tasc.vocab.measure.saved import changed_outputs
 from tests.vocab.tiny import END, TEXTS, TOOL, tokenizer
 
-KINDS = ["bytelevel", "gpt2", "qwen2", "llama3", "o200k", "digits", "deepseek"]
+KINDS = ["bytelevel", "gpt2", "qwen2", "llama3", "o200k", "digits", "deepseek", "falcon"]
 STRINGS = [
     " in the",
     " in the house",
@@ -148,9 +148,9 @@ def prefixed() -> Tokenizer:
     return made
 
 
-def falcon() -> Tokenizer:
+def spaces_removed() -> Tokenizer:
     made = Tokenizer(models.BPE({"a": 0}, []))
-    parts = [pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.Digits(True)]
+    parts = [pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.WhitespaceSplit()]
     made.pre_tokenizer = pre_tokenizers.Sequence(parts)
     return made
 
@@ -160,7 +160,7 @@ def falcon() -> Tokenizer:
     [
         (across_words, "BPE split by Metaspace"),
         (prefixed, "BPE split by ByteLevel"),
-        (falcon, r"BPE split by ByteLevel \+ Digits"),
+        (spaces_removed, r"BPE split by ByteLevel \+ WhitespaceSplit"),
         (lambda: Tokenizer(models.WordPiece({"a": 0})), "WordPiece split by none"),
     ],
 )

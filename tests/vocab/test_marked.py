@@ -148,7 +148,7 @@ def test_an_augmented_tokenizer_can_be_augmented_again(kind):
 def test_a_vocabulary_with_tokens_across_words_is_not_cut():
     state = json.loads(BASES["bpe-first"].tokenizer.to_str())
     assert splitting(state) is not None
-    state["model"]["vocab"]["a▁b"] = 999
+    state["model"]["vocab"] |= {f"{a}▁b": 999 + k for k, a in enumerate("acde")}
     assert splitting(state) is None
 
 
@@ -164,3 +164,14 @@ def test_real_vocabularies(data_dir, name, export):
         == made.report.train.tokens["reached"]
         < made.report.train.tokens["before"] / 3
     )
+
+
+def test_no_split_where_a_token_could_cross_it():
+    base = BASES["bpe-gemma"]
+    crossing = base.tokenizer.token_to_id(",▁s")
+    for text in (", slot", "a, s, s", ",  s", ", t", "x, s"):
+        cut, _ = base.encode_with_boundaries([text])
+        assert cut.tokens.tolist() == base.encode([text]).tokens.tolist()
+    ids, starts = base.encode_with_boundaries(["a, s b"])
+    assert crossing in ids.tokens.tolist()
+    assert starts.sum() == 3  # "a", ",▁s" and "▁b"

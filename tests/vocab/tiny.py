@@ -11,7 +11,13 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 END = "<|end|>"
 TOOL = "<tool>"  # an added token that is not special
+_CASED = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_SMALL = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 PATTERNS = {
+    "qwen3.5": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "tekken": rf"[^\r\n\p{{L}}\p{{N}}]?{_CASED}*{_SMALL}+|[^\r\n\p{{L}}\p{{N}}]?{_CASED}+{_SMALL}*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -41,8 +47,15 @@ def split(pattern: str) -> dict[str, Any]:
     }
 
 
-# Pre-tokenizers that are a sequence: SmolLM2, StarCoder2 and Granite; DeepSeek-V3.
-SEQUENCES = {
+# Pre-tokenizers that are a sequence: SmolLM2, StarCoder2 and Granite; Falcon, which splits digits
+# after bytes became characters, and so within some characters; DeepSeek-V3.
+SEQUENCES: dict[str, list[dict[str, Any]]] = {
+    "falcon": [
+        {"type": "Punctuation", "behavior": "Contiguous"},
+        BYTE_LEVEL,
+        DIGITS | {"individual_digits": False},
+        split("[0-9][0-9][0-9]"),
+    ],
     "digits": [DIGITS, BYTE_LEVEL],
     "deepseek": [
         split(r"\p{N}{1,3}"),

@@ -28,6 +28,7 @@ from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.visible import STEERING, visible_line
+from tasc.vocab.exports.export import supported_export
 
 _LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
 _WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
@@ -146,6 +147,12 @@ def _writes_chats(model: str | None) -> bool:
     return not Path(model).exists() or ChatTemplate.of(load_tokenizer(model)) is not None
 
 
+def _export(model: str | None) -> str:
+    """Return an export that supports a model's tokenizer; one on the Hub gets the default."""
+    local = model is not None and Path(model).exists()
+    return supported_export(load_tokenizer(str(model))) if local else "pretoken"
+
+
 def _parameters(model: str | None) -> float:
     """Count a model's parameters; one on the Hub is taken to be large."""
     if model is None:
@@ -218,6 +225,7 @@ def _texts(
         "validates": "validation" in (held_out or splits(source)),
         "fit": _fit(options, source, corpus, held_out),
         "chat": source.chat,
+        "export": _export(options.model),
         "labels": _has_labels(source, corpus.outputs if corpus else []),
         "seed": options.seed,
     }

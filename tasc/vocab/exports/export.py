@@ -88,6 +88,15 @@ class Exporter:
         return made
 
 
+def supported_export(base: LoadedTokenizer) -> Export:
+    """Return ``pretoken`` if it supports the tokenizer, else ``added``."""
+    try:
+        Exporter(base, "pretoken")
+    except InputError:
+        return "added"
+    return "pretoken"
+
+
 def companions(base: LoadedTokenizer) -> dict[str, bytes]:
     """Return the base tokenizer's other files, with the generic tokenizer class.
 

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from tokenizers import Regex, pre_tokenizers
 
-from tasc.tokenizer.token_bytes import MARK
+from tasc.tokenizer.token_bytes import MARK, literal
 
 # Classes of the following character, each with texts that start with it. Contractions ('s, 'll) and
 # letter case matter to some base patterns.
@@ -40,6 +40,7 @@ class BasePattern:
     pattern: str
     behavior: str = "isolated"
     invert: bool = False
+    joins: Mapping[str, str] = field(default_factory=dict)  # look-aheads: see ``Splitting``
     _guards: dict[str, str] = field(default_factory=dict)
 
     def pieces(self, text: str) -> list[str]:
@@ -56,9 +57,10 @@ class BasePattern:
         # white space, where patterns look ahead.
         context = ngram if ngram[-1].isspace() else self.pieces(ngram)[-1]
         if context not in self._guards:
+            classes = _CLASSES | {name: (start,) for name, start in self.joins.items()}
             forbidden = [
                 name
-                for name, starts in _CLASSES.items()
+                for name, starts in classes.items()
                 if not all(self._ends(context, s + after) for s in starts for after in _AFTER)
             ]
             self._guards[context] = f"(?!{'|'.join(forbidden)})" if forbidden else ""
@@ -82,20 +84,13 @@ def trie(words: Mapping[str, str], depth: int = 0) -> str:
     """Return a regular expression for the words, each with its look-ahead, longer ones first."""
     if depth > _MAX_DEPTH:
         flat = sorted(words, key=len, reverse=True)
-        return f"(?:{'|'.join(_literal(word) + words[word] for word in flat)})"
+        return f"(?:{'|'.join(literal(word) + words[word] for word in flat)})"
     branches = []
     for _, group in groupby(sorted(filter(None, words)), key=lambda word: word[0]):
         members = list(group)
         stem = os.path.commonprefix(members)  # noqa: RUF071 - by characters, not folders
         rest = {word[len(stem) :]: words[word] for word in members}
-        branches.append(_literal(stem) + trie(rest, depth + 1))
+        branches.append(literal(stem) + trie(rest, depth + 1))
     if "" in words:
         branches.append(words[""])  # the last choice: a longer n-gram wins if it matches
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
-
-
-def _literal(text: str) -> str:
-    return "".join(
-        c if c.isalnum() or ord(c) > 127 else f"\\x{{{ord(c):X}}}"  # no character is special then
-        for c in text
-    )

@@ -99,11 +99,17 @@ def _members(atom: str) -> str:
     return "".join(piece for piece, _ in inside.pre_tokenize_str(_every_character()))
 
 
-def same_pieces(pattern: str, steps: Sequence[dict[str, Any]]) -> bool:
-    """Compare ``pattern`` with the pre-tokenizers themselves on random mixtures of characters."""
+def pre_tokenizer_of(steps: Sequence[dict[str, Any]]) -> pre_tokenizers.PreTokenizer:
+    """Return the pre-tokenizer that a tokenizer.json describes by these steps."""
     state = json.loads(Tokenizer(models.BPE()).to_str())
     state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": list(steps)}
-    sequence = Tokenizer.from_str(json.dumps(state)).pre_tokenizer
+    described: pre_tokenizers.PreTokenizer = Tokenizer.from_str(json.dumps(state)).pre_tokenizer
+    return described
+
+
+def same_pieces(pattern: str, steps: Sequence[dict[str, Any]]) -> bool:
+    """Compare ``pattern`` with the pre-tokenizers themselves on random mixtures of characters."""
+    sequence = pre_tokenizer_of(steps)
     single = pre_tokenizers.Split(Regex(pattern), "isolated")
     rng = random.Random(0)
     texts = ["".join(rng.choices(_SAMPLES, k=8)) for _ in range(_TEXTS)]

@@ -9,7 +9,7 @@ from tasc.tokenizer.patterns import GPT2
 from tasc.tokenizer.token_bytes import MARK, spell_bytes
 from tasc.tokenizer.word_boundaries import splitting
 from tasc.vocab.exports.pattern import BasePattern
-from tasc.vocab.exports.sequence import one_pattern
+from tasc.vocab.exports.sequence import one_pattern, pre_tokenizer_of
 
 _SPLITS = {("isolated", False), ("removed", True)}  # these keep every character
 
@@ -22,10 +22,16 @@ class Splits:
     spell: Callable[[bytes], str]  # string -> entry of the vocabulary
     normalize: Callable[[str], str]  # text -> text as the pattern receives it
     pre_tokenizer: Callable[[str], dict[str, Any]]  # pattern -> its part of tokenizer.json
+    whole: Callable[[str], bool] = lambda _: True  # whether later pre-tokenizers keep a piece
 
     def several(self, text: str) -> bool:
-        """Return whether the text can be more than one pre-token; white space looks ahead."""
+        """Return whether the pattern must match the text to make it one pre-token.
+
+        That is if it can be more than one (white space looks ahead), and none is split later.
+        """
         text = self.normalize(text)
+        if not self.whole(text):
+            return False
         return text[-1].isspace() or len(self.base.pieces(text)) > 1
 
     def extended(self, ngrams: Iterable[str]) -> dict[str, Any]:
@@ -43,7 +49,7 @@ def splits_of(state: dict[str, Any], path: str) -> Splits:
     kinds = [part["type"] for part in parts]
     splits = None
     if not (model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")):
-        splits = _byte_level(model, parts) if kinds[-1] == "ByteLevel" else _marked(state)
+        splits = _byte_level(model, parts) if "ByteLevel" in kinds else _marked(state)
     if splits is None:
         raise InputError(
             f"{path}: the pretoken export does not support {model['type']} split by "
@@ -55,12 +61,14 @@ def splits_of(state: dict[str, Any], path: str) -> Splits:
 
 
 def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | None:
-    level = parts[-1]
+    at = [part["type"] for part in parts].index("ByteLevel")
+    level, later = parts[at], parts[at + 1 :]  # Falcon splits digits later, also within characters
     if model["type"] != "BPE" or level.get("add_prefix_space", True):
         return None
-    base = _pattern(parts)
-    if base is None:
+    base = _pattern(parts[: at + 1])
+    if base is None or any(part["type"] not in {"Digits", "Split"} for part in later):
         return None
+    plain = level | {"use_regex": False}
 
     def pre_tokenizer(pattern: str) -> dict[str, Any]:
         split = {
@@ -69,9 +77,12 @@ def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | 
             "behavior": base.behavior.capitalize(),
             "invert": base.invert,
         }
-        return {"type": "Sequence", "pretokenizers": [split, level | {"use_regex": False}]}
+        return {"type": "Sequence", "pretokenizers": [split, plain, *later]}
 
-    return Splits(base, spell_bytes, str, pre_tokenizer)
+    made = pre_tokenizer_of([plain, *later])
+    return Splits(
+        base, spell_bytes, str, pre_tokenizer, lambda text: len(made.pre_tokenize_str(text)) == 1
+    )
 
 
 def _pattern(parts: list[dict[str, Any]]) -> BasePattern | None:
@@ -96,4 +107,5 @@ def _marked(state: dict[str, Any]) -> Splits | None:
     def spell(string: bytes) -> str:
         return normalize(string.decode(errors="surrogateescape"))  # part of a character: no entry
 
-    return Splits(BasePattern(marked.pattern), spell, normalize, marked.described)
+    base = BasePattern(marked.pattern, joins=marked.joins)
+    return Splits(base, spell, normalize, marked.described)

@@ -30,6 +30,32 @@ OTHERS: dict[str, dict[str, Any]] = {
     "smollm3": {},
     "mixtral": {"num_local_experts": 4},
     "gpt_oss": {"head_dim": 16, "num_local_experts": 4, **WINDOW},
+    # Larger heads in layers that see the whole text; the last two layers share keys.
+    "gemma4_text": {
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2,
+        "head_dim": 16,
+        "global_head_dim": 32,
+        "sliding_window": WINDOW["sliding_window"],
+        "vocab_size_per_layer_input": 320,
+        "hidden_size_per_layer_input": 16,
+    },
+    # Multi-head latent attention: values are narrower than keys.
+    "deepseek_v3": {
+        "num_key_value_heads": 4,
+        "q_lora_rank": 32,
+        "kv_lora_rank": 32,
+        "qk_nope_head_dim": 16,
+        "qk_rope_head_dim": 16,
+        "v_head_dim": 16,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "moe_intermediate_size": 32,
+        "first_k_dense_replace": 1,
+    },
 }
 _MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1}
 _DELTA = {
@@ -163,16 +189,14 @@ def build_model(
         vocab_size=vocabulary,
         hidden_size=hidden,
         intermediate_size=2 * hidden,
-        num_hidden_layers=layers,
         num_attention_heads=4,
-        num_key_value_heads=2,
         max_position_embeddings=512,
         tie_word_embeddings=tied,
         bos_token_id=None,
         eos_token_id=0,
         pad_token_id=0,
         initializer_range=0.3,  # large, so that arg-maxes are far apart
-        **sizes,
+        **{"num_hidden_layers": layers, "num_key_value_heads": 2} | sizes,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

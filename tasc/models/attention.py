@@ -7,6 +7,7 @@ torch's ``enable_gqa`` is slower for few queries (ten times for one query in bfl
 on CUDA no fused kernel combines it with a mask. For many queries on a CPU it is a little faster.
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import torch
@@ -35,6 +36,20 @@ def register() -> str:
 def layer_types(model: PreTrainedModel) -> set[str]:
     """Return the types of a model's layers, if config.json states them."""
     return set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+
+
+def layer_kinds(model: PreTrainedModel) -> list[Hashable]:
+    """Return a kind for each layer, such that all layers of a kind have keys of one shape.
+
+    Layers that share the keys of another layer (Gemma 4) are of kinds that store none.
+    """
+    config = model.config.get_text_config()
+    layers = range(int(config.num_hidden_layers))
+    own = getattr(config, "per_layer_config", None)
+    names = ("head_dim", "num_key_value_heads")
+    shapes = [tuple(getattr(own[i], name, None) for name in names) if own else () for i in layers]
+    shares = getattr(config, "kv_sharing_modes", None) or [None] * len(layers)
+    return [(shape, how == "reuse") for shape, how in zip(shapes, shares, strict=True)]
 
 
 def is_stateful(model: PreTrainedModel) -> bool:
@@ -79,7 +94,7 @@ def attend(
     elif sliding_window is not None and keys > sliding_window:
         base = _causal(queries, keys, query.device) if attention_mask is None else attention_mask
         attention_mask = base & _window(queries, keys, sliding_window, position_ids, query.device)
-    if _has_kernel(query, key):
+    if _has_kernel(query, key, value):
         return _native_attend(query, key, value, attention_mask, scaling, softcap, s_aux), None
     if softcap is not None or s_aux is not None:
         return _explicit(query, key, value, attention_mask, scaling, softcap, s_aux), None
@@ -91,19 +106,20 @@ def attend(
         folded = _fold(query, key.shape[1])
         mask = None if attention_mask is None else _tile(attention_mask, query, key)
         out = functional.scaled_dot_product_attention(folded, key, value, mask, scale=scaling)
-        return out.reshape(query.shape).transpose(1, 2), None
+        return out.reshape(*query.shape[:3], value.shape[3]).transpose(1, 2), None
     out = functional.scaled_dot_product_attention(
         query, key, value, attention_mask, scale=scaling, is_causal=causal, enable_gqa=grouped
     )
     return out.transpose(1, 2), None
 
 
-def _has_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
+def _has_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()
         and query.device.type == "cpu"
         and query.dtype == key.dtype
         and query.dtype in packed.DTYPES
+        and key.shape[3] == value.shape[3]
         and query.shape[3] <= _MAX_HEAD_DIM
         and has_avx512()
         and not (torch.is_grad_enabled() and query.requires_grad)
@@ -178,6 +194,7 @@ def _window(
     before = torch.arange(keys - queries, device=device)
     if position_ids is None:
         position_ids = torch.arange(keys - queries, keys, device=device)[None]
+    position_ids = position_ids[:, -queries:]  # Gemma 4 drops the other queries before some layers
     positions = torch.cat([before.expand(len(position_ids), -1), position_ids], dim=1)
     return position_ids[:, None, :, None] - positions[:, None, None, :] < window
 
@@ -202,4 +219,4 @@ def _explicit(
         column = sinks.reshape(1, heads, -1, 1, 1).expand(len(scores), -1, -1, queries, 1)
         scores = torch.cat([scores, column.reshape(*scores.shape[:3], 1).to(scores.dtype)], dim=-1)
     weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)[..., :keys]
-    return (weights @ value).reshape(query.shape).transpose(1, 2)
+    return (weights @ value).reshape(*query.shape[:3], value.shape[3]).transpose(1, 2)

@@ -1,6 +1,6 @@
 """A preallocated key/value cache that drops rejected tree nodes and finished rows in place."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,48 +14,62 @@ from tasc.models.compaction import compact
 class KVCache:
     """Keys and values of all layers and sequences in one tensor, so keeping paths is one copy.
 
-    ``data`` is (layers, 2, rows, heads, capacity, head_dim) in the model's dtype. Each row is a
-    sequence; its first ``lengths[row]`` positions are its accepted tokens. A step writes the tokens
-    of all rows at ``length``, the end of the longest row. Positions between a row's own length and
-    ``length`` are stale and masked.
+    Layers of different kinds have tensors of their own, as Gemma 4's heads are larger where they
+    see the whole text. ``blocks`` are (layers, 2, rows, heads, capacity, dim) in the model's dtype,
+    and ``data`` has the part of each layer. Where values are narrower than keys (multi-head latent
+    attention), dim is the keys'. Each row is a sequence; its first ``lengths[row]`` positions are
+    its accepted tokens. A step writes the tokens of all rows at ``length``, the end of the longest
+    row. Positions between a row's own length and ``length`` are stale and masked.
     """
 
-    def __init__(self, layers: int, capacity: int, rows: int = 1) -> None:
-        """Plan for ``rows`` sequences of ``capacity`` positions; the first write allocates."""
-        self.layers, self.capacity, self.rows = layers, capacity, rows
+    def __init__(self, kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> None:
+        """Plan for ``rows`` sequences of ``capacity`` positions; the first write allocates.
+
+        ``kinds`` has the kind of each layer; the keys of a kind have one shape.
+        """
+        self.kinds, self.capacity, self.rows = kinds, capacity, rows
         self.lengths = np.zeros(0, np.int64)  # of the rows in use, which come first
         self.first = self.length = 0  # first row and position that the next forward writes
-        self.data: torch.Tensor | None = None
+        self.blocks: dict[Hashable, torch.Tensor] = {}  # by kind
+        self.data: list[torch.Tensor | None] = [None] * len(kinds)
 
     def write(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store ``keys`` and ``values`` (B, H, q, d); return views of all positions so far."""
-        data = self._ensure(keys)
-        end = self.length + keys.shape[2]
-        view = data[layer, :, self.first : self.first + keys.shape[0], :, :end]
+        data, end = self.data[layer], self.length + keys.shape[2]
+        if data is None or end > data.shape[3]:
+            data = self._ensure(layer, keys, end)
+        view = data[:, self.first : self.first + keys.shape[0], :, :end]
+        stored, dim = view[0], values.shape[3]
+        other = view[1] if dim == keys.shape[3] else view[1, ..., :dim]
         try:
-            view[0, :, :, self.length :] = keys
-            view[1, :, :, self.length :] = values
+            stored[:, :, self.length :] = keys
+            other[:, :, self.length :] = values
         except RuntimeError as error:
             raise UnavailableError(
-                f"layer {layer} has keys of shape {tuple(keys.shape[1:])}, unlike layer 0: decode "
-                "this model with transformers"
+                f"layer {layer} has keys of shape {tuple(keys.shape[1:])}, unlike other layers of "
+                "its kind: decode this model with transformers"
             ) from error
-        return view[0], view[1]
+        return stored, other
 
-    def _ensure(self, keys: torch.Tensor) -> torch.Tensor:
-        _, heads, new, dim = keys.shape
-        needed = self.length + new
-        if self.data is None or needed > self.capacity:
-            self.capacity = max(self.capacity, 2 * needed if self.data is not None else needed)
-            shape = (self.layers, 2, self.rows, heads, self.capacity, dim)
-            grown = keys.new_zeros(shape)  # a masked key has weight 0, but 0 · NaN is NaN
-            if self.data is not None:
-                used = int(self.lengths.max(initial=self.length))
-                grown[..., :used, :] = self.data[..., :used, :]
-            self.data = grown
-        return self.data
+    def _ensure(self, layer: int, keys: torch.Tensor, needed: int) -> torch.Tensor:
+        """Allocate ``needed`` positions or more for the layers of a kind."""
+        kind = self.kinds[layer]
+        like = [i for i, other in enumerate(self.kinds) if other == kind]
+        old = self.blocks.get(kind)
+        if needed > self.capacity:
+            self.capacity = needed if old is None else 2 * needed
+        shape = (len(like), 2, self.rows, keys.shape[1], self.capacity, keys.shape[3])
+        grown = keys.new_zeros(shape)  # a masked key has weight 0, but 0 · NaN is NaN
+        if old is not None:
+            used = int(self.lengths.max(initial=self.length))
+            grown[..., :used, :] = old[..., :used, :]
+        self.blocks[kind] = grown
+        self.data = list(self.data)  # a new list shows that the old memory is not used
+        for place, i in enumerate(like):
+            self.data[i] = grown[place]
+        return grown[like.index(layer)]
 
     def clear(self) -> None:
         """Drop all rows; keep the memory."""
@@ -82,8 +96,8 @@ class KVCache:
                 continue
             moves += [(row, self.length, own)]
             moves += [(row, self.length + 1 + node, own + 1 + i) for i, node in enumerate(path)]
-        if moves and self.data is not None:
-            compact(self.data, np.array(moves, np.int32))
+        for block in self.blocks.values() if moves else ():
+            compact(block, np.array(moves, np.int32))
         self._commit(self.lengths + [len(path) + 1 for path in paths])
 
     def advance(self, count: int) -> None:
@@ -97,19 +111,20 @@ class KVCache:
         ``positions`` ascend.
         """
         end = count + len(positions)
-        if len(positions) and positions[-1] != end - 1 and self.data is not None:
-            at = torch.tensor(positions, device=self.data.device)
-            self.data[..., count:end, :] = self.data[..., at, :]
+        moved = len(positions) and positions[-1] != end - 1
+        for block in self.blocks.values() if moved else ():
+            at = torch.tensor(positions, device=block.device)
+            block[..., count:end, :] = block[..., at, :]
         self._commit(np.array([end], np.int64))
 
     @torch.inference_mode()
     def drop(self, row: int) -> None:
         """Drop a row; the last row moves to its number."""
         last = len(self.lengths) - 1
-        if row != last and self.data is not None:
-            length = int(self.lengths[last])
-            self.data[:, :, row, :, :length] = self.data[:, :, last, :, :length]
-            self.lengths[row] = length
+        if row != last:
+            length = self.lengths[row] = self.lengths[last]
+            for block in self.blocks.values():
+                block[:, :, row, :, :length] = block[:, :, last, :, :length]
         self._commit(self.lengths[:last])
 
     def _commit(self, lengths: np.ndarray) -> None:
@@ -156,7 +171,7 @@ class KVLayer(Layer):
         return -1  # it grows
 
 
-def tree_cache(layers: int, capacity: int, rows: int = 1) -> tuple[Cache, KVCache]:
+def tree_cache(kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> tuple[Cache, KVCache]:
     """Make a cache for ``rows`` sequences; return it as the model takes it, and as KVCache."""
-    kv_cache = KVCache(layers, capacity, rows)
-    return Cache(layers=[KVLayer(kv_cache, i) for i in range(layers)]), kv_cache
+    kv_cache = KVCache(kinds, capacity, rows)
+    return Cache(layers=[KVLayer(kv_cache, i) for i in range(len(kinds))]), kv_cache

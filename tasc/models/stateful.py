@@ -129,7 +129,7 @@ class _Decoded:
     def __init__(self, target: StatefulTarget, capacity: int) -> None:
         like = DynamicCache(config=target.model.config.get_text_config()).layers
         attention = [i for i, layer in enumerate(like) if isinstance(layer, CacheLayerMixin)]
-        self.kv_cache = KVCache(len(attention), capacity)
+        self.kv_cache = KVCache([0] * len(attention), capacity)
         self.kv_cache.open()
         self.states: dict[int, StateLayer | HeldState] = {
             ~i: HeldState(attributes) for i, attributes in enumerate(target.attributes)

@@ -118,7 +118,7 @@ class Step:
 
     def __init__(self, target: StaticTarget, queries: int, keys: int) -> None:
         self.target, self.queries, self.keys = target, queries, keys
-        assert target.kv_cache.data is not None, "score comes after prefill"
+        assert target.kv_cache.blocks, "score comes after prefill"
         self.data = target.kv_cache.data
         # Tokens, ancestor bits, depths; then the number of accepted positions.
         cuda = target.device.type == "cuda"
@@ -192,9 +192,11 @@ class _Layer(Layer):
 
     is_compileable = True
 
-    def __init__(self, data: torch.Tensor, slots: torch.Tensor, keys: int) -> None:
+    def __init__(self, data: torch.Tensor | None, slots: torch.Tensor, keys: int) -> None:
+        """``data`` is None for a layer that shares the keys of another one."""
         super().__init__()
-        self.keys, self.values = data[0], data[1]
+        if data is not None:
+            self.keys, self.values = data[0], data[1]
         self.slots, self.shown = slots, keys
 
     def update(
@@ -204,9 +206,10 @@ class _Layer(Layer):
         *_args: object,
         **_kwargs: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        values = self.values[..., : value_states.shape[3]]
         self.keys.index_copy_(2, self.slots, key_states)
-        self.values.index_copy_(2, self.slots, value_states)
-        return self.keys[:, :, : self.shown], self.values[:, :, : self.shown]
+        values.index_copy_(2, self.slots, value_states)
+        return self.keys[:, :, : self.shown], values[:, :, : self.shown]
 
     def get_seq_length(self) -> int:
         return 0  # positions are always passed

@@ -61,7 +61,7 @@ class Target:
         parameters = inspect.signature(model.forward).parameters
         self.cache_argument = "cache_params" if "cache_params" in parameters else "past_key_values"
         self.device = model.device
-        self.layers = int(config.num_hidden_layers)
+        self.kinds = attention.layer_kinds(model)
         self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
         if "chunked_attention" in layers:  # our mask does not hide other chunks
             chunk = int(config.attention_chunk_size)
@@ -102,7 +102,7 @@ class Target:
 
     def allocate(self, capacity: int, size: int) -> None:
         """Create the cache for ``size`` sequences of ``capacity`` positions."""
-        self.cache, self.kv_cache = tree_cache(self.layers, capacity, size)
+        self.cache, self.kv_cache = tree_cache(self.kinds, capacity, size)
 
     @torch.inference_mode()
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:

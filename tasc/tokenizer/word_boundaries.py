@@ -26,7 +26,7 @@ _CUTS = (
     (rf"[^{MARK}\n]+",),
     (rf"[^{MARK}]+",),
 )
-_ACROSS = 100  # one in so many tokens may cross a split
+_ACROSS = 100  # of this many tokens, one may cross a split
 
 
 @dataclass(frozen=True)

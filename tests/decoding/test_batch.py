@@ -115,7 +115,8 @@ def test_stale_keys_are_never_seen(case, poison, monkeypatch):
         kv_cache = target.kv_cache
         for row in range(kv_cache.rows):
             length = int(kv_cache.lengths[row]) if row < len(kv_cache.lengths) else 0
-            kv_cache.data[:, :, row, :, length:] = poison
+            for block in kv_cache.blocks.values():
+                block[:, :, row, :, length:] = poison
         steps.append(kv_cache.lengths.tolist())
         return score(last, trees)
 

@@ -68,7 +68,8 @@ def test_rows_equal_those_of_dynamic_steps(model):
         for target in (static, dynamic):
             target.prefill(prompt, 280)
         if length == 3:
-            static.kv_cache.data[..., 3:, :] = 1e4
+            for block in static.kv_cache.blocks.values():
+                block[..., 3:, :] = 1e4
         for n in (0, 1, 2, 64, 7, 63, 70, 12, 0, 20):
             tokens, parents = random_tree(rng, n)
             path = a_path(parents, rng)
@@ -83,8 +84,9 @@ def test_rows_equal_those_of_dynamic_steps(model):
     assert {queries for queries, _, _ in buckets} == set(QUERIES) - {5}
 
 
-def test_a_cache_that_grew_is_found_again():
-    model = build_model("qwen2")
+@pytest.mark.parametrize("kind", ["qwen2", "gemma4_text", "deepseek_v3"])
+def test_a_cache_that_grew_is_found_again(kind):
+    model = build_model(kind)
     static, dynamic = StaticTarget(model, graphs=False), Target(model)
     for length in (4, 400):
         prompt = np.arange(length, dtype=np.int32) % 300 + 1
@@ -101,7 +103,7 @@ def test_a_cache_that_moved_is_let_go():
     for length in (4, 400):
         static.prefill(np.arange(length, dtype=np.int32) % 300 + 1, 8)
         static.score([5], [(none, none)])
-        caches.append(weakref.ref(static.kv_cache.data))
+        caches.append(weakref.ref(next(iter(static.kv_cache.blocks.values()))))
     gc.collect()
     assert [held() is None for held in caches] == [True, False]
     assert set(static.steps) == {(1, 512, False)}

@@ -49,7 +49,7 @@ class Eagle:
         self.step: tuple[Tensor, Tensor, np.ndarray] | None = None  # of on_hidden_states
         self.pending: list[tuple[Tensor, np.ndarray]] = []  # states (k, d), next tokens (k,)
         self.prefilled = False
-        self.cache, self.kv_cache = tree_cache(1, len(prompt) + 256)
+        self.cache, self.kv_cache = tree_cache([0], len(prompt) + 256)
         self.last = torch.empty(0)  # (1, d): the head's state after the last committed token
 
     def on_hidden_states(self, hidden: Tensor, rows: Tensor, path: np.ndarray) -> None:

@@ -42,7 +42,7 @@ OTHERS: dict[str, dict[str, Any]] = {
         "hidden_size_per_layer_input": 16,
     },
     # Multi-head latent attention: values are narrower than keys.
-    "deepseek_v3": {
+    "deepseek_v2": {
         "num_key_value_heads": 4,
         "q_lora_rank": 32,
         "kv_lora_rank": 32,

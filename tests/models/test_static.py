@@ -84,7 +84,7 @@ def test_rows_equal_those_of_dynamic_steps(model):
     assert {queries for queries, _, _ in buckets} == set(QUERIES) - {5}
 
 
-@pytest.mark.parametrize("kind", ["qwen2", "gemma4_text", "deepseek_v3"])
+@pytest.mark.parametrize("kind", ["qwen2", "gemma4_text", "deepseek_v2"])
 def test_a_cache_that_grew_is_found_again(kind):
     model = build_model(kind)
     static, dynamic = StaticTarget(model, graphs=False), Target(model)

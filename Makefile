@@ -19,7 +19,7 @@ DIST_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['dist'], sep='\n')"
 
 .PHONY: install demo test test-all test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis bench-serving \
-  bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-hetero bench-heads gpu-bench round-trips \
+  bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-forward bench-hetero bench-heads gpu-bench round-trips \
   dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
@@ -199,6 +199,9 @@ bench-lossless: install  ## outputs of every method on four architectures; DATA 
 
 bench-gather: install  ## MicroSpec's gather against a plain copy; ARGS="--device cuda"
 	$(BIN)/python -m benchmarks.gather $(ARGS)
+
+bench-forward: install  ## forwards over 1 to 61 tokens, and the bits of their logits; ARGS="--model FOLDER --json FILE"
+	$(BIN)/python -m benchmarks.forward $(ARGS)
 
 bench-hetero: install build/hetero/target  ## drafting with another vocabulary, beside transformers
 	$(BIN)/python -m benchmarks.hetero --target build/hetero/target --draft build/hetero/draft \

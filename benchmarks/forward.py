@@ -1,0 +1,118 @@
+"""Time forwards over 1 to 61 tokens, packed and with torch's layers, and compare bits of logits.
+
+T(k) is the time of a step: the forward over a token and k - 1 draft nodes after a context, and the
+arg-max of its rows. Layers, dtypes and sizes alternate; each number of threads is a round of its
+own. Then random trees, chains and batches are scored, and the logits of a path in each are compared
+with those of one token per forward, bit for bit. Usage:
+python -m benchmarks.forward --model FOLDER [--json FILE]
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from statistics import median, quantiles
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.figures import publish, script
+from tasc.models.load import load_model
+from tasc.models.packed import native_threads, pack
+from tasc.models.target import Target
+
+SIZES = (1, 2, 4, 8, 13, 32, 61)
+CONTEXT = 128
+DTYPES = ("float32", "bfloat16")
+Way = tuple[str, str]  # layers, dtype
+
+
+def main() -> None:
+    """Measure and print the figures as JSON."""
+    parser = script(__doc__, model=str, repeats=15, most_threads=2, forwards=500)
+    options = parser.parse_args()
+    targets = {
+        (layers, dtype): _target(options.model, dtype, packed=layers == "packed")
+        for dtype in DTYPES
+        for layers in ("torch", "packed")
+    }
+    with torch.inference_mode():
+        rounds = [
+            {"threads": threads, "milliseconds": measure(targets, threads, options)}
+            for threads in range(1, options.most_threads + 1)
+        ]
+        bits = {dtype: compare(targets["packed", dtype], options.forwards) for dtype in DTYPES}
+    figures = {"model": options.model, "context": CONTEXT, "repeats": options.repeats}
+    publish({**figures, "rounds": rounds, "bits": bits}, options.json)
+
+
+def _target(model: str, dtype: Any, *, packed: bool) -> Target:  # noqa: ANN401 - a literal
+    loaded = load_model(model, dtype=dtype)
+    if packed:
+        pack(loaded)
+    return Target(loaded)
+
+
+def measure(
+    targets: dict[Way, Target], threads: int, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Return the times of each way, with their ratios to one token."""
+    torch.set_num_threads(threads)
+    times: dict[Way, dict[int, list[float]]] = {way: {k: [] for k in SIZES} for way in targets}
+    for repeat in range(-2, options.repeats):  # two rounds warm up
+        for way, target in targets.items():
+            with native_threads(target.model):
+                for k, taken in _turn(target):
+                    if repeat >= 0:
+                        times[way][k].append(taken * 1e3)
+    return [_summary(way, found) for way, found in times.items()]
+
+
+def _turn(target: Target) -> Iterator[tuple[int, float]]:
+    tokens, chain = target.any_tokens(CONTEXT + SIZES[-1]), np.arange(-1, SIZES[-1], dtype=np.int32)
+    target.prefill(tokens[:CONTEXT], SIZES[-1])
+    for k in SIZES:
+        begin = time.perf_counter()
+        target.score([1], [(tokens[: k - 1], chain[: k - 1])]).argmax(-1)
+        yield k, time.perf_counter() - begin
+
+
+def _summary(way: Way, times: dict[int, list[float]]) -> dict[str, Any]:
+    medians = {k: median(taken) for k, taken in times.items()}
+    return {
+        "layers": way[0],
+        "dtype": way[1],
+        "median": medians,
+        "quartiles": {k: quantiles(taken)[::2] for k, taken in times.items()},
+        "of_one_token": {k: taken / medians[1] for k, taken in medians.items()},
+    }
+
+
+def compare(target: Target, forwards: int) -> dict[str, int]:
+    """Score random trees in batches; count the rows whose bits differ from a forward of one."""
+    rng, counts = np.random.default_rng(0), {"forwards": forwards, "rows": 0, "different": 0}
+    some = target.any_tokens(400)
+    for number in range(forwards):
+        size, nodes = (1, 1, 4)[number % 3], int(rng.integers(1, 61))
+        prompts = [rng.choice(some, rng.integers(2, 40)) for _ in range(size)]
+        chain = number % 3 == 0
+        parents = [i - 1 if chain else rng.integers(-1, i) if i else -1 for i in range(nodes)]
+        trees = [(rng.choice(some, nodes), np.array(parents, np.int32)) for _ in range(size)]
+        target.begin(CONTEXT + nodes, size)
+        target.join(prompts)
+        scored = target.score([int(some[0])] * size, trees)
+        row, node = int(rng.integers(size)), nodes - 1
+        path = [node]
+        while parents[path[-1]] >= 0:
+            path.append(int(parents[path[-1]]))
+        target.prefill(prompts[row], nodes + 1)
+        for token, i in [(int(some[0]), -1), *((int(trees[row][0][i]), i) for i in path[::-1])][:6]:
+            alone = target.score([token], [(some[:0], np.zeros(0, np.int32))])[0, 0]
+            target.keep([[]])
+            counts["rows"] += 1
+            counts["different"] += not torch.equal(alone, scored[row, i + 1])
+    return counts
+
+
+if __name__ == "__main__":
+    main()

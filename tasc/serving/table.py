@@ -45,7 +45,8 @@ EXPORTS: dict[str, Entry] = {
     "vllm": Entry(
         "vLLM",
         "pip install vllm && pip install --no-deps {tasc}",
-        "drafts are chains: vLLM supports trees for its own draft heads only",
+        "drafts are chains: vLLM supports trees for its own draft heads only; models with a "
+        "recurrent state are refused, as vLLM spoils it",
         frozenset({"index"}),
         _format("vllm"),
         # Its dependencies include CUDA builds, with which it fails.

@@ -31,6 +31,12 @@ _WRONG_SAMPLES = (
     "samples are wrong: use temperature 0, or serve without drafts"
 )
 
+_STATEFUL = (
+    "{} has layers with a recurrent state. After a step without a draft, vLLM reads a wrong state "
+    "for such a request (vLLM issue 39273), and drafts from n-grams are not found for every step: "
+    "serve this model without --speculative-config, or decode it with tasc bench"
+)
+
 
 class ProposerOptions(Options):
     """The options under ``tasc`` in vLLM's ``additional_config``."""
@@ -98,10 +104,12 @@ class TascProposer:
         """Read the indexes in ``vllm_config.additional_config``.
 
         Raises:
-            InputError: an invalid option or index.
+            InputError: an invalid option or index, or a model whose state vLLM would spoil.
         """
         options = ProposerOptions.read(vllm_config.additional_config)
         model = vllm_config.model_config
+        if getattr(model, "is_hybrid", False) or getattr(model, "has_inner_state", False):
+            raise InputError(_STATEFUL.format(model.model))
         tokenizer = load_tokenizer(str(model.tokenizer))
         self.options, self.tokenizer = options, tokenizer
         self.watch = Watch([folder / FILE for folder in options.folders()])

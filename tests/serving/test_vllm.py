@@ -57,6 +57,15 @@ def served(folder, tasc):
     return engine.counts
 
 
+@pytest.mark.parametrize("kind", ["is_hybrid", "has_inner_state"])
+def test_a_model_with_a_recurrent_state_is_refused(folder, kind):
+    config = configured(folder, None)
+    vars(config.model_config).update({kind: True, "model": "LiquidAI/LFM2-350M"})
+    with pytest.raises(InputError, match=r"LFM2-350M has .* recurrent state.*39273") as caught:
+        TascProposer(config)
+    assert "\n" not in str(caught.value)
+
+
 def test_indexes_are_read_as_they_are_named(folder):
     nothing = served(folder, None)
     one = served(folder, {"index": str(folder / "all")})

@@ -262,7 +262,7 @@ def test_bench_says_which_option_is_missing(capsys, task, tmp_path):
 def test_a_folder_that_holds_no_model_is_called_what_it_is(capsys, task, tmp_path):
     assert tasc(capsys, "analyze", task, "--output", tmp_path / "a")[0] == 0
     line = refused(capsys, "finetune", task, "--model", tmp_path / "a", "--output", tmp_path / "b")
-    assert "a holds no model: tasc analyze wrote it" in line
+    assert "a contains no model: tasc analyze wrote it" in line
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused(capsys, task, tmp_path):

@@ -47,7 +47,7 @@ def test_a_model_is_found_inside_an_artefact(tmp_path):
     assert resolve_model(f"ft={merged}") == ("ft", str(merged / "model"))
     with pytest.raises(InputError, match="run tasc finetune with --merge"):
         resolve_model(str(artefact(tmp_path / "adapter-only", "adapter/a")))
-    with pytest.raises(InputError, match="holds no model: tasc finetune wrote it"):
+    with pytest.raises(InputError, match="contains no model: tasc finetune wrote it"):
         resolve_model(str(artefact(tmp_path / "nothing", "training.json")))
 
 

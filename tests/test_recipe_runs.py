@@ -100,7 +100,7 @@ def test_a_tilde_is_the_home_folder_wherever_a_path_is_asked_for(capsys, tmp_pat
     code, _, err = tasc(capsys, "index", "~/task", "--tokenizer", "~no-such-user/tok")
     assert (code, err) == (
         2,
-        "error: tasc index: ~no-such-user/tok: no such home folder: write the path out; "
+        "error: tasc index: ~no-such-user/tok: no such home folder: give the full path; "
         "see tasc index --help\n",
     )
 

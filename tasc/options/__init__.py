@@ -1,1 +1,1 @@
-"""What every command's options share: fields, bounds, references, and the texts they name."""
+"""The common parts of all commands' options: fields, bounds, references and data splits."""

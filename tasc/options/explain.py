@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, in words."""
+"""Error messages for the problems that pydantic finds."""
 
 import reprlib
 from typing import Any
@@ -7,7 +7,7 @@ _LIMITS = {"greater_than_equal": "ge", "less_than_equal": "le"}
 
 
 def explain(errors: list[Any]) -> list[str]:
-    """Turn each of pydantic's errors into a phrase: the key, what was seen, what is allowed."""
+    """Return a phrase per pydantic error: the key, the problem and the value found."""
     return [_phrase(error) for error in errors]
 
 
@@ -21,8 +21,8 @@ def _phrase(error: Any) -> str:  # noqa: ANN401 - pydantic's mapping
         case "value_error":
             return str(error["ctx"]["error"])
     seen = reprlib.repr(error["input"])
-    told = error["msg"]
+    problem = error["msg"]
     limit = repr(error.get("ctx", {}).get(_LIMITS.get(error["type"])))
-    if "e-" in limit or "e+" in limit:  # pydantic writes all of its zeros
-        told = f"{told.rpartition(' ')[0]} {limit}"
-    return f"{key}: {told[0].lower()}{told[1:]}, got {seen}"
+    if "e-" in limit or "e+" in limit:  # pydantic writes out all zeros
+        problem = f"{problem.rpartition(' ')[0]} {limit}"
+    return f"{key}: {problem[0].lower()}{problem[1:]}, got {seen}"

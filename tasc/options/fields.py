@@ -1,4 +1,4 @@
-"""Kinds of fields that options are made of: how each is read, and what is checked of it."""
+"""Types of option fields, with their parsing and checks."""
 
 import re
 from collections.abc import Iterator
@@ -12,22 +12,22 @@ from tasc.errors import TascError
 from tasc.options.bounds import check_temperature
 from tasc.options.references import expand_user
 
-LONGEST = 2**20  # tokens of a sequence
+LONGEST = 2**20  # tokens per sequence
 
 
 @dataclass(frozen=True)
 class Shell:
-    """How a field is typed on the command line, where its own name and default do not say so."""
+    """How a field appears on the command line, if not by its own name and default."""
 
-    name: str = ""  # the option's, without dashes
-    argument: bool = False  # whether it stands without a name, by its position
-    default: str = ""  # what is shown for an option left out
-    aliases: tuple[str, ...] = ()  # older names, on the command line, in recipes and in Python
+    name: str = ""  # of the option, without dashes
+    argument: bool = False  # whether it is positional
+    default: str = ""  # shown in the help instead of the default
+    aliases: tuple[str, ...] = ()  # older names on the command line, in recipes and in Python
 
 
 @contextmanager
 def as_value_error() -> Iterator[None]:
-    """Turn what the library refuses into a finding among others of the same options."""
+    """Turn a TascError into the ValueError that pydantic collects with other problems."""
     try:
         yield
     except TascError as error:
@@ -46,8 +46,8 @@ def _unescaped(text: str) -> str:
     return text.replace("\\n", "\n")
 
 
-# Text in which \\n stands for a newline, which shells and YAML make hard to type. Decoded here and
-# not where it is typed, so that one prompt comes of it wherever it stands.
+# Text in which \\n means a newline, which is hard to type in shells and YAML. It is decoded here,
+# so that the command line, recipes and Python give the same prompt.
 Unescaped = Annotated[str, AfterValidator(_unescaped)]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_unescaped)]  # the same, not empty
 
@@ -63,10 +63,12 @@ Temperature = Annotated[float | None, Shell(default="greedy"), AfterValidator(_w
 
 
 def _numbers(value: object, info: ValidationInfo) -> object:
-    """Take one number that a recipe does not quote, too."""
+    """Accept numbers with commas between; in a recipe, one number needs no quotes."""
     text = str(value) if type(value) is int else value
     if isinstance(text, str) and not re.fullmatch(r"[0-9]{1,3}(,[0-9]{1,3})*", text):
-        raise ValueError(f"{info.field_name}: {text!r:.60} is not numbers up to 999 such as 1,8,32")
+        raise ValueError(
+            f"{info.field_name}: got {text!r:.60}, give numbers up to 999 as in 1,8,32"
+        )
     return text
 
 
@@ -74,15 +76,19 @@ Numbers = Annotated[str, BeforeValidator(_numbers)]
 
 
 def parse_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a ``Numbers`` field, each once, in order."""
+    """Return the numbers of a ``Numbers`` field in ascending order, each once."""
     return tuple(sorted({int(number) for number in text.split(",")}))
 
 
-Split = Annotated[str, Field(description="Split to work on.")]
-CorpusSplit = Annotated[str, Field(description="Split whose outputs drafters know.")]
-Device = Annotated[Literal["auto", "cpu", "cuda"], Field(description="Where models run.")]
+Split = Annotated[str, Field(description="Split of the data to use.")]
+CorpusSplit = Annotated[str, Field(description="Split whose outputs the drafters may use.")]
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"],
+    Field(description="Device to run models on (auto = a GPU if any)."),
+]
 Dtype = Annotated[
-    Literal["float32", "bfloat16", "auto"], Field(description="Of the model's numbers.")
+    Literal["float32", "bfloat16", "auto"],
+    Field(description="Data type of the model weights (auto = as stored in the model folder)."),
 ]
 MODEL = "Model folder, GGUF file, smollm2 or Hub id"
-TOKENIZER = Field(description="Tokenizer or model folder, file, smollm2 or Hub id.")
+TOKENIZER = Field(description="Tokenizer or model folder, tokenizer file, smollm2 or Hub id.")

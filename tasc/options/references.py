@@ -1,4 +1,4 @@
-"""What a person writes for a folder, ``PATH`` or ``LABEL=PATH``, and what tasc wrote into one."""
+"""References to folders and files, ``PATH`` or ``LABEL=PATH``, and to the models in artefacts."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from tasc.files.artefact import MANIFEST, read_manifest
 
 
 def parse_label(text: str) -> tuple[str, str]:
-    """Split ``LABEL=PATH`` into (label, path); the label is "" where there is none.
+    """Split ``LABEL=PATH`` into (label, path); the label is "" if there is none.
 
-    A path may hold "=", too: a label has no "/", and whatever exists as it stands is a path.
+    A path may contain "=" too: a label has no "/", and text that is an existing path has no label.
     """
     label, found, path = text.partition("=")
     if not found or "/" in label or Path(text).exists():
@@ -18,39 +18,39 @@ def parse_label(text: str) -> tuple[str, str]:
 
 
 def parse_path(text: str) -> tuple[str, str]:
-    """Do as ``parse_label`` for a folder or file. Raises InputError where none is named."""
+    """Split ``LABEL=PATH`` like ``parse_label``. Raises InputError if the path is empty."""
     label, path = parse_label(text)
     if not path:
-        raise InputError(f"{text!r} names no folder or file: write it behind the label")
+        raise InputError(f"{text!r} has no path: write a folder or file after the =")
     return label, path
 
 
 def join(label: str, path: str) -> str:
-    """Write ``LABEL=PATH``, or the path alone: what ``parse_label`` splits."""
+    """Return ``LABEL=PATH``, or the path alone; the inverse of ``parse_label``."""
     return f"{label}={path}" if label else path
 
 
 def expand_user(text: str) -> str:
-    """Return ``PATH`` or ``LABEL=PATH`` with a leading ~ of the path written out.
+    """Return ``PATH`` or ``LABEL=PATH`` with a leading ~ of the path expanded.
 
-    Raises InputError where ~ names somebody who is not there.
+    Raises InputError if there is no such user.
     """
     label, path = parse_label(text)
     return join(label, str(expanded(Path(path)))) if path.startswith("~") else text
 
 
 def expanded(path: Path) -> Path:
-    """Return ``path`` with a leading ~ written out. Raises InputError where nobody is named so."""
+    """Return ``path`` with a leading ~ expanded. Raises InputError if there is no such user."""
     try:
         return path.expanduser()
     except RuntimeError:
-        raise InputError(f"{path}: no such home folder: write the path out") from None
+        raise InputError(f"{path}: no such home folder: give the full path") from None
 
 
 def resolve_model(text: str) -> tuple[str, str]:
-    """Split ``label=path`` and find the plain model folder inside an artefact.
+    """Split ``LABEL=PATH`` and find the plain model in an artefact.
 
-    Returns (label, folder or Hub id). Raises InputError for an artefact without a plain model.
+    Returns (label, model folder or Hub id). Raises InputError for an artefact without one.
     """
     label, path = parse_path(text)
     folder = Path(path)
@@ -61,16 +61,16 @@ def resolve_model(text: str) -> tuple[str, str]:
         return label, str(found)
     if (folder / "adapter").is_dir():
         raise InputError(
-            f"{folder} holds an adapter but no plain model: run tasc finetune with --merge"
+            f"{folder} contains an adapter but no plain model: run tasc finetune with --merge"
         )
     raise InputError(
-        f"{folder} holds no model: tasc {read_manifest(folder)['command']} wrote it; name a folder "
-        "of tasc base, of tasc finetune --merge, or of a model"
+        f"{folder} contains no model: tasc {read_manifest(folder)['command']} wrote it; give the "
+        "output of tasc base or tasc finetune --merge, or a model folder"
     )
 
 
 def trained_template(text: str) -> str | None:
-    """Return the template of the prompts that tasc trained a model on, where its folder tells."""
+    """Return the prompt template that tasc trained a model with; None if it is not recorded."""
     folder = Path(parse_path(text)[1])
     made = folder if (folder / MANIFEST).is_file() else folder.parent
     if not (made / MANIFEST).is_file():
@@ -80,24 +80,21 @@ def trained_template(text: str) -> str | None:
 
 
 def resolve_tokenizer(text: str) -> str:
-    """Do as ``resolve_model`` where a tokenizer alone will do: return folder or Hub id.
-
-    What tasc augment wrote holds no model.
-    """
+    """Return the folder or Hub id of a tokenizer: a model's, or one without a model."""
     path = parse_path(text)[1]
     return str(_plain_model(Path(path)) or path)
 
 
 def _plain_model(folder: Path) -> Path | None:
-    """Return the plain model folder inside an artefact, None where there is none."""
+    """Return the plain model folder in an artefact; None if there is none."""
     parts = (folder, folder / "model")
     return next((part for part in parts if (part / "config.json").is_file()), None)
 
 
 def results_file(path: str) -> Path:
-    """Return a file, or the ``results.json`` of a folder. Raises InputError where it is none."""
-    position = Path(path)
-    file = position / "results.json" if position.is_dir() else position
+    """Return a file, or the ``results.json`` of a folder. Raises InputError if there is none."""
+    file = Path(path)
+    file = file / "results.json" if file.is_dir() else file
     if not file.is_file():
-        raise InputError(f"{file} is not there: name the folder of a tasc bench, or run it")
+        raise InputError(f"{file} does not exist: give the output folder of tasc bench")
     return file

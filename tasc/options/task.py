@@ -1,4 +1,4 @@
-"""Data that options name, and task files: one YAML file for a task's data and its defaults."""
+"""The data source of a command, and task files: YAML files with a task's data and defaults."""
 
 import re
 from collections.abc import Mapping
@@ -31,21 +31,21 @@ _DEFAULTS = ("metrics", "delimiter", "max_new_tokens")
 
 
 class Options(BaseModel):
-    """Frozen options; an unknown key is an error. Every number has bounds that a machine bears."""
+    """Base of frozen options. An unknown key is an error, and every number has bounds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
     def _sound(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse true and false but for a switch, where they would be 1 and 0; and broken text."""
+        """Reject booleans for numbers (they would be 1 and 0) and text that is not valid."""
         parts = value if isinstance(value, list | tuple) else (value,)
         field = cls.model_fields[info.field_name or ""]
         if field.annotation is not bool and any(isinstance(part, bool) for part in parts):
-            raise ValueError(f"{info.field_name}: true and false (on, yes, no) are for switches")
+            raise ValueError(f"{info.field_name}: got true or false (on, yes, no): give a value")
         for text in parts:
             if isinstance(text, str) and _BROKEN.search(text):
-                raise ValueError(f"{info.field_name}: {text!r:.60} holds what is no character")
+                raise ValueError(f"{info.field_name}: {text!r:.60} contains an invalid character")
         return value
 
 
@@ -61,16 +61,16 @@ class Data(Options):
     )
     input_column: str = Field(
         Source.input_column,
-        description="Column of the inputs; a list is taken as words. Chats and instructions are "
-        "recognised by their columns where neither column is named.",
+        description="Column of the inputs; lists are read as words. If neither column is given, "
+        "chats and instructions are recognised by their columns.",
     )
     output_column: str = Field(
-        Source.output_column, description="Column of the outputs; a list is taken as words."
+        Source.output_column, description="Column of the outputs; lists are read as words."
     )
     template: Unescaped = Field(
         Source.template,
-        description="Prompt template; {input} and other columns by name, {input:.200} for a "
-        "beginning. Chats are given to the tokenizer's chat template where none is named.",
+        description="Prompt template: {input}, other columns by name, {input:.200} for the first "
+        "200 characters. Without one, the tokenizer's chat template writes the prompts of chats.",
     )
     config: str | None = Field(Source.config, description="Configuration of a Hub data set.")
 
@@ -87,7 +87,7 @@ class Data(Options):
 
     @property
     def written(self) -> dict[str, Any]:
-        """The fields as the user wrote them: a task file, and what replaces its values."""
+        """The fields as the user wrote them: a task file, and values that replace its own."""
         if self._written is not None:
             return self._written
         return {name: getattr(self, name) for name in self.model_fields_set}
@@ -98,7 +98,7 @@ class Data(Options):
         return self._beside
 
     def source(self) -> Source:
-        """Return the library's description of the same."""
+        """Return the same data as the library describes it."""
         fields = set(Data.model_fields)
         named = frozenset(self.model_fields_set & fields)
         return Source(**self.model_dump(include=fields), named=named)
@@ -124,7 +124,7 @@ class Task(Data):
     def defaults(self, fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
         """Return the values that the task defines for options with these ``fields``."""
         found = {name: getattr(self, name) for name in _DEFAULTS if name in fields}
-        if "epochs" in fields:  # a trained model does not depend on it
+        if "epochs" in fields:  # training does not depend on it
             found.pop("max_new_tokens", None)
         for name in _SPLIT_FIELDS:
             if name in fields and fields[name].default in self.splits:
@@ -133,15 +133,14 @@ class Task(Data):
 
 
 def is_task_file(path: str) -> bool:
-    """Whether a data source is a task file, by its ending."""
+    """Return whether a data source is a task file, by its ending."""
     return path.lower().endswith((".yaml", ".yml"))
 
 
 def as_task(source: object, folder: Path | None = None) -> Task | None:
-    """Return the task of a data source as options take it; None if it is no task.
+    """Return the task of a data source given as an option; None if it is not a task file.
 
-    A relative path of a task file is taken from ``folder``. Raises InputError if the file cannot
-    be read.
+    A relative path is relative to ``folder``. Raises InputError if the file cannot be read.
     """
     if isinstance(source, Task):
         return source
@@ -167,17 +166,17 @@ def read_task(path: Path, typed: Mapping[str, Any]) -> Task:
     if twice:
         raise InputError(f"{path}: the key {twice[0]!r} appears twice: remove one")
     if not isinstance(raw, dict) or not isinstance(raw.get("path"), str) or not raw["path"]:
-        raise InputError(f"{path} names no data: write a key path, such as path: train.jsonl")
+        raise InputError(f"{path} has no data: add the key path, such as path: train.jsonl")
     known = ", ".join(Task.model_fields)
     if unknown := [str(key) for key in raw if key not in Task.model_fields]:
         raise InputError(f"{path}: unknown key {unknown[0]!r:.60}: use one of {known}")
     if is_task_file(raw["path"]):
-        raise InputError(f"{path}: path {raw['path']!r:.60} is another task file: name the data")
+        raise InputError(f"{path}: path {raw['path']!r:.60} is another task file: give the data")
     data, beside = _find(raw["path"], path.parent)
     try:
         task = Task(**{**raw, **typed, "path": data})
     except ValidationError as error:
-        raise InputError(f"{path}: {'; '.join(explain(error.errors()))}: mend the file") from None
+        raise InputError(f"{path}: {'; '.join(explain(error.errors()))}: fix the file") from None
     task._written, task._beside = {"path": str(path), **typed}, beside
     return task
 

@@ -1,4 +1,4 @@
-"""The texts a command works on: the splits that its options name."""
+"""The data splits that a command reads."""
 
 from dataclasses import dataclass
 
@@ -14,52 +14,52 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Texts:
-    """Splits that exist, in memory, by the field that names them; and the main one in passing."""
+    """The splits that a command reads, if they exist."""
 
-    corpora: dict[str, Corpus]
-    stream: Stream | None = None  # the main split, where it is read in passing
+    corpora: dict[str, Corpus]  # in memory, by MAIN or the field of the other split
+    stream: Stream | None = None  # the main split of a command that streams it
 
     @property
     def corpus(self) -> Corpus:
-        """The split the command works on."""
+        """The main split."""
         return self.corpora[MAIN]
 
     @property
     def recognised(self) -> str:
-        """How the columns are read that nobody named, in a line; empty where they were named."""
+        """The format recognised by the data's columns, in a line; empty if columns were given."""
         read = self.stream or self.corpora.get(MAIN)
         if read is None or not read.recognised:
             return ""
         columns = " and ".join(dict.fromkeys((read.source.input_column, read.source.output_column)))
         return (
-            f"{read.source.path}: read as {read.recognised} ({columns}); --input-column and "
-            "--output-column name other columns"
+            f"{read.source.path}: read as {read.recognised} ({columns}); to read other columns, "
+            "pass --input-column and --output-column"
         )
 
     @property
     def left_out(self) -> str:
-        """How many examples are left out, in a line; empty where none are.
+        """The numbers of examples without an output, in a line; empty if there are none.
 
-        Nothing is known of a main split that is read in passing: its result tells the number.
+        A streamed split is not included: its numbers are known only after the run.
         """
         read = {corpus.split: corpus for corpus in self.corpora.values() if corpus.dropped}
         if not read:
             return ""
         counts = " and ".join(f"{corpus.dropped:,} of {name}" for name, corpus in read.items())
         path = next(iter(read.values())).source.path
-        return f"{path}: examples with an empty output are left out: {counts}"
+        return f"{path}: skipped examples with an empty output: {counts}"
 
     @property
     def fingerprint(self) -> str:
-        """What all of these hold."""
+        """Hashes of the contents of all splits."""
         read = {name: corpus.fingerprint for name, corpus in self.corpora.items()}
         if self.stream:
             read = {MAIN: self.stream.fingerprint, **read}
-        return " ".join(f"{name}={held}" for name, held in read.items())
+        return " ".join(f"{name}={value}" for name, value in read.items())
 
 
 def read_texts(options: StepOptions) -> Texts:
-    """Read every split that ``options`` name; none without data. The main one alone is limited."""
+    """Read the splits of ``options``; none without data. ``limit`` applies to the main one."""
     if options.data is None:
         return Texts({})
     source, corpora, stream = options.data.source(), {}, None
@@ -81,7 +81,7 @@ def read_texts(options: StepOptions) -> Texts:
 
 
 def _exists(source: Source, split: str, main: str | None) -> bool:
-    """Whether a default split exists and, with ``main``, is a different one."""
+    """Return whether a split exists and, with ``main``, is a different one."""
     existing = splits(source)
     try:
         found = choose_split(source.path, existing, split)

@@ -121,7 +121,7 @@ def test_a_step_tells_how_many_examples_it_leaves_out(capsys, tmp_path):
     out = ("--output", tmp_path / "tuned")
     code, _, err = tasc(capsys, "tune", folder, "--tokenizer", tokenizer, *out)
     assert code == 0, err
-    line = f"{folder}: examples with an empty output are left out: "
+    line = f"{folder}: skipped examples with an empty output: "
     assert line + "1 of validation and 2 of train" in err.splitlines()
 
 

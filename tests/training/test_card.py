@@ -140,4 +140,4 @@ def test_a_card_of_a_model_without_adapters_names_none(capsys, tmp_path, base):
 def test_a_card_says_how_layers_were_held(capsys, tmp_path, base):
     task = write(tmp_path / "task.jsonl", jsonl(ROWS))
     card = (trained(capsys, task, base, tmp_path / "o") / "README.md").read_text()
-    assert "linear layers not quantised while training. Embeddings trained: used." in card
+    assert "linear layers not quantized during training. Embeddings trained: used." in card

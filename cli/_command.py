@@ -1,4 +1,4 @@
-"""Commands: options checked, work done, result shown."""
+"""Run commands: check the options, do the work, print the result."""
 
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +38,7 @@ def _module(name: str) -> Any:  # noqa: ANN401 - a module
 
 
 def _run_other(command: Command, options: object, flags: RunFlags) -> None:
-    """Run a command that is no step: its module does all of it."""
+    """Run a command that cannot be a step; its module does all the work."""
     _module(command.name).run(options, flags)
 
 
@@ -75,7 +75,7 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
 
 
 def _work_along(command: Command, options: "StepOptions") -> None:
-    """Do this process's share; the first process of the launcher writes the artefact."""
+    """Do this process's share of the work; the launcher's first process writes the output."""
     from tasc.commands.context import at_work
 
     with at_work(options, None) as context:

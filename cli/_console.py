@@ -1,7 +1,7 @@
-"""Terminal output: everything that commands write to stdout and stderr goes through here.
+"""Terminal output: commands write to stdout and stderr only through these functions.
 
 Names and texts may come from strangers, so control characters are escaped (``tasc.visible``). With
---json, only JSON is written to stdout.
+--json, stdout contains only JSON.
 """
 
 import json
@@ -19,23 +19,23 @@ from tasc.visible import STEERING, visible, visible_line
 if TYPE_CHECKING:
     from tasc.benchmark.results.prediction import StepFigures
 
-# Texts are shown as they are: a path or a label may hold [brackets], which are no markup.
+# Text is printed literally: [brackets] in a path or a label are not markup.
 _plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 out = Console(**_plain)
 if not out.is_terminal:
-    out = Console(**_plain, width=100)  # in a file or a pipe nothing limits the width
+    out = Console(**_plain, width=100)  # a file or a pipe has no width
 err = Console(stderr=True, **_plain)
 
 
 def print_json(value: object) -> None:
-    """Write a result for programs: JSON and nothing else on stdout."""
+    """Write a result to stdout as JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    text = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # inside of strings alone
+    text = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # occurs only in strings
     out.file.write(text + "\n")
 
 
 def is_text(typed: str) -> bool:
-    """Say whether what came from outside was UTF-8: Python keeps other bytes as surrogates."""
+    """Return whether an argument was UTF-8: Python decodes other bytes to surrogates."""
     try:
         typed.encode()
     except UnicodeEncodeError:
@@ -59,41 +59,41 @@ def warn(text: str) -> None:
 
 
 def interval_text(interval: tuple[float, float] | None, form: str) -> str:
-    """Write an interval's bounds; nothing where there is none."""
+    """Return "LOW to HIGH"; "" without an interval."""
     return "" if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}"
 
 
-def noted(figure: str, *why: str) -> str:
-    """Write what is to be known of a figure behind it, in brackets."""
-    inside = "; ".join(filter(None, why))
+def noted(figure: str, *notes: str) -> str:
+    """Return a figure, followed by its non-empty notes in brackets."""
+    inside = "; ".join(filter(None, notes))
     return f"{figure} ({inside})" if inside else figure
 
 
 def bounds_text(interval: tuple[float, float] | None, form: str) -> str:
-    """Write an interval of 95 %; nothing where there is none."""
+    """Return "95 % LOW to HIGH"; "" without an interval."""
     return f"95 % {interval_text(interval, form)}" if interval else ""
 
 
 def speedup_text(figures: "StepFigures") -> str:
-    """Write a predicted speed-up with its interval; a dash where none is."""
+    """Return a predicted speed-up with its interval; a dash if there is none."""
     if figures.speedup is None:
         return "-"
     return noted(f"{figures.speedup:.2f}×", interval_text(figures.speedup_interval, ".2f"))
 
 
 def warn_of_rough(figures: "Iterable[StepFigures]") -> None:
-    """Say where predictions come from a machine that had other work."""
+    """Warn if predictions were made on a loaded machine."""
     if any(one.rough for one in figures):
         note(
-            "predicted speed-ups say little: forwards took now longer, now shorter, as the machine "
-            "had other work; run it again on a quiet one"
+            "predicted speed-ups are rough: the durations of forwards varied because the machine "
+            "was loaded; run again on an idle machine"
         )
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:
-    """Print a table whose first ``text_columns`` are text and whose others are figures.
+    """Print a table whose first ``text_columns`` are text and whose other columns are figures.
 
-    Where it is too narrow, columns move together and text is cut; figures stay in one piece.
+    On a narrow terminal, columns move closer and text is wrapped; figures are never broken.
     """
     view = Table(
         title=visible(title),

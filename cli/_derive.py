@@ -1,7 +1,7 @@
-"""Commands are read from the classes of their options, so that no option stands twice.
+"""Commands derived from the classes of their options, so that each option is defined once.
 
-What is no option of the library stands here: --output, --force, --json, --resume, --push-to-hub. A
-class is read when its command is used, so ``tasc --help`` loads none.
+The flags that are not options of the library are defined here: --output, --force, --json, --resume
+and --push-to-hub. A class is imported when its command is used, so ``tasc --help`` imports none.
 """
 
 import inspect
@@ -21,16 +21,16 @@ from ._typed import Typed, typed
 if TYPE_CHECKING:
     from tasc.options.command import CommandOptions
 
-_OUTPUT = typer.Option(help="Folder of the artefact.", show_default="tasc-out/COMMAND")
-_FORCE = typer.Option("--force", help="Replace an existing artefact.")
-_JSON = typer.Option("--json", help="Print the result as JSON and nothing else.")
-_RESUME = typer.Option("--resume", help="Go on from a killed run's checkpoint.")
+_OUTPUT = typer.Option(help="Output folder.", show_default="tasc-out/COMMAND")
+_FORCE = typer.Option("--force", help="Replace an earlier output.")
+_JSON = typer.Option("--json", help="Print the result as JSON only.")
+_RESUME = typer.Option("--resume", help="Resume from the checkpoints of an interrupted run.")
 _PUSH = typer.Option(
     metavar="REPO",
-    help="Then push the plain model, nothing else, to this repository of the Hub: a private one, "
-    "unless it is there. The token is that of HF_TOKEN.",
+    help="Then push the plain model to this Hub repository, with the token in HF_TOKEN. A new "
+    "repository is private.",
 )
-_DOOR: dict[str, tuple[Any, Any]] = {
+_FLAGS: dict[str, tuple[Any, Any]] = {
     "output": (Annotated[str | None, _OUTPUT], None),
     "force": (Annotated[bool, _FORCE], False),
     "json": (Annotated[bool, _JSON], False),
@@ -41,12 +41,12 @@ _DOOR: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True)
 class RunFlags:
-    """What a command line says of a run that is no option of the library."""
+    """The flags of a command line that are not options of the library."""
 
     output: str | None = None
     force: bool = False
     json: bool = False
-    resume: bool = True  # commands without checkpoints have none to pass over
+    resume: bool = True  # commands without the flag always resume
     push_to_hub: str | None = None
 
 
@@ -57,7 +57,7 @@ Run = Callable[[Any, RunFlags], None]
 def register(app: typer.Typer, name: str, help: str, kind: Kind, run: Run) -> None:
     """Add a command whose options are the fields of a class.
 
-    ``kind`` returns the class; ``run`` takes the options, checked, and the flags.
+    ``kind`` returns the class; ``run`` takes the checked options and the flags.
     """
 
     class Derived(_Derived):
@@ -67,7 +67,7 @@ def register(app: typer.Typer, name: str, help: str, kind: Kind, run: Run) -> No
 
 
 class _Derived(TyperCommand):
-    """A command whose parameters are made when they are first needed."""
+    """A command whose parameters are created when they are first needed."""
 
     function: Callable[[], Callable[..., None]]
 
@@ -77,25 +77,25 @@ class _Derived(TyperCommand):
         app.command()(self.function())
         return get_command(app)
 
-    # What is set is of the placeholder that was registered, and not kept.
+    # TyperCommand sets the placeholder's values, which are ignored.
     params = property(lambda self: self._made.params, lambda *_: None)
     callback = property(lambda self: self._made.callback, lambda *_: None)
 
 
 def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
-    """Return the function that typer reads: its signature is that of the command."""
+    """Return a function with the command's signature, for typer to read."""
     fields = typed(kind)
     flags = kind.flags
 
     def function(context: typer.Context, **values: Any) -> None:  # noqa: ANN401
-        asked = RunFlags(**{name: values[name] for name in flags})
         given = {name for name in values if _is_typed(context, name)}
-        run(kind(**_options(fields, values, given)), asked)
+        options = kind(**_options(fields, values, given))
+        run(options, RunFlags(**{name: values[name] for name in flags}))
 
     parameters = {field.name: (field.parameter, field.shown) for field in fields}
-    parameters |= {name: _DOOR[name] for name in flags}
+    parameters |= {name: _FLAGS[name] for name in flags}
     listed = [_parameter("context", typer.Context, ...)]
-    listed += [_parameter(name, *told) for name, told in parameters.items()]
+    listed += [_parameter(name, *made) for name, made in parameters.items()]
     function.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in listed}
     return function
@@ -117,13 +117,13 @@ def _parameter(name: str, annotation: object, default: object) -> inspect.Parame
 
 
 def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> dict[str, Any]:
-    """Return what was typed by the names of fields; of the data all that stands for it."""
-    # What was not typed is not named: data of other shapes are recognised by their columns then.
+    """Return the typed values by field, the data source as a mapping of its own."""
+    # Defaults are not passed on: the data's format is recognised only if no column is given.
     typed = [f for f in fields if f.of_data and (f.name in given or f.field == "path")]
     data = {f.field: values[f.name] for f in typed}
     own = {f.field: values[f.name] for f in fields if not f.of_data and f.name in given}
     if data.get("path") is not None:
         return {"source": data} | own
     if lost := [f"--{f.option}" for f in typed if f.field != "path"]:
-        raise InputError(f"{' and '.join(lost)} is for data, and none are named: add --data")
+        raise InputError(f"{' and '.join(lost)} has no effect without data: add --data")
     return own

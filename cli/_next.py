@@ -1,4 +1,4 @@
-"""What to type next: one command line, with the data as they were named."""
+"""The command to run next, on the same data."""
 
 import shlex
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tasc.training.options import FinetuneOptions
     from tasc.vocab.search.options import AugmentOptions
 
-_MODEL = "MODEL"  # to fill in: only a tokenizer is known
+_MODEL = "MODEL"  # for the user to replace: only a tokenizer is known
 
 
 def next_command(options: Any, folder: Path, report: Any) -> str:  # noqa: ANN401
@@ -27,7 +27,7 @@ def next_command(options: Any, folder: Path, report: Any) -> str:  # noqa: ANN40
 
 
 def _after_analyze(options: "AnalyzeOptions", report: "AnalysisResults") -> str:
-    """Go on as the verdict says; nothing where it advises neither, or against judging."""
+    """Follow the verdict. Nothing follows "neither" and "too little data"."""
     choice, tokenizer = report.verdict.choice, options.tokenizer or options.model
     if choice in ("neither", "too little data"):
         return ""
@@ -43,13 +43,13 @@ def _after_analyze(options: "AnalyzeOptions", report: "AnalysisResults") -> str:
 
 
 def _after_augment(options: "AugmentOptions", folder: Path) -> str:
-    """Fine-tune with the new tokens the model that the tokenizer is of."""
+    """Fine-tune the tokenizer's model with the new tokens."""
     model = ("--model", options.tokenizer) if _is_model(options.tokenizer) else ("--model", _MODEL)
     return _line("finetune", options, *model, "--augmented", str(folder), "--merge")
 
 
 def _after_finetune(options: "FinetuneOptions", folder: Path) -> str:
-    """Measure what was trained; a bench reads a plain model."""
+    """Measure the trained model, if there is a plain one, or the draft head."""
     if not _has_test(options):
         return ""
     if options.draft_head:
@@ -63,7 +63,7 @@ def _after_finetune(options: "FinetuneOptions", folder: Path) -> str:
 
 
 def _line(command: str, options: "StepOptions", *words: str) -> str:
-    """Write a command line on the same data, in columns and template, too."""
+    """Return a command line with the same data, columns and template."""
     data = options.data
     if data is None:
         return ""
@@ -82,13 +82,13 @@ def _model(options: "AnalyzeOptions") -> str:
 
 
 def _is_model(text: str) -> bool:
-    """Whether a tokenizer's folder is a model's, too; one of the Hub mostly is."""
+    """Return whether a tokenizer comes with a model, as most on the Hub do."""
     folder = Path(text)
     return not folder.exists() or (folder / "config.json").is_file()
 
 
 def _has_test(options: "StepOptions") -> bool:
-    """Whether a bench finds its split; data of the Hub are not asked."""
+    """Return whether local data have a test split. Data on the Hub are assumed to have one."""
     from tasc.data.corpus import splits
     from tasc.data.local import is_local
 

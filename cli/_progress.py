@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: one bar on a terminal, a line now and then anywhere else."""
+"""Progress on stderr: a bar on a terminal, otherwise a line every ten seconds."""
 
 import threading
 import time
@@ -14,19 +14,19 @@ from tasc.visible import visible_line
 
 from ._console import err, note
 
-LINE_EVERY_S = 10.0  # a log that is silent for longer looks like one that hangs
+LINE_EVERY_S = 10.0  # a run that logs nothing for longer seems to hang
 
 
 @contextmanager
 def show_progress() -> Iterator[Progress]:
-    """Show what the work reports to the yielded function, until the work is done."""
+    """Show the progress that is reported to the yielded function."""
     with _bar() if err.is_terminal else _lines(LINE_EVERY_S) as report:
         yield report
 
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    """Show one bar, of what is done just now."""
+    """Show a bar for the current work."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -34,10 +34,10 @@ def _bar() -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     with Bars(*columns, console=err, transient=True) as display:
-        shown: dict[str, Any] = {}  # the bar by the work that it is of
+        shown: dict[str, Any] = {}  # the bar by its work
 
         def report(description: str, done: int, total: int) -> None:
-            # A description may carry figures ("train, loss 1.23"); its first words name the work.
+            # In a description such as "train, loss 1.23", the work comes before the comma.
             description = visible_line(description)
             kind = description.partition(",")[0]
             if kind not in shown:
@@ -53,7 +53,7 @@ def _bar() -> Iterator[Progress]:
 
 @contextmanager
 def _lines(every_s: float) -> Iterator[Progress]:
-    """Print a line every ``every_s`` seconds, also while a single unit of work takes longer."""
+    """Print a line every ``every_s`` seconds, even during a longer unit of work."""
     begin, ended = time.monotonic(), threading.Event()
     latest = ("working", 0, 0)
 

@@ -1,4 +1,4 @@
-"""Fields of options as they are typed on a command line: names, types, defaults and help."""
+"""Parameters of the command line, derived from option fields: names, types, defaults, help."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,62 +15,59 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Typed:
-    """A field of options as it is typed."""
+    """An option field as a parameter."""
 
-    field: str  # its name
-    option: str  # what is typed for it, without dashes in front
-    annotation: Any  # its type
-    default: Any  # ``...`` where it must be given
-    help: str  # what a person is told of it
-    shell: "Shell"  # what else is to be known
-    group: int  # 0 for arguments, 1 for a command's own, 2 for what all have
-    of_data: bool = False  # whether it is a field of the source
+    field: str
+    option: str  # name on the command line, without the leading dashes
+    annotation: Any
+    default: Any  # ``...`` if it is required
+    help: str
+    shell: "Shell"
+    group: int  # 0 for arguments, then options: 1 the command's own, 2 inherited, 3 common
+    of_data: bool = False  # whether it is a field of the data source
 
     @property
     def name(self) -> str:
-        """Of the parameter that takes it."""
+        """The name of the parameter in Python."""
         return self.option.replace("-", "_")
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What it may be, where that is a list."""
-        parts = (self.annotation, *get_args(self.annotation))  # it may be left out, too
+        """The values of a Literal; empty for other types."""
+        parts = (self.annotation, *get_args(self.annotation))  # also of ``Literal[...] | None``
         found = next((part for part in parts if get_origin(part) is Literal), None)
         return get_args(found) if found else ()
 
     @property
     def parameter(self) -> Any:  # noqa: ANN401
-        """The annotation of the parameter that takes it, as typer reads it."""
+        """The annotation of the parameter, as typer reads it."""
         kinds = [kind for kind in _kinds(self.annotation) if kind is not type(None)]
-        held: Any = kinds[0] if len(kinds) == 1 and kinds[0] in (bool, int, float) else str
-        told: dict[str, Any] = {"help": self.help}
+        plain: Any = kinds[0] if len(kinds) == 1 and kinds[0] in (bool, int, float) else str
+        kind: Any = list[plain] if get_origin(self.annotation) is tuple else plain
+        shown: dict[str, Any] = {"help": self.help}
         if self.choices:
-            numbers = [f"<{kind.__name__}>" for kind in kinds if kind in (int, float)]
-            told["metavar"] = f"[{'|'.join([*numbers, *self.choices])}]"
-        if not self.group and get_origin(self.annotation) is tuple:
-            held = list[held]
+            numbers = [f"<{number.__name__}>" for number in kinds if number in (int, float)]
+            shown["metavar"] = f"[{'|'.join([*numbers, *self.choices])}]"
         if not self.group:
-            return Annotated[held, typer.Argument(show_default=False, **told)]
-        told["show_default"] = self.shell.default or True
+            return Annotated[kind, typer.Argument(show_default=False, **shown)]
         flag = f"--{self.option}"
-        if held is bool and self.default:
+        if plain is bool and self.default:
             flag += f"/--no-{self.option}"
-        if get_origin(self.annotation) is tuple:
-            held = list[held]
         if self.default is None:
-            held = held | None
+            kind = kind | None
         older = [f"--{alias}" for alias in self.shell.aliases]
-        return Annotated[held, typer.Option(flag, *older, **told)]
+        shown["show_default"] = self.shell.default or True
+        return Annotated[kind, typer.Option(flag, *older, **shown)]
 
     @property
     def shown(self) -> Any:  # noqa: ANN401
-        """The default as the parser takes it."""
+        """The default, as the parser shows it."""
         default = list(self.default) if isinstance(self.default, tuple) else self.default
         return default.replace("\n", "\\n") if isinstance(default, str) else default
 
 
 def typed(kind: "type[CommandOptions]") -> list[Typed]:
-    """Return the fields of ``kind``: arguments first, then what must be given, last the shared."""
+    """Return the parameters of a class: arguments, required options, others, common options."""
     return sorted(_typed(kind), key=lambda field: (field.group, field.default is not ...))
 
 
@@ -83,27 +80,28 @@ def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
         if Data in (info.annotation, *get_args(info.annotation)):
             yield from _data(info, shell)
             continue
-        group = 0 if shell.argument else 2 if name in ModelOptions.model_fields else 1
+        own = 1 if name in kind.__annotations__ else 2
+        group = 0 if shell.argument else 3 if name in ModelOptions.model_fields else own
         option = shell.name or name.replace("_", "-")
         default = ... if info.is_required() else info.default
         yield Typed(name, option, info.annotation, default, info.description or "", shell, group)
 
 
 def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
-    """Yield the fields of a source: where it is stands first, unless that may be left out."""
+    """Yield the fields of a data source. Its path is an argument unless it is optional."""
     from tasc.options.task import Data
 
     needed = source.is_required()
     known = source.default.model_dump() if source.default and not needed else {}
     for name, info in Data.model_fields.items():
-        option, group = name.replace("_", "-"), 2
+        option, group = name.replace("_", "-"), 3
         if name == "path":
             option, group = shell.name or "source", 0 if needed else 1
         default = known.get(name, ... if info.is_required() else info.default)
         if name == "path" and not needed:
             default = known.get(name)
-        told = info.description or ""
-        yield Typed(name, option, info.annotation, default, told, _shell(info), group, of_data=True)
+        help, shell = info.description or "", _shell(info)
+        yield Typed(name, option, info.annotation, default, help, shell, group, of_data=True)
 
 
 def _shell(info: "FieldInfo") -> "Shell":
@@ -113,7 +111,7 @@ def _shell(info: "FieldInfo") -> "Shell":
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield the plain types that an annotation is made of; a choice is a text."""
+    """Yield the plain types in an annotation; a Literal counts as str."""
     if get_origin(annotation) is Literal:
         yield str
     elif get_origin(annotation) is Annotated:

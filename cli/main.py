@@ -1,4 +1,4 @@
-"""Assemble the sub-commands; turn errors a user can meet into one line and exit code 2."""
+"""The ``tasc`` program: its commands, and errors as one line with exit code 2."""
 
 import os
 import re
@@ -17,17 +17,17 @@ from ._console import is_text, note, say
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
-    help="Make a small language model fast on a narrow task: analyze the task, augment the "
-    "tokenizer, finetune, and bench lossless speculative decoding.",
+    help="Make a small language model fast on a narrow task: analyze the task, add tokens to the "
+    "tokenizer, fine-tune, and measure lossless speculative decoding.",
 )
 register_all(app)
 
 _INTERRUPTED = 130  # 128 + SIGINT
 _CLOSED_PIPE = 141  # 128 + SIGPIPE
 _MISSING = re.compile("^Missing (?:option|argument) '(.+)'")
-_LONGEST = 300  # characters of what is repeated of a command line
-_CHANGED = {"--no-quantize": "--quantize none"}  # how one types today what was an option once
-# What the parser raises; typer exports the one below it alone.
+_LONGEST = 300  # characters of the parser's message that are shown
+_CHANGED = {"--no-quantize": "--quantize none"}  # options that were replaced
+# The parser's base error; typer exports only this subclass.
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 
 
@@ -43,18 +43,19 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Hold the options that stand before a sub-command."""
+    """Define the options before a command."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run ``tasc``. Exit code 2 means that the input, the options, or the machine must change.
+    """Run ``tasc``.
 
-    141 is that of a program which writes into a pipe that nobody reads any more.
+    Exit code 2: the input, the options or the machine must change. 130: interrupted. 141: stdout is
+    a closed pipe.
     """
     try:
         _main(arguments)
     except (SystemExit, BrokenPipeError) as ended:
-        # typer and rich make exit code 1 of a closed pipe, which is that of a comparison, too.
+        # typer and rich exit with 1, which tasc compare uses for a regression.
         if not any(isinstance(e, BrokenPipeError) for e in (ended, ended.__context__)):
             raise
         _silence()
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _silence() -> None:
-    """Keep Python from writing once more, at its end, into a pipe that is closed."""
+    """Keep Python from flushing to a closed pipe when it exits."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
@@ -71,8 +72,7 @@ def _silence() -> None:
 
 
 def _main(arguments: list[str] | None) -> NoReturn:
-    """Do the work of ``main``."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a batch system's end is tidy, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # batch systems send SIGTERM
     try:
         given = sys.argv[1:] if arguments is None else arguments
         _check_text(given)
@@ -81,20 +81,20 @@ def _main(arguments: list[str] | None) -> NoReturn:
         _refuse(str(error))
     except _UsageError as error:
         _refuse(_usage(error))
-    except ModuleNotFoundError as error:  # a package of ours that was taken away, or never came
+    except ModuleNotFoundError as error:  # a dependency is missing
         if (error.name or "tasc").startswith("tasc"):
             raise
-        _refuse(f"the package {error.name} is not installed: install tasc again, with pip")
+        _refuse(f"the package {error.name} is not installed: reinstall tasc with pip")
     except Exception as error:
-        refused = system_error(error)  # a folder that vanished, a full disk where a library writes
+        refused = system_error(error)  # such as a full disk or a deleted folder
         if refused is None:
             raise
         what = f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)
-        _refuse(f"the system refused: {what}; check room and permissions, then run again")
-    if code == _INTERRUPTED:  # typer takes the interrupt itself and says nothing
-        note("interrupted: no half-written folder was left; run again")
+        _refuse(f"system error: {what}; check free space and permissions, then run again")
+    if code == _INTERRUPTED:  # typer catches the interrupt and prints nothing
+        note("interrupted: no incomplete output is left; run again")
     if sys.stdout:
-        sys.stdout.flush()  # while a closed pipe can still be answered
+        sys.stdout.flush()  # raises BrokenPipeError here, where it is handled
     sys.exit(code)
 
 
@@ -104,18 +104,18 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _usage(error: typer.BadParameter) -> str:
-    """Tell in one line what the parser of the command line could not read, and where to look."""
+    """Return the parser's error in one line, with the command that prints the help."""
     command = error.ctx.command_path if error.ctx else "tasc"
     what = _MISSING.sub(r"give \1", " ".join(error.format_message().split()))
     what = what.rstrip(".")[:_LONGEST]
     option = getattr(error, "option_name", "")
     if option in _CHANGED:
-        what = f"type {_CHANGED[option]} for {option}"
+        what = f"{option} was replaced: use {_CHANGED[option]}"
     return f"{command}: {what[:1].lower()}{what[1:]}: see {command} --help"
 
 
 def _check_text(arguments: list[str]) -> None:
-    """Refuse bytes that are no text: they could not be written into what describes the run."""
+    """Raise InputError for an argument that is not UTF-8 and cannot be written to a manifest."""
     for argument in arguments:
         if not is_text(argument):
             raise InputError(f"the argument {argument!r} is not UTF-8: rename or type it")

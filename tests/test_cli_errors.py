@@ -92,7 +92,7 @@ def test_outputs_without_text_are_left_out_and_counted(capsys, tmp_path):
     path = write(tmp_path / "x.jsonl", rows)
     code, out, err = tasc(capsys, "analyze", path, "--output", tmp_path / "out")
     assert code == 0, err
-    assert "(train, 2 samples; 2 without an output left out)" in out
+    assert "(train, 2 samples; skipped 2 without an output)" in out
 
 
 def test_budget_larger_than_the_candidates(capsys, task, tmp_path):
@@ -219,7 +219,7 @@ def test_an_interrupt_is_answered(capsys, task, tmp_path, monkeypatch):
     monkeypatch.setattr("tasc.commands.calls.analyze", interrupt)
     code, out, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
     assert (code, out) == (130, "")
-    assert err.startswith("interrupted: no half-written folder was left")
+    assert err.startswith("interrupted: no incomplete output is left")
     assert [path.name for path in tmp_path.iterdir()] == ["task.jsonl"]
 
 
@@ -248,7 +248,7 @@ def test_a_package_that_is_not_there_is_named_unless_it_is_our_own(
         with pytest.raises(ModuleNotFoundError):
             tasc(capsys, *given)
     else:
-        assert "the package torch is not installed: install tasc" in refused(capsys, *given)
+        assert "the package torch is not installed: reinstall tasc" in refused(capsys, *given)
 
 
 def test_bench_says_which_option_is_missing(capsys, task, tmp_path):
@@ -291,4 +291,4 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused(capsys,
 def test_how_data_are_read_is_not_dropped_where_none_are_named(capsys, tmp_path):
     code, _, err = tasc(capsys, "chat", tmp_path, "--template", "Q: {input}")
     assert code == 2
-    assert "--template is for data, and none are named: add --data" in err
+    assert "--template has no effect without data: add --data" in err

@@ -26,9 +26,9 @@ def test_vocab_compares_two_models_and_recommends(capsys, tmp_path):
         capsys, "vocab", target, draft, "--data", task, "--output", output, "--prompts", 3
     )
     assert code == 0, err
-    assert "in both: " in out
-    assert "expected acceptance at temperature 1: union" in out
-    assert "recommended: " in out
+    assert "Shared: " in out
+    assert "Expected acceptance at temperature 1: union" in out
+    assert "Recommended: " in out
     assert out.endswith(f"comparison: {output / 'vocabularies.json'}\n")
     saved = json.loads((output / "vocabularies.json").read_text())
     alpha = saved["expected_acceptance"]

@@ -55,7 +55,7 @@ def test_a_training_says_how_many_examples_it_cut(capsys):
     finetune.show(report)
     assert "cut" not in capsys.readouterr().out
     finetune.show(replace(report, cut_examples=1234))
-    assert "1,234 examples were longer than allowed, and cut" in capsys.readouterr().out
+    assert "1,234 examples were too long and lost text" in capsys.readouterr().out
 
 
 def test_where_there_is_no_terminal_lines_tell_the_progress(capsys, monkeypatch):

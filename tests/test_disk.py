@@ -158,5 +158,5 @@ def test_a_tokenizer_is_made_in_a_folder_that_went_away(capsys, tmp_path, monkey
     given = ("--tokenizer", make_tokenizer(tmp_path / "tok"), "--output", tmp_path / "out")
     code, _, err = tasc(capsys, "index", task, *given)
     assert code == 2
-    assert "error: the system refused: " in err
+    assert "error: system error: " in err
     assert "No such file or directory" in err

@@ -28,7 +28,7 @@ def test_a_label_has_no_slash_and_what_exists_is_a_path(tmp_path, monkeypatch):
         assert join(*parse_label(path)) == path
     assert join(*parse_label("base=some/model")) == "base=some/model"
     assert parse_label("base=") == ("base", "")
-    with pytest.raises(InputError, match="'base=' names no folder"):
+    with pytest.raises(InputError, match="'base=' has no path"):
         parse_path("base=")
 
 

@@ -1,4 +1,4 @@
-"""``tasc analyze``: how predictable a task's outputs are, and what each method would bring."""
+"""``tasc analyze``: measure how predictable the outputs are, and predict each method's gain."""
 
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def show(found: "AnalysisResults") -> None:
-    """Print Table 1's row, the token statistics, the budget grid, and the verdict."""
+    """Print bigrams (Table 1 of the paper), tokens, predictions and the verdict."""
     sides = (("input", found.input), ("output", found.output))
-    dropped = f"; {found.dropped:,} without an output left out" if found.dropped else ""
+    dropped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
     table(
         f"Word bigrams of {found.path} ({found.split}, {found.samples:,} samples{dropped})",
         ["", "entropy (bits)", "distinct bigrams", "bigrams for 80 %", "words/sample"],
@@ -36,8 +36,8 @@ def show(found: "AnalysisResults") -> None:
     if found.budgets:
         _show_budgets(found.budgets)
     if found.recommended_size:
-        why = "steps saved against rows and rarely seen tokens, as augment --new-tokens auto"
-        say(f"Recommended size: {found.recommended_size.budget:,} added tokens ({why})")
+        same = "as tasc augment --new-tokens auto chooses it"
+        say(f"Recommended size: {found.recommended_size.budget:,} new tokens, {same}")
     if found.drafting:
         _show_drafting(found.drafting)
     if found.serving:
@@ -70,7 +70,7 @@ def _show_tokens(tokens: "TokenReport") -> None:
 def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
     table(
         "TASC-ft: predicted from one merge search on the training outputs",
-        ["added tokens", "tokens/output", "bytes/token", "H2 (bits)", "fewer steps"],
+        ["new tokens", "tokens/output", "bytes/token", "H2 (bits)", "step ratio"],
         [
             [
                 f"{point.added:,}",
@@ -82,7 +82,7 @@ def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
             for point in budgets
         ],
     )
-    say("Fewer steps: those of an output with its end token, without added tokens by with them.")
+    say("Step ratio: decoding steps per output without new tokens, divided by steps with them.")
 
 
 def _show_drafting(drafting: "Drafting") -> None:
@@ -90,15 +90,16 @@ def _show_drafting(drafting: "Drafting") -> None:
     if cost:
         sizes = [(k, t) for k, t in zip(cost.sizes, cost.seconds, strict=True) if k > 1]
         figures = ", ".join(f"{t / cost.seconds[0]:.2f} for {k}" for k, t in sizes[::2])
-        say(f"A forward here, by its tokens, against one: {figures}")
+        say(f"Cost of a forward on this machine, relative to one token: {figures} tokens")
         key, title = "speedup", "best settings by predicted speed-up"
     else:
-        key, title = "tokens_per_step", "by tokens a step; what they cost, --model measures"
-        title = f"best settings {title}" if len(drafting.trials) > 1 else "default"
+        key, title = "tokens_per_step", "default setting"
+        if len(drafting.trials) > 1:
+            title = "best settings by tokens per step; --model also predicts speed-ups"
     trials = sorted(drafting.trials, key=attrgetter(key), reverse=True)
     table(
         f"TASC-spec: simulated on {drafting.samples:,} held-out outputs, {title}",
-        ["", "tokens/step", "95 %", "steps/output", "speed-up"],
+        ["", "tokens/step", "95 % CI", "steps/output", "speed-up"],
         [
             [
                 trial.method,
@@ -111,8 +112,8 @@ def _show_drafting(drafting: "Drafting") -> None:
         ],
     )
     say(
-        "Tokens a step: what a step after the prompt's forward commits; steps count that forward "
-        "and the end token."
+        "Tokens/step: mean number of tokens committed per step after the prefill. Steps include "
+        "the prefill and the end token."
     )
     warn_of_rough(trials)
     if len(trials) > 1:
@@ -135,5 +136,5 @@ def _show_serving(serving: "ServedDrafts") -> None:
             for trial in serving.trials
         ],
     )
-    say(f"{engine} counts 1 + accepted tokens / drafts, and no steps without a draft.")
+    say(f"{engine} reports 1 + accepted tokens per draft; it ignores steps without a draft.")
     say(f"Set --speculative-tokens {serving.speculative_tokens}: {serving.reason}.")

@@ -1,4 +1,4 @@
-"""``tasc augment``: add the task's n-grams to a tokenizer."""
+"""``tasc augment``: add n-grams of the outputs to a tokenizer."""
 
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def show(report: "AugmentReport") -> None:
-    """Print what the saved tokenizer reaches beside what the search predicted."""
+    """Print the measured and predicted effect of the new tokens."""
     sides = [("train", report.train), ("held out", report.held_out)]
     table(
         f"{report.added:,} new tokens ({report.export}), vocabulary {report.size:,}",
-        ["outputs", "tokens before", "predicted", "reached", "fewer tokens", "bytes/token"],
+        ["split", "tokens/output", "predicted", "measured", "token ratio", "bytes/token"],
         [
             [
                 name,
@@ -30,11 +30,12 @@ def show(report: "AugmentReport") -> None:
     )
     if report.shortfall:
         say(report.shortfall)
-    say("Token counts exclude the end token; each token, and the end token, takes one step.")
+    say("Token counts exclude the end token. Token ratio: tokens before, divided by tokens after.")
     excluded = ", ".join(f"{n} {why}" for why, n in report.excluded.items() if n) or "none"
     say(
-        f"H2 {report.h2['before']:.2f} → {report.h2['after']:.2f} bits; rejected by PCS: "
-        f"{report.rejected}; excluded: {excluded}; unused: {report.unused}"
+        f"Rényi entropy H2: {report.h2['before']:.2f} → {report.h2['after']:.2f} bits; candidates "
+        f"rejected by the prefix collision score: {report.rejected}; excluded: {excluded}; "
+        f"new tokens that no output uses: {report.unused}"
     )
     show_use(report)
     if report.budget == "auto":
@@ -42,22 +43,22 @@ def show(report: "AugmentReport") -> None:
 
 
 def show_use(report: "AugmentReport") -> None:
-    """Print how often new tokens are seen and split words."""
+    """Print the frequencies of new tokens, and how often they split words."""
     seen, train = report.seen, report.train
     say(
-        f"new tokens in the training outputs: the rarest {seen.least:,} times, a tenth of them "
-        f"{seen.tenth:,.0f} or less, half {seen.median:,.0f} or less"
+        f"Occurrences per new token in the training outputs: minimum {seen.least:,}, 10th "
+        f"percentile {seen.tenth:,.0f}, median {seen.median:,.0f}"
     )
     split = train.splits_words / max(train.new_token_uses, 1)
     if report.export == "added":
         say(
-            f"words split by new tokens: {train.splits_words:,} of {train.new_token_uses:,} "
-            f"uses ({split:.1%}); --export pretoken splits none"
+            f"Uses of new tokens that split a word: {train.splits_words:,} of "
+            f"{train.new_token_uses:,} ({split:.1%}). With --export pretoken there are none."
         )
 
 
 def show_recommended_size(curve: "Curve") -> None:
-    """Print the budget that was chosen beside its neighbours."""
+    """Print the recommended number of new tokens and its neighbours."""
     recommended = curve.recommended_size
     around = [p for p in curve.points if p.budget in _around(curve)]
     table(
@@ -78,13 +79,13 @@ def show_recommended_size(curve: "Curve") -> None:
         ],
     )
     say(
-        "risk: outputs that a rarely seen token may spoil, predicted; cost: steps, their time, and "
-        "the risk at its price, against no new tokens"
+        "Risk: predicted share of outputs that a rarely seen token may spoil. Cost: decoding time "
+        "plus risk × penalty, relative to no new tokens."
     )
 
 
 def _around(curve: "Curve") -> set[int]:
-    """No tokens, the recommended size, and its halves and doubles, as far as the curve has them."""
+    """Return 0, the recommended size, and the sizes next to its halves and doubles."""
     budgets = [p.budget for p in curve.points]
     recommended = curve.recommended_size.budget
     wanted = (0, recommended / 4, recommended / 2, recommended, recommended * 2, recommended * 4)

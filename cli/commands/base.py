@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def show(report: "BaseReport") -> None:
-    """Print what the training did, and where the tokenizer is smaller than it was to be."""
+    """Print the training's figures, and a note if the tokenizer is smaller than requested."""
     finetune.show(report)
     tokens, wanted = report.vocabulary, report.vocabulary_wanted
     if wanted and tokens < wanted:
-        say(f"the tokenizer has {tokens:,} tokens, not {wanted:,}: the texts hold no more pairs")
+        say(f"the tokenizer has {tokens:,} tokens, not {wanted:,}: the texts contain no more pairs")

@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 def show(found: "BenchResults") -> None:
-    """Print the table of cells; ms, tokens and steps are means per output.
+    """Print a table of models and methods with means per output, comparisons and warnings.
 
-    In a batch the milliseconds of an output are its share of the batch's time.
+    In a batch, the milliseconds of an output are its share of the batch's time.
     """
     from tasc.benchmark.results.warnings import warnings
 
     _cells(found)
-    say("Steps include the prefill; tokens/step is the mean per step after it.")
+    say("Steps include the prefill. Tokens/step is the mean over the steps after it.")
     if found.cells[0].lossless is None:
         say("Sampled outputs differ by chance, so the speed-up is a ratio of tokens per second.")
     for pair in found.pairs:
         say(pair_line(pair, found))
     if found.seeds:
         _seeds(found)
-    say(f"outputs in the tokenizer's own tokens: {_canonical(found)}")
+    say(f"Outputs in the tokenizer's canonical tokens: {_canonical(found)}")
     for line in warnings(found):
         warn(line)
     warn_of_rough(found.prediction.cells)
@@ -63,15 +63,15 @@ def _cells(found: "BenchResults") -> None:
 
 
 def _canonical(found: "BenchResults") -> str:
-    """Say of each model how many outputs its tokenizer would write in the same tokens."""
+    """Return each model's share of outputs that its tokenizer encodes to the same tokens."""
     shares = {cell.model: f"{cell.canonical:.1%}" for cell in reversed(found.cells)}
     return ", ".join(f"{model} {share}" for model, share in reversed(shares.items()))
 
 
 def _seeds(found: "BenchResults") -> None:
-    columns = ["model", "method", "seeds", "ms", "speed", "steps"]
+    columns = ["model", "method", "seeds", "ms", "speed-up", "steps"]
     table(
-        "Over seeds: mean ± standard deviation of a seed",
+        "Mean ± standard deviation over seeds",
         [*columns, *(metric.label for metric in found.metrics.values())],
         [
             [
@@ -102,7 +102,7 @@ def _around(spread: "Spread", form: str) -> str:
 
 
 def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
-    """Say how two models differ: each metric with what chance explains, and their speed."""
+    """Return the differences of two models in quality and speed, with confidence intervals."""
     parts = []
     for name, seen in pair.quality.items():
         test, counts = seen.mcnemar, ""
@@ -118,28 +118,28 @@ def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
 
 
 def reference_line(found: "ReferenceMatch", dtype: str) -> str:
-    """Say how many greedy outputs of a model are those of transformers' own generate."""
+    """Return how many greedy outputs of a model equal those of ``generate`` in transformers."""
     name, counts = f"{found.model}, {found.method}", f"{found.identical} of {found.of}"
     if found.identical == found.of:
-        return f"as transformers' own generate: {counts} outputs of {name}"
+        return f"Identical to generate in transformers: {counts} outputs of {name}"
     margin = f"(margin {found.largest_margin:.3g})"
     if dtype == "float32":
         return (
-            f"NOT LOSSLESS: only {counts} outputs of {name} are those of transformers' own "
-            f"generate {margin}"
+            f"NOT LOSSLESS: only {counts} outputs of {name} are identical to generate in "
+            f"transformers {margin}"
         )
     return (
-        f"match rate with transformers' own generate: {found.match_rate:.0%}, {counts} outputs "
+        f"Match rate with generate in transformers: {found.match_rate:.0%}, {counts} outputs "
         f"of {name} {margin}"
     )
 
 
 def _lossless(cell: "Cell") -> str:
-    """Count identical outputs, and the margin of the largest difference where there is one."""
+    """Return the number of identical outputs, and the largest margin if some differ."""
     found = cell.lossless
     if found is None:
         return "sampled"
     if not cell.compared:
-        return "–"  # the method that the model's others are compared with
+        return "–"  # the model's other methods are compared with this one
     ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
     return f"{found.identical}/{found.of}{ties}"

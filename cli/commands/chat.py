@@ -1,4 +1,4 @@
-"""``tasc chat``: talk to a model in the terminal, and see which text came from drafts."""
+"""``tasc chat``: chat with a model in the terminal; text from drafts is coloured."""
 
 import io
 import sys
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tasc.commands.conversation_options import ChatOptions
 
 _NEW = "/new"
-_TEXT, _DRAFTED = (29, 39, 51), (207, 227, 245)  # both colours, for light and dark terminals
+_TEXT, _DRAFTED = (29, 39, 51), (207, 227, 245)  # readable on light and dark terminals
 
 
 def run(options: "ChatOptions", _flags: RunFlags) -> None:
-    """Answer each line of stdin: text on stdout, figures and errors on stderr."""
+    """Answer each line of stdin; print answers to stdout, and figures and errors to stderr."""
     from tasc.commands.context import at_work
     from tasc.commands.conversation import Conversation
     from tasc.errors import InputError
@@ -29,7 +29,7 @@ def run(options: "ChatOptions", _flags: RunFlags) -> None:
     failed = 0
     with at_work(options, None) as context:
         conversation = Conversation(options, context)
-        note(f"Each line is a message. {_NEW} begins a new chat, Ctrl-D ends.")
+        note(f"Each line is a message. {_NEW} starts a new chat, Ctrl-D ends the program.")
         while (line := _line()) is not None:
             if line == _NEW:
                 conversation.messages.clear()
@@ -37,13 +37,13 @@ def run(options: "ChatOptions", _flags: RunFlags) -> None:
                 try:
                     found = conversation.answer(line, _show)
                     tokens, seconds = len(found.tokens), found.timeline.total
-                    told = f"{tokens:,} tokens in {found.decoding_steps:,} steps, "
-                    told += f"{sum(found.accepted):,} from drafts"
-                    told += f"; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
+                    line = f"{tokens:,} tokens in {found.decoding_steps:,} steps, "
+                    line += f"{sum(found.accepted):,} from drafts"
+                    line += f"; {tokens / max(seconds, 1e-9):,.0f} tokens/s"
                 except InputError as error:
-                    told, failed = f"error: {error}; or type {_NEW}", failed + 1
-                typer.echo()  # an answer per line, if only an empty one
-                note(told)
+                    line, failed = f"error: {error}; or type {_NEW}", failed + 1
+                typer.echo()  # end the answer, even an empty one
+                note(line)
     if failed and not sys.stdin.isatty():
         raise InputError(f"lines without an answer: {failed}; correct them and send them again")
 

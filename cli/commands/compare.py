@@ -1,4 +1,4 @@
-"""``tasc compare``: two benches of the same samples; exit code 1 where something is worse."""
+"""``tasc compare``: compare two benches of the same samples; exit with 1 for a regression."""
 
 from typing import TYPE_CHECKING
 
@@ -44,13 +44,13 @@ def _show(found: "ResultsComparison") -> None:
         ],
         text_columns=3,
     )
-    for told in found.notes:
-        note(told)
+    for line in found.notes:
+        note(line)
     worse = len(found.regressions)
-    say(f"worse beyond the noise: {worse} of {len(found.changes)} figures")
+    say(f"Worse beyond noise: {worse} of {len(found.changes)} figures")
     say(
-        f"Intervals have a confidence of {found.confidence:.2%} each, so that all hold together "
-        f"with 95 %; a speed must be worse by {found.tolerance:.0%}, too."
+        f"The confidence level of each interval is {found.confidence:.2%}, so that of all together "
+        f"is 95 %. A speed counts as worse only beyond {found.tolerance:.0%}."
     )
 
 

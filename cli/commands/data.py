@@ -1,4 +1,4 @@
-"""``tasc data``: examples as a model sees them, before anything runs."""
+"""``tasc data``: show examples as the model sees them."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from tasc.commands.inspect_data import DataOptions, DataReport, Sample, Token
 
 _SEPARATOR = "│"
-# Letters and background both, so that they are read on a light terminal and on a dark one.
+# Text and background colours, readable on light and dark terminals.
 _SHADES = {
     "cut": ("#5a5a5a on #e3e3e3", "#5a5a5a on #cfcfcf"),
     "read": ("#1d2733 on #dbe4ee", "#1d2733 on #b9cbdd"),
     "learnt": ("#12331d on #c9ecd4", "#12331d on #97d3ab"),
 }
-_SHOWN = 300  # tokens in sequence that are shown whole; of more both ends
-_TOLD = {"cut": "never seen", "read": "the loss leaves them out", "learnt": "the loss is on these"}
+_SHOWN = 300  # tokens; of a longer part, only both ends are shown
+_MEANINGS = {"cut": "not seen in training", "read": "without loss", "learnt": "with loss"}
 
 
 def run(options: "DataOptions", flags: RunFlags) -> None:
@@ -36,7 +36,7 @@ def run(options: "DataOptions", flags: RunFlags) -> None:
     if found.recognised:
         say(found.recognised)
     if found.chat_template:
-        say(f"Prompts are written by the chat template of {found.tokenizer}.")
+        say(f"The chat template of {found.tokenizer} writes the prompts.")
     for sample in found.samples:
         _show(sample, found)
     _lengths(found)
@@ -49,7 +49,7 @@ def _show(sample: "Sample", found: "DataReport") -> None:
     tokens = list(enumerate(sample.tokens))
     for state, group in groupby(tokens, key=lambda pair: pair[1].state):
         held = list(group)
-        say(f"  {state} ({len(held):,} tokens: {_TOLD[state]})")
+        say(f"  {state} ({len(held):,} tokens, {_MEANINGS[state]})")
         _show_group(held, state)
     say("")
 
@@ -66,9 +66,9 @@ def _show_group(held: list[tuple[int, "Token"]], state: str) -> None:
 
 
 def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
-    """Print tokens, (text, shade) each; a line ends where the text has one.
+    """Print tokens as pairs of text and shade, in the lines of the text.
 
-    In two shades by turns, with a separator where no colour is.
+    Tokens alternate between two shades; without colours there is a separator between them.
     """
     lines: list[list[tuple[str, int]]] = [[]]
     for text, shade in tokens:
@@ -85,9 +85,9 @@ def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
 
 
 def _lengths(found: "DataReport") -> None:
-    left_out = f"; {found.dropped:,} without an output left out" if found.dropped else ""
+    skipped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
     table(
-        f"Tokens of {found.path} ({found.split}, {found.examples:,} examples{left_out})",
+        f"Tokens of {found.path} ({found.split}, {found.examples:,} examples{skipped})",
         ["", "shortest", "10 %", "50 %", "90 %", "99 %", "longest"],
         [
             [name, *(f"{length:,}" for length in lengths)]
@@ -101,7 +101,7 @@ def _lengths(found: "DataReport") -> None:
 
 
 def _cuts(found: "DataReport") -> list[str]:
-    """Say what is cut, and the option that cuts less."""
+    """Return lines on truncated examples, with the option that keeps all of them."""
     cuts, most = found.cuts, found.together[-1]
     keeps = f"tasc finetune --max-length {most} keeps all"
     lines = []
@@ -111,20 +111,19 @@ def _cuts(found: "DataReport") -> list[str]:
         )
     if cuts.outputs:
         lines.append(
-            f"{cuts.outputs:,} of {found.examples:,} outputs lose their end, and do not teach to "
-            f"stop: {keeps}"
+            f"{cuts.outputs:,} of {found.examples:,} outputs lose their end, so the model does not "
+            f"learn to stop: {keeps}"
         )
     if not lines:
-        lines.append(f"Nothing is cut by tasc finetune --max-length {found.max_length}.")
+        lines.append(f"tasc finetune --max-length {found.max_length} cuts no example.")
     if cuts.unfinished:
         lines.append(
-            f"{cuts.unfinished:,} of {found.examples:,} outputs are longer than tasc bench "
-            f"--max-new-tokens {found.max_new_tokens} writes: --max-new-tokens "
-            f"{found.outputs[-1] + 1} is enough"
+            f"{cuts.unfinished:,} of {found.examples:,} outputs are longer than the limit of tasc "
+            f"bench --max-new-tokens {found.max_new_tokens}: {found.outputs[-1] + 1} is enough"
         )
     if found.rewritten:
         lines.append(
-            f"{found.rewritten:,} of {found.examples:,} outputs come back from the tokenizer as "
-            "other text, such as é of e and an accent: no model with it writes them as they are"
+            f"{found.rewritten:,} of {found.examples:,} outputs change when encoded and decoded "
+            "(such as e and an accent to é): no model with this tokenizer can write them exactly"
         )
     return lines

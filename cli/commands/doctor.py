@@ -1,4 +1,4 @@
-"""``tasc doctor``: what is installed, what was built, and what this machine has."""
+"""``tasc doctor``: show versions, devices, kernels and memory."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ def run(_options: "DoctorOptions", flags: RunFlags) -> None:
     if flags.json:
         print_json(report)
         return
-    rows = [[what, _text(found)] for what, found in report.items()]
-    table("tasc doctor", ["what", "found"], rows, text_columns=2)
+    rows = [[name, _text(value)] for name, value in report.items()]
+    table("tasc doctor", ["property", "value"], rows, text_columns=2)
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -1,4 +1,4 @@
-"""``tasc finetune``: adapters or all weights, with or without new tokens, or a draft head."""
+"""``tasc finetune``: train adapters, all weights or a draft head."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def show(report: "TrainReport") -> None:
-    """Print what the training did."""
+    """Print steps, losses and numbers of parameters."""
     kept = [found for found in report.evaluations if found.step == report.kept_step]
     held_out = f", validation loss {kept[-1].loss:.3f}" if kept else ""
     say(
@@ -19,6 +19,6 @@ def show(report: "TrainReport") -> None:
     )
     if report.kept_step < report.steps:
         early = "stopped early, " if report.stopped_early else ""
-        say(f"{early}kept the weights of step {report.kept_step}, the best validation result")
+        say(f"{early}kept the weights of step {report.kept_step} (best validation result)")
     if report.cut_examples:
-        say(f"{report.cut_examples:,} examples were longer than allowed, and cut")
+        say(f"{report.cut_examples:,} examples were too long and lost text; see tasc data")

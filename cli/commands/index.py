@@ -1,4 +1,4 @@
-"""``tasc index``: count a corpus once; benches and jobs map the file and share its memory."""
+"""``tasc index``: save the n-gram counts of the outputs."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def show(report: "IndexReport") -> None:
-    """Print what was counted."""
+    """Print the size of the index."""
     say(
         f"{report.tokens:,} tokens of {report.outputs:,} outputs: "
         f"{report.contexts:,} contexts, {report.bytes:,} bytes "

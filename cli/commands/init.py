@@ -1,4 +1,4 @@
-"""``tasc init``: a recipe for one's own data."""
+"""``tasc init``: write a recipe for your own data."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""``tasc load``: the same prompts to several servers: equal outputs, and at which speed."""
+"""``tasc load``: compare the outputs and the speed of running servers."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def show(found: "LoadResults") -> None:
-    """Print a table of servers, each server compared with the first one, and failures."""
+    """Print a table of servers, comparisons with the first server, and failed requests."""
     table(
         f"{found.task.source}: {found.task.samples} samples, "
         f"{found.settings.concurrency} requests in flight",
@@ -26,7 +26,7 @@ def show(found: "LoadResults") -> None:
             for cell in found.cells
         ],
     )
-    say(f"equal: outputs with the same text as {found.cells[0].equal.against}")
+    say(f"Equal: outputs with the same text as {found.cells[0].equal.against}")
     for pair in found.comparisons:
         say(_comparison(pair, found))
     for cell in found.cells:

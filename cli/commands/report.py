@@ -1,4 +1,4 @@
-"""``tasc report``: several benches on one page."""
+"""``tasc report``: join several benches into one page."""
 
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ def run(options: "ReportOptions", flags: RunFlags) -> None:
 
 
 def _show(found: "JoinedResults") -> None:
-    columns = ["run", "model", "method", "ms", "speed", "predicted", "tokens/step"]
+    columns = ["run", "model", "method", "ms", "speed-up", "predicted", "tokens/step"]
     table(
         f"{len(found.runs)} benches",
         [*columns, *(metric.label for metric in found.metrics.values())],
@@ -50,8 +50,8 @@ def _show(found: "JoinedResults") -> None:
         ],
         text_columns=3,
     )
-    for told in found.notes:
-        say(told)
+    for line in found.notes:
+        say(line)
     for run in found.runs:
-        for told in run.warnings:
-            note(f"{run.label}: {told}")
+        for line in run.warnings:
+            note(f"{run.label}: {line}")

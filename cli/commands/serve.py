@@ -1,4 +1,4 @@
-"""``tasc serve``: start the engine of an exported folder."""
+"""``tasc serve``: start an inference engine on an exported folder."""
 
 import os
 import shlex

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def show(found: "Tuning") -> None:
-    """Print what was chosen and what it brings."""
+    """Print the best setting next to the default."""
     for name, trial in (("default", found.default), ("best", found.best)):
         interval = interval_text(trial.tokens_per_step_interval, ".2f")
         figure = f"{trial.tokens_per_step:.2f} tokens per step (95 % CI {interval})"
@@ -18,4 +18,4 @@ def show(found: "Tuning") -> None:
     if best.method == default.method:
         say("No other setting is better.")
     elif best.tokens_per_step_interval[0] <= default.tokens_per_step:
-        say("The best setting may be chance: the default lies within its interval.")
+        say("The difference may be chance: the default lies within the best setting's interval.")

@@ -1,4 +1,4 @@
-"""``tasc vocab``: can this model draft for that one, and by which algorithm?"""
+"""``tasc vocab``: compare two vocabularies and recommend a drafting algorithm."""
 
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def show(report: "Comparison") -> None:
-    """Print both sides, what they share, and the recommendation."""
+    """Print both vocabularies, their shared tokens, and the recommendation."""
     sides = [("target", report.target), ("drafter", report.draft)]
     table(
         f"{report.task.texts} texts of {report.task.source}",
-        ["", "tokens", "strings", "longest", "mean bytes", "texts that come back"],
+        ["", "tokens", "strings", "longest", "mean bytes", "texts unchanged"],
         [
             [
                 name,
@@ -28,24 +28,24 @@ def show(report: "Comparison") -> None:
     )
     for name, side in sides:
         if side.lost is not None:
-            say(f"{name} does not give back {side.lost[:60]!r}")
+            say(f"The {name} does not restore {side.lost[:60]!r} after encoding.")
     r = report
-    say(f"in both: {r.shared:,} strings, {r.share:.1%} of the target's tokens")
+    say(f"Shared: {r.shared:,} strings, {r.share:.1%} of the target's tokens")
     say(
-        f"in these texts: {r.used_shared:,} of {r.used:,} target tokens, "
-        f"{r.shared_by_occurrence:.1%} by occurrence; "
-        f"{r.draft_tokens_per_target_token:.2f} draft tokens each"
+        f"Shared in these texts: {r.used_shared:,} of {r.used:,} distinct target tokens, "
+        f"{r.shared_by_occurrence:.1%} of their occurrences; "
+        f"{r.draft_tokens_per_target_token:.2f} draft tokens per target token"
     )
     say(
-        f"segmentations of a target token by the drafter: median {r.segmentations_median:,.0f}, "
-        f"at most {r.segmentations_max:,}; none for {r.unreachable} of {r.segmented}"
+        f"Segmentations of a target token into draft tokens: median {r.segmentations_median:,.0f}, "
+        f"maximum {r.segmentations_max:,}; none for {r.unreachable} of {r.segmented} tokens"
     )
     say(
-        f"draft forwards for all segmentations of a token: median {r.forwards:,.0f} "
-        "(slrs follows the likely ones)"
+        f"Draft forwards for all segmentations of a token: median {r.forwards:,.0f} "
+        "(slrs follows only the likely ones)"
     )
     if r.expected_acceptance:
         figures = ", ".join(f"{k} {v:.3f}" for k, v in r.expected_acceptance.items())
-        say(f"expected acceptance at temperature {r.temperature:g}: {figures}")
+        say(f"Expected acceptance at temperature {r.temperature:g}: {figures}")
     best = r.recommended
-    say(f"recommended: {best.algorithm} ({best.reason})")
+    say(f"Recommended: {best.algorithm} ({best.reason})")

@@ -91,7 +91,7 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, mod
     assert best["tokens_per_step"] == max(trial[1] for trial in trials.values()) > default[1]
     said = f"{best['method']} commits {best['tokens_per_step']:.2f} tokens per step"
     assert said in grid["verdict"]["reasons"][1]
-    assert f"{best['tokens_per_step']:.2f}" in out.split("best settings by tokens a step")[1]
+    assert f"{best['tokens_per_step']:.2f}" in out.split("best settings by tokens per step")[1]
     assert said in " ".join(out.split())
 
 

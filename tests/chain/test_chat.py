@@ -48,7 +48,9 @@ def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
         capsys, "augment", task, "--tokenizer", base, "--budget", 8, "--output", tokens
     )
     assert code == 0, err
-    assert f"{task}: read as chats (messages); to read other columns, pass" in err
+    assert (
+        f"{task}: read as chats (messages); to read other columns, pass --input-column and" in err
+    )
     added = [t["string"] for t in json.loads((tokens / "merges.json").read_text())["merges"]]
     assert added
     assert not [text for text in added if "<|" in text or "assistant" in text]

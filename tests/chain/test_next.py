@@ -87,7 +87,7 @@ def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path,
     found = json.loads((tmp_path / "a/analysis.json").read_text())
     size = found["recommended_size"]["budget"]
     assert size > 0
-    assert f"Recommended size: {size:,} added tokens (" in out
+    assert f"Recommended size: {size:,} new tokens, as" in out
     verb = "is" if size == 1 else "are"
     subject = f"{size} new token{'s' * (size > 1)}, the recommended size, {verb}"
     (reason,) = [r for r in found["verdict"]["reasons"] if "recommended size" in r]

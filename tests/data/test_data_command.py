@@ -85,7 +85,7 @@ def test_outputs_that_the_tokenizer_rewrites_are_counted(tmp_path, capsys):
     task = write(tmp_path / "train.jsonl", jsonl(rows))
     assert inspected(task, tmp_path / "nfc").rewritten == 1
     _, out, _ = run(capsys, "data", task, "--tokenizer", tmp_path / "nfc")
-    assert "1 of 3 outputs come back from" in out
+    assert "1 of 3 outputs change when encoded" in out
 
 
 def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsys):
@@ -100,7 +100,7 @@ def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsy
     code, out, err = run(capsys, "data", task, "--tokenizer", folder)
     assert code == 0, err
     assert "read as chats (messages)" in out
-    assert f"Prompts are written by the chat template of {folder}." in out
+    assert f"The chat template of {folder} writes the prompts." in out
     assert "<|im_end|>│\\n\n    <|im_start|>│" in out
     assert "4│<|im_end|>" in out
     code, _, err = run(capsys, "data", task, "--tokenizer", plain)

@@ -129,4 +129,4 @@ def test_the_old_switch_of_quantisation_gets_one_line_that_says_what_to_type(cap
     code, _, err = tasc(capsys, "finetune", "task.jsonl", "--model", "m", "--no-quantize")
     assert code == 2
     assert len(err.strip().splitlines()) == 1
-    assert "type --quantize none for --no-quantize" in err
+    assert "--no-quantize was replaced: use --quantize none" in err

@@ -126,7 +126,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(compared, tmp_path):
     with pytest.raises(InputError, match="60 and 60, of which 0 are in both"):
         compared(bench(), bench(samples=samples))
     (tmp_path / "broken.json").write_text('{"version": 0}')
-    for name, why in (("broken.json", "is not a result of tasc bench"), ("gone", "is not there")):
+    for name, why in (("broken.json", "is not a result of tasc bench"), ("gone", "does not exist")):
         with pytest.raises(InputError, match=why):
             compare_results(CompareOptions(old=str(tmp_path / name), new=str(tmp_path / name)))
 
@@ -136,7 +136,7 @@ def test_the_command_exits_with_1_where_something_is_worse(compared, capsys, tmp
     before, after = tmp_path / "old", tmp_path / "new"
     code, out, _ = tasc(capsys, "compare", before, after)
     assert code == 1
-    assert "worse beyond the noise: 2 of 4 figures" in out
+    assert "Worse beyond noise: 2 of 4 figures" in out
     code, out, _ = tasc(capsys, "compare", after, before, "--json")
     assert code == 0
     assert json.loads(out)["changes"][0]["verdict"] == "better"

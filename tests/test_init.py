@@ -136,7 +136,7 @@ def test_without_a_model_one_is_trained_from_scratch(capsys):
 
 def test_an_export_that_supports_the_tokenizer_is_chosen(capsys, tmp_path):
     write(Path("mine.jsonl"), jsonl(ROWS))
-    state = json.loads((make_tokenizer(tmp_path / "odd") / "tokenizer.json").read_text())
+    state = json.loads((make_base(tmp_path / "odd") / "tokenizer.json").read_text())
     spaces = {"type": "WhitespaceSplit"}
     state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [state["pre_tokenizer"], spaces]}
     (tmp_path / "odd" / "tokenizer.json").write_text(json.dumps(state))

@@ -15,7 +15,7 @@ from tasc.options.task import Data
 from tasc.progress import silent
 from tasc.vocab.search.options import AugmentOptions
 from tests.cli import tasc
-from tests.pico import make_tokenizer
+from tests.pico import make_base, make_tokenizer
 from tests.recipes import HEAD, ROWS, write
 
 
@@ -177,6 +177,18 @@ def test_a_dry_run_finds_every_wrong_name(capsys, tmp_path, step, said):
     assert (code, out) == (2, "")
     assert said in err
     assert err.endswith("mend the recipe\n")
+
+
+def test_a_dry_run_checks_the_models_that_steps_read(capsys, tmp_path):
+    write(tmp_path / "task" / "train.jsonl", ROWS)
+    model = make_base(tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"hidden_size": 48}))
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(f"{HEAD}  tuned: {{command: finetune, model: {model}, quantize: none}}\n")
+    code, out, err = tasc(capsys, "run", recipe, "--data-dir", tmp_path, "--dry-run")
+    assert (code, out) == (2, "")
+    assert "by config.json: download or save the model again" in err
 
 
 def test_each_step_of_a_recipe_has_progress_of_its_own(capsys, tmp_path, monkeypatch):

@@ -6,7 +6,8 @@ from typing import Any
 from tasc.commands.plan import Plan
 from tasc.errors import TascError
 from tasc.files.artefact import MANIFEST, check_output, read_manifest
-from tasc.options.references import parse_label
+from tasc.options.command import StepOptions
+from tasc.options.references import parse_label, resolve_model
 from tasc.report.record import Record
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.vocab.exports.export import Exporter
@@ -31,12 +32,13 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
     """Return the steps of ``plan``. Runs and writes nothing.
 
     Raises:
-        InputError: ``tasc run`` would refuse to write an output, or a local tokenizer.
+        InputError: ``tasc run`` would refuse to write an output, or a local model or tokenizer.
     """
     for name, step in plan.steps.items():
         check_output(output / name, force=True)
         if isinstance(step, AugmentOptions) and Path(step.tokenizer).exists():
             Exporter(load_tokenizer(step.tokenizer), step.export)
+        _check_models(step, plan)
     planned = []
     for name, step in plan.steps.items():
         named = (
@@ -53,6 +55,17 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
             )
         )
     return tuple(planned)
+
+
+def _check_models(step: StepOptions, plan: Plan) -> None:
+    """Check the local models that a step reads, as it does before it loads them."""
+    from tasc.models.load import check_model
+
+    for field, kind in step.spec.references.items():
+        for text in step.named(field) if kind == "model" else ():
+            path = parse_label(text)[1]
+            if path not in plan.steps and Path(path).exists():
+                check_model(resolve_model(path)[1])
 
 
 def _last_seconds(folder: Path) -> float | None:

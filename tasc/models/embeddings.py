@@ -20,7 +20,7 @@ class NewEmbedding(Protocol):
 
 
 def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewEmbedding], size: int = 0) -> None:
-    """Set the rows of each new token, in embedding and LM head, to the mean of its base tokens'.
+    """Set the rows of each new token, in embeddings and LM head, to the mean of its base tokens'.
 
     The matrices grow to ``size`` rows, the tokenizer's length, or to the highest new id. A padded
     vocabulary never shrinks; its spare rows are used first. Departs from the paper: the mean is
@@ -32,8 +32,9 @@ def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewEmbedding], size
     old = model.get_input_embeddings().weight.shape[0]
     _check(rows, old)
     needed = max([old, size, *(row.new_id + 1 for row in rows)])
-    if needed > old:
-        model.resize_token_embeddings(needed, mean_resizing=False)
+    table = per_layer_table(model)
+    if needed > (old if table is None else min(old, table.num_embeddings)):
+        model.resize_token_embeddings(needed, mean_resizing=False)  # the table too
     for matrix in _matrices(model):
         _set_means(matrix, rows)
 
@@ -50,6 +51,12 @@ def output_head(model: PreTrainedModel) -> torch.nn.Module:
             f"{type(model).__name__} has no LM head for new tokens: use a causal language model"
         )
     return head
+
+
+def per_layer_table(model: PreTrainedModel) -> torch.nn.Embedding | None:
+    """Return the second embedding, which every layer reads, if the model has one (Gemma 3n, 4)."""
+    found = getattr(model, "get_per_layer_input_embeddings", lambda: None)()
+    return found if isinstance(found, torch.nn.Embedding) else None
 
 
 def is_tied(model: PreTrainedModel) -> bool:
@@ -75,7 +82,8 @@ def _matrices(model: PreTrainedModel) -> list[torch.Tensor]:
     tensors = [model.get_input_embeddings().weight]
     if not is_tied(model):
         tensors.append(head.weight)
-    bias = getattr(head, "bias", None)
+    bias, table = getattr(head, "bias", None), per_layer_table(model)
+    tensors += [] if table is None else [table.weight]
     return tensors if bias is None else [*tensors, bias]
 
 

@@ -1,7 +1,8 @@
 """Adapters on what a model really has: mixtures of experts, GPT-2's layers; others are refused."""
 
+import copy
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from tasc.data.corpus import Example
 from tasc.errors import InputError, TascError
+from tasc.models.embeddings import extend_embeddings, per_layer_table
 from tasc.models.load import load_model
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.adapters import lora
@@ -81,19 +83,48 @@ def test_finetune_trains_and_merges_it_and_says_nothing_else(capsys, tmp_path, t
     load_model(str(out / "model"))
 
 
-@pytest.mark.parametrize("options", [(), ("--draft-head",)])
-def test_a_model_with_a_state_is_refused_in_one_line(capsys, tmp_path, task, options):
+def test_a_draft_head_of_a_model_with_a_state_is_refused_in_one_line(capsys, tmp_path, task):
     model, out = make(tmp_path / "model", "mamba"), tmp_path / "out"
-    code, _, err = tasc(capsys, "finetune", task, "--model", model, *options, "--output", out)
+    code, _, err = tasc(capsys, "finetune", task, "--model", model, "--draft-head", "--output", out)
     assert code == 2
     assert len(err.strip().splitlines()) == 1, err
     assert not out.exists()
 
 
-def test_a_model_that_peft_does_not_adapt_is_refused(tmp_path):
-    model = load_model(str(make(tmp_path, "mamba")))
-    with pytest.raises(InputError, match="MambaForCausalLM takes no adapters"):
-        lora.attach(model, [], rank=4, alpha=8, dropout=0.0)
+@dataclass
+class Added:
+    """A new token of two base tokens."""
+
+    new_id: int
+    base_ids: tuple[int, ...]
+
+
+@pytest.mark.parametrize("kind", ["lfm2", "qwen3_5_text", "falcon_h1", "mamba2", "gemma4_text"])
+def test_adapters_and_new_rows_of_every_table_learn_and_merge(kind):
+    model = pico.build_model(kind)
+    extend_embeddings(model, [Added(320, (5, 6)), Added(321, (7, 8))], 322)
+    plain = copy.deepcopy(model)
+    adapted = lora.attach(model, [320, 321], rank=4, alpha=8, dropout=0.0)
+    ids = torch.tensor([[1, 2, 320, 321, 5]])
+    adapted(input_ids=ids, labels=ids).loss.backward()
+    torch.manual_seed(1)
+    for name, parameter in adapted.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None, name
+            parameter.data += 0.05 * torch.randn_like(parameter)
+    lora.merge_into(adapted, plain)
+    with torch.no_grad():
+        expected, got = adapted.eval()(input_ids=ids).logits, plain.eval()(ids).logits
+    assert (got - expected).abs().max() < 1e-4 * expected.abs().max()
+
+
+def test_the_table_that_every_layer_reads_grows_too():
+    model = pico.build_model("gemma4_text")
+    extend_embeddings(model, [Added(320, (5, 6))], 330)
+    table = per_layer_table(model)
+    assert table is not None
+    assert table.num_embeddings == 330
+    torch.testing.assert_close(table.weight[320], table.weight[5:7].mean(0))
 
 
 def test_a_draft_head_is_not_trained_beyond_the_models_positions(tmp_path):

@@ -17,13 +17,14 @@ from transformers.pytorch_utils import Conv1D
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError
-from tasc.models.embeddings import is_tied, output_head
+from tasc.models.embeddings import is_tied, output_head, per_layer_table
 from tasc.models.folder.quiet import quiet
 from tasc.training.adapters.dropout import BitDropout
 from tasc.training.adapters.options import ALL_LINEAR
 
 _ADAPTER = "default"
 _PREFIX = "base_model.model."
+_FUSED = ("dt_proj", "out_proj")  # of Mamba's layers, whose kernels read these weights themselves
 
 
 def attach(
@@ -40,7 +41,7 @@ def attach(
     ``targets`` are the ends of layer names, separated by commas; all by default. Experts of a
     mixture are not adapted, as they are not linear layers in transformers 5.
 
-    ``rows`` of the embedding and the LM head become trainable too. All trainable parameters are
+    ``rows`` of the embeddings and the LM head become trainable too. All trainable parameters are
     float32, because bfloat16 cannot represent an AdamW step.
 
     Raises InputError for rows of an LM head with a bias, which PEFT ignores, for a target that is
@@ -129,10 +130,16 @@ def _chosen_layers(model: PreTrainedModel, targets: str) -> list[str]:
 def _linear_layers(model: PreTrainedModel) -> list[str]:
     """Return the names of the layers to adapt; PEFT's own "all-linear" includes experts."""
     head = model.get_output_embeddings()
+    fused = {
+        getattr(module, name, None)
+        for module in model.modules()
+        if hasattr(module, "A_log") and hasattr(module, "D")
+        for name in _FUSED
+    }
     return [
         name
         for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear | Conv1D) and module is not head
+        if isinstance(module, torch.nn.Linear | Conv1D) and module not in {head, *fused}
     ]
 
 
@@ -155,8 +162,10 @@ def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, lis
             "leave out --augmented"
         )
     rows = {_last(names[model.get_input_embeddings()]): list(ids)}
-    if not is_tied(model):
-        rows[_last(names[head])] = list(ids)
+    table = per_layer_table(model)
+    for module in (None if is_tied(model) else head, table):
+        if module is not None:
+            rows[_last(names[module])] = list(ids)
     return rows
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tasc.commands.steps import Outcome
     from tasc.options.command import StepOptions
 
+INTERRUPTED = 130  # 128 + SIGINT
+
 
 def register_all(app: typer.Typer) -> None:
     """Register every command with ``app``, in the order of the table."""
@@ -100,7 +102,8 @@ def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
         if work_of(folder).exists():
             line = shell_line()
             line += "" if "--resume" in line else " --resume"
-            note(f"checkpoint saved: resume with {line}")
+            note(f"interrupted: a checkpoint is saved; resume with {line}")
+            raise SystemExit(INTERRUPTED) from None
         raise
 
 

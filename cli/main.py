@@ -12,7 +12,7 @@ from tasc import __version__
 from tasc.errors import InputError, TascError
 from tasc.files.disk import system_error
 
-from ._command import register_all
+from ._command import INTERRUPTED, register_all
 from ._console import is_text, note, say
 
 app = typer.Typer(
@@ -22,7 +22,6 @@ app = typer.Typer(
 )
 register_all(app)
 
-_INTERRUPTED = 130  # 128 + SIGINT
 _CLOSED_PIPE = 141  # 128 + SIGPIPE
 _MISSING = re.compile("^Missing (?:option|argument) '(.+)'")
 _LONGEST = 300  # characters of the parser's message that are shown
@@ -91,7 +90,7 @@ def _main(arguments: list[str] | None) -> NoReturn:
             raise
         what = f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)
         _refuse(f"system error: {what}; check free space and permissions, then run again")
-    if code == _INTERRUPTED:  # typer catches the interrupt and prints nothing
+    if code == INTERRUPTED:  # typer catches the interrupt and prints nothing
         note("interrupted: no incomplete output is left; run again")
     if sys.stdout:
         sys.stdout.flush()  # raises BrokenPipeError here, where it is handled

@@ -21,6 +21,7 @@ _URL = re.compile(
     r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?(/[\w.~/-]*)?", re.ASCII | re.I
 )
 _BYTES, _BYTES_PER_TOKEN = 2**20, 2**12  # of the largest response that is read
+_LONGEST_URL = 2048  # characters
 _REFUSED = (401, 403)  # HTTP: not authorized, forbidden
 
 AllowRemote = Annotated[
@@ -46,10 +47,11 @@ class Address:
         """
         label, url = parse_label(text)
         match = _URL.fullmatch(url)
-        if match is None or int(match[2] or 0) > 65535:
+        if match is None or int(match[2] or 0) > 65535 or len(url) > _LONGEST_URL:
             raise InputError(
                 f"endpoint {text!r:.100} is not a plain URL: give one such as "
-                "http://127.0.0.1:8000/v1, without a password or a query"
+                "http://127.0.0.1:8000/v1, without a password or a query, of at most "
+                f"{_LONGEST_URL:,} characters"
             )
         path = (match[3] or "").rstrip("/")
         url = url.rstrip("/") if path else f"{url.rstrip('/')}/v1"

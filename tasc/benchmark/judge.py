@@ -8,7 +8,7 @@ reference, so that no score depends on the position of an answer or on the other
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -148,12 +148,15 @@ async def _judge(
             for question in waiting:
                 try:
                     found[question], reply = await _ask(client, question, test)
-                    journal.add(_Line(key=keys[question], score=found[question]))
+                    if found[question]:  # a resumed run asks for the others again
+                        journal.add(_Line(key=keys[question], score=found[question]))
                     failures = 0
                 except RequestError as error:
                     found[question], failures, reason = None, failures + 1, str(error)
                 if failures >= _PATIENCE:
-                    return
+                    if not await _still_scores(client, found, test):
+                        return
+                    failures = 0
                 progress("judge", len(found), len(questions))
 
         async with asyncio.TaskGroup() as users:
@@ -167,6 +170,15 @@ async def _judge(
             "name a larger model with --judge-model"
         )
     return found
+
+
+async def _still_scores(client: Client, found: Mapping[Question, int | None], test: Corpus) -> bool:
+    """Send a question again that has a score: the judge may only reject some of the outputs."""
+    scored = next((question for question, score in found.items() if score), None)
+    try:
+        return scored is not None and (await _ask(client, scored, test))[0] is not None
+    except RequestError:
+        return False
 
 
 def _key(client: Client, question: Question, test: Corpus) -> str:

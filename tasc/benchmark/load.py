@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -33,7 +34,6 @@ from tasc.benchmark.results.load import (
 )
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
-from tasc.options.fields import LONGEST
 from tasc.options.references import parse_path, results_file
 from tasc.progress import Progress, silent
 
@@ -75,7 +75,7 @@ class _Server:
 
         async def user() -> None:
             for i, prompt in waiting:
-                answers[i] = await _answer(self.client, prompt, options.stop)
+                answers[i] = await _answer(self.client, prompt, options)
                 tick()
 
         async with asyncio.TaskGroup() as users:
@@ -133,7 +133,7 @@ async def _measure(
             client = Client(address, model, options.timeout, options.max_new_tokens)
             servers.append(_Server(await stack.enter_async_context(client), len(prompts)))
         for server in servers:
-            *_, error = await _answer(server.client, prompts[0], options.stop)
+            *_, error = await _answer(server.client, prompts[0], options)
             if error:
                 raise server.client.unavailable(error)
             await server.answers(prompts[1 : options.warmup], options, lambda: None)
@@ -147,21 +147,22 @@ async def _measure(
     return servers
 
 
-async def _answer(client: Client, prompt: str, stop: Sequence[str]) -> Answer:
+async def _answer(client: Client, prompt: str, options: LoadOptions) -> Answer:
     begin = time.perf_counter()
-    more = {"stop": list(stop)} if stop else {}
+    more = {"stop": list(options.stop)} if options.stop else {}
+    read = partial(_read, most=options.max_new_tokens)
     try:
-        text, tokens = await client.post("/completions", _read, prompt=prompt, **more)
+        text, tokens = await client.post("/completions", read, prompt=prompt, **more)
     except RequestError as error:
         return "", 0, None, str(error)
     return text, tokens, round(1000 * (time.perf_counter() - begin), 4), ""
 
 
-def _read(found: Any) -> tuple[str, int]:  # noqa: ANN401
-    """Return the text of a completion and its number of tokens."""
+def _read(found: Any, most: int) -> tuple[str, int]:  # noqa: ANN401
+    """Return the text of a completion and its number of tokens, of which it may have ``most``."""
     tokens = found["usage"]["completion_tokens"]
-    if type(tokens) is not int or not 0 <= tokens <= LONGEST:
-        raise RequestError(f"completion_tokens is {tokens!r:.60}")
+    if type(tokens) is not int or not 0 <= tokens <= most:
+        raise RequestError(f"completion_tokens is {tokens!r:.60}, and max_tokens was {most:,}")
     return text_of(found["choices"][0]["text"]), tokens
 
 

@@ -117,6 +117,8 @@ def prepare(
             draft=draft,
             sampling=options.sampling,
         )
+        if any(method.adaptive for method in methods):
+            progress(f"measuring T(k) of {model.label}", 0, 0)
         policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
         cells += [
             Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
@@ -152,7 +154,9 @@ def decode_slice(
     warmup = options.warmup if unfinished else 0
     warm = slice(part.start, min(part.start + warmup, part.stop))
     for turn, cell in itertools.product(_turns(warm, options.batch_size), cells):
+        progress(f"warm-up, {cell.model.label} with {cell.method.label}", 0, 0)
         decode(cell, prompts[cell.model.label], turn, options)
+    progress("decode", 0, options.repeats * (part.stop - part.start))
     order = np.random.default_rng(options.seed)
     samples = part.stop - part.start
     for repeat in range(options.repeats):

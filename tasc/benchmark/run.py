@@ -44,6 +44,7 @@ def bench(
     facts = run_facts()
     judging = judge.find_model(options)
     draft = load_draft_source(options)
+    progress("loading the models", 0, 0)
     models = load_models(options, test.end)
     measured = Measured(work, resume=resume)
     if options.executor == "local":
@@ -54,10 +55,12 @@ def bench(
     prompts = {m.label: m.encode(test.prompts) for m in models}
     matches = None
     if options.sampling is None or options.verify == "sampled":
+        progress("checking that outputs are equal", 0, 0)
         matches = lossless.matches(cells, prompts, sampled=options.sampling is not None)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
     if judging:
         rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)
+    progress("comparing and predicting", 0, 0)
     settings, summaries = _settings(models[0], judging or options), seeds(rows)
     return BenchResults(
         task=_task(corpus, test, options),

@@ -122,3 +122,28 @@ def test_of_one_run_its_own_page_is_made_anew(save, capsys, tmp_path):
     assert (code, out) == (0, f"report: {tmp_path / 'again' / 'report.html'}\n")
     assert "Speed-up report" in (tmp_path / "again" / "report.html").read_text()
     assert len((tmp_path / "again" / "samples.csv").read_text().splitlines()) == 25
+
+
+EDITS = {
+    "no cells": lambda r: r.update(cells=[]),
+    "no samples": lambda r: r.update(samples=[]),
+    "a renamed model": lambda r: r["cells"][1].update(model="x"),
+    "a renamed method": lambda r: r["cells"][1].update(method="x"),
+    "a lost metric": lambda r: r["cells"][0].update(quality={}),
+    "no time": lambda r: r["cells"][0].update(ms_per_sample=0.0),
+    "no outputs": lambda r: r["cells"][0].update(outputs=[]),
+    "no repeats": lambda r: r["cells"][0]["outputs"][0].update(ms=[]),
+    "an unknown metric": lambda r: r["settings"].update(metrics=["x"]),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_edited_results_are_one_line_and_exit_code_2(capsys, save, tmp_path, edit):
+    folder = save("first", model("a", 12, 2.0), model("b", 3, 4.0))
+    file = tmp_path / "first" / "results.json"
+    results = json.loads(file.read_text())
+    edit(results)
+    file.write_text(json.dumps(results))
+    code, out, err = tasc(capsys, "report", folder, "--output", tmp_path / "page")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "run the bench again" in err or "metric" in err

@@ -126,6 +126,26 @@ def test_a_run_that_ended_goes_on_with_the_scores_that_it_had(task, tmp_path):
         assert len(behaviour.seen) == before + 24
 
 
+def test_outputs_that_always_fail_do_not_end_a_resumed_run(task, tmp_path):
+    many = [said(f"m{k}", [f"bad {k} {i}" for i in range(12)], [1.0] * 12) for k in range(2)]
+
+    def score(messages):
+        return [1] if shown(messages).startswith("bad") else "4"
+
+    work, given = tmp_path / "work", {"judge_model": "m"}
+    with serving(Behaviour(chat=score)) as url:
+        judged(task, url, work, cells()[0], **given)
+        found = judged(task, url, work, cells()[0], *many, resume=True, **given)
+    assert all(cell.scores == (None,) * 12 for cell in found)
+
+
+def test_replies_without_a_score_are_not_kept(task, tmp_path):
+    work, given = tmp_path / "work", {"judge_model": "m"}
+    with serving(Behaviour(chat=lambda _: "fine")) as url, pytest.raises(UnavailableError):
+        judged(task, url, work, **given)
+    assert not list(work.iterdir())
+
+
 def test_a_judge_without_a_single_score_is_an_error(task, tmp_path):
     with (
         serving(Behaviour(chat=lambda _: "They all look fine to me.")) as url,

@@ -97,6 +97,8 @@ STRANGE = {
     "text that is none": completion(5, 1),
     "tokens in words": completion("a", "many"),
     "negative tokens": completion("a", -1),
+    "more tokens than were allowed": completion("a", 10**18),
+    "401 digits": completion("a", 10**400),
     "true for tokens": completion("a", True),
     "infinite tokens": completion("a").replace(b": 1}", b": 1e999}"),
     "endless digits": completion("a").replace(b": 1}", b": " + b"9" * 5000 + b"}"),

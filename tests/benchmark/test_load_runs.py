@@ -48,6 +48,11 @@ def test_what_is_no_plain_url_is_refused(text):
         tasc.LoadOptions(source="x", endpoints=(text,), allow_remote=True)
 
 
+def test_an_endpoint_that_no_client_can_parse_is_refused():
+    with pytest.raises(InputError, match="at most 2,048 characters"):
+        tasc.LoadOptions(source="x", endpoints=("http://127.0.0.1/" + "a" * 70_000,))
+
+
 @pytest.mark.parametrize(
     ("text", "label", "url"),
     [

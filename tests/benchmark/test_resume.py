@@ -104,7 +104,7 @@ def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, mon
     monkeypatch.setattr(matrix, "decode", interrupted)
     out = ["--output", tmp_path / "out"]
     code, _, err = tasc(capsys, *command, *out)
-    assert (code, "checkpoint saved: resume with " in err) == (130, True)
+    assert (code, "a checkpoint is saved; resume with " in err) == (130, True)
     held = (tmp_path / ".out.work" / "generations.jsonl").read_bytes()
     code, _, err = tasc(capsys, *command, "--limit", 4, *out, "--resume")
     assert (code, "drop --resume" in err) == (2, True)

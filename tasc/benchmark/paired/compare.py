@@ -91,12 +91,15 @@ def read_results(path: str) -> BenchResults:
     """Read the ``results.json`` of a bench, or of its folder. Raises InputError."""
     file = results_file(path)
     try:
-        return BenchResults.model_validate_json(file.read_bytes())
+        found = BenchResults.model_validate_json(file.read_bytes())
     except (ValidationError, json.JSONDecodeError):
         raise InputError(
             f"{file} is not a result of tasc bench of this version: "
             "pass the folder of a tasc bench, or run the bench again"
         ) from None
+    if wrong := next(found.contradictions(), None):
+        raise InputError(f"{file} was edited: {wrong}; run the bench again")
+    return found
 
 
 def _check_samples(old: BenchResults, new: BenchResults) -> None:

@@ -4,7 +4,9 @@ The version rises when a field is removed or changes its meaning. The JSON schem
 generated from these classes.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from tasc.benchmark.metrics import find
@@ -71,6 +73,28 @@ class BenchResults(RunResult):
     def metrics(self) -> dict[str, Metric]:
         """The metrics by name."""
         return {name: find(name) for name in self.settings.metrics}
+
+    def contradictions(self) -> Iterator[str]:
+        """Yield what no bench writes: parts that the figures refer to and that are missing."""
+        cells = {(cell.model, cell.method): cell for cell in self.cells}
+        named = [name for one in self.comparisons for name in (one, one.against)]
+        named += [*self.reference, *self.prediction.cells]
+        pairs = {(p.model, p.against) for p in self.pairs}
+        models = {model for model, _ in cells}
+        if not cells or not self.samples:
+            yield "it has no cells or no samples"
+        for model, method in {(name.model, name.method) for name in named} - cells.keys():
+            yield f"it compares {model} · {method}, which is not in its cells"
+        for model in {model for pair in pairs for model in pair} - models:
+            yield f"it compares the model {model}, which is not in its cells"
+        for cell in self.cells:
+            if not {*self.settings.metrics} <= cell.quality.keys():
+                yield f"{cell.label} lacks a metric"
+            times = (cell.ms_per_sample, cell.tokens_per_second, cell.samples)
+            if not all(0 < time < inf for time in times):
+                yield f"{cell.label} has times or samples that are not positive"
+            if len(cell.outputs) != len(self.samples) or not all(o.ms for o in cell.outputs):
+                yield f"{cell.label} has other outputs than {len(self.samples)} timed ones"
 
     def quality_changes(self, model: str) -> list[QualityChange]:
         """Return the change in each metric from the first model to ``model``; [] for the first."""

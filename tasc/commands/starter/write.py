@@ -209,7 +209,8 @@ def _texts(
     recipe, given = Path(options.recipe), options.source.written["path"]
     task = given if is_task_file(given) else str(recipe.parent / "task.yaml")
     look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
-    corpus = load(source, "train") if is_local(source.path) else None
+    here = is_local(source.path) or source.path.startswith(BUILTIN)
+    corpus = load(source, "train") if here else None
     values = {
         "look": visible_line(shlex.join(look)),
         "task": _value(os.path.relpath(task, recipe.parent)),

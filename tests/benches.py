@@ -42,7 +42,7 @@ def make_cell(**changes: Any) -> Cell:
 
 
 def said(model: str, texts: list[str], ms: list[float], **changes: Any) -> Cell:
-    """Return the cell of a model that wrote ``texts``, each in so many milliseconds and steps."""
+    """Return the cell of a model that wrote ``texts``, with the time of each in ``ms``."""
     outputs = [
         {"text": text, "tokens": 2, "steps": round(time), "ms": (time,)}
         for text, time in zip(texts, ms, strict=True)

@@ -10,7 +10,7 @@ from tasc_cli.main import main
 
 from tests.campaign.verdict import ends_in_an_order
 
-_progress.LINE_EVERY_S = 3600  # a busy machine's lines of progress are no part of what is compared
+_progress.LINE_EVERY_S = 3600  # a slow run prints lines of progress, which tests do not compare
 
 
 def tasc(capsys: Any, *arguments: object) -> tuple[int, str, str]:
@@ -22,7 +22,7 @@ def tasc(capsys: Any, *arguments: object) -> tuple[int, str, str]:
     except SystemExit as stop:
         code = int(stop.code or 0)
     out, err = capsys.readouterr()
-    if code == 2:  # whatever was refused, the person is told what to type
+    if code == 2:  # each error ends with an action
         assert ends_in_an_order(err), f"no action: {err}"
     return code, out, err
 

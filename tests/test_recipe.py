@@ -129,12 +129,14 @@ def test_no_file_harms_its_reader(tmp_path, text, said):
         (
             "  base: {command: base}\n"
             "  tokens: {command: augment, tokenizer: bse}\n"
+            "  near: {command: augment, tokenizer: smollm}\n"
             "  head: {command: finetune, model: tokens, draft_head: true}\n"
             "  tuned: {command: finetune, model: base, augmented: base}\n"
             "  bench: {command: bench, models: [x=tuned, head], indexes: [base],"
             " draft_head: tuned, token_counts: tokens}\n",
             [
                 "step tokens: tokenizer: bse is no earlier step: name base",
+                "step near: tokenizer: smollm is no earlier step: name smollm2, or OWNER/NAME",
                 "step head: model: tokens leaves no model but new tokens, tokenizer",
                 "step tuned: augmented: base leaves no new tokens but model, tokenizer",
                 "step bench: models: tuned leaves no model but tokenizer, training report (with",

@@ -176,7 +176,7 @@ def test_a_dry_run_finds_every_wrong_name(capsys, tmp_path, step, said):
     code, out, err = tasc(capsys, "run", recipe, "--data-dir", tmp_path, "--dry-run")
     assert (code, out) == (2, "")
     assert said in err
-    assert err.endswith("mend the recipe\n")
+    assert err.endswith("correct the recipe\n")
 
 
 def test_a_dry_run_checks_the_models_that_steps_read(capsys, tmp_path):

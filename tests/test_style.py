@@ -54,42 +54,6 @@ RETIRED = {
     *("_Seen", "live_cost", "CHECKOUT"),
 }
 
-NOT_YET: set[str] = {
-    "cli/_derive.py",
-    "cli/_typed.py",
-    "cli/commands/analyze.py",
-    "cli/commands/data.py",
-    "cli/main.py",
-    "docs/guide/tasc-analyze.md",
-    "tasc/benchmark/lossless.py",
-    "tasc/benchmark/matrix.py",
-    "tasc/benchmark/pages/samples.py",
-    "tasc/benchmark/record.py",
-    "tasc/benchmark/reference.py",
-    "tasc/benchmark/templates/report.html",
-    "tasc/benchmark/templates/runs.html",
-    "tasc/benchmark/vocabularies.py",
-    "tasc/commands/inspect_data.py",
-    "tasc/commands/plan.py",
-    "tasc/commands/starter/write.py",
-    "tasc/commands/steps.py",
-    "tasc/report/charts.py",
-    "tasc/serving/options.py",
-    "tasc/training/options.py",
-    "tasc/training/train.py",
-    "tests/backend/reference.py",
-    "tests/backend/reference_counts.py",
-    "tests/benches.py",
-    "tests/benchmark/test_advise.py",
-    "tests/benchmark/test_resume.py",
-    "tests/campaign/faults.py",
-    "tests/campaign/process.py",
-    "tests/campaign/readmes.py",
-    "tests/chain/test_bench.py",
-    "tests/cli.py",
-    "tests/serving/test_engine.py",
-}
-
 
 def files() -> Iterator[Path]:
     """Yield every file that readers see."""
@@ -149,6 +113,4 @@ def faults(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", [*files()], ids=lambda path: str(path.relative_to(ROOT)))
 def test_text_is_plain_english(path):
     found = faults(path)
-    if str(path.relative_to(ROOT)) in NOT_YET:
-        pytest.skip("it is not yet clean" if found else "it is clean: remove it from NOT_YET")
     assert not found, "\n".join(found)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 def show(found: "AnalysisResults") -> None:
     """Print bigrams (Table 1 of the paper), tokens, predictions and the verdict."""
     sides = (("input", found.input), ("output", found.output))
+    has_change = round(found.input.bigrams.entropy_bits, 2) > 0
+    change = f"{found.entropy_change:+z.1%}" if has_change else "-"
     dropped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
     table(
         f"Word bigrams of {found.path} ({found.split}, {found.samples:,} samples{dropped})",
@@ -29,7 +31,7 @@ def show(found: "AnalysisResults") -> None:
             ]
             for name, side in sides
         ]
-        + [["change", f"{found.entropy_change:+z.1%}", "", f"{found.coverage_ratio:.1f}", ""]],
+        + [["change", change, "", f"{found.coverage_ratio:.1f}", ""]],
     )
     if found.tokens:
         _show_tokens(found.tokens)

@@ -105,7 +105,7 @@ def analyze(
             top_merges=top_merges(result, once),
         )
     before, after = inputs.bigrams, outputs.bigrams
-    change = after.entropy_bits / before.entropy_bits - 1 if before.entropy_bits else 0.0
+    change = after.entropy_bits / before.entropy_bits - 1 if round(before.entropy_bits, 9) else 0.0
     report = TaskReport(
         path=stream.source.path,
         split=stream.split,

@@ -1,9 +1,9 @@
-"""How far outputs agree that should be equal, and how close the choice was where they part.
+"""Compare outputs that should be equal, and measure the margin at the first difference.
 
-In float32 a method's greedy output is the model's own, token for token, and so is a sampled one
-with the same random numbers. In bfloat16 a tree forward rounds otherwise than a one-token forward,
-so a near tie may fall the other way: the margin between the two likeliest tokens at the first
-difference says whether it was one (METHODS section 10).
+In float32, a method's greedy output equals the model's own output, token for token. So does a
+sampled output with the same random numbers. In bfloat16, a tree forward rounds differently from a
+one-token forward, which can reverse a near tie. The margin is the gap between the two likeliest
+tokens at the first difference: a small margin indicates a near tie.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ def match(
 ) -> Lossless:
     """Compare outputs (T_i,) int32 after ``prompts`` (L_i,) int32, both by the model of ``target``.
 
-    ``expected`` are those of ``against``. Runs a forward over prompt and shared tokens, without a
-    tree, for each output that differs, unless they were ``sampled``. Raises InputError when there
-    is nothing to compare or the numbers of outputs are not the same.
+    ``against`` wrote ``expected``. For each output that differs, run a forward over the prompt and
+    the shared tokens, without a tree; skip it if outputs were ``sampled``. Raise InputError if
+    there are no prompts, or if the numbers of outputs differ.
     """
     if not prompts or not len(prompts) == len(expected) == len(found):
         raise InputError(
@@ -60,7 +60,7 @@ def matches(
 ) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
-    ``prompts`` are those of each model by its label, (L_i,) int32.
+    ``prompts`` maps a model's label to its prompts, each (L_i,) int32.
     """
     first = firsts(cells)
     return [

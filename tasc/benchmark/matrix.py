@@ -144,9 +144,9 @@ def decode_slice(
     measured: MutableMapping[Turn, list[Generation]],
     progress: Progress = silent,
 ) -> None:
-    """Decode a slice of the samples with every cell; it is added to each of their runs.
+    """Decode a slice of the samples with every cell, and append the outputs to the cells' runs.
 
-    ``prompts`` are those of each model by its label, (L_i,) int32: of all samples.
+    ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32.
     """
     turns = _turns(part, options.batch_size)
     every = itertools.product(range(options.repeats), turns, range(len(cells)))

@@ -95,7 +95,7 @@ def _sizing(policy: Adaptive) -> results.Sizing:
 
 
 def _outputs(cell: Cell) -> tuple[results.Output, ...]:
-    """Describe each sample; text, tokens and steps are those of the first repeat."""
+    """Describe each sample, with the text, tokens and steps of the first repeat."""
     decode = cell.model.tokenizer.decode
     source = cell.method.source(cell.resources)
     found = []

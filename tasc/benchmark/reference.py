@@ -27,8 +27,8 @@ def references(
 ) -> tuple[ReferenceMatch, ...]:
     """Compare each model's first cell, as it was run, with ``generate``: at most three outputs.
 
-    ``prompts`` are those of each model by its label, (L_i,) int32. What was sampled is decoded anew
-    without sampling, as many at a time as before.
+    ``prompts`` maps a model's label to its prompts, each (L_i,) int32. Sampled outputs are decoded
+    again without sampling, in batches of the same size.
     """
     chosen = list(firsts(cells).values())
     found = []

@@ -101,7 +101,7 @@ def _acceptance(
     texts = []
     for example in corpus.examples:
         prompt, output = tokenizer.encode([example.prompt, example.output]).split()
-        if not len(prompt):  # something must stand in front of the first folder
+        if not len(prompt):  # a forward needs at least one token
             prompt, output = output[:1], output[1:]
         if len(output) and len(prompt) < most:
             texts.append((prompt, output[: most - len(prompt)]))

@@ -80,7 +80,7 @@ class DataReport(Report):
     split: str
     tokenizer: str
     recognised: str
-    """How columns were read that nobody named; empty elsewhere."""
+    """How unnamed columns were recognised; empty if the columns were named."""
     chat_template: bool
     """Whether the tokenizer's chat template wrote the prompts."""
     examples: int

@@ -14,6 +14,7 @@ from tasc.data.corpus import precheck
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN
 from tasc.errors import InputError, RecipeError
+from tasc.files.packaged import PACKAGED
 from tasc.files.yaml_file import read_yaml
 from tasc.options.command import (
     LARGEST_SEED,
@@ -27,7 +28,7 @@ from tasc.options.fields import Shell, as_value_error
 from tasc.options.references import expanded, parse_label
 from tasc.options.task import Options, Task, as_task
 
-_MOST_PROBLEMS = 20  # told of one file
+_MOST_PROBLEMS = 20  # printed per file
 _LONGEST_NAME = 100  # bytes of a step's, which names folders
 
 
@@ -125,7 +126,7 @@ def read(path: Path, overrides: Overrides) -> Plan:
         told = list(dict.fromkeys(problems))
         if len(told) > _MOST_PROBLEMS:
             told[_MOST_PROBLEMS:] = [f"and {len(told) - _MOST_PROBLEMS} more"]
-        raise RecipeError(f"{path}: {'; '.join(told)}: mend the recipe")
+        raise RecipeError(f"{path}: {'; '.join(told)}: correct the recipe")
     return Plan(recipe.name, steps)
 
 
@@ -227,11 +228,12 @@ def _misplaced(
         merge = " (with merge: true a model)" if steps[other].command == "finetune" else ""
         has = f"{', '.join(sorted(made)) or 'nothing to refer to'}{merge}"
         return None if kind in made else f"{what} leaves no {kind} but {has}: name another step"
-    if other in names or Path(other).exists():
+    if other in names or other in PACKAGED or Path(other).exists():
         return None
     if is_local(other):
         return f"{what}: no such file or folder: name one that exists, or an earlier step"
-    alike = get_close_matches(other, names[: names.index(name)], 1, 0.7) if "/" not in other else []
+    known = [*names[: names.index(name)], *PACKAGED]
+    alike = get_close_matches(other, known, 1, 0.7) if "/" not in other else []
     return (
         f"{what} is no earlier step: name {alike[0]}, or OWNER/NAME on the Hub" if alike else None
     )
@@ -249,7 +251,7 @@ def _data_problems(config: StepOptions) -> Iterator[str]:
 
 
 def _locate(path: str, data_dir: Path | None) -> str:
-    """Find local data: as it stands, else below --data-dir or $TASC_DATA; a Hub id stays."""
+    """Find local data at ``path``, or below --data-dir or $TASC_DATA; keep a Hub id."""
     if path.startswith(BUILTIN) or Path(path).is_absolute():
         return path
     given = data_dir or os.environ.get("TASC_DATA")  # never both: no silent fallback

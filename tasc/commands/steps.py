@@ -40,8 +40,8 @@ def run_step(
     """Run one step into ``output``; with ``reuse``, an artefact of the same step is left alone.
 
     ``resume`` continues a killed run of the very same step from its last checkpoint; "only" refuses
-    where the checkpoints are another step's. ``tell`` is given a line on how the data are read
-    where nobody named their columns, and one on what is left out.
+    if the checkpoints belong to another step. ``tell`` receives a line on how unnamed columns are
+    read, and a line on skipped examples.
     """
     check_kept(output, _read(options))
     texts = read_texts(options)

@@ -36,7 +36,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawn chart; ``names`` are those of its lines, each with its colour and its stroke."""
+    """A drawn chart. ``names`` contains the names of its lines, in the order of their colours."""
 
     title: str
     y_label: str

@@ -12,7 +12,7 @@ Ngram = tuple[int, ...]
 
 
 def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeResult:
-    """See tasc.backend.merge_search. For corpora of some thousand tokens."""
+    """Find merges like ``tasc.backend.merge_search``, for corpora of a few thousand tokens."""
     check_request(request)
     return _Search(request).run(progress)
 

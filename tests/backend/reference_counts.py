@@ -17,7 +17,7 @@ Lanes = tuple[int, int, int, int]  # id + 1; 0 beyond the sample's end
 
 
 def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
-    """See tasc.backend.write_counts."""
+    """Write the counts of all n-grams in samples, each with its weight, to a file."""
     check_weighted(tokens, offsets, weights)
     counts: Counter[Lanes] = Counter()
     for weight, (begin, end) in zip(weights.tolist(), pairwise(offsets.tolist()), strict=True):
@@ -27,7 +27,7 @@ def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> N
 
 
 def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
-    """See tasc.backend.merge_counts."""
+    """Add the counts of several files, and list the ``top`` n-grams of each length."""
     grams: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(RUN_LENGTH)]
     for path in paths:
         for lanes, count in _read(path):
@@ -43,25 +43,25 @@ def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
 
 
 class WordCounter:
-    """See tasc.backend.WordCounter."""
+    """Count the n-grams of words in a stream of texts."""
 
     def __init__(self, prefix: Path, batch: int = WORD_BATCH) -> None:
-        """See tasc.backend.WordCounter."""
+        """Write counts to ``prefix``; ``batch`` has no effect on the counts."""
         self._prefix, self._batch = prefix, batch
         self._numbers: dict[str, int] = {}
         self._words: list[int] = []
 
     def add_texts(self, texts: Sequence[str]) -> int:
-        """See tasc.backend.WordCounter.add_texts."""
+        """Add the words of ``texts``, and return their number."""
         return sum(self.add_words(text.split()) for text in texts)
 
     def add_words(self, words: Sequence[str]) -> int:
-        """See tasc.backend.WordCounter.add_words."""
+        """Add ``words``, and return their number."""
         self._words += [self._numbers.setdefault(word, len(self._numbers)) for word in words]
         return len(words)
 
     def leave(self) -> CountedWords:
-        """See tasc.backend.WordCounter.leave."""
+        """Return the state of a counter whose words continue in another counter."""
         letters = [word.encode() for word in self._numbers]
         open_words = self._words[-(RUN_LENGTH - 1) :]
         counted, runs = len(self._words) - len(open_words), []
@@ -77,12 +77,12 @@ class WordCounter:
         )
 
     def finish(self) -> list[Path]:
-        """See tasc.backend.WordCounter.finish."""
+        """Write the counts, and return the files that contain them."""
         _write(Counter(_positions(self._words, len(self._words))), self._prefix)
         return [self._prefix]
 
     def word(self, number: int) -> str:
-        """See tasc.backend.WordCounter.word."""
+        """Return the word with this number."""
         return list(self._numbers)[number]
 
 

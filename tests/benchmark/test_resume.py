@@ -65,7 +65,7 @@ def test_a_resumed_bench_decodes_as_one_that_was_not_interrupted(
     measured = Measured(tmp_path, resume=True)
     assert measured.resumed == after
     assert _said(bench(measured)) == _said(whole)
-    again = Measured(tmp_path, resume=True)  # all is there: nothing is decoded any more
+    again = Measured(tmp_path, resume=True)  # everything is measured: nothing is decoded
     monkeypatch.setattr(matrix, "decode", None)
     assert _said(bench(again)) == _said(whole)
 

@@ -1,7 +1,7 @@
-"""Runs that are ended, starved of room, or not alone: whatever happens, nothing is half-written.
+"""Disturb runs: kill them, fill the disk, or run two at a time. No output may be half-written.
 
-After each, the very same command is run once more, undisturbed: it must end with what an
-undisturbed run leaves, and nothing beside it.
+Afterwards the same command runs once more without a disturbance. It must leave the same files as a
+run that was never disturbed, and no others.
 """
 
 import errno

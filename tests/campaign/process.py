@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import IO
 
 LIMIT_S = 60.0
-_MEMORY = 6 << 30  # bytes of address space beyond what the imports take
+_MEMORY = 6 << 30  # bytes of address space in addition to the imports
 _SHARED = struct.Struct("<qq")  # calls and bytes
 _STRAY = 4096
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong: nothing, unless said."""
+    """The faults of a run; none by default."""
 
     kill_at_call: int = 0  # the n-th call that changes files ends the process
     kill_after_s: float | None = None
@@ -183,10 +183,10 @@ def _child(body: Callable[[], int], sandbox: Path, faults: Faults, shared: mmap.
 
 
 def _own_threads() -> None:
-    """Have torch make the threads that a fork does not have, while nobody else asks for them.
+    """Let torch create its threads, which a fork does not inherit, before others use them.
 
-    It does so at their first use, and a second thread that asks meanwhile is told "Invalid thread
-    pool": weights are read by several.
+    Torch creates them at their first use. A second thread that uses them in the meantime fails with
+    "Invalid thread pool", and several threads read weights.
     """
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)

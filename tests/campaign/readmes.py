@@ -1,4 +1,4 @@
-"""Run the commands of an exported README as they stand, in an environment that was empty.
+"""Run the commands of an exported README unchanged, in an environment that was empty.
 
     python -m tests.campaign.readmes EXPORT... [--leave-out TEXT...]
 

@@ -53,7 +53,7 @@ def test_a_batched_bench_gives_the_outputs_of_single_sequences(capsys, massive, 
 
 
 def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_path):
-    # Where drafts depend on what the target said of others, those of a batch are other ones.
+    # Drafts that depend on other outputs differ from batch to batch.
     methods = [
         f"--method={name}"
         for name in ("ar", "tasc-spec:logits=false,budget=12", "tasc-spec:budget=12")

@@ -1,6 +1,7 @@
 """Each command names the next one, with the data as they were named, until there is a report."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -95,3 +96,13 @@ def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path,
     before = found["tokens"]["output"]["tokens_per_sample"] + 1
     ratio = before / found["recommended_size"]["train_steps"]
     assert f"{ratio:.2f}× fewer" in reason
+
+
+def test_inputs_without_entropy_show_no_change_of_it(capsys, tmp_path):
+    rows = [{"input": "say it", "output": f"set the alarm {i} to {i + 1}"} for i in range(20)]
+    file = tmp_path / "same.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = tasc(capsys, "analyze", file, "--output", tmp_path / "a")
+    assert code == 0
+    assert re.search(r"^ *change +-( |$)", out, re.MULTILINE)
+    assert "from inputs to outputs: -." in (tmp_path / "a/analysis.html").read_text()

@@ -67,7 +67,7 @@ class Served:
     def answers(self, prompts: list[list[int]], growth: int = 0) -> list[list[int]]:
         """Return what transformers generates, in float32, one prompt at a time.
 
-        With ``growth`` so many tokens, the end token or not.
+        ``growth`` is the number of tokens to generate, regardless of the end token.
         """
         import torch
         from transformers import AutoModelForCausalLM
@@ -127,7 +127,7 @@ def test_outputs_are_those_of_transformers(served):
 
 
 def test_long_prompts_preemption_and_cached_prefixes_change_nothing(served):
-    assert min(map(len, served.long)) > 96  # the engine reads 96 tokens a step
+    assert min(map(len, served.long)) > 96  # the engine reads 96 tokens per step
     for run in served.runs.values():
         assert run["long_prompts"]["answer"] == served.expected_long
         assert run["preempted"]["answer"] == served.expected_growing

@@ -16,7 +16,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class SampleView:
+class ShownSample:
     """A sample on the page, with the cells of each model in order."""
 
     number: int
@@ -51,13 +51,13 @@ class SampleView:
         )
 
 
-def sample_views(results: BenchResults) -> list[SampleView]:
+def sample_views(results: BenchResults) -> list[ShownSample]:
     """Return the first ``SHOWN`` samples."""
     cells = dict[str, list[Cell]]()
     for cell in results.cells:
         cells.setdefault(cell.model, []).append(cell)
     return [
-        SampleView(i, sample.prompt, sample.reference, cells)
+        ShownSample(i, sample.prompt, sample.reference, cells)
         for i, sample in enumerate(results.samples[:SHOWN])
     ]
 

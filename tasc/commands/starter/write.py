@@ -80,7 +80,7 @@ class Started(Report):
     task: Path
     """The task file that the recipe refers to."""
     read_as: str
-    """How columns were read that nobody named; empty elsewhere."""
+    """How unnamed columns were recognised; empty if the columns were named."""
     held_out: dict[str, int]
     """Rows of the splits that were written, by name; none where the data have them."""
     folder: Path | None

@@ -157,7 +157,8 @@ def _tokens_of(folder: Path) -> int:
         ) from error
     if type(tokens) is not int or tokens < 1:
         raise InputError(
-            f"{folder}: the training report contains {tokens!r:.60} as its number of tokens: give another folder"
+            f"{folder}: the training report has {tokens!r:.60} as its number of tokens: give "
+            "another folder"
         )
     return tokens
 

@@ -99,7 +99,7 @@ def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path,
 
 
 def test_inputs_without_entropy_show_no_change_of_it(capsys, tmp_path):
-    rows = [{"input": "say it", "output": f"set the alarm {i} to {i + 1}"} for i in range(20)]
+    rows = [{"input": "say", "output": f"set the alarm {i} to {i + 1}"} for i in range(20)]
     file = tmp_path / "same.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     code, out, _ = tasc(capsys, "analyze", file, "--output", tmp_path / "a")

@@ -126,7 +126,7 @@ class Search {
         spellings_(std::move(base.texts), base.counts), entropy_(std::move(base.counts)),
         index_(list_, input, options.n_max, options.min_frequency, [this] { report(); }) {}
 
-  // METHODS: mark used, reject spellings of base tokens, reuse those of added ones, then test PCS.
+  // In this order: mark used, reject spellings of base tokens, reuse those of added ones, then test PCS.
   void consider(const MergeIndex::Best& best) {
     std::string text;
     for (const int32_t id : best.ids) text += spellings_.text(id);

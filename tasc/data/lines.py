@@ -12,6 +12,7 @@ from tasc.errors import InputError
 LONGEST = 512 << 20  # bytes of one line
 # Text compresses to about a tenth, a decompression bomb to a thousandth.
 _RATIO, _HARMLESS = 100, 1 << 30  # largest ratio, beyond this many bytes
+_SHORTEST = 64  # bytes that a line counts for: even an empty one takes time
 
 
 def bytes_lines(path: Path) -> Iterator[bytes]:
@@ -58,7 +59,7 @@ def _offset_lines(path: Path, begin: int, end: int | None) -> Iterator[tuple[int
         with opened as lines:
             at = _seek_line(lines, begin) if begin else 0
             while (end is None or at < end) and (line := lines.readline(LONGEST + 1)):
-                left -= len(line) * compressed
+                left -= max(len(line), _SHORTEST) * compressed
                 if len(line) > LONGEST or left < 0:
                     raise InputError(_too_much(path, line))
                 yield at, line

@@ -9,15 +9,20 @@ from tasc.visible import visible_line
 def code(value: object) -> str:
     """Return ``value`` as code in a line, nothing for nothing."""
     text = visible_line(str(value))
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    fence = "`" * (longest + 1)
-    room = " " if longest or text.startswith(" ") else ""  # which Markdown takes off again
+    fence = _fence(text, 1)
+    room = " " if len(fence) > 1 or text.startswith(" ") else ""  # which Markdown takes off again
     return f"{fence}{room}{text}{room}{fence}" if text else ""
 
 
 def block(language: str, text: str) -> str:
-    """Return a block of code. No line of ``text`` may begin with a fence."""
-    return f"```{language}\n{text}\n```"
+    """Return a block of code."""
+    fence = _fence(text, 3)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """Return more backticks than ``text`` has in a row."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 # A number or a range of them, each maybe with a sign behind; a dash or nothing where there is none.

@@ -12,7 +12,7 @@ from tasc.environment import requirement
 from tasc.models.folder.files import CONFIG, read_json
 from tasc.models.folder.vocabulary import check_folder
 from tasc.options.references import resolve_model
-from tasc.report.markdown import block
+from tasc.report.markdown import block, code
 from tasc.report.record import Record, Report
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
 from tasc.serving.parts import Format, Parts, Start
@@ -143,7 +143,7 @@ def _readme(engine: str, start: Start, format: Format) -> str:
     """Return the Markdown. Each command has its own block and runs inside the folder."""
     entry = EXPORTS[engine]
     command = format.command(start)
-    parts = [f"# {start.name}, for {entry.label}"]
+    parts = [f"# {code(start.name)}, for {entry.label}"]
     if start.drafts:
         parts.append("Drafts do not change the output: it is the same token for token.")
     package = requirement()

@@ -31,7 +31,7 @@ def command(options: ServeOptions) -> list[str]:
     drafts, tokens = found.get("drafts"), found.get("speculative_tokens")
     entry = EXPORTS.get(str(found.get("to")))
     flags = isinstance(drafts, bool) and isinstance(exact, bool) and isinstance(tokens, int)
-    if entry is None or not isinstance(name, str) or name.startswith("-") or not flags:
+    if entry is None or not isinstance(name, str) or not _plain(name) or not flags:
         raise InputError(f"{file} is damaged: create the folder again with tasc export")
     start = Start(name, bool(drafts), int(tokens or 0), bool(exact), options.host, options.port)
     words = entry.format().command(start)
@@ -40,6 +40,11 @@ def command(options: ServeOptions) -> list[str]:
             f"{entry.label} is a library, not a server: run the code in {folder / 'README.md'}"
         )
     return _installed(words, entry)
+
+
+def _plain(name: str) -> bool:
+    """Return whether ``name`` can be an argument of a program: no option, NUL or lone surrogate."""
+    return name.isprintable() and not name.startswith("-")
 
 
 def _installed(words: list[str], entry: Entry) -> list[str]:

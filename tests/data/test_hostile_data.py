@@ -76,6 +76,8 @@ def test_a_gzip_bomb_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch
     monkeypatch.setattr(lines, "_HARMLESS", 1 << 20)
     path = write(tmp_path / "t.jsonl.gz", b" " * (64 << 20))
     assert "decompresses to more than 100 times its size" in message(Source(path))
+    path = write(tmp_path / "empty.jsonl.gz", b"\n" * (1 << 18))
+    assert "decompresses to more than 100 times its size" in message(Source(path))
     assert texts(write(tmp_path / "ok.jsonl.gz", jsonl(ROWS)))
 
 

@@ -17,6 +17,7 @@ from tasc.errors import InputError, TascError
 from tasc.models.cost_model import CostModel
 from tasc.models.draft_head import new_head
 from tasc.models.load import load_model
+from tasc.report.markdown import block, code
 from tasc.serving.table import EXPORTS
 from tests.cli import done
 from tests.cli import tasc as run
@@ -79,6 +80,11 @@ def test_the_readme_asks_as_the_task_does(tmp_path, base, task):
             source = {"path": str(task), "template": template}
             tasc.export(tasc.ExportOptions(**options, source=source)).save(out)
             assert f'"{shown}"' in (out / "README.md").read_text()
+
+
+def test_a_name_cannot_end_the_block_that_it_is_in():
+    assert block("sh", "serve `a\n```\nb") == "````sh\nserve `a\n```\nb\n````"
+    assert code("a```b") == "```` a```b ````"
 
 
 def test_only_commands_stand_in_blocks_of_the_shell(tmp_path, base):

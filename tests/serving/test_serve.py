@@ -80,7 +80,14 @@ def test_what_is_no_server_or_no_export_is_refused(tmp_path, capsys):
     out, result = export(tmp_path, "transformers")
     assert "README.md" in run(capsys, "serve", out)[2]
     assert "not a folder of tasc export" in run(capsys, "serve", tmp_path / "base")[2]
-    for key, value in {"name": "--trust-remote-code", "to": "other", "drafts": "yes"}.items():
+    wrong = [
+        ("name", "--trust-remote-code"),
+        ("name", "a\0b"),
+        ("name", "\ud800"),
+        ("to", "other"),
+        ("drafts", "yes"),
+    ]
+    for key, value in wrong:
         (out / "export.json").write_text(json.dumps(result | {"to": "vllm", key: value}))
         code, _, err = run(capsys, "serve", out)
         assert code == 2

@@ -16,6 +16,7 @@ _TOOLS = "tools"
 _ANSWER = "assistant"
 # ShareGPT's names. Other roles are left to the chat template.
 _ROLES = {"human": "user", "gpt": _ANSWER, "function_call": _ANSWER, "observation": "tool"}
+_MOST_ANSWERS = 200  # of a chat: the time to write its prompts grows with the square
 _ADVICE = 'write a list of {"role": "user", "content": "..."}'
 
 
@@ -93,11 +94,13 @@ def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
         messages = [message for part in parts for message in part]
         begin = max(1, len(parts[0]) if len(parts) > 1 else 0)
         tools = _tools(table, source.tools_column, row)
-        yield [
-            (row, Turn(tuple(messages[:i]), messages[i], tools))
-            for i in range(begin, len(messages))
-            if messages[i]["role"] == _ANSWER
-        ]
+        answers = [i for i in range(begin, len(messages)) if messages[i]["role"] == _ANSWER]
+        if len(answers) > _MOST_ANSWERS:
+            raise InputError(
+                f"{table.where(row)}: a chat with {len(answers):,} answers, and each is an example "
+                f"after all that precedes it: split it into chats of {_MOST_ANSWERS} at most"
+            )
+        yield [(row, Turn(tuple(messages[:i]), messages[i], tools)) for i in answers]
 
 
 def _messages(table: Table, name: str, row: int) -> list[Message]:

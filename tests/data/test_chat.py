@@ -161,3 +161,11 @@ def test_a_message_may_come_in_parts_of_text(tmp_path):
 )
 def test_what_is_no_chat_is_told_in_one_line(tmp_path, row, words):
     assert words in message(source(tmp_path, [row]))
+
+
+def test_a_chat_of_too_many_answers_is_refused_at_once(tmp_path):
+    pair = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    assert len(read(tmp_path, [{"messages": pair * 200}]).examples) == 200
+    told = message(source(tmp_path, [{"messages": pair * 201}]))
+    assert "a chat with 201 answers" in told
+    assert told.endswith("split it into chats of 200 at most")

@@ -1,20 +1,15 @@
 """A tokenizer's chat template, with limits on its time and memory."""
 
-import resource
-import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tasc.data.chat import Message, Turn
 from tasc.data.corpus import Corpus, Example
 from tasc.data.foreign import json_object, one_line, text_of
 from tasc.errors import InputError
+from tasc.tokenizer.forked import Forked
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 _CONFIG, _FILE, _OLD = "tokenizer_config.json", "chat_template.jinja", "chat_template.json"
@@ -29,7 +24,7 @@ class ChatTemplate:
     """Writes chats with ``apply_chat_template``.
 
     transformers renders templates in jinja2's immutable sandbox, which limits neither time nor
-    size. The text of a special token in a message becomes that token.
+    size, so a process of its own does. The text of a special token in a message becomes that token.
 
     Attributes:
         source: the template's text, or its texts by name.
@@ -49,12 +44,12 @@ class ChatTemplate:
 
         self.source, self._path = source, tokenizer.path
         with self._as_input_error():
-            _refuse_powers(source)
             self._writer = PreTrainedTokenizerFast(
                 tokenizer_object=tokenizer.tokenizer,
                 chat_template=source,
                 **_special_tokens(tokenizer),
             )
+        self._forked = Forked(self._render, _SECONDS, _MEMORY)
         question, answer = ({"role": r, "content": _PROBE} for r in ("user", "assistant"))
         _, found, self._tail = self._write([question, answer], None).rpartition(_PROBE)
         if not found:
@@ -89,14 +84,17 @@ class ChatTemplate:
         return self._write(messages, None, prompt=True)
 
     def _write(self, messages: Sequence[Message], tools: Any, *, prompt: bool = False) -> str:  # noqa: ANN401
-        with self._as_input_error(), _limit_time(), _limit_memory():
-            text: str = self._writer.apply_chat_template(
-                list(messages), tools=tools, add_generation_prompt=prompt, tokenize=False
-            )
+        with self._as_input_error():
+            return self._forked([list(messages), tools, prompt])
+
+    def _render(self, chat: Any) -> str:  # noqa: ANN401 - JSON values
+        messages, tools, prompt = chat
+        text: str = self._writer.apply_chat_template(
+            messages, tools=tools, add_generation_prompt=prompt, tokenize=False
+        )
         if len(text) > _LONGEST:
-            raise InputError(
-                f"{self._path}: the chat template writes {len(text):,} characters for one chat, "
-                f"more than {_LONGEST:,}; {_ADVICE}"
+            raise ValueError(
+                f"it writes {len(text):,} characters for one chat; at most {_LONGEST:,}"
             )
         return text
 
@@ -137,46 +135,3 @@ def _first_special(tokenizer: LoadedTokenizer, tail: str) -> tuple[str | None, s
     names = [tokenizer.tokenizer.id_to_token(i) for i in tokenizer.special_ids]
     found = [(tail.find(name), -len(name), name) for name in names if name and name in tail]
     return (min(found)[2], tail[: min(found)[0]]) if found else (None, "")
-
-
-def _refuse_powers(source: Any) -> None:  # noqa: ANN401
-    """Refuse powers: a single operation could run forever, where the time limit cannot act."""
-    from jinja2 import Environment
-
-    for text in [source] if isinstance(source, str) else [entry["template"] for entry in source]:
-        words = [word for _, kind, word in Environment().lex(text) if kind != "whitespace"]
-        for before, word in pairwise(words):
-            if word == "**" and before not in ("(", ","):
-                raise ValueError("powers (**) are not allowed")
-
-
-@contextmanager
-def _limit_time() -> Iterator[None]:
-    """Raise TimeoutError in a template that takes too long."""
-    end, before = time.monotonic() + _SECONDS, sys.gettrace()
-
-    def look(frame: FrameType, event: str, argument: object) -> Any:  # noqa: ANN401, ARG001
-        if time.monotonic() > end:
-            raise TimeoutError(f"more than {_SECONDS:.0f} s for one chat")
-        return look if frame.f_code.co_filename == "<template>" else None
-
-    sys.settrace(look)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-
-
-@contextmanager
-def _limit_memory() -> Iterator[None]:
-    """Limit the process to little more memory than it has now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with suppress(OSError, ValueError):  # no Linux
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
-        most = int(pages) * resource.getpagesize() + _MEMORY
-        if soft == resource.RLIM_INFINITY or most < soft:
-            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

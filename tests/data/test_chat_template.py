@@ -1,7 +1,9 @@
 """What a tokenizer's chat template makes of chats, beside ``apply_chat_template`` itself."""
 
+import gc
 import gzip
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from transformers import AutoTokenizer
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
-from tasc.tokenizer import chat
+from tasc.tokenizer import chat, forked
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training.core.batch import encode_examples
@@ -161,7 +163,11 @@ HOSTILE = {
     "{{ ''.__class__.__mro__ }}": "no answers|unsafe",
     "{{ messages.__class__.__init__.__globals__ }}": "no answers|unsafe",
     "{{ (cycler or lipsum).__init__.__globals__.os.popen('id').read() }}": "unsafe|undefined",
-    "{% for i in range(10 ** 12) %}{% endfor %}": "power",
+    "{% for i in range(10 ** 12) %}{% endfor %}": "Range too big|OverflowError|too large",
+    # Single operations, which nothing interrupts:
+    "{{ 10 ** (10 ** 10) }}": "more than",
+    "{{ ('f' * 3000000) | int(base=16) * ('f' * 3000000) | int(base=16) }}": "more than",
+    "{{ range(99999) | batch(1) | sum(start=[]) }}": "more than",
     "{% for i in range(1000000) %}x{% endfor %}": "Range too big",
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}": "more than",
     "{{ 'a' * 100000000000 }}": "MemoryError",
@@ -176,8 +182,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("template", HOSTILE)
 def test_a_hostile_template_neither_breaks_out_nor_goes_on_for_ever(pico, template, monkeypatch):
-    if "99999" in template:
-        monkeypatch.setattr(chat, "_SECONDS", 1.0)
+    monkeypatch.setattr(chat, "_SECONDS", 1.0)
     with pytest.raises(InputError, match=HOSTILE[template]) as caught:
         ChatTemplate.of(with_template(pico, template))
     assert "\n" not in str(caught.value)
@@ -202,3 +207,23 @@ def test_a_chat_that_the_template_refuses_is_told_in_one_line(tmp_path, qwen):
     system = [{"role": "system", "content": "x"}, USER, {"role": "assistant", "content": "4"}]
     with pytest.raises(InputError, match="chat template: no system role; fix the chat template"):
         written(tmp_path, [system], with_template(qwen, LLAMA, bos_token="<|im_start|>"))
+
+
+def test_all_chats_together_have_a_limit(pico, monkeypatch):
+    monkeypatch.setattr(forked, "_LEAST", 0.3)
+    monkeypatch.setattr(forked, "_EACH", 0.001)
+    slow = CHATML + "{% for i in range(1500) %}{% for j in range(400) %}{% endfor %}{% endfor %}"
+    template = ChatTemplate.of(with_template(pico, slow))
+    chats = (template.prompt([USER]) for _ in range(500))
+    with pytest.raises(InputError, match=r"s for \d+ chats; fix the chat template"):
+        list(chats)
+
+
+def test_the_process_of_a_template_ends_with_it(pico):
+    template = ChatTemplate.of(with_template(pico, CHATML))
+    pid = template._forked.pid
+    os.kill(pid, 0)
+    del template
+    gc.collect()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

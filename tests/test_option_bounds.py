@@ -101,6 +101,6 @@ def test_no_numeric_option_of_a_command_takes_everything(capsys, tmp_path, comma
 
 def test_a_temperature_of_0_is_told_how_greedy_decoding_is_typed(capsys, tmp_path):
     line = tasc(capsys, "bench", "x", "--model", "x", "--temperature", 0)[2]
-    assert "temperature must be from 1e-30 to 1e+30, got 0: for greedy decoding, drop" in line
+    assert "temperature must be from 1e-30 to 1e+30, got 0: leave out" in line
     line = tasc(capsys, "vocab", "x", "x", "--temperature", 0)[2]
     assert "temperature: input should be greater than or equal to 1e-30, got 0.0" in line

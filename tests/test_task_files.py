@@ -121,9 +121,9 @@ def test_data_are_found_beside_the_file_else_taken_as_written(task):
     [
         ("path: mine\ntamplate: x\n", "unknown key 'tamplate': use one of path, input_column"),
         ("path: mine\n1: x\n", "unknown key '1': use one of"),
-        ("input_column: q\n", "names no data: write a key path"),
-        ("- mine\n", "names no data"),
-        ("path: other.yaml\n", "path 'other.yaml' is another task file: name the data"),
+        ("input_column: q\n", "has no data: add the key path"),
+        ("- mine\n", "has no data"),
+        ("path: other.yaml\n", "path 'other.yaml' is another task file: give the data"),
         ("path: mine\npath: mine\n", "the key 'path' appears twice"),
         ("path: mine\nmax_new_tokens: many\n", "max_new_tokens: input should be a valid integer"),
         ("path: mine\nsplits: {dev: x}\n", "splits"),

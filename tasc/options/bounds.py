@@ -15,8 +15,8 @@ def check_temperature(value: float) -> None:
     """Raise InputError for a temperature that cannot be sampled at, such as 0."""
     if not COLDEST <= value <= HOTTEST:
         raise InputError(
-            f"temperature must be from {COLDEST:g} to {HOTTEST:g}, got {value:g}: for greedy "
-            "decoding, drop --temperature (sampling in Python)"
+            f"temperature must be from {COLDEST:g} to {HOTTEST:g}, got {value:g}: leave out "
+            "--temperature, in Python sampling, to decode greedily"
         )
 
 

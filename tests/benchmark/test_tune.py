@@ -121,7 +121,7 @@ def test_analyze_times_the_model_and_names_the_best_setting(
     )
     assert code == 0, err
     assert "speed-up" in out
-    assert "steps count that forward and the end token" in out
+    assert "the prefill and the end token" in out
     assert list((tmp_path / "cache" / "tasc").glob("cost-*.json"))
     drafting = json.loads((tmp_path / "a" / "analysis.json").read_text())["drafting"]
     assert drafting["cost"]["sizes"][0] == 1

@@ -4,7 +4,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasc._native import NgramBuilder, NgramIndex, pack_text
@@ -37,6 +37,7 @@ def encoded(texts):
     st.builds(Counts, n_max=st.integers(1, 15), p_min=st.integers(1, 3), mark=st.booleans()),
     st.sampled_from([1, 200, 1000, 1 << 30]),
 )
+@example([[]], [[]], Counts(p_min=3), 1)  # without any n-gram
 @settings(max_examples=100, deadline=None)
 def test_pieces_on_disk_are_the_index_that_is_made_in_memory(
     tokenizer, tmp_path_factory, first, second, counts, memory

@@ -111,7 +111,8 @@ class IndexFile:
         contexts = entries = 0
         beside = self.path.with_suffix(".contexts")
         with self.path.open("r+b") as file, beside.open("w+b") as nodes:
-            first = file.seek(-(self._packed + 1) % 8 + 1, os.SEEK_END)
+            file.seek(-(self._packed + 1) % 8 + 1, os.SEEK_END)
+            first = file.truncate()  # p_min may leave nothing to write there
             for own, lists, counted in _pieces(builder, memory, progress):
                 file.write(own.data)
                 nodes.write((lists + np.uint64(entries)).data)

@@ -25,7 +25,7 @@ INTERRUPTED = 130  # 128 + SIGINT
 def register_all(app: typer.Typer) -> None:
     """Register every command with ``app``, in the order of the table."""
     for command in COMMANDS.values():
-        run = partial(_run_step, command) if command.call else partial(_run_other, command)
+        run = partial(_run_step if command.call else _run_other, command)
         register(app, command.name, command.help, command.kind, run)
 
 

@@ -21,8 +21,8 @@ def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs
     return path
 
 
-def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") -> Int64:
-    """Return the counts (V,) by token id of the ``side`` "input" or "output".
+def load_counts(path: Path, tokenizer: LoadedTokenizer) -> Int64:
+    """Return the counts (V,) of the outputs by token id.
 
     ``path`` is the file, or the folder that ``tasc analyze`` wrote. Raises InputError if the file
     does not exist or belongs to another tokenizer, and IntegrityError if it is damaged.
@@ -38,7 +38,7 @@ def load_counts(path: Path, tokenizer: LoadedTokenizer, side: str = "output") ->
                     f"{file} does not belong to the tokenizer {tokenizer.path}: run tasc analyze "
                     "--tokenizer with this one"
                 )
-            counts: Int64 = held.get_tensor(side)
+            counts: Int64 = held.get_tensor("output")
         size = len(tokenizer.vocabulary())
         if counts.dtype != np.int64 or counts.shape != (size,) or counts.min(initial=0) < 0:
             raise ValueError(f"counts of {counts.dtype} {counts.shape}, wanted int64 ({size},)")

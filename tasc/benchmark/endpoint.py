@@ -114,7 +114,9 @@ class Client:
         """Find the model's name. Raises UnavailableError if the server does not answer."""
         try:
             if not self.model:
-                self.model = await self._request("get", "/models", _first_model)
+                self.model = await self._request(
+                    "get", "/models", lambda found: text_of(found["data"][0]["id"])
+                )
         except RequestError as error:
             await self._client.close()
             raise self.unavailable(str(error)) from None
@@ -157,10 +159,6 @@ class Client:
             f"no answer from {self.address.label} at {self.address.url} ({reason}): start the "
             "server, or name another endpoint and model"
         )
-
-
-def _first_model(found: Any) -> str:  # noqa: ANN401
-    return text_of(found["data"][0]["id"])
 
 
 def text_of(value: object) -> str:

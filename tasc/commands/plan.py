@@ -177,8 +177,10 @@ def _step(
     if strange := [key for key in options if not isinstance(key, str)]:
         raise InputError(f"step {name}: {strange[0]!r}: keys should be strings: quote it")
     changed: dict[str, Any] = {"seed": overrides.seed}
-    if overrides.limit is not None and _larger(options.get("limit"), overrides.limit):
-        changed["limit"] = overrides.limit
+    own, limit = options.get("limit"), overrides.limit
+    # One that is no number is left to be refused.
+    if limit is not None and (own is None or (type(own) is int and own > limit)):
+        changed["limit"] = limit
     if alone := step_options(command).spec.by_hand & options.keys():
         raise InputError(
             f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by hand"
@@ -190,17 +192,10 @@ def _step(
     values: dict[str, Any] = {"source": data, "seed": recipe.seed if recipe else 0} | options
     values |= {key: value for key, value in changed.items() if value is not None}
     config = step_options(command)(**values)
-    if config.data is None:
-        return config
-    if config.data.beside_task:
+    if config.data is None or config.data.beside_task:
         return config
     path = _locate(config.data.path, overrides.data_dir)
     return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
-
-
-def _larger(own: object, limit: int) -> bool:
-    """Whether a step takes more than ``limit``; one that is no number is left to be refused."""
-    return own is None or (type(own) is int and own > limit)
 
 
 def _check_name(name: str) -> None:

@@ -116,16 +116,14 @@ def _by_name(entries: list[tuple[str, _T]]) -> dict[str, _T]:
 
 def _value(cursor: _Cursor) -> Any:  # noqa: ANN401 - a scalar, a string, or a list of them
     (kind,) = cursor.numbers("I")
+    if kind == _STRING:
+        return cursor.text()
     if kind != _ARRAY:
-        return _scalar(cursor, kind)
+        return cursor.numbers(_code(kind))[0]
     (kind,), (count,) = cursor.numbers("I"), cursor.numbers("Q")
     if kind == _STRING:
         return cursor.many(count, 8, cursor.text)
     return list(cursor.numbers(_code(kind), count))
-
-
-def _scalar(cursor: _Cursor, kind: int) -> Any:  # noqa: ANN401
-    return cursor.text() if kind == _STRING else cursor.numbers(_code(kind))[0]
 
 
 def _code(kind: int) -> str:

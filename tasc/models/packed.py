@@ -84,9 +84,6 @@ class PackedLinear(nn.Module):
         linear.load_state_dict(self.state_dict(), assign=True)
         return linear.requires_grad_(False)
 
-    def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.out_features}, {self.dtype}"
-
 
 def pack(model: nn.Module) -> None:
     """Replace the linear layers of ``model`` by packed ones, and free the weights they had.
@@ -99,12 +96,10 @@ def pack(model: nn.Module) -> None:
         return
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
-            if type(layer) is nn.Linear and _fits(layer):
+            if type(layer) is not nn.Linear or layer.weight.device.type != "cpu":
+                continue
+            if layer.weight.dtype in DTYPES:
                 setattr(parent, name, PackedLinear(layer))
-
-
-def _fits(layer: nn.Linear) -> bool:
-    return layer.weight.device.type == "cpu" and layer.weight.dtype in DTYPES
 
 
 def has_avx512() -> bool:

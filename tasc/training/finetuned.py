@@ -8,7 +8,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel
 
 from tasc.models.embeddings import NewEmbedding, extend_embeddings
-from tasc.models.load import Dtype, load_model
+from tasc.models.load import load_model
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.adapters import lora
 from tasc.training.core.schedule import TrainReport
@@ -59,18 +59,15 @@ class FinetuneResult:
         (folder / "README.md").unlink(missing_ok=True)  # PEFT's empty model card
         save_tokenizer(self.tokenizer, folder)
 
-    def save_merged(self, folder: Path, dtype: Dtype = "auto") -> None:
-        """Write a plain model, with the adapter merged in, and the tokenizer.
-
-        "auto" is the dtype of the base model.
-        """
-        save_model(self.merged(dtype), self.tokenizer, folder)
+    def save_merged(self, folder: Path) -> None:
+        """Write a plain model in the base model's dtype, with the adapter, and the tokenizer."""
+        save_model(self.merged(), self.tokenizer, folder)
         if self.card:
             (folder / "README.md").write_text(self.card, encoding="utf-8")
 
-    def merged(self, dtype: Dtype = "auto") -> PreTrainedModel:
+    def merged(self) -> PreTrainedModel:
         """Return the plain model of ``save_merged``."""
-        plain = load_model(self.base, dtype=dtype)
+        plain = load_model(self.base)
         extend_embeddings(plain, self.added, len(self.tokenizer.vocabulary()))
         if isinstance(self.model, PeftModel):
             lora.merge_into(self.model, plain)

@@ -67,17 +67,6 @@ def test_in_bfloat16_the_merged_model_differs_by_rounding_only(tmp_path):
     assert (logits(merged) - expected).abs().max() < 0.05 * expected.abs().max()
 
 
-def test_merging_onto_the_original_weights_keeps_what_quantisation_lost(tmp_path):
-    folder = pico.make_model(tmp_path / "base")
-    model = adapted(folder)
-    onto_original, onto_quantised = plain(folder), plain(folder)
-    lora.merge_into(model, onto_original, dequantised=False)  # untrained: B is zero
-    lora.merge_into(model, onto_quantised)
-    original = plain(folder)
-    torch.testing.assert_close(logits(onto_original), logits(original))
-    assert (logits(onto_quantised) - logits(original)).abs().max() > 0.01
-
-
 @pytest.mark.parametrize("tied", [True, False])
 def test_only_adapters_and_new_rows_train(tmp_path, tied):
     model = adapted(pico.make_model(tmp_path, tied=tied))

@@ -57,11 +57,6 @@ def test_vanilla_transformers_loads_the_merged_model_and_its_tokenizer(result, t
     assert (found - expected).abs().max() < 0.05 * expected.abs().max()  # bfloat16 compute
 
 
-def test_the_merged_model_can_be_bfloat16(result, tmp_path):
-    result.save_merged(tmp_path, dtype="bfloat16")
-    assert AutoModelForCausalLM.from_pretrained(tmp_path).dtype == torch.bfloat16
-
-
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 def test_peft_alone_loads_the_adapter(result, base, tmp_path):
     result.save_adapter(tmp_path)

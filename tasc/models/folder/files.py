@@ -47,13 +47,11 @@ def copy_json(file: Path, folder: Path, what: str) -> None:
 
     Raises errors of ``read_json``.
     """
-    content = read_json(file, what)
-    plain = json.loads(json.dumps(content), object_hook=_without_code)
+    plain = json.loads(
+        json.dumps(read_json(file, what)),
+        object_hook=lambda values: {key: value for key, value in values.items() if key not in CODE},
+    )
     (folder / file.name).write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
-
-
-def _without_code(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key not in CODE}
 
 
 def check_inside(file: Path, what: str) -> None:

@@ -86,12 +86,11 @@ def parameter_groups(
 
 
 @torch.no_grad()
-def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = True) -> None:
+def merge_into(model: PeftModel, plain: PreTrainedModel) -> None:
     """Write the weights of an adapted model into ``plain``, the same model without quantisation.
 
-    Each adapted layer becomes W + (alpha / r) B A, computed in float32; trained rows are copied.
-    W is the quantised weight on which the adapter was trained, or with ``dequantised=False`` the
-    original weight of ``plain``, whose embeddings have the size of the model's.
+    Each adapted layer becomes W + (alpha / r) B A in float32, where W is the weight on which the
+    adapter was trained; trained rows are copied.
     """
     for name, module in model.named_modules():
         if not isinstance(module, TrainableTokensLayer | LoraLayer):
@@ -101,7 +100,7 @@ def merge_into(model: PeftModel, plain: PreTrainedModel, *, dequantised: bool = 
         if _is_transposed(module, plain.get_submodule(target.removesuffix(".weight"))):
             weight = weight.T
         if isinstance(module, LoraLayer):
-            base = _base_weight(module) if dequantised else weight.float()
+            base = _base_weight(module)
             weight.copy_(base + module.get_delta_weight(_ADAPTER).to(base))
         else:
             ids = torch.tensor(module.token_indices[_ADAPTER], device=weight.device)

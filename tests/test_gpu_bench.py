@@ -11,7 +11,7 @@ import torch
 
 pytestmark = pytest.mark.slow  # each starts a process that imports torch
 ROOT = Path(__file__).parents[1]
-PARTS = {"kernels", "verify", "gather", "overhead", "decode", "4bit"}
+PARTS = {"kernels", "verify", "gather", "forward", "overhead", "decode", "4bit"}
 
 # Python runs sitecustomize at its start. There, and in the processes that it starts, these packages
 # are not found.
@@ -48,7 +48,7 @@ def test_every_part_runs_and_a_later_run_keeps_the_others(data_dir, tmp_path):
     report = tmp_path / "gpu.json"
     common = ["--data-dir", data_dir, "--device", "cpu", "--quick", "--minutes", "0.1"]
     common += ["--json", report, "--work", tmp_path]
-    for only in (["verify", "overhead"], ["kernels", "gather", "decode", "4bit"]):
+    for only in (["verify", "forward", "overhead"], ["kernels", "gather", "decode", "4bit"]):
         done = gpu_bench(*common, "--only", *only)
         assert done.returncode == 0, done.stdout + done.stderr
     parts = json.loads(report.read_text())["parts"]
@@ -56,6 +56,9 @@ def test_every_part_runs_and_a_later_run_keeps_the_others(data_dir, tmp_path):
     assert set(parts["verify"]) >= {"bfloat16", "float16", "float32"}
     assert all(parts["verify"][d]["times_one_read"] > 0 for d in ("bfloat16", "float32"))
     assert [g["rows"] for g in parts["gather"]["gather"]] == [128, 8]
+    assert all(
+        parts["forward"][shape]["graphs"]["of_one_token"]["65"] > 0 for shape in ("0.5B", "7B")
+    )
     assert parts["overhead"]["tasc-spec"]["steps"] < parts["overhead"]["ar"]["steps"]
     for name in ("decode", "4bit"):
         ways = {way["method"]: way for way in parts[name]["ways"]}

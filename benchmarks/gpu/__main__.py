@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks import gather
-from benchmarks.gpu import decode, kernels, overhead, verify
+from benchmarks.gpu import decode, forward, kernels, overhead, verify
 from benchmarks.gpu.setup import Setup, clocks
 from tasc.backend import cuda
 from tasc.environment import environment
@@ -36,6 +36,7 @@ PARTS: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "kernels": kernels.run,
     "verify": verify.run,
     "gather": gather_rows,
+    "forward": forward.run,
     "overhead": overhead.run,
     "decode": decode.run,
     "4bit": decode.run_4bit,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tasc.benchmark.results.analysis import AnalysisResults
     from tasc.options.command import StepOptions
     from tasc.training.options import FinetuneOptions
+    from tasc.vocab.report import AugmentReport
     from tasc.vocab.search.options import AugmentOptions
 
 _MODEL = "MODEL"  # for the user to replace: only a tokenizer is known
@@ -20,7 +21,7 @@ def next_command(options: Any, folder: Path, report: Any) -> str:  # noqa: ANN40
         case "analyze":
             return _after_analyze(options, report)
         case "augment":
-            return _after_augment(options, folder)
+            return _after_augment(options, folder, report)
         case "finetune":
             return _after_finetune(options, folder)
     return ""
@@ -42,8 +43,12 @@ def _after_analyze(options: "AnalyzeOptions", report: "AnalysisResults") -> str:
     return _line("augment", options, "--tokenizer", tokenizer, "--new-tokens", "auto")
 
 
-def _after_augment(options: "AugmentOptions", folder: Path) -> str:
-    """Fine-tune the tokenizer's model with the new tokens."""
+def _after_augment(options: "AugmentOptions", folder: Path, report: "AugmentReport") -> str:
+    """Fine-tune the tokenizer's model with the new tokens, or compare it with the smaller one."""
+    if not report.added:
+        models = ("--model", options.tokenizer, "--model", str(folder))
+        measured = (folder / "model").is_dir() and _has_test(options)
+        return _line("bench", options, *models) if measured else ""
     model = ("--model", options.tokenizer) if _is_model(options.tokenizer) else ("--model", _MODEL)
     return _line("finetune", options, *model, "--augmented", str(folder), "--merge")
 

@@ -164,7 +164,7 @@ def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
     found = tasc.analyze(tasc.AnalyzeOptions(source=task, tokenizer=base, new_tokens=(0, 2)))
     assert found.analysis.report.samples == 30
     made = tasc.augment(tasc.AugmentOptions(source=task, tokenizer=base, new_tokens=2))
-    assert (len(made.tokens), made.to_dict()["added"]) == (2, 2)
+    assert made.to_dict()["added"] == 2
     assert tasc.index(tasc.IndexOptions(source=task, tokenizer=base)).to_dict()["outputs"] == 30
     tuned = tasc.tune(tasc.TuneOptions(source=task, tokenizer=base))
     assert tuned.to_dict()["best"]["method"] == tuned.best.method

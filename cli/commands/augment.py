@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING
 from .._console import say, table
 
 if TYPE_CHECKING:
-    from tasc.vocab.report import AugmentReport
+    from tasc.vocab.report import AugmentReport, TrimReport
     from tasc.vocab.search.budget import Curve
 
 
 def show(report: "AugmentReport") -> None:
     """Print the measured and predicted effect of the new tokens."""
+    if report.trim:
+        show_trim(report.trim)
+    if not report.budget:
+        return
     sides = [("train", report.train), ("held out", report.held_out)]
     table(
         f"{report.added:,} new tokens ({report.export}), vocabulary {report.size:,}",
@@ -40,6 +44,16 @@ def show(report: "AugmentReport") -> None:
     show_use(report)
     if report.budget == "auto":
         show_recommended_size(report.curve)
+
+
+def show_trim(trim: "TrimReport") -> None:
+    """Print the number of tokens kept, and the effect on other texts."""
+    say(
+        f"Kept {trim.kept:,} of {trim.before:,} tokens, {trim.used:,} of which the training "
+        f"prompts and outputs use; texts with other tokens than before: {trim.changed:,}."
+    )
+    sides = [trim.bytes_per_token[side] for side in ("before", "after")]
+    say(f"Bytes per token of other texts (Python docstrings): {sides[0]:.2f} → {sides[1]:.2f}.")
 
 
 def show_use(report: "AugmentReport") -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tasc.serving.export import Exported
     from tasc.training.base import BaseResult
     from tasc.training.draft_head import HeadResult
-    from tasc.training.finetuned import FinetuneResult
+    from tasc.training.finetuned import FinetuneResult, TrimmedModel
     from tasc.vocab.augment import Augmentation
 
 
@@ -49,8 +49,10 @@ def analyze(options: AnalyzeOptions, context: StepContext | None = None) -> "Tas
         return analysis.analyze(options, context)
 
 
-def augment(options: AugmentOptions, context: StepContext | None = None) -> "Augmentation":
-    """Add the n-grams of a task's outputs to a tokenizer.
+def augment(
+    options: AugmentOptions, context: StepContext | None = None
+) -> "Augmentation | TrimmedModel":
+    """Add the n-grams of a task's outputs to a tokenizer, and drop tokens that the task lacks.
 
     Example:
         >>> made = tasc.augment(
@@ -59,20 +61,30 @@ def augment(options: AugmentOptions, context: StepContext | None = None) -> "Aug
         >>> made.save(Path("tokens"))  # a folder that AutoTokenizer loads
     """
     from tasc.models.folder.fetch import local_folder
+    from tasc.models.folder.files import CONFIG
+    from tasc.models.folder.vocabulary import stated
     from tasc.tokenizer.files import tokenizer_folder
     from tasc.vocab.augment import augment
     from tasc.vocab.search.embedding_cost import embedding_cost
 
+    folder = tokenizer_folder(local_folder(options.tokenizer))
+    has_model = (folder / CONFIG).is_file()
     with at_work(options, context) as context:
         held_out = context.texts.corpora.get("held_out")
-        return augment(
+        made = augment(
             context.texts.corpus,
             load_tokenizer(options.tokenizer),
             options,
             held_out=held_out.outputs if held_out else (),
-            rows=embedding_cost(tokenizer_folder(local_folder(options.tokenizer))),
+            rows=embedding_cost(folder),
+            model_rows=stated(folder, "vocab_size") if has_model else None,
             progress=context.progress,
         )
+    if made.tokens or not has_model:
+        return made
+    from tasc.training.finetuned import TrimmedModel
+
+    return TrimmedModel(made, str(folder))
 
 
 def base(options: BaseOptions, context: StepContext | None = None) -> "BaseResult":
@@ -118,10 +130,13 @@ def finetune(
 
             return train_head(model, train, validation, options, **context.kept)
         from tasc.commands.card import model_card
-        from tasc.training.train import Start, finetune
+        from tasc.training.finetuned import Start
+        from tasc.training.train import finetune
 
-        added = read_merges(Path(options.augmented)) if options.augmented else ()
-        start = Start(model, options.augmented or model, added)
+        start = Start(model, model)
+        if options.augmented:
+            change = read_merges(Path(options.augmented))
+            start = Start(model, options.augmented, change.merges, change.kept)
         made = finetune(start, train, validation, options, **context.kept)
         return replace(made, card=model_card(options, made, train, validation))
 

@@ -58,13 +58,13 @@ def model_card(
         header["datasets"] = [path]
     how = "with LoRA adapters merged" if options.adapter == "lora" else "with all weights trained"
     new = (
-        f" Its tokenizer has {len(made.added):,} new tokens (TASC-ft), frequent n-grams of the "
-        "task's outputs, so an output takes fewer decoding steps."
+        f" Its tokenizer has {len(made.start.added):,} new tokens (TASC-ft), frequent n-grams of "
+        "the task's outputs, so an output takes fewer decoding steps."
     )
     parts = [
         f"---\n{yaml.safe_dump(header, sort_keys=False)}---",
         f"# {base}, fine-tuned on {data}",
-        f"A causal language model: {base} {how}.{new if made.added else ''}",
+        f"A causal language model: {base} {how}.{new if made.start.added else ''}",
         f"## Use\n\n{block('python', _python(train))}",
         f"With `tasc`, in this folder:\n\n{block('sh', _SHELL)}",
         "Engines that load a transformers folder load this one unchanged.",

@@ -1,6 +1,6 @@
 """New rows of the embedding and the LM head, section 4.2 of "Task-Centric Acceleration"."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -37,6 +37,43 @@ def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewEmbedding], size
         model.resize_token_embeddings(needed, mean_resizing=False)  # the table too
     for matrix in _matrices(model):
         _set_means(matrix, rows)
+
+
+def keep_rows(model: PreTrainedModel, kept: Sequence[int]) -> None:
+    """Reduce embeddings and LM head to the rows of these tokens, in this order.
+
+    Special tokens of the configuration are renumbered, and those not kept are unset.
+
+    Raises:
+        InputError: the model has no such row.
+    """
+    size = model.get_input_embeddings().weight.shape[0]
+    if kept[-1] >= size:
+        raise InputError(
+            f"the model has {size:,} embedding rows, and the trimmed tokenizer keeps token "
+            f"{kept[-1]}: trim the tokenizer of this model with tasc augment --trim"
+        )
+    rows = torch.tensor(list(kept), device=model.device)
+    held = [matrix.detach()[rows] for matrix in _matrices(model)]
+    model.resize_token_embeddings(len(kept), mean_resizing=False)
+    with torch.no_grad():
+        for matrix, values in zip(_matrices(model), held, strict=True):
+            matrix.copy_(values)
+    new = {old: position for position, old in enumerate(kept)}
+    configs = (model.config, model.config.get_text_config(), model.generation_config)
+    for config in {id(config): config for config in configs}.values():  # a text model has one
+        _renumber(config, new)
+    embedding = model.get_input_embeddings()
+    if getattr(embedding, "padding_idx", None) is not None:
+        embedding.padding_idx = model.config.get_text_config().pad_token_id
+
+
+def _renumber(config: object, new: Mapping[int, int]) -> None:
+    for name, value in list(vars(config or object).items()):
+        if name.endswith("token_id") and isinstance(value, int):
+            setattr(config, name, new.get(value))
+        elif name.endswith(("token_id", "tokens")) and isinstance(value, list):
+            setattr(config, name, [new[i] for i in value if i in new])
 
 
 def output_head(model: PreTrainedModel) -> torch.nn.Module:

@@ -1,5 +1,6 @@
 """The result of fine-tuning: an adapter, a plain model, or both."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,24 @@ from typing import Any
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from tasc.models.embeddings import NewEmbedding, extend_embeddings
+from tasc.models.embeddings import NewEmbedding, extend_embeddings, keep_rows
 from tasc.models.load import load_model
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.adapters import lora
 from tasc.training.core.schedule import TrainReport
 from tasc.training.folder import save_model, save_tokenizer
+from tasc.vocab.augment import Augmentation
+from tasc.vocab.report import AugmentReport
+
+
+@dataclass(frozen=True)
+class Start:
+    """The model, tokenizer and new tokens that a training starts from."""
+
+    model: str  # folder or Hub id of the base model
+    tokenizer: str  # its tokenizer, or the augmented one
+    added: Sequence[NewEmbedding] = ()  # tokens that the model does not have yet
+    kept: Sequence[int] | None = None  # tokens of the model that the tokenizer keeps; None: all
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,20 +40,20 @@ class FinetuneResult:
     model: PeftModel | PreTrainedModel
     report: TrainReport
     tokenizer: LoadedTokenizer
-    added: tuple[NewEmbedding, ...]
-    base: str
+    start: Start
     merge: bool
     card: str = ""
 
     def save(self, folder: Path) -> None:
         """Write the adapter to ``adapter``, and a plain model to ``model``.
 
-        The plain model is written with ``merge``, or if all weights were trained.
+        The plain model is written with ``merge``, if all weights were trained, or if tokens were
+        dropped, as an adapter alone does not fit the base model then.
         """
         adapted = isinstance(self.model, PeftModel)
         if adapted:
             self.save_adapter(folder / "adapter")
-        if self.merge or not adapted:
+        if self.merge or not adapted or self.start.kept is not None:
             self.save_merged(folder / "model")
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,10 +80,39 @@ class FinetuneResult:
 
     def merged(self) -> PreTrainedModel:
         """Return the plain model of ``save_merged``."""
-        plain = load_model(self.base)
-        extend_embeddings(plain, self.added, len(self.tokenizer.vocabulary()))
+        plain = load_model(self.start.model)
+        if self.start.kept is not None:
+            keep_rows(plain, self.start.kept)
+        extend_embeddings(plain, self.start.added, len(self.tokenizer.vocabulary()))
         if isinstance(self.model, PeftModel):
             lora.merge_into(self.model, plain)
         else:
             plain.load_state_dict(self.model.state_dict())
         return plain
+
+
+@dataclass(frozen=True)
+class TrimmedModel:
+    """A trimmed tokenizer and its model, which is as it was but for the rows that went."""
+
+    augmentation: Augmentation
+    base: str  # folder of the model
+
+    @property
+    def report(self) -> AugmentReport:
+        """The report on the tokenizer."""
+        return self.augmentation.report
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer, and the model with it to ``model``."""
+        self.augmentation.save(folder)
+        model = load_model(self.base)
+        keep_rows(model, self.augmentation.kept or ())
+        tokenizer = LoadedTokenizer(
+            self.augmentation.tokenizer, str(folder), self.augmentation.files
+        )
+        save_model(model, tokenizer, folder / "model")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return self.augmentation.to_dict()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
-from tasc.models.embeddings import NewEmbedding, extend_embeddings, output_head
+from tasc.models.embeddings import NewEmbedding, extend_embeddings, keep_rows, output_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model
@@ -24,19 +24,10 @@ from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import encode_examples, longest_example
 from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
 from tasc.training.core.schedule import Schedule
-from tasc.training.finetuned import FinetuneResult
+from tasc.training.finetuned import FinetuneResult, Start
 from tasc.training.loop import Run
 from tasc.training.objectives import language
 from tasc.training.options import FinetuneOptions
-
-
-@dataclass(frozen=True)
-class Start:
-    """The model, tokenizer and new tokens that a training starts from."""
-
-    model: str  # folder or Hub id of the base model
-    tokenizer: str  # its tokenizer, or the augmented one
-    added: Sequence[NewEmbedding] = ()  # tokens that the model does not have yet
 
 
 def finetune(
@@ -76,6 +67,8 @@ def _finetune(
     tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
     model = load_model(start.model, options.dtype, options.device, options.quantization)
+    if start.kept is not None:
+        keep_rows(model, start.kept)
     rows = model.get_input_embeddings().weight.shape[0]
     check_tokens(tokenizer, rows, {token.new_id for token in start.added})
     extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
@@ -111,9 +104,7 @@ def _finetune(
     run = Run(language.learner(trained), groups, examples, schedule, work=work, name=name)
     with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
-    return FinetuneResult(
-        trained, report, tokenizer, tuple(start.added), start.model, options.merge
-    )
+    return FinetuneResult(trained, report, tokenizer, start, options.merge)
 
 
 def _trainable_rows(

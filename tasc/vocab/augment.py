@@ -16,21 +16,23 @@ from tokenizers import Tokenizer
 
 from tasc.analysis.outputs import Outputs, encode_outputs
 from tasc.backend.base import Int64
-from tasc.data.corpus import Corpus
+from tasc.data.corpus import Corpus, load
+from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
-from tasc.vocab.exports.merges import NewToken, write_merges
+from tasc.vocab.exports.merges import NewToken, TokenizerChange, write_merges
 from tasc.vocab.measure.compression import apply_merges
 from tasc.vocab.measure.saved import changed_outputs, check_round_trip, usage
 from tasc.vocab.page import render
-from tasc.vocab.report import AugmentReport, OutputSizes
+from tasc.vocab.report import AugmentReport, OutputSizes, TrimReport
 from tasc.vocab.search.budget import MOST, Sightings, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.refine import Refined, Refiner
 from tasc.vocab.search.selection import steps
+from tasc.vocab.trim import trim
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,18 @@ class Augmentation:
     tokenizer: Tokenizer
     files: dict[str, bytes]  # companions of tokenizer.json, by name
     tokens: tuple[NewToken, ...]
+    kept: tuple[int, ...] | None  # ids of its other tokens in the base tokenizer; None: all
     source: str  # path of the data
     report: AugmentReport
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json, its companions, merges.json and budget.html into ``folder``."""
+        """Write tokenizer.json, its companions and merges.json; with new tokens, budget.html."""
         folder.mkdir(parents=True, exist_ok=True)
         export.save(self.tokenizer, self.files, folder)
-        write_merges(folder, self.tokens)
-        page = render(self.report, self.source)
-        (folder / "budget.html").write_text(page, encoding="utf-8")
+        write_merges(folder, TokenizerChange(self.tokens, self.kept))
+        if self.tokens:
+            page = render(self.report, self.source)
+            (folder / "budget.html").write_text(page, encoding="utf-8")
 
     def to_dict(self) -> dict[str, Any]:
         return self.report.to_dict()
@@ -61,6 +65,7 @@ def augment(
     options: AugmentOptions,
     held_out: Sequence[str] = (),
     rows: EmbeddingCost | None = None,
+    model_rows: int | None = None,
     progress: Progress = silent,
 ) -> Augmentation:
     """Choose ``options.new_tokens`` tokens for a task's outputs and export them.
@@ -68,12 +73,19 @@ def augment(
     Fewer tokens are added if they shorten the outputs as much, if ``min_gain`` ends the search, or
     if no candidates are left after unused tokens are dropped; ``shortfall`` gives the reason. The
     effect is also measured on the outputs ``held_out``. ``rows`` is the cost of a new row for the
-    model, if the model is known.
+    model, and ``model_rows`` its number of rows, if the model is known. With ``options.trim``, the
+    base tokenizer first loses the tokens that neither prompts nor outputs need.
 
     Raises InputError if there are fewer candidates than tokens requested, if the export does not
     support the tokenizer, or if an output decodes neither to itself nor to the text that the base
     tokenizer decodes (Qwen2's composes accents).
     """
+    kept, trimmed = None, None
+    if options.trim:
+        progress("choosing the tokens to keep", 0, 0)
+        tokenizer, kept, trimmed = _trim(corpus, tokenizer, options, model_rows)
+        if not options.new_tokens:
+            options = options.but(export=export.supported_export(tokenizer))
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     refiner = Refiner(tokenizer, outputs, others, options)
@@ -91,14 +103,16 @@ def augment(
                 else f"{name}: no n-gram recurs in the outputs, so no token can be added: leave "
                 "the steps `tokens` and `tasc-ft` out of the recipe"
             )
-    found = refiner.run(name, new_tokens, progress)
+    found = refiner.run(name, new_tokens, progress) if new_tokens else refiner.without(progress)
     saved = LoadedTokenizer(found.tokenizer, tokenizer.path, export.companions(tokenizer))
     result, length = found.result, found.chosen.length
-    last = result.merges[length - 1]
+    reached, h2 = result.tokens_before, result.h2_before
+    if length:
+        reached, h2 = result.merges[length - 1].tokens, result.merges[length - 1].h2
     if curve is None:
         taken = replace(result, merges=result.merges[:length])
         curve = budget_curve(taken, size, outputs, others, rows, options.overfit_penalty)
-    train, used, changed = _measure(outputs, tokenizer, saved, found, last.tokens)
+    train, used, changed = _measure(outputs, tokenizer, saved, found, reached)
     later = None
     if others is not None:
         before, made = others.encoded, steps(result, length)
@@ -115,7 +129,7 @@ def augment(
         train=train,
         held_out=later,
         seen=Sightings.of(used.tolist()),
-        h2={"before": result.h2_before, "after": last.h2},
+        h2={"before": result.h2_before, "after": h2},
         rejected=result.rejected,
         duplicates=result.duplicates,
         excluded=found.excluded,
@@ -125,8 +139,31 @@ def augment(
         rounds=found.rounds,
         shortfall=found.shortfall,
         curve=curve,
+        trim=trimmed,
     )
-    return Augmentation(found.tokenizer, saved.files, tokens, options.source.path, report)
+    return Augmentation(found.tokenizer, saved.files, tokens, kept, options.source.path, report)
+
+
+def _trim(
+    corpus: Corpus, base: LoadedTokenizer, options: AugmentOptions, model_rows: int | None
+) -> tuple[LoadedTokenizer, tuple[int, ...], TrimReport]:
+    """Return the trimmed tokenizer, the ids of its tokens in the base, and the effect."""
+    texts = [*corpus.prompts, *corpus.outputs]
+    trimmed = trim(base, texts, options.rows, model_rows)
+    before, after = base.encode(texts).split(), trimmed.tokenizer.encode(texts).split()
+    kept = np.array(trimmed.kept)
+    pairs = zip(before, after, strict=True)
+    others = load(Source("builtin:stdlib-docs"), "test").outputs
+    size = sum(len(text.encode()) for text in others)
+    sides = {"before": base, "after": trimmed.tokenizer}
+    report = TrimReport(
+        before=len(base.vocabulary()),
+        kept=len(kept),
+        used=trimmed.used,
+        changed=sum(not np.array_equal(old, kept[new]) for old, new in pairs),
+        bytes_per_token={name: size / len(t.encode(others).tokens) for name, t in sides.items()},
+    )
+    return trimmed.tokenizer, trimmed.kept, report
 
 
 def _measure(

@@ -38,6 +38,20 @@ class OutputSizes(Record):
         )
 
 
+class TrimReport(Record):
+    """The tokens that were dropped from the base tokenizer, and the effect on other texts."""
+
+    before: int
+    """Tokens of the base tokenizer."""
+    kept: int
+    used: int
+    """Tokens that the prompts and outputs of the training split use."""
+    changed: int
+    """Training texts whose tokens changed."""
+    bytes_per_token: dict[str, float]
+    """Of Python docstrings, as a sample of other texts, "before" and "after"."""
+
+
 class AugmentReport(Report):
     """An augmented tokenizer: its size, its effect on outputs, and the effect of each budget."""
 
@@ -60,3 +74,4 @@ class AugmentReport(Report):
     rounds: int
     shortfall: str | None
     curve: Curve
+    trim: TrimReport | None = None

@@ -57,6 +57,51 @@ def test_each_command_names_the_next_until_there_is_a_report(capsys, tmp_path, t
     assert f"{warning}'{{input}}\\n'" in tasc(capsys, *ran, "--output", "other")[2]
 
 
+def test_a_trimmed_model_is_compared_with_its_base(capsys, tmp_path, task):
+    base = make_base(tmp_path / "base")
+    named = ("--input-column", "say", "--trim", "--rows", "300", "--output", "trimmed")
+    code, out, err = tasc(
+        capsys, "augment", task, "--tokenizer", str(base), "--trim", "--rows", "300", *named
+    )
+    assert code == 0, err
+    assert re.search(r"Kept (2\d\d|300) of 320 tokens, \d+ of which", out)
+    ran = following(out)
+    assert ran[:6] == ["bench", task, "--model", str(base), "--model", "trimmed"]
+    short = ("--limit", "2", "--max-new-tokens", "4", "--warmup", "0", "--method", "ar")
+    code, out, err = tasc(capsys, *ran, *short)
+    assert code == 0, err
+
+
+def test_a_trimmed_tokenizer_with_new_tokens_is_trained(capsys, tmp_path, task):
+    base = make_base(tmp_path / "base")
+    named = ("--input-column", "say", "--output")
+    augment = (
+        "augment",
+        task,
+        "--tokenizer",
+        str(base),
+        "--trim",
+        "--new-tokens",
+        "3",
+        "--rows",
+        "300",
+    )
+    code, _, err = tasc(capsys, *augment, *named, "tokens")
+    assert code == 0, err
+    short = ("--epochs", "1", "--quantize", "none", "--limit", "8", "--augmented", "tokens")
+    code, _, err = tasc(capsys, "finetune", task, "--model", str(base), *short, *named, "tuned")
+    assert code == 0, err
+    rows = json.loads((tmp_path / "tuned/model/config.json").read_text())["vocab_size"]
+    held = json.loads((tmp_path / "tokens/merges.json").read_text())
+    assert rows == len(held["kept"]) + len(held["merges"])
+    assert len(held["kept"]) <= 300
+    bench = ("bench", task, "--model", "tuned", "--method", "ar", "--method", "tasc-spec")
+    short = ("--limit", "2", "--max-new-tokens", "4", "--warmup", "0")
+    code, out, err = tasc(capsys, *bench, *short, *named, "bench")
+    assert code == 0, err
+    assert "2 of 2" in out
+
+
 def test_data_without_a_test_split_go_on_with_a_recipe(capsys, tmp_path, task):
     write(tmp_path / "one.jsonl", jsonl([{"input": r["say"], "output": r["output"]} for r in ROWS]))
     tokenizer = make_tokenizer(tmp_path / "tokenizer")

@@ -64,7 +64,8 @@ def test_lines_are_answered_as_plain_decoding_answers_them(capsys, base, typed):
 
 
 def test_text_from_drafts_is_marked(tmp_path, base):
-    talk = conversation(base)
+    always = "tasc-spec:budget=12"  # adaptive drafting follows the clock
+    talk = conversation(base, method=always)
     first, text, _ = answered(talk, "wake me at six")
     talk.messages.clear()
     again, same, drafted = answered(talk, "wake me at six")
@@ -72,7 +73,9 @@ def test_text_from_drafts_is_marked(tmp_path, base):
     assert again.decoding_steps < first.decoding_steps  # drafters know the first answer
     assert drafted > 0
     known = write(tmp_path / "known.jsonl", jsonl([{"input": "x", "output": text}] * 3))
-    found, same, drafted = answered(conversation(base, source=str(known)), "wake me at six")
+    found, same, drafted = answered(
+        conversation(base, source=str(known), method=always), "wake me at six"
+    )
     assert same == text
     assert drafted > 0 < sum(found.accepted)
 

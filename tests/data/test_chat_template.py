@@ -182,7 +182,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("template", HOSTILE)
 def test_a_hostile_template_neither_breaks_out_nor_goes_on_for_ever(pico, template, monkeypatch):
-    monkeypatch.setattr(chat, "_SECONDS", 1.0)
+    if HOSTILE[template] == "more than":
+        monkeypatch.setattr(chat, "_SECONDS", 1.0)
     with pytest.raises(InputError, match=HOSTILE[template]) as caught:
         ChatTemplate.of(with_template(pico, template))
     assert "\n" not in str(caught.value)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.errors import InputError
-from tasc.models.embeddings import extend_embeddings, is_tied
+from tasc.models.embeddings import extend_embeddings, is_tied, keep_rows
 from tests import pico
 
 
@@ -44,6 +44,25 @@ def test_logits_of_base_tokens_do_not_change():
         before = model(ids).logits
         extend_embeddings(model, ROWS)
         torch.testing.assert_close(model(ids).logits[..., :320], before)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("architecture", [*pico.ARCHITECTURES, "phi", "gemma4_text"])
+def test_a_model_of_fewer_rows_gives_the_logits_of_those_it_keeps(architecture, tied):
+    model = pico.build_model(architecture, tied=tied)
+    kept = [0, *range(7, 200, 3), 310, 319]
+    model.config.pad_token_id, model.config.bos_token_id = 310, 5
+    model.generation_config.eos_token_id = [0, 5, 319]
+    ids = torch.randint(len(kept), (2, 12), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = model(torch.tensor(kept)[ids]).logits[..., kept]
+        keep_rows(model, kept)
+        torch.testing.assert_close(model(ids).logits, before)
+    assert model.config.vocab_size == len(kept)
+    assert (model.config.pad_token_id, model.config.bos_token_id) == (len(kept) - 2, None)
+    assert model.generation_config.eos_token_id == [0, len(kept) - 1]
+    with pytest.raises(InputError, match="keeps token 319: trim the tokenizer of this model"):
+        keep_rows(model, kept)
 
 
 def test_a_padded_vocabulary_is_filled_and_never_shrunk():

@@ -2,7 +2,7 @@ import pytest
 
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import encode_examples
-from tasc.training.train import Start
+from tasc.training.finetuned import Start
 from tests import pico
 from tests.training.samples import ROWS, corpus, phrases
 

@@ -9,7 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tasc.errors import InputError, UnavailableError
 from tasc.models.load import load_model
 from tasc.training.core.precision import tensor_float32
-from tasc.training.train import Start, finetune
+from tasc.training.finetuned import Start
+from tasc.training.train import finetune
 from tests import pico
 from tests.cli import tasc
 from tests.options import FinetuneOptions, replace

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 from tasc.errors import InputError
 from tasc.training.base import train_base
 from tasc.training.draft_head import train_head
-from tasc.training.train import Start, finetune
+from tasc.training.finetuned import Start
+from tasc.training.train import finetune
 from tests.cli import tasc
 from tests.options import BaseOptions, FinetuneOptions, HeadOptions, replace
 from tests.training.runs import stop_after

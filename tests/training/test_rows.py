@@ -11,7 +11,8 @@ from tasc.models.embeddings import extend_embeddings
 from tasc.models.load import load_model
 from tasc.options.command import OptionsError
 from tasc.tokenizer.loaded import load_tokenizer
-from tasc.training.train import Start, finetune
+from tasc.training.finetuned import Start
+from tasc.training.train import finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
 from tests.training import samples

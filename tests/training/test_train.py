@@ -7,8 +7,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.training.finetuned import Start
 from tasc.training.folder import save_model, save_tokenizer
-from tasc.training.train import Start, finetune
+from tasc.training.train import finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
 from tests.training.runs import stop_after

@@ -12,7 +12,7 @@ from tasc.errors import InputError, IntegrityError
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.vocab.augment import augment
 from tasc.vocab.exports.export import Export
-from tasc.vocab.exports.merges import read_merges
+from tasc.vocab.exports.merges import TokenizerChange, read_merges
 from tests.options import AugmentOptions, replace
 from tests.vocab.tiny import TEXTS, corpus, tokenizer
 
@@ -77,7 +77,7 @@ def test_the_report_is_what_the_saved_folder_does(tmp_path, export):
         assert (
             abs(part.tokens["predicted"] - part.tokens["reached"]) <= 0.1 * part.tokens["reached"]
         )
-    assert read_merges(tmp_path) == list(made.tokens)
+    assert read_merges(tmp_path) == TokenizerChange(made.tokens)
     entries = json.loads((tmp_path / "merges.json").read_text())["merges"]
     names = {"ids", "new_id", "string", "frequency", "reward", "pcs", "base_ids"}
     assert all(set(entry) == names for entry in entries)

@@ -1,7 +1,6 @@
-"""The list of new tokens, as found by the search and stored in ``merges.json``."""
+"""The new tokens, and the base tokens that were kept, as stored in ``merges.json``."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,17 +25,25 @@ class NewToken:
     base_ids: tuple[int, ...]  # the same text in base tokens, whose mean row initialises its row
 
 
-_TOKENS = TypeAdapter(list[NewToken])
+@dataclass(frozen=True)
+class TokenizerChange:
+    """What ``tasc augment`` changed in a tokenizer."""
+
+    merges: tuple[NewToken, ...]  # in order of acceptance; ids count on from the kept tokens
+    kept: tuple[int, ...] | None = None  # ids in the base tokenizer; None: all
 
 
-def write_merges(folder: Path, tokens: Iterable[NewToken]) -> None:
+_CHANGE = TypeAdapter(TokenizerChange)
+
+
+def write_merges(folder: Path, change: TokenizerChange) -> None:
     """Write ``merges.json`` into the folder."""
-    text = json.dumps({"merges": [asdict(token) for token in tokens]}, ensure_ascii=False)
+    text = json.dumps(asdict(change), ensure_ascii=False)
     (folder / MERGES_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def read_merges(folder: Path) -> list[NewToken]:
-    """Return the new tokens of an augmented tokenizer's folder, in order of acceptance.
+def read_merges(folder: Path) -> TokenizerChange:
+    """Return what was changed in an augmented tokenizer's folder.
 
     Raises InputError if there is no merges.json, and IntegrityError if it cannot be read.
     """
@@ -44,9 +51,9 @@ def read_merges(folder: Path) -> list[NewToken]:
     if not path.is_file():
         raise InputError(f"{folder} has no {MERGES_FILE}: use a folder that `tasc augment` wrote")
     try:
-        return _TOKENS.validate_python(json.loads(path.read_text(encoding="utf-8"))["merges"])
+        return _CHANGE.validate_json(path.read_bytes())
     except ValidationError as error:
         why = explain(error.errors())[0]
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except OSError as error:
         why = str(error)
     raise IntegrityError(f"{path} is not a list of merges ({why}): run `tasc augment` again")

@@ -1,12 +1,12 @@
 """The options of ``tasc augment``."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tasc.analysis.options import HELD_OUT, MergeSearchOptions
 from tasc.options.bounds import MOST
-from tasc.options.command import StepSpec
+from tasc.options.command import Kind, StepSpec
 from tasc.options.fields import TOKENIZER, Shell, Text
 
 OVERFIT_PENALTY = 10.0  # also the one that analyses assume
@@ -24,8 +24,18 @@ class AugmentOptions(MergeSearchOptions):
     )
 
     tokenizer: Annotated[str, TOKENIZER]
+    trim: bool = Field(
+        False,
+        description="Drop the tokens that the task does not use. Without new tokens, also write "
+        "the smaller model.",
+    )
+    rows: Annotated[int | None, Shell(default="8192, or what the task needs")] = Field(
+        None, ge=1, le=MOST, description="With --trim: maximum number of tokens to keep."
+    )
     new_tokens: Annotated[int | Literal["auto"], Shell(aliases=("budget",))] = Field(
-        500, description="Number of new tokens; auto chooses the recommended size."
+        500,
+        description="Number of new tokens; auto chooses the recommended size. With --trim, none "
+        "unless given.",
     )
     overfit_penalty: float = Field(
         OVERFIT_PENALTY,
@@ -46,10 +56,30 @@ class AugmentOptions(MergeSearchOptions):
         (), description="Text that no new token may contain, such as { or \\n; repeatable."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _none_new(cls, given: object) -> object:
+        if not isinstance(given, dict) or given.keys() & {"new_tokens", "budget"}:
+            return given
+        return given | ({"new_tokens": 0} if given.get("trim") else {})
+
     @field_validator("new_tokens", mode="before")
     @classmethod
-    def _number_or_auto(cls, value: object) -> object:
+    def _number_or_auto(cls, value: object, info: ValidationInfo) -> object:
         text = str(value)
-        if text == "auto" or (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
+        number = int(text) if text.isascii() and text.isdigit() else -1
+        least = 0 if info.data.get("trim") else 1
+        if text == "auto" or least <= number <= MOST:
             return value
         raise ValueError(f"new_tokens: got {value!r:.60}, give a number from 1 to {MOST:,} or auto")
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if self.rows is not None and not self.trim:
+            raise ValueError("rows: it is the number of tokens that --trim keeps: add --trim")
+        return self
+
+    @property
+    def makes(self) -> frozenset[Kind]:
+        """With ``--trim`` alone, a model, too."""
+        return self.spec.makes | ({"model"} if self.new_tokens == 0 else set())

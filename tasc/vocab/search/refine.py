@@ -112,6 +112,11 @@ class Refiner:
         short = self._shortfall(requested, len(chosen.tokens), choice.whole)
         return Refined(result, chosen, tokenizer, excluded, rounds, short)
 
+    def without(self, progress: Progress) -> Refined:
+        """Return the base tokenizer as it is, with no new token."""
+        result = replace(self.search(1, progress), merges=())
+        return Refined(result, Selection((), (), (), (), 0), self._base.tokenizer, {}, 0, None)
+
     def choose(self, searched: MergeResult, budget: int, progress: Progress) -> Choice:
         """Choose the tokens for a budget from a search that covers it.
 

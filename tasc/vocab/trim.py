@@ -1,0 +1,156 @@
+"""Drop the tokens that a task does not need from a tokenizer.
+
+The kept tokens encode and decode any text, and the texts of the task keep their tokens:
+
+- BPE: kept tokens are closed under their derivations, and all merges among them stay in order. At
+  each step of a kept derivation the merge of the lowest rank is kept, and so still the lowest.
+- Unigram: the best path is among fewer paths, and still the best.
+
+Characters without a token of their own are spelt in bytes; if the tokenizer has no tokens for
+bytes, all tokens of one character are kept.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.token_bytes import BYTE_PIECE
+from tasc.vocab.exports.export import companions
+
+ROWS = 8192  # kept if the task needs fewer
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """A tokenizer with fewer tokens: token i is token ``kept[i]`` of the one that was trimmed."""
+
+    tokenizer: LoadedTokenizer
+    kept: tuple[int, ...]  # ascending
+    used: int  # tokens that the texts use
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """What trimming needs to know of a model's vocabulary."""
+
+    ids: dict[str, int]
+    ranked: list[str]  # the most frequent first, as the training of the tokenizer saw them
+    parts: Callable[[str], Iterable[str]]  # the tokens that a token is derived from, and itself
+
+
+def trim(
+    tokenizer: LoadedTokenizer,
+    texts: Sequence[str],
+    rows: int | None = None,
+    model_rows: int | None = None,
+) -> Trimmed:
+    """Keep special tokens, bytes, what ``texts`` use, and the most frequent others up to ``rows``.
+
+    Without ``rows``, ``ROWS`` tokens are kept, or as many more as the texts need. Special tokens
+    beyond the ``model_rows`` of the model, if given, are dropped, as the model cannot read them.
+
+    Raises InputError if ``rows`` are too few, or the tokenizer is neither BPE nor Unigram.
+    """
+    state = json.loads(tokenizer.tokenizer.to_str())
+    vocabulary = _vocabulary(state["model"], tokenizer.path)
+    names = {i: token for token, i in vocabulary.ids.items()}
+    used = {int(i) for i in np.unique(tokenizer.encode(texts).tokens)}
+    special = {i for i in tokenizer.special_ids if model_rows is None or i < model_rows}
+    kept = used | special | {tokenizer.eos_id} | _alphabet(vocabulary)
+    closed = {vocabulary.ids[p] for i in kept & names.keys() for p in vocabulary.parts(names[i])}
+    kept |= closed
+    if rows is not None and rows < len(kept):
+        raise InputError(
+            f"the task needs {len(kept):,} tokens of {tokenizer.path}, with special tokens, bytes "
+            f"and the parts of tokens: got --rows {rows:,}, give {len(kept)} or more"
+        )
+    rows = max(rows or ROWS, len(kept))
+    _fill(kept, vocabulary, rows)
+    added = tokenizer.tokenizer.get_added_tokens_decoder().keys() - tokenizer.special_ids
+    kept |= set(sorted(added - kept)[: rows - len(kept)])
+    new = {old: position for position, old in enumerate(sorted(kept))}
+    made = Tokenizer.from_str(json.dumps(_cut(state, vocabulary, new), ensure_ascii=False))
+    smaller = replace(tokenizer, tokenizer=made, files=companions(tokenizer))
+    return Trimmed(smaller, tuple(new), len(used))
+
+
+def _vocabulary(model: dict[str, Any], path: str) -> _Vocabulary:
+    marks = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+    if model["type"] == "BPE" and not marks:
+        ranks = {(left, right): rank for rank, (left, right) in enumerate(model["merges"])}
+        made = {left + right: rank for (left, right), rank in reversed(ranks.items())}
+        order = {token: (made.get(token, len(ranks)), i) for token, i in model["vocab"].items()}
+        return _Vocabulary(
+            model["vocab"],
+            sorted(order, key=order.__getitem__),
+            lambda token: _derivation(token, ranks, model["vocab"]),
+        )
+    if model["type"] == "Unigram":
+        scores = dict(map(tuple, model["vocab"]))
+        ids = {piece: i for i, (piece, _) in enumerate(model["vocab"])}
+        return _Vocabulary(ids, sorted(scores, key=lambda p: -scores[p]), lambda token: [token])
+    raise InputError(
+        f"{path}: --trim supports byte-level BPE, SentencePiece BPE and Unigram, and this "
+        f"tokenizer is {model['type']}{' with marks of words' if marks else ''}: leave --trim out"
+    )
+
+
+def _derivation(token: str, ranks: dict[tuple[str, str], int], ids: dict[str, int]) -> set[str]:
+    """Return the tokens that arise when BPE encodes the text of ``token``, and itself."""
+    symbols = list(token)
+    found = {token, *(symbol for symbol in symbols if symbol in ids)}
+    while pairs := [(ranks[p], i) for i, p in enumerate(pairwise(symbols)) if p in ranks]:
+        _, i = min(pairs)
+        symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
+        found.add(symbols[i])
+    return found
+
+
+def _alphabet(vocabulary: _Vocabulary) -> set[int]:
+    """Return the ids that spell any text: those of bytes, or else of single characters."""
+    bytes_ = {i for token, i in vocabulary.ids.items() if BYTE_PIECE.fullmatch(token)}
+    letters = {i for token, i in vocabulary.ids.items() if len(token) == 1}
+    return bytes_ if len(bytes_) == 256 else letters
+
+
+def _fill(kept: set[int], vocabulary: _Vocabulary, rows: int) -> None:
+    """Add the most frequent tokens, each with the tokens that it is derived from."""
+    for token in vocabulary.ranked:
+        more = {vocabulary.ids[part] for part in vocabulary.parts(token)} - kept
+        if len(kept) + len(more) > rows:
+            return
+        kept |= more
+
+
+def _cut(state: dict[str, Any], vocabulary: _Vocabulary, new: dict[int, int]) -> dict[str, Any]:
+    """Reduce a tokenizer.json to the tokens of ``new``, numbered as there."""
+    model = state["model"]
+    state["added_tokens"] = [
+        entry | {"id": new[entry["id"]]} for entry in state["added_tokens"] if entry["id"] in new
+    ]
+    if model["type"] == "Unigram":
+        model["vocab"] = [entry for i, entry in enumerate(model["vocab"]) if i in new]
+        model["unk_id"] = new.get(model["unk_id"])
+    else:
+        kept = {token: new[i] for token, i in vocabulary.ids.items() if i in new}
+        merges = [(a, b) for a, b in model["merges"] if {a, b, a + b} <= kept.keys()]
+        # Added tokens outside the vocabulary would be numbered from its size.
+        added = {entry["content"]: entry["id"] for entry in state["added_tokens"]}
+        model["merges"], model["vocab"] = merges, kept | added
+    _renumber(state["post_processor"], new)
+    return state
+
+
+def _renumber(processor: dict[str, Any] | None, new: dict[int, int]) -> None:
+    for part in (processor or {}).get("processors", [processor] if processor else []):
+        for entry in part.get("special_tokens", {}).values():
+            entry["ids"] = [new[i] for i in entry["ids"]]
+        for name in {"cls", "sep"} & part.keys():
+            part[name] = [part[name][0], new[part[name][1]]]

@@ -1,0 +1,118 @@
+"""Tokenizers without the tokens that a task does not use."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
+
+from tasc.errors import InputError
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.vocab.augment import augment
+from tasc.vocab.exports.merges import read_merges
+from tasc.vocab.trim import Trimmed, trim
+from tests.options import AugmentOptions
+from tests.vocab.marked import KINDS, marked
+from tests.vocab.test_round_trips import BYTE_LEVEL, TEXT
+from tests.vocab.tiny import END, TEXTS, TOOL, corpus, tokenizer
+
+ALL = [*BYTE_LEVEL, *KINDS]
+TASK = TEXTS[2:4]
+
+
+def base_of(kind: str) -> LoadedTokenizer:
+    return marked(kind) if kind in KINDS else tokenizer(kind)
+
+
+def least(base: LoadedTokenizer, texts: list[str] = TASK) -> Trimmed:
+    """Trim a tokenizer to the fewest rows."""
+    with pytest.raises(InputError, match=r"got --rows 1, give (\d+) or more") as raised:
+        trim(base, texts, 1)
+    return trim(base, texts, int(str(raised.value).split()[-3]))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_task_keeps_its_tokens_and_other_texts_their_text(kind):
+    base = base_of(kind)
+    made = least(base)
+    kept = np.array(made.kept)
+    assert len(kept) < len(base.vocabulary())
+    assert np.array_equal(kept[made.tokenizer.encode(TASK).tokens], base.encode(TASK).tokens)
+    before, after = base.encode(TEXT).split(), made.tokenizer.encode(TEXT).split()
+    assert made.tokenizer.decode_batch(after) == base.decode_batch(before)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_rows_are_numbered_in_order_and_keep_their_strings(kind):
+    base = base_of(kind)
+    made = least(base)
+    strings, smaller = base.vocabulary(), made.tokenizer.vocabulary()
+    assert list(made.kept) == sorted(made.kept)
+    assert smaller == [strings[old] for old in made.kept]
+    assert made.kept[made.tokenizer.eos_id] == base.eos_id
+    assert {made.kept[i] for i in made.tokenizer.special_ids} == base.special_ids
+    assert TOOL not in made.tokenizer.tokenizer.get_vocab()  # added, not special, not used
+    assert base.tokenizer.token_to_id(TOOL) in least(base, [*TASK, TOOL]).kept
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "bpe-gemma", "unigram-first"])
+def test_the_rows_left_are_filled_with_the_most_frequent_tokens(kind):
+    base = base_of(kind)
+    few = least(base)
+    more = trim(base, TASK, len(few.kept) + 9)
+    assert set(few.kept) < set(more.kept)
+    assert len(few.kept) < len(more.kept) <= len(few.kept) + 9
+    assert trim(base, TASK).kept == tuple(range(len(base.vocabulary())))
+
+
+def test_special_tokens_beyond_the_rows_of_the_model_go():
+    base = tokenizer()
+    end = base.tokenizer.token_to_id(END)
+    assert end in trim(base, TASK, model_rows=end + 1).kept
+    base.tokenizer.add_special_tokens(["<image>"])
+    image = base.tokenizer.token_to_id("<image>")
+    assert image not in trim(replace(base), TASK, model_rows=image).kept
+
+
+def test_token_ids_of_a_template_follow():
+    base = tokenizer()
+    end = base.tokenizer.token_to_id(END)
+    base.tokenizer.post_processor = TemplateProcessing(f"{END} $A", None, [(END, end)])
+    made = least(base).tokenizer.tokenizer
+    assert made.encode("a").ids[0] == made.token_to_id(END) < end
+
+
+def test_other_kinds_are_refused():
+    state = json.loads(tokenizer().tokenizer.to_str())
+    state["model"]["end_of_word_suffix"] = "</w>"
+    with pytest.raises(InputError, match="this tokenizer is BPE with marks of words: leave --trim"):
+        trim(LoadedTokenizer(Tokenizer.from_str(json.dumps(state)), "t"), TASK)
+
+
+@pytest.mark.parametrize("new_tokens", [0, 2])
+def test_new_tokens_take_the_place_of_dropped_ones(tmp_path, new_tokens):
+    options = AugmentOptions(trim=True, rows=325, new_tokens=new_tokens)
+    made = augment(corpus([*TASK * 3, *TEXTS[-2:] * 2]), tokenizer(), options, TEXTS)
+    made.save(tmp_path)
+    change, saved = read_merges(tmp_path), load_tokenizer(str(tmp_path))
+    assert change.kept is not None
+    size = len(change.kept)
+    assert [token.new_id for token in change.merges] == list(range(size, size + new_tokens))
+    assert len(saved.vocabulary()) == made.report.size == size + new_tokens
+    told = made.report.trim
+    assert told is not None
+    assert (told.kept, told.changed, told.before) == (size, 0, len(tokenizer().vocabulary()))
+    assert told.bytes_per_token["after"] <= told.bytes_per_token["before"]
+    assert saved.decode_batch(saved.encode(TEXTS).split()) == TEXTS
+
+
+def test_trim_alone_adds_no_token_and_rows_need_it():
+    assert AugmentOptions(trim=True).new_tokens == 0
+    assert AugmentOptions(trim=True, budget=7).new_tokens == 7
+    assert AugmentOptions(trim=True).makes == {"tokenizer", "new tokens", "model"}
+    with pytest.raises(InputError, match="rows: it is the number of tokens that --trim keeps"):
+        AugmentOptions(rows=3)
+    with pytest.raises(InputError, match="new_tokens: got 0, give a number from 1 to"):
+        AugmentOptions(new_tokens=0)

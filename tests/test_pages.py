@@ -15,7 +15,7 @@ from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.benchmark.results.joined import JoinedResults
 from tasc.vocab.augment import augment
 from tasc.vocab.page import render as budget_page
-from tasc.vocab.search.predict import predict_budgets
+from tasc.vocab.search.predict import TrimPoint, predict_budgets
 from tests.benches import make_results, said
 from tests.options import AnalyzeOptions, AugmentOptions
 from tests.vocab.tiny import corpus, tokenizer
@@ -79,6 +79,7 @@ def analysis_results() -> AnalysisResults:
         **vars(found.report),
         budgets=predict_budgets(found.searched, tokenizer(), options).budgets,
         recommended_size=None,
+        trim=(TrimPoint(4096, 10**6, 0.5, 1.9),),
         drafting=None,
         serving=None,
         verdict=advice,

@@ -40,6 +40,21 @@ def show(found: "AnalysisResults") -> None:
     if found.recommended_size:
         same = "as tasc augment --new-tokens auto chooses it"
         say(f"Recommended size: {found.recommended_size.budget:,} new tokens, {same}")
+    if found.trim:
+        table(
+            "A smaller vocabulary, predicted by the weights that a step reads",
+            ["rows", "parameters", "of the model", "step ratio"],
+            [
+                [
+                    f"{p.rows:,}",
+                    f"{p.parameters:,}",
+                    f"{p.parameter_share:.0%}",
+                    f"{p.step_ratio:.2f}×",
+                ]
+                for p in found.trim
+            ],
+        )
+        say("tasc augment --trim --rows N keeps N tokens, and with them all that the task uses.")
     if found.drafting:
         _show_drafting(found.drafting)
     if found.serving:

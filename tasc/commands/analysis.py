@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tasc.analysis.counted import Counted
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.report import Analysis
@@ -16,9 +18,12 @@ from tasc.benchmark.forecast.tune import GRID
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting
 from tasc.commands.context import StepContext
+from tasc.models.folder.fetch import local_folder
 from tasc.options.references import resolve_model
+from tasc.tokenizer.files import tokenizer_folder
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.vocab.search.predict import Prediction, predict_budgets
+from tasc.vocab.search.embedding_cost import embedding_cost
+from tasc.vocab.search.predict import Prediction, TrimPoint, predict_budgets, predict_trim
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +87,18 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         progress=context.progress,
     )
     new_tokens, drafts = Prediction(), None
+    trimmed: tuple[TrimPoint, ...] = ()
     served: ServedDrafts | None = None
     if tokenizer:
+        counts = found.input_counts, found.output_counts
+        used = int(np.count_nonzero(sum(count for count in counts if count is not None)))
+        rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
+        trimmed = predict_trim(rows, len(tokenizer.vocabulary()), used) if rows else ()
         others, grid = context.texts.corpora.get("held_out"), GRID if options.searches else {}
         if found.searched:
             texts = others.outputs if others else ()
             new_tokens = predict_budgets(
-                found.searched, tokenizer, options, texts, context.progress
+                found.searched, tokenizer, options, texts, rows, context.progress
             )
         simulated = partial(simulate_drafts, found, others, tokenizer)
         drafts = simulated(grid, cost=cost, progress=context.progress)
@@ -103,6 +113,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         **dict(found.report),
         budgets=new_tokens.budgets,
         recommended_size=new_tokens.recommended_size,
+        trim=trimmed,
         drafting=drafting,
         serving=served,
         verdict=verdict,

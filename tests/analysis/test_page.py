@@ -41,6 +41,7 @@ def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer
             **vars(report),
             budgets=predict_budgets(once, tokenizer, options).budgets if once else (),
             recommended_size=None,
+            trim=(),
             drafting=None,
             serving=None,
             verdict=made,

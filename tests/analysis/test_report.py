@@ -109,6 +109,7 @@ def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
         **vars(report),
         budgets=(),
         recommended_size=None,
+        trim=(),
         drafting=None,
         serving=None,
         verdict=verdict,

@@ -96,8 +96,8 @@ def test_a_trimmed_tokenizer_with_new_tokens_is_trained(capsys, tmp_path, task):
     assert rows == len(held["kept"]) + len(held["merges"])
     assert len(held["kept"]) <= 300
     bench = ("bench", task, "--model", "tuned", "--method", "ar", "--method", "tasc-spec")
-    short = ("--limit", "2", "--max-new-tokens", "4", "--warmup", "0")
-    code, out, err = tasc(capsys, *bench, *short, *named, "bench")
+    few = ("--limit", "2", "--max-new-tokens", "4", "--warmup", "0")
+    code, out, err = tasc(capsys, *bench, *few, *named, "bench")
     assert code == 0, err
     assert "2 of 2" in out
 

@@ -12,12 +12,13 @@ from tasc.backend import MergeRequest, merge_search
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
+from tasc.models.embeddings import keep_rows
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.augment import augment
 from tasc.vocab.page import render
 from tasc.vocab.search.budget import Sightings, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost, embedding_cost
-from tasc.vocab.search.predict import predict_budgets
+from tasc.vocab.search.predict import predict_budgets, predict_trim
 from tasc.vocab.search.selection import select
 from tests.options import AnalyzeOptions, AugmentOptions, replace
 from tests.pico import build_model
@@ -64,7 +65,7 @@ def test_every_point_is_what_a_search_for_that_budget_gives():
 
 
 def test_the_cost_is_steps_times_rows_times_risk_and_the_recommended_size_its_least():
-    rows = EmbeddingCost(parameters=128, step_share=0.001)
+    rows = EmbeddingCost(parameters=128, step_share=0.001, total=1)
     _, _, curve = searched(rows=rows, held_out=OUTPUTS[::3])
     first = curve.points[0]
     assert (first.cost, first.risk, first.parameters) == (1.0, 0.0, 0)
@@ -81,7 +82,7 @@ def test_dearer_risk_and_dearer_rows_move_the_recommended_size_down():
     sizes = [searched(price=price)[2].recommended_size.budget for price in (0.0, 1.0, 10.0, 100.0)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > sizes[-1]
-    slow = EmbeddingCost(parameters=1, step_share=0.05)
+    slow = EmbeddingCost(parameters=1, step_share=0.05, total=1)
     assert searched(rows=slow, price=1.0)[2].recommended_size.budget < sizes[1]
 
 
@@ -119,7 +120,9 @@ def test_a_row_costs_its_width_and_its_share_of_the_weights(tmp_path, tied, rows
     model = build_model("qwen2", vocabulary=128, hidden=64, tied=tied)
     model.save_pretrained(tmp_path)
     looked_up = 0 if tied else 128 * 64
-    expected = EmbeddingCost(64 * rows, 64 / (model.num_parameters() - looked_up))
+    expected = EmbeddingCost(
+        64 * rows, 64 / (model.num_parameters() - looked_up), model.num_parameters()
+    )
     assert embedding_cost(tmp_path) == expected
     assert embedding_cost(tmp_path / "none") is None
     stated = json.loads((tmp_path / "config.json").read_text())
@@ -206,3 +209,18 @@ def test_real_intents_compress_as_the_literature_says(data_dir, real_tokenizer):
     outputs = load(Source(str(data_dir / "massive-en")), "train").outputs
     found = predict_budgets(encode_outputs(outputs, base, "pretoken"), base, options)
     assert found.budgets[-1].step_ratio > 3.5
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_smaller_vocabulary_is_predicted_by_the_weights_of_a_step(tmp_path, tied):
+    model = build_model("qwen2", vocabulary=5000, hidden=64, tied=tied)
+    model.save_pretrained(tmp_path)
+    cost = embedding_cost(tmp_path)
+    assert cost is not None
+    (point,) = predict_trim(cost, 5000, used=700)
+    keep_rows(model, range(4096))
+    assert (point.rows, point.parameters) == (4096, model.num_parameters())
+    looked_up = 0 if tied else 64
+    read = [cost.total - looked_up * 5000, point.parameters - looked_up * 4096]
+    assert point.step_ratio == pytest.approx(read[0] / read[1])
+    assert predict_trim(cost, 5000, used=4096) == ()

@@ -7,7 +7,7 @@ from tasc.analysis.report import TaskReport
 from tasc.benchmark.results.search import Drafting, ServedDrafts
 from tasc.report.record import Report
 from tasc.vocab.search.budget import Point
-from tasc.vocab.search.predict import BudgetPoint
+from tasc.vocab.search.predict import BudgetPoint, TrimPoint
 
 Choice = Literal["TASC-ft", "TASC-spec", "both", "neither", "too little data"]
 
@@ -27,6 +27,8 @@ class AnalysisResults(TaskReport, Report):
     budgets: tuple[BudgetPoint, ...]
     # The size that --new-tokens auto adds; None without a tokenizer or without recurring n-grams
     recommended_size: Point | None
+    # Predictions for a smaller vocabulary; empty without a model
+    trim: tuple[TrimPoint, ...]
     # TASC-spec simulated on held-out outputs; None without a tokenizer or held-out outputs
     drafting: Drafting | None
     serving: ServedDrafts | None  # chains simulated for the engine of --serve

@@ -19,6 +19,7 @@ class EmbeddingCost:
 
     parameters: int  # of one row, or two if the output matrix is separate
     step_share: float  # share of a decoding step's multiplications
+    total: int  # parameters of the model
 
 
 def embedding_cost(folder: Path) -> EmbeddingCost | None:
@@ -55,5 +56,5 @@ def embedding_cost(folder: Path) -> EmbeddingCost | None:
         return None
     own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
     if config.get("tie_word_embeddings", not own_head):
-        return EmbeddingCost(width, width / total)
-    return EmbeddingCost(2 * width, width / (max(total - math.prod(matrix), 1)))
+        return EmbeddingCost(width, width / total, total)
+    return EmbeddingCost(2 * width, width / max(total - math.prod(matrix), 1), total)

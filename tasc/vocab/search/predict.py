@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -14,10 +13,12 @@ from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.search.budget import MOST, Point, budget_curve
-from tasc.vocab.search.embedding_cost import embedding_cost
+from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import OVERFIT_PENALTY, AugmentOptions
 from tasc.vocab.search.refine import Choice, Refiner
 from tasc.vocab.search.selection import most_tokens
+
+TRIMMED_ROWS = (4096, 8192, 16_384)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,16 @@ class BudgetPoint:
 
 
 @dataclass(frozen=True)
+class TrimPoint:
+    """A model after ``tasc augment --trim --rows N``, by the weights that a step reads."""
+
+    rows: int  # N
+    parameters: int
+    parameter_share: float  # of the model's parameters now
+    step_ratio: float  # weights that a step reads now, divided by those after
+
+
+@dataclass(frozen=True)
 class Prediction:
     """The predicted effect of new tokens by their number."""
 
@@ -50,6 +61,7 @@ def predict_budgets(
     tokenizer: LoadedTokenizer,
     options: AnalyzeOptions,
     held_out: Sequence[str] = (),
+    rows: EmbeddingCost | None = None,
     progress: Progress = silent,
 ) -> Prediction:
     """Predict each of ``options.new_tokens`` and the recommended size from one search.
@@ -57,7 +69,7 @@ def predict_budgets(
     ``Refiner.choose`` chooses the tokens, as for ``tasc augment``, which then also drops tokens
     that the saved tokenizer never produces. Budgets that ``tasc augment`` would refuse are replaced
     by the largest one that it accepts, and a budget that adds no more than a smaller one is
-    skipped. The cost of a row is read from the model in the tokenizer's folder, if there is one.
+    skipped. ``rows`` is the cost of a new row for the model, if the model is known.
     """
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     shared = {name: getattr(options, name) for name in ("source", "n_max", "pcs", "export")}
@@ -76,10 +88,26 @@ def predict_budgets(
     if not result.merges:
         return Prediction(tuple(grid))
     nested = replace(result, merges=result.merges[:MOST])
-    rows = embedding_cost(Path(tokenizer.path))
     best = budget_curve(nested, size, outputs, others, rows, OVERFIT_PENALTY).recommended_size
     before = result.tokens_before / outputs.count + 1
     return Prediction(tuple(grid), best, before / best.train_steps)
+
+
+def predict_trim(cost: EmbeddingCost, size: int, used: int) -> tuple[TrimPoint, ...]:
+    """Predict the effect of fewer rows than ``size``, for a task that uses ``used`` tokens.
+
+    ``tasc augment --trim`` needs some more rows, for the parts of tokens.
+    """
+    return tuple(
+        TrimPoint(
+            rows=rows,
+            parameters=(left := cost.total - cost.parameters * (size - rows)),
+            parameter_share=left / cost.total,
+            step_ratio=1 / (1 - cost.step_share * (size - rows)),
+        )
+        for rows in TRIMMED_ROWS
+        if used < rows < size
+    )
 
 
 def _accepted(

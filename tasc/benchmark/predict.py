@@ -30,7 +30,7 @@ from tasc.decoding.simulate import References, simulate
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.cost_model import CostModel
-from tasc.models.load import Device, Dtype, load_model
+from tasc.models.load import Device, Dtype, decoding_dtype, load_model
 from tasc.models.packed import pack
 from tasc.models.static import target_for
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -77,7 +77,7 @@ def cost_of(
     folder: str, dtype: Dtype, device: Device, tokenizer: LoadedTokenizer | None
 ) -> CostModel:
     """Measure T(k) of a model here. ``tokenizer`` is its own, None if another one is used."""
-    model = load_model(folder, dtype=dtype, device=device, tokenizer=tokenizer)
+    model = load_model(folder, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
     pack(model)
     return measured_cost(target_for(model), fresh=True)
 

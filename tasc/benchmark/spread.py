@@ -21,7 +21,7 @@ from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.errors import InputError
 from tasc.execution.kept import Files, keep
-from tasc.models.load import load_model
+from tasc.models.load import decoding_dtype, load_model
 from tasc.models.packed import pack
 from tasc.models.static import target_for
 from tasc.options.references import resolve_model
@@ -100,13 +100,14 @@ def load_draft_source(options: BenchOptions) -> DraftSource | None:
     if options.draft_model is None:
         return None
     _, path = resolve_model(options.draft_model)
-    return load_draft(path, options.dtype, options.device)
+    return load_draft(path, decoding_dtype(options.dtype, options.device), options.device)
 
 
 def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
     label, path = resolve_model(text)
     tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
-    model = load_model(path, dtype=options.dtype, device=options.device, tokenizer=tokenizer)
+    dtype = decoding_dtype(options.dtype, options.device)
+    model = load_model(path, dtype, options.device, tokenizer=tokenizer)
     if options.kernels == "auto" and not options.compile:
         pack(model)
     target = target_for(model, graphs=options.graphs, compiled=options.compile)

@@ -13,7 +13,7 @@ from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import parse
 from tasc.decoding.library import prepare
 from tasc.decoding.verify import greedy
-from tasc.models.load import load_model
+from tasc.models.load import decoding_dtype, load_model
 from tasc.models.packed import pack
 from tasc.models.static import target_for
 from tasc.options.references import resolve_model
@@ -41,7 +41,8 @@ class Conversation:
         templated = options.source and "template" in options.source.model_fields_set
         self.template = None if templated else ChatTemplate.of(tokenizer)
         self.tokenizer = tokenizer.ending(self.template.end if self.template else None)
-        model = load_model(path, dtype=options.dtype, device=options.device, tokenizer=tokenizer)
+        dtype = decoding_dtype(options.dtype, options.device)
+        model = load_model(path, dtype, options.device, tokenizer=tokenizer)
         pack(model)
         self.target, self.ends = target_for(model), end_ids(model, self.tokenizer.eos_id)
         corpus = context.texts.corpora.get(MAIN)

@@ -88,7 +88,10 @@ Device = Annotated[
 ]
 Dtype = Annotated[
     Literal["float32", "bfloat16", "auto"],
-    Field(description="Data type of the model weights (auto = as stored in the model folder)."),
+    Field(
+        description="Data type of the model weights (auto = as stored in the model folder; for "
+        "decoding on a CPU, bfloat16 if it multiplies in it, else float32)."
+    ),
 ]
 MODEL = "Model folder, GGUF file, smollm2 or Hub id"
 TOKENIZER = Field(description="Tokenizer or model folder, tokenizer file, smollm2 or Hub id.")

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tasc.errors import InputError, IntegrityError, UnavailableError
+from tasc.models import load
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model, resolve_device
 from tasc.tokenizer.loaded import load_tokenizer
@@ -129,3 +130,12 @@ def test_a_model_may_have_more_rows_than_tokens_but_not_fewer(tmp_path):
     tokenizer.tokenizer.add_special_tokens(["<image>"])  # of a larger model that shares it
     load_model(padded, tokenizer=tokenizer)
     check_tokens(replace(tokenizer), 320)
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_auto_decodes_in_what_the_processor_multiplies_fastest(monkeypatch, has):
+    monkeypatch.setattr(load, "device_has_bfloat16", lambda device: has)
+    assert load.decoding_dtype("auto", "cpu") == ("bfloat16" if has else "float32")
+    assert load.decoding_dtype("float32", "cpu") == "float32"
+    monkeypatch.setattr(load, "resolve_device", lambda device: "cuda:0")
+    assert load.decoding_dtype("auto", "cuda") == "auto"

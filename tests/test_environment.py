@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tasc import __version__, environment
+from tests import cli, pico
 
 
 def test_asking_for_the_commit_does_not_touch_the_repository(tmp_path, monkeypatch):
@@ -47,3 +48,11 @@ def test_the_requirement_names_the_source_of_the_installation(monkeypatch, origi
 def test_a_source_tree_that_is_not_installed_is_required_by_version(monkeypatch):
     monkeypatch.setattr(environment, "DISTRIBUTION", "no-such-distribution")
     assert environment.requirement() == f"no-such-distribution=={__version__}"
+
+
+def test_doctor_measures_the_steps_of_a_model(capsys, tmp_path):
+    code, out, err = cli.tasc(capsys, "doctor", "--model", pico.make_base(tmp_path), "--json")
+    assert code == 0, err
+    measured = json.loads(out)[f"T(k) of {tmp_path}, ms"]
+    assert measured.keys() == {"float32", "bfloat16"}
+    assert all(0 < times["k=1"] <= times["k=64"] for times in measured.values())

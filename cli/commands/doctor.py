@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from tasc.commands.doctor import DoctorOptions
 
 
-def run(_options: "DoctorOptions", flags: RunFlags) -> None:
-    """Print versions, devices, kernels and memory."""
+def run(options: "DoctorOptions", flags: RunFlags) -> None:
+    """Print versions, devices, kernels, memory, and the times of a model."""
     from tasc.commands.doctor import examine
 
-    report = examine()
+    report = examine(options)
     if flags.json:
         print_json(report)
         return

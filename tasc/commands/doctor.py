@@ -3,19 +3,29 @@
 import os
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from tasc.environment import environment
 from tasc.options.command import CommandOptions
+from tasc.options.fields import MODEL, Device, Dtype
+from tasc.options.references import resolve_model
+from tasc.tokenizer.loaded import load_tokenizer
 
 
 class DoctorOptions(CommandOptions):
-    """Options of ``tasc doctor``: none."""
+    """Options of ``tasc doctor``."""
 
     command = "doctor"
     flags: ClassVar = ("json",)
 
+    model: str | None = Field(
+        None, description=f"{MODEL}, to measure the time T(k) of a step over k tokens."
+    )
+    device: Device = "auto"
 
-def examine() -> dict[str, Any]:
-    """Return versions, devices, kernels, memory, and recipes, as JSON values."""
+
+def examine(options: DoctorOptions) -> dict[str, Any]:
+    """Return versions, devices, kernels, memory, recipes and T(k), as JSON values."""
     import torch
 
     from tasc.backend import cuda
@@ -37,7 +47,23 @@ def examine() -> dict[str, Any]:
         "gpus": gpus,
         "kernels": {"native": "built", "cuda": cuda.state()},
         "recipes": sorted(p.stem for p in directory().glob("*.yaml")),
+        **({f"T(k) of {options.model}, ms": _steps(options)} if options.model else {}),
     }
+
+
+def _steps(options: DoctorOptions) -> dict[Dtype, dict[str, float]]:
+    """Return, by dtype and k, the milliseconds of a step over k tokens."""
+    from tasc.benchmark.predict import cost_of
+
+    _, folder = resolve_model(options.model or "")
+    tokenizer = load_tokenizer(folder)
+    found: dict[Dtype, dict[str, float]] = {}
+    dtypes: tuple[Dtype, ...] = ("float32", "bfloat16")
+    for dtype in dtypes:
+        cost = cost_of(folder, dtype, options.device, tokenizer)
+        steps = zip(cost.sizes, cost.seconds, strict=True)
+        found[dtype] = {f"k={size}": round(1000 * seconds, 2) for size, seconds in steps}
+    return found
 
 
 def _gib(size: int) -> float:

@@ -175,7 +175,7 @@ _TABLE = (
     ),
     Command(
         "doctor",
-        "Show versions, devices, kernels and memory.",
+        "Show versions, devices, kernels and memory, and the times of a model.",
         "commands.doctor:DoctorOptions",
     ),
 )

@@ -59,9 +59,9 @@ def test_a_stale_or_damaged_library_is_one_line_and_not_usable(tmp_path, monkeyp
     cuda.library.cache_clear()
     try:
         found = cuda.state()
-        from tasc.commands.doctor import examine
+        from tasc.commands.doctor import DoctorOptions, examine
 
-        assert examine()["kernels"]["cuda"] == found
+        assert examine(DoctorOptions())["kernels"]["cuda"] == found
     finally:
         cuda.library.cache_clear()
     assert found.startswith("not usable: ")

@@ -16,6 +16,7 @@ from typer.main import get_command
 from tasc.benchmark.metrics import METRICS
 from tasc.commands.plan import Overrides, read
 from tasc.commands.registry import STEPS, step_options
+from tasc.commands.runner import names
 from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.decoding.verify import VERIFIERS
 from tasc.options.task import read_task
@@ -130,8 +131,8 @@ def test_every_method_metric_verifier_and_recipe_has_its_entry(site):
         assert f"\n## {name}\n" in methods
     for name in [*METRICS, *VERIFIERS]:
         assert f"| `{name}` |" in others
-    for path in (ROOT / "recipes").glob("*.yaml"):
-        assert f"| `{path.stem}` |" in site["reference/recipes.md"]
+    for name in names():
+        assert f"| `{name}` |" in site["reference/recipes.md"]
 
 
 def shown(fence: str) -> list[str]:

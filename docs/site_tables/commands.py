@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -13,8 +12,8 @@ from typer.main import get_command
 
 from site_tables import markdown
 from tasc.commands.registry import STEPS, step_options
+from tasc.commands.runner import find, names
 
-RECIPES = Path(__file__).parents[2] / "recipes"
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -149,18 +148,18 @@ def recipes(_block: str) -> str:
     """Return a table of the recipes, from their first lines of comment and their steps."""
     return markdown.table(
         ["recipe", "what it does", "takes", "steps"],
-        [_recipe(path) for path in sorted(RECIPES.glob("*.yaml"))],
+        [_recipe(name) for name in names()],
     )
 
 
-def _recipe(path: Path) -> list[str]:
-    text = path.read_text()
+def _recipe(name: str) -> list[str]:
+    text = find(name).read_text()
     held = yaml.safe_load(text)
     comment = " ".join(line[1:] for line in text.partition("\nname:")[0].splitlines())
     takes = " ".join(comment.partition("Takes:")[2].partition("Run:")[0].split())
     steps = ", ".join(markdown.code(step) for step in held["steps"])
     return [
-        markdown.code(held["name"]),
+        markdown.code(name),
         held["description"],
         takes.partition(". ")[0].rstrip("."),
         steps,

@@ -29,7 +29,7 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
     import torch
 
     from tasc.backend import cuda
-    from tasc.commands.runner import directory
+    from tasc.commands.runner import names
 
     facts = environment()
     page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
@@ -46,7 +46,7 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
         "memory": {"total GiB": _gib(page * pages), "free GiB": _gib(page * free)},
         "gpus": gpus,
         "kernels": {"native": "built", "cuda": cuda.state()},
-        "recipes": sorted(p.stem for p in directory().glob("*.yaml")),
+        "recipes": names(),
         **({f"T(k) of {options.model}, ms": _steps(options)} if options.model else {}),
     }
 

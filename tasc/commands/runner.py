@@ -26,10 +26,16 @@ def find(recipe: str) -> Path:
     for path in (Path(recipe), directory() / recipe, directory() / f"{recipe}.yaml"):
         if path.is_file():
             return path
-    names = ", ".join(sorted(p.stem for p in directory().glob("*.yaml")))
     raise InputError(
-        f"no recipe {recipe!r}: give a YAML file, one of {names}, or write one with tasc init"
+        f"no recipe {recipe!r}: give a YAML file, one of {', '.join(names())}, or write one with "
+        "tasc init"
     )
+
+
+def names() -> list[str]:
+    """Return the names of the recipes that come along, without those of the results pages."""
+    paths = [*directory().glob("*.yaml"), *directory().glob("smollm2/*.yaml")]
+    return sorted(str(path.relative_to(directory()).with_suffix("")) for path in paths)
 
 
 def run_recipe(

@@ -68,27 +68,24 @@ def _model(
     return CostModel(sizes, tuple(monotone.tolist()), context)
 
 
-def measured_cost(
-    target: Target, *, context: int = CONTEXT, folder: Path | None = None, fresh: bool = False
-) -> CostModel:
+def measured_cost(target: Target, *, fresh: bool = False) -> CostModel:
     """Return the cost model of ``target`` from the user's cache, or measure and cache it.
 
-    The cache is ``$XDG_CACHE_HOME/tasc`` or ``folder``. ``fresh`` measures again: times of a loaded
-    machine do not apply to an idle one. An unreadable file is measured again; in a read-only folder
-    nothing is cached.
+    ``fresh`` measures again: times of a loaded machine do not apply to an idle one. An unreadable
+    file is measured again; in a read-only folder nothing is cached.
     """
-    identity = _identity(target, context)
-    path = disk_cache.entry("cost", identity, folder)
+    identity = _identity(target)
+    path = disk_cache.entry("cost", identity)
     cost = None if fresh else _read(path)
     if cost is None:
         with native_threads(target.model):
-            cost = measure(target, context=context)
+            cost = measure(target)
         entry = {"sizes": cost.sizes, "seconds": cost.seconds, "context": cost.context}
         disk_cache.write(path, entry, identity)
     return cost
 
 
-def _identity(target: Target, context: int) -> dict[str, Any]:
+def _identity(target: Target) -> dict[str, Any]:
     """Return everything that T(k) depends on."""
     cuda = target.device.type == "cuda"
     return {
@@ -97,7 +94,7 @@ def _identity(target: Target, context: int) -> dict[str, Any]:
         "dtype": str(next(target.model.parameters()).dtype),
         "device": torch.cuda.get_device_name(target.device) if cuda else processor(),
         "threads": torch.get_num_threads(),
-        "context": context,
+        "context": CONTEXT,
         "graphs": target.graphs,
         "compiled": target.compiled,
         "packed": is_packed(target.model),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tasc.serving.export import Exported
     from tasc.training.base import BaseResult
     from tasc.training.draft_head import HeadResult
-    from tasc.training.finetuned import FinetuneResult
+    from tasc.training.train import FinetuneResult
     from tasc.vocab.augment import Augmentation
 
 

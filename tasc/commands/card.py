@@ -17,8 +17,8 @@ from tasc.files.packaged import PACKAGED
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code, table
 from tasc.training.core.schedule import TrainReport
-from tasc.training.finetuned import FinetuneResult
 from tasc.training.options import FinetuneOptions
+from tasc.training.train import FinetuneResult
 
 _HELD = {"nf4": "in 4 bits (NF4)", "8bit": "in 8 bits", "none": "not quantized"}
 _LONGEST = 300  # characters of a template that are shown

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,14 +18,14 @@ from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model
 from tasc.progress import Progress, silent
-from tasc.tokenizer.loaded import load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training import processes
 from tasc.training.adapters import lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import encode_examples, longest_example
 from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
-from tasc.training.core.schedule import Schedule
-from tasc.training.finetuned import FinetuneResult
+from tasc.training.core.schedule import Schedule, TrainReport
+from tasc.training.folder import save_model, save_tokenizer
 from tasc.training.loop import Run
 from tasc.training.objectives import language
 from tasc.training.options import FinetuneOptions
@@ -37,6 +38,67 @@ class Start:
     model: str  # folder or Hub id of the base model
     tokenizer: str  # its tokenizer, or the augmented one
     added: Sequence[NewEmbedding] = ()  # tokens that the model does not have yet
+
+
+@dataclass(frozen=True, eq=False)
+class FinetuneResult:
+    """A trained model, still in memory.
+
+    Attributes:
+        model: the base model with its adapter, or trained as a whole; in evaluation mode.
+        card: README.md of the plain model; not written if it is empty.
+    """
+
+    model: PeftModel | PreTrainedModel
+    report: TrainReport
+    tokenizer: LoadedTokenizer
+    added: tuple[NewEmbedding, ...]
+    base: str
+    merge: bool
+    card: str = ""
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter to ``adapter``, and a plain model to ``model``.
+
+        The plain model is written with ``merge``, or if all weights were trained.
+        """
+        adapted = isinstance(self.model, PeftModel)
+        if adapted:
+            self.save_adapter(folder / "adapter")
+        if self.merge or not adapted:
+            self.save_merged(folder / "model")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return self.report.to_dict()
+
+    def save_adapter(self, folder: Path) -> None:
+        """Write the adapter in PEFT's format (safetensors), and the tokenizer.
+
+        To load it with PEFT alone, first resize the base model's embeddings to the tokenizer's
+        length; the adapter contains the trained rows.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        # Not "auto", which queries the Hub and saves whole matrices.
+        self.model.save_pretrained(folder, save_embedding_layers=False)
+        (folder / "README.md").unlink(missing_ok=True)  # PEFT's empty model card
+        save_tokenizer(self.tokenizer, folder)
+
+    def save_merged(self, folder: Path) -> None:
+        """Write a plain model in the base model's dtype, with the adapter, and the tokenizer."""
+        save_model(self.merged(), self.tokenizer, folder)
+        if self.card:
+            (folder / "README.md").write_text(self.card, encoding="utf-8")
+
+    def merged(self) -> PreTrainedModel:
+        """Return the plain model of ``save_merged``."""
+        plain = load_model(self.base)
+        extend_embeddings(plain, self.added, len(self.tokenizer.vocabulary()))
+        if isinstance(self.model, PeftModel):
+            lora.merge_into(self.model, plain)
+        else:
+            plain.load_state_dict(self.model.state_dict())
+        return plain
 
 
 def finetune(

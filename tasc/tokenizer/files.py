@@ -9,7 +9,7 @@ from tasc.data.foreign import as_input_error, json_object, one_line, read_whole,
 from tasc.data.quiet import no_bars
 from tasc.errors import InputError, UnavailableError
 from tasc.files.packaged import gguf_file
-from tasc.tokenizer.check import check_added_tokens, check_tokenizer
+from tasc.tokenizer.check import check_added_tokens
 from tasc.tokenizer.gguf import read_gguf
 from tasc.tokenizer.sentencepiece import is_sentencepiece, read_sentencepiece
 from tasc.tokenizer.tiktoken import is_tiktoken, read_tiktoken
@@ -30,17 +30,11 @@ Read = tuple[Tokenizer, dict[str, bytes]]  # the tokenizer and its companion fil
 
 
 def read_tokenizer(path_or_id: str) -> Read:
-    """Return a tokenizer and the contents of its companion files.
+    """Return a tokenizer, not yet checked, and the contents of its companion files.
 
     Arguments and errors are those of ``tasc.tokenizer.loaded.load_tokenizer``. Without companion
     files, a tokenizer_config.json is made, so that exports are complete.
     """
-    tokenizer, files = _read(path_or_id)
-    check_tokenizer(tokenizer, path_or_id)
-    return tokenizer, files
-
-
-def _read(path_or_id: str) -> Read:
     if file := gguf_file(path_or_id):
         return read_gguf(file)
     path = Path(path_or_id).expanduser()

@@ -48,8 +48,7 @@ def read_gguf(path: Path) -> tuple[Tokenizer, dict[str, bytes]]:
     with as_input_error(f"{path}: its tokenizer cannot be built", ADVICE):
         tokenizer = builders[model](header, tokens, kinds)
         special = {name: _special(header, field, tokens) for field, name in _NAMED.items()}
-        if _adds_first(header, model) and special["bos_token"] is not None:
-            _add_first(tokenizer, special["bos_token"])
+        _begin_texts(header, model, tokenizer, special["bos_token"])
     return tokenizer, _companions(header, special)
 
 
@@ -124,13 +123,11 @@ def _special(header: GgufHeader, field: str, tokens: list[str]) -> str | None:
     return tokens[position]
 
 
-def _adds_first(header: GgufHeader, model: str) -> bool:
-    """Return whether a text starts with the first token; llama.cpp's default if not stated."""
+def _begin_texts(header: GgufHeader, model: str, tokenizer: Tokenizer, first: str | None) -> None:
+    """Let every text begin with ``first`` if the file requires it; the default is llama.cpp's."""
     default = model == "llama" or header.fields.get(f"{_PREFIX}pre") in WHOLE
-    return header.get(f"{_PREFIX}add_bos_token", bool, default)
-
-
-def _add_first(tokenizer: Tokenizer, first: str) -> None:
+    if not header.get(f"{_PREFIX}add_bos_token", bool, default) or first is None:
+        return
     ids = [(first, tokenizer.token_to_id(first))]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=[first, "$A"], pair=[first, "$A", first, "$B:1"], special_tokens=ids

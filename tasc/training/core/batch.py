@@ -1,7 +1,7 @@
 """Encoded training examples with marked targets, and their batches in an order set by the seed."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +10,6 @@ import torch
 from transformers import PreTrainedModel
 
 from tasc.errors import InputError
-from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 IGNORED = -100  # torch's own mark for "no target here"
@@ -170,16 +169,6 @@ def plan_epoch(
     micro = [micro[i] for i in rng.permutation(len(micro))]
     per_step = effective_batch // micro_batch
     return [micro[i : i + per_step] for i in range(0, len(micro), per_step)]
-
-
-def validation_batches(
-    examples: Examples, batch_size: int, device: torch.device, progress: Progress = silent
-) -> Iterator[Batch]:
-    """Yield all examples on ``device``, in batches of similar length, and report progress."""
-    order = np.argsort(examples.lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        progress("validating", start, len(order))
-        yield collate(examples, order[start : start + batch_size]).to(device)
 
 
 def collate(examples: Examples, indices: np.ndarray) -> Batch:

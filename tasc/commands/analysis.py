@@ -57,11 +57,9 @@ def _tokenizer(options: AnalyzeOptions) -> LoadedTokenizer | None:
 def _counted(
     options: AnalyzeOptions, context: StepContext, tokenizer: LoadedTokenizer | None
 ) -> list[Counted]:
-    """Return what was counted before or elsewhere; nothing where that is still to be done."""
+    """Return the counts of workers; none if the texts are counted in this process."""
     stream = context.texts.stream
-    if stream is None:
-        return []
-    if options.executor == "local":
+    if stream is None or options.executor == "local":
         return []
     return count_pieces(stream, tokenizer, options, **context.kept)
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tasc.commands.chat import with_prompts
+from tasc.commands.context import with_prompts
 from tasc.data.corpus import Corpus
 from tasc.options.command import StepOptions, StepSpec
 from tasc.options.fields import LONGEST, TOKENIZER

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasc.benchmark.pages.write import write_pages
-from tasc.commands.chat import with_prompts
-from tasc.commands.context import Result, StepContext
+from tasc.commands.context import Result, StepContext, with_prompts
 from tasc.commands.registry import STEPS
 from tasc.files.artefact import Step, check_kept, create, fingerprint, up_to_date, write_json
 from tasc.options.command import StepOptions

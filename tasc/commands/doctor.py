@@ -19,7 +19,7 @@ def examine() -> dict[str, Any]:
     import torch
 
     from tasc.backend import cuda
-    from tasc.commands.runner import directory
+    from tasc.commands.steps import directory
 
     facts = environment()
     page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")

@@ -24,8 +24,8 @@ _AFTER = 4  # forwards that a tree slows down
 _SMALL = 0.02  # seconds of a forward, above which the slow-down is negligible
 
 
-def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> CostModel:
-    """Time forwards of ``target`` after ``context`` tokens, for about ``seconds``.
+def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
+    """Time forwards of ``target`` after CONTEXT tokens, for about ``seconds``.
 
     Sizes take turns, so that drift affects all alike. Each time is a median over at least three
     turns and includes the arg-max of the rows, which every step needs. A tree also slows down the
@@ -34,8 +34,8 @@ def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> 
     slow-down of the forwards after it. Least squares makes the medians monotone. ``target`` loses
     the sequence that it was decoding. A model of few positions is measured at sizes that fit.
     """
-    positions = target.max_positions or context + SIZES[-1]
-    context = min(context, positions - SIZES[-1])
+    positions = target.max_positions or CONTEXT + SIZES[-1]
+    context = min(CONTEXT, positions - SIZES[-1])
     if context < 1:
         context = positions // 2
     sizes = tuple(size for size in SIZES if context + size <= positions)

@@ -47,7 +47,7 @@ def test_invalid_times_are_refused(sizes, seconds):
         CostModel(sizes, seconds)
 
 
-def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
+def test_every_size_is_measured_at_the_same_context(target):
     sizes, score = [], target.score
 
     def capture_hidden(last, trees):
@@ -56,11 +56,11 @@ def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
 
     target.score = capture_hidden
     try:
-        curve = measure(target, context=40, seconds=0.0)
+        curve = measure(target, seconds=0.0)
     finally:
         target.score = score
     assert {size for _, size in sizes} == set(SIZES) == set(curve.sizes)
-    assert {length for length, _ in sizes} == {40} == {curve.context}
+    assert {length for length, _ in sizes} == {128} == {curve.context}
     assert (np.diff(curve.seconds) >= 0).all()
     each = np.array([turn.seconds for turn in curve.turns])
     assert len(each) == cost._LEAST_TURNS

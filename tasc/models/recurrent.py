@@ -46,7 +46,7 @@ class Recurrent:
                 for linear in self.first:
                     stack.enter_context(_replaced(linear, _slices(linear(hidden), now)))
                 if self.last is not None:
-                    stack.enter_context(_replaced(self.last, _identity))
+                    stack.enter_context(_replaced(self.last, lambda x: x))
                 for now[0] in range(count):
                     given = _at(args, now[0], count), _at(kwargs, now[0], count)
                     outputs.append(own(*given[0], **given[1]))
@@ -58,10 +58,6 @@ class Recurrent:
 
         with _replaced(self.module, forward):
             yield
-
-
-def _identity(x: torch.Tensor) -> torch.Tensor:
-    return x
 
 
 def _slices(whole: torch.Tensor, now: list[int]) -> Forward:

@@ -141,16 +141,17 @@ def _measure(
     before, after = outputs.encoded, saved.encode(outputs.texts)
     check_round_trip(outputs.texts, before, after, base, saved)
     strings, tokens = base.vocabulary(), found.chosen.tokens
-    used = usage(outputs, after, strings, [token.string.encode() for token in tokens])
+    counts, splits = usage(outputs, after, strings, [token.string.encode() for token in tokens])
     bytes_ = np.array([len(text.encode()) for text in outputs.texts], np.int64)
     totals = {
         "before": outputs.total(np.diff(before.offsets)),
         "predicted": predicted,
         "reached": outputs.total(np.diff(after.offsets)),
     }
-    sizes = OutputSizes.of(outputs.count, outputs.total(bytes_), totals, used)
+    size = outputs.total(bytes_)
+    sizes = OutputSizes.of(outputs.count, size, totals, int(counts.sum()), splits)
     changed = changed_outputs(before, after, [t.base_ids for t in tokens], len(strings))
-    return sizes, used.counts, changed
+    return sizes, counts, changed
 
 
 def render(result: AugmentReport, source: str) -> str:

@@ -47,7 +47,8 @@ class Encoded:
         """Concatenate the ids (T_i,) int32 of each text."""
         offsets = np.zeros(len(parts) + 1, np.int64)
         np.cumsum([len(part) for part in parts], dtype=np.int64, out=offsets[1:])
-        return cls(np.concatenate([np.zeros(0, np.int32), *parts]), offsets)
+        tokens = np.concatenate([np.zeros(0, np.int32), *parts]).astype(np.int32)
+        return cls(tokens, offsets)
 
     def split(self) -> list[np.ndarray]:
         """Return the ids (T_i,) int32 of each text."""

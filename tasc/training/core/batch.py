@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tasc.errors import InputError
-from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 IGNORED = -100  # torch's own mark for "no target here"
 _WINDOW = 32  # steps whose examples are sorted by length together
@@ -193,8 +193,6 @@ def join_examples(
     tokens: Sequence[np.ndarray], targets: Sequence[np.ndarray], cut: int = 0
 ) -> Examples:
     """Return examples of one document each."""
-    offsets = np.concatenate([[0], np.cumsum([len(t) for t in tokens])]).astype(np.int64)
+    joined = Encoded.of(tokens)
     positions = np.concatenate([np.arange(len(t), dtype=np.int32) for t in tokens])
-    return Examples(
-        np.concatenate(tokens).astype(np.int32), np.concatenate(targets), positions, offsets, cut
-    )
+    return Examples(joined.tokens, np.concatenate(targets), positions, joined.offsets, cut)

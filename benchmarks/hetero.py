@@ -27,8 +27,8 @@ from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.decoding.library import chosen
-from tasc.models.from_model import target_from_model
 from tasc.models.load import load_model
+from tasc.models.static import target_from_model
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
 

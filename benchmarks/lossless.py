@@ -29,7 +29,7 @@ from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.drafters import DRAFTERS
-from tasc.models.from_model import target_from_model
+from tasc.models.static import target_from_model
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.base import train_tokenizer
 from tasc.training.core.batch import collate, encode_examples, pack_blocks

@@ -16,7 +16,7 @@ from typer.main import get_command
 from tasc.benchmark.metrics import METRICS
 from tasc.commands.plan import Overrides, read
 from tasc.commands.registry import STEPS, step_options
-from tasc.commands.runner import names
+from tasc.commands.steps import names
 from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.decoding.verify import VERIFIERS
 from tasc.options.task import read_task

@@ -14,7 +14,7 @@ from tasc.benchmark.pages.runs import render as joined_page
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.benchmark.results.joined import JoinedResults
 from tasc.vocab.augment import augment
-from tasc.vocab.page import render as budget_page
+from tasc.vocab.augment import render as budget_page
 from tasc.vocab.search.predict import TrimPoint, predict_budgets
 from tests.benches import make_results, said
 from tests.options import AnalyzeOptions, AugmentOptions

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def run(options: "RunOptions", flags: RunFlags) -> None:
     """Run a recipe, or print its plan."""
     from tasc.commands.plan import read
-    from tasc.commands.runner import find, run_recipe
+    from tasc.commands.steps import find, run_recipe
     from tasc.options.references import expanded
 
     path = find(str(expanded(Path(options.recipe))))

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from site_tables import markdown
 from tasc.commands.registry import STEPS, step_options
-from tasc.commands.runner import find, names
+from tasc.commands.steps import find, names
 
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 

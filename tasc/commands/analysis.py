@@ -1,4 +1,4 @@
-"""``tasc analyze`` as a whole: analysis, recommended_size of its budgets, drafts, and verdict."""
+"""``tasc analyze``: the analysis, the recommended size, simulated drafts, and the verdict."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -28,11 +28,11 @@ from tasc.vocab.search.predict import Prediction, TrimPoint, predict_budgets, pr
 
 @dataclass(frozen=True, eq=False)
 class TaskAnalysis:
-    """What ``tasc analyze`` found."""
+    """The results of ``tasc analyze``, and the counts behind them."""
 
     results: AnalysisResults  # for readers
     analysis: Analysis  # of words, tokens and budgets
-    tokenizer: LoadedTokenizer | None  # None where only words were looked at
+    tokenizer: LoadedTokenizer | None  # None if only words were analysed
 
     @property
     def report(self) -> AnalysisResults:
@@ -40,7 +40,7 @@ class TaskAnalysis:
         return self.results
 
     def save(self, folder: Path) -> None:
-        """Write the token counts; none without a tokenizer."""
+        """Write the token counts, if there is a tokenizer."""
         counts = self.analysis.input_counts, self.analysis.output_counts
         folder.mkdir(parents=True, exist_ok=True)
         if self.tokenizer and counts[0] is not None and counts[1] is not None:
@@ -52,7 +52,7 @@ class TaskAnalysis:
 
 
 def _tokenizer(options: AnalyzeOptions) -> LoadedTokenizer | None:
-    """Return the tokenizer to count with, the model's own where no other is named."""
+    """Return the tokenizer to count with: the one in the options, else the model's."""
     name = options.tokenizer
     if options.model and name is None:
         name = resolve_model(options.model)[1]
@@ -62,17 +62,15 @@ def _tokenizer(options: AnalyzeOptions) -> LoadedTokenizer | None:
 def _counted(
     options: AnalyzeOptions, context: StepContext, tokenizer: LoadedTokenizer | None
 ) -> list[Counted]:
-    """Return what was counted before or elsewhere; nothing where that is still to be done."""
+    """Return the counts of workers; none if the texts are counted in this process."""
     stream = context.texts.stream
-    if stream is None:
-        return []
-    if options.executor == "local":
+    if stream is None or options.executor == "local":
         return []
     return count_pieces(stream, tokenizer, options, **context.kept)
 
 
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
-    """Do ``tasc analyze``."""
+    """Run ``tasc analyze``."""
     cost, tokenizer = None, _tokenizer(options)
     if options.model:
         from tasc.benchmark.predict import cost_of

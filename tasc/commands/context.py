@@ -1,17 +1,21 @@
-"""A command in flight: what it works on besides its options, and what it gives back."""
+"""A running command: its texts, with the prompts of chats written, its folder and its result."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tasc.commands.chat import with_prompts
+from tasc.data.corpus import Corpus
+from tasc.errors import InputError
 from tasc.files.scratch import scratch
 from tasc.options.command import ModelOptions, StepOptions
+from tasc.options.references import parse_label
 from tasc.options.texts import Texts, read_texts
 from tasc.progress import Progress, silent
 from tasc.report.record import Report
+from tasc.tokenizer.chat import ChatTemplate
+from tasc.tokenizer.loaded import load_tokenizer
 
 
 class Artefact(Protocol):
@@ -30,24 +34,24 @@ Result = Report | Artefact
 
 @dataclass(frozen=True)
 class StepContext:
-    """A command in flight."""
+    """A running command."""
 
     texts: Texts  # the splits that its options name
     work: Path  # folder for checkpoints
-    resume: bool = False  # whether to go on from those there
-    progress: Progress = silent  # told how far it is
+    resume: bool = False  # whether to continue from the checkpoints there
+    progress: Progress = silent
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Keywords of what leaves checkpoints."""
+        """Keyword arguments of calls that write checkpoints."""
         return {"work": self.work, "resume": self.resume, "progress": self.progress}
 
 
 @contextmanager
 def at_work(options: StepOptions, context: StepContext | None) -> Iterator[StepContext]:
-    """Work with the threads of ``options``.
+    """Use the number of threads in ``options`` for the block.
 
-    Where there is no ``context`` yet, the texts are read, and checkpoints do not outlive the call.
+    Without a ``context``, read the texts, and delete checkpoints at the end.
     """
     with using_threads(options):
         if context is not None:
@@ -59,7 +63,7 @@ def at_work(options: StepOptions, context: StepContext | None) -> Iterator[StepC
 
 @contextmanager
 def using_threads(options: StepOptions) -> Iterator[None]:
-    """Let torch use the command's number of CPU threads meanwhile, its own choice where None."""
+    """Set torch's number of CPU threads for the block, unless it is None."""
     if not isinstance(options, ModelOptions) or options.threads is None:
         yield
         return
@@ -71,3 +75,42 @@ def using_threads(options: StepOptions) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def with_prompts(options: StepOptions, texts: Texts) -> Texts:
+    """Write the prompts and outputs of chats as the command's tokenizer does.
+
+    A command that only counts outputs (``chat_template_of`` is empty) gets the messages without
+    roles. Without a chat template, chats stay unwritten, and reading their prompts is an error.
+
+    Raises:
+        InputError: a chat template cannot be used, or those of several models differ.
+    """
+    if not any(corpus.is_chat for corpus in texts.corpora.values()):
+        return texts
+    if not options.spec.chat_template_of:
+        write: Callable[[Corpus], Corpus] = unwritten
+    elif template := _template(options):
+        write = template.apply
+    else:
+        return texts
+    return replace(texts, corpora={name: write(corpus) for name, corpus in texts.corpora.items()})
+
+
+def unwritten(corpus: Corpus) -> Corpus:
+    """Return chats with the text of their messages as prompts, without roles."""
+    examples = (replace(example, turn=None) for example in corpus.examples)
+    return replace(corpus, examples=tuple(examples))
+
+
+def _template(options: StepOptions) -> ChatTemplate | None:
+    """Return the one chat template of all tokenizers that the command names."""
+    named = options.named(options.spec.chat_template_of)
+    found = [ChatTemplate.of(load_tokenizer(parse_label(name)[1])) for name in named]
+    for name, other in zip(named, found, strict=True):
+        if (other and other.source) != (found[0] and found[0].source):
+            raise InputError(
+                f"{named[0]} and {name} have different chat templates: give models that share one, "
+                "or write --template '{input}\\n'"
+            )
+    return found[0] if found else None

@@ -29,7 +29,7 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
     import torch
 
     from tasc.backend import cuda
-    from tasc.commands.runner import names
+    from tasc.commands.steps import names
 
     facts = environment()
     page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""A task's examples as training reads them: tokens, what is learnt, lengths, and what is cut."""
+"""A task's examples as training reads them: tokens, targets, lengths and cuts."""
 
 import random
 from operator import ne
@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tasc.commands.chat import with_prompts
+from tasc.commands.context import with_prompts
 from tasc.data.corpus import Corpus
 from tasc.options.command import StepOptions, StepSpec
 from tasc.options.fields import LONGEST, TOKENIZER
@@ -21,7 +21,7 @@ State = Literal["cut", "read", "learnt"]
 
 
 class DataOptions(StepOptions):
-    """Options of ``tasc data``, which reads as a step does and leaves nothing."""
+    """Options of ``tasc data``, which reads data as a step does and writes nothing."""
 
     command = "data"
     flags: ClassVar = ("json",)
@@ -63,7 +63,7 @@ class Sample(Record):
 
 
 class Cuts(Record):
-    """How many examples lose what."""
+    """Numbers of examples that are cut."""
 
     prompts: int
     """Lose the beginning of their prompt to ``max_length``."""
@@ -74,7 +74,7 @@ class Cuts(Record):
 
 
 class DataReport(Report):
-    """What ``tasc data`` found; lengths are in tokens, at ``QUANTILES``."""
+    """The report of ``tasc data``; lengths are in tokens, at ``QUANTILES``."""
 
     path: str
     split: str
@@ -85,7 +85,7 @@ class DataReport(Report):
     """Whether the tokenizer's chat template wrote the prompts."""
     examples: int
     dropped: int
-    """Left out, for their output is empty."""
+    """Skipped, as their output is empty."""
     end: str
     """The token that ends an output."""
     max_length: int
@@ -191,7 +191,7 @@ def _tokens(
 
 
 def _text(tokenizer: LoadedTokenizer, strings: list[bytes], number: int) -> str:
-    """Return the string of a token; of a special one its name."""
+    """Return the string of a token, or the name of a special one."""
     if strings[number]:
         return strings[number].decode(errors="backslashreplace")
     return tokenizer.tokenizer.id_to_token(number) or f"<{number}>"

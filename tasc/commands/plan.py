@@ -147,7 +147,7 @@ def _add(
     names: list[str],
     steps: dict[str, StepOptions],
 ) -> list[str]:
-    """Check one step and add it to ``steps``; return what is wrong with it."""
+    """Check one step and add it to ``steps``; return its problems."""
     try:
         config = _step(name, options, recipe, overrides)
     except OptionsError as error:
@@ -215,7 +215,7 @@ def _check_name(name: str) -> None:
 def _misplaced(
     what: str, other: str, kind: str, names: list[str], name: str, steps: Mapping[str, StepOptions]
 ) -> str | None:
-    """Say why a reference cannot be used: what an older run left of a later step is stale."""
+    """Return why a reference cannot be used; output of a later step is from an older run."""
     if other in names[names.index(name) :]:
         return f"{what} is no earlier step: reorder them"
     if other in steps:
@@ -235,7 +235,7 @@ def _misplaced(
 
 
 def _data_problems(config: StepOptions) -> Iterator[str]:
-    """What is known to be missing of a step's data: files, splits that are asked for, columns."""
+    """Yield what is missing in a step's data: files, requested splits, columns."""
     for field in ("split", *config.spec.other_splits):
         split = getattr(config, field)
         if config.data and split is not None and config.must_exist(field):

@@ -5,7 +5,7 @@ from typing import Any
 
 from tasc.commands.plan import Plan
 from tasc.errors import TascError
-from tasc.files.artefact import MANIFEST, check_output, read_manifest
+from tasc.files.artefact import check_output, read_manifest
 from tasc.options.command import StepOptions
 from tasc.options.references import parse_label, resolve_model
 from tasc.report.record import Record
@@ -69,10 +69,8 @@ def _check_models(step: StepOptions, plan: Plan) -> None:
 
 
 def _last_seconds(folder: Path) -> float | None:
-    if not (folder / MANIFEST).is_file():
-        return None
     try:
         seconds = read_manifest(folder).get("seconds")
-    except TascError:  # reported when the step runs
+    except TascError:  # there is none, or it is damaged, which is reported when the step runs
         return None
     return float(seconds) if isinstance(seconds, int | float) else None

@@ -1,15 +1,26 @@
-"""Every command as a step: what it reads, and how that becomes an artefact."""
+"""Run a command as a step that writes an artefact, and the steps of a recipe in order."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from tasc.benchmark.pages.write import write_pages
-from tasc.commands.chat import with_prompts
-from tasc.commands.context import Result, StepContext
+from tasc.commands.context import Result, StepContext, with_prompts
+from tasc.commands.plan import Plan
 from tasc.commands.registry import STEPS
-from tasc.files.artefact import Step, check_kept, create, fingerprint, up_to_date, write_json
+from tasc.errors import InputError
+from tasc.files.artefact import (
+    Step,
+    check_kept,
+    check_output,
+    create,
+    fingerprint,
+    up_to_date,
+    write_json,
+)
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label
 from tasc.options.texts import Texts, read_texts
@@ -99,3 +110,68 @@ def _identify(text: str) -> str:
     beside = [folder.parent / name for name in COMPANIONS] if folder.suffix == ".json" else []
     held = [fingerprint(file) for file in (folder, *beside) if file == folder or file.is_file()]
     return join(label, "+".join(held))
+
+
+def directory() -> Path:
+    """Return the folder of the packaged recipes: the checkout's, else the installed copy."""
+    checkout = Path(__file__).resolve().parents[2] / "recipes"
+    return checkout if checkout.is_dir() else Path(str(files("tasc") / "recipes"))
+
+
+def find(recipe: str) -> Path:
+    """Return the file of a recipe given by its path or by the name of a packaged one."""
+    for path in (Path(recipe), directory() / recipe, directory() / f"{recipe}.yaml"):
+        if path.is_file():
+            return path
+    raise InputError(
+        f"no recipe {recipe!r}: give a YAML file, one of {', '.join(names())}, or write one with "
+        "tasc init"
+    )
+
+
+def names() -> list[str]:
+    """Return the names of the packaged recipes, without those of the results pages."""
+    paths = [*directory().glob("*.yaml"), *directory().glob("smollm2/*.yaml")]
+    return sorted(str(path.relative_to(directory()).with_suffix("")) for path in paths)
+
+
+def run_recipe(
+    plan: Plan,
+    output: Path,
+    *,
+    show_progress: Callable[[], AbstractContextManager[Progress]],
+    force: bool = False,
+    tell: Callable[[str], object] = str,
+) -> Iterator[tuple[str, StepOptions, Outcome]]:
+    """Run the steps of ``plan`` into ``output``/step, and yield each when it is done.
+
+    Steps whose inputs and options have not changed are skipped, unless ``force``; a killed step
+    continues from its last checkpoint. ``show_progress`` shows the progress of one step; ``tell``
+    is as for ``run_step``.
+    """
+    for name in plan.steps:
+        check_output(output / name, force=True)  # all of them, before the first one works
+    for name, config in plan.steps.items():
+        ready = config.model_copy(update=_resolved(config, plan, output))
+        folder = output / name
+        with show_progress() as progress:
+            outcome = run_step(
+                ready, folder, force=force, reuse=not force, progress=progress, tell=tell
+            )
+        yield name, ready, outcome
+
+
+def _resolved(config: StepOptions, plan: Plan, output: Path) -> dict[str, Any]:
+    """Replace the names of steps by their folders in every field that refers to something."""
+
+    def folder(text: str | None) -> str | None:
+        if text is None:
+            return None
+        label, name = parse_label(text)
+        return join(label, str(output / name)) if name in plan.steps else text
+
+    values = {name: getattr(config, name) for name in config.spec.references}
+    return {
+        name: tuple(folder(t) for t in value) if isinstance(value, tuple) else folder(value)
+        for name, value in values.items()
+    }

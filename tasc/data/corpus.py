@@ -136,19 +136,17 @@ class Corpus:
 
     def rows(self) -> Iterator["Rows"]:
         """Yield the examples as rows, some at a time."""
-        offsets = self.offsets or range(len(self.examples))
+        whole = Rows(
+            [example.input for example in self.examples],
+            self.outputs,
+            [example.prompt for example in self.examples].__getitem__,
+            self.offsets or range(len(self.examples)),
+            self.listed_inputs,
+            self.listed_outputs,
+            turns=[example.turn for example in self.examples if example.turn],
+        )
         for start in range(0, len(self.examples), ROWS):
-            part = slice(start, start + ROWS)
-            yield Rows(
-                [example.input for example in self.examples[part]],
-                [example.output for example in self.examples[part]],
-                [example.prompt for example in self.examples[part]].__getitem__,
-                offsets[part],
-                None if self.listed_inputs is None else self.listed_inputs[part],
-                None if self.listed_outputs is None else self.listed_outputs[part],
-                0 if start else self.dropped,
-                [example.turn for example in self.examples[part] if example.turn],
-            )
+            yield whole.part(slice(start, start + ROWS), 0 if start else self.dropped)
 
     @cached_property
     def outputs(self) -> list[str]:

@@ -27,14 +27,14 @@ def as_input_error(what: str, advice: str) -> Iterator[None]:
     The library raises bare Exception. If its Rust code panics, pyo3 raises a BaseException and the
     panic prints to stderr; this output is dropped.
     """
-    with captured_stderr() as captured:
+    with captured_stderr() as drop_output:
         try:
             yield
         except BaseException as error:
             if not isinstance(error, Exception):
                 if not is_panic(error):
                     raise
-                captured.drop()
+                drop_output()
             raise InputError(f"{what}: {one_line(error)}; {advice}") from None
 
 

@@ -5,38 +5,27 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from threading import RLock
-from typing import IO
 
 _STDERR = 2
 _stderr = RLock()  # threads share the descriptor
 
 
-@dataclass
-class Captured:
-    """Output that is printed at the end unless dropped."""
-
-    file: IO[bytes]
-
-    def drop(self) -> None:
-        """Drop the output so far."""
-        self.file.seek(0)
-        self.file.truncate()
-
-
 @contextmanager
-def captured_stderr() -> Iterator[Captured]:
-    """Capture the stderr of native code during the block, and print it afterwards."""
+def captured_stderr() -> Iterator[Callable[[], object]]:
+    """Capture the stderr of native code during the block, and print it afterwards.
+
+    Yields a function that drops the output so far.
+    """
     with _stderr, tempfile.TemporaryFile(buffering=0) as file:
         try:
             terminal = os.dup(_STDERR)
         except OSError:  # stderr is closed
-            yield Captured(file)
+            yield lambda: None
             return
         os.dup2(file.fileno(), _STDERR)
         try:
-            yield Captured(file)
+            yield lambda: file.truncate(file.seek(0))
         finally:
             os.dup2(terminal, _STDERR)
             os.close(terminal)

@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from tasc.data import local
-from tasc.data.corpus import ROWS, Rows, as_recognised, load
+from tasc.data.corpus import ROWS, Corpus, Rows, as_recognised, load
 from tasc.data.local import Span
 from tasc.data.source import Source
 from tasc.errors import InputError
@@ -15,29 +14,6 @@ from tasc.errors import InputError
 PIECE = 16 << 20  # most bytes or characters that a worker reads at a time
 _FEWEST, _SMALLEST = 32, 1 << 18  # number of pieces of a small split, and their least bytes
 _BLOCK = 1 << 20
-
-
-class Stream(Protocol):
-    """A split that can be read row by row, any number of times. A Corpus is one."""
-
-    @property
-    def source(self) -> Source:
-        """The source of the rows."""
-
-    @property
-    def split(self) -> str:
-        """The split's name."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of the split's contents."""
-
-    @property
-    def recognised(self) -> str:
-        """How the columns were recognised; empty if the user named them."""
-
-    def rows(self) -> Iterator[Rows]:
-        """Yield the rows in order, some at a time; InputError if one is malformed."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +48,7 @@ class RowRange:
     split: str
     fingerprint: str
     recognised: str
-    whole: Stream
+    whole: "Stream"
     first: int
     last: int
     of: int
@@ -105,6 +81,11 @@ class LoadedRows:
 
     def rows(self) -> Iterator[Rows]:
         return iter(self.loaded)
+
+
+# A split that can be read row by row, any number of times. ``rows`` yields the rows in order, some
+# at a time, and raises InputError if one is malformed.
+Stream = Corpus | FileStream | RowRange | LoadedRows
 
 
 def open_stream(source: Source, split: str, *, limit: int | None = None, seed: int = 0) -> Stream:

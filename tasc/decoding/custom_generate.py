@@ -23,7 +23,7 @@ from tasc.decoding.decode import Generation, TokenCallback
 from tasc.decoding.drafters import Factory, Resources, default_method, parse
 from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
-from tasc.models.from_model import target_from_model
+from tasc.models.static import target_from_model
 from tasc.models.target import Target
 
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")

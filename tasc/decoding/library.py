@@ -22,8 +22,7 @@ from tasc.decoding.inputs import Prompt, draft_source, fast_tokenizer, ids_of, t
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
-from tasc.models.from_model import restore_model, target_from_model
-from tasc.models.static import Graphs
+from tasc.models.static import Graphs, restore_model, target_from_model
 
 Known = Sequence[Prompt] | NgramIndex | None  # outputs of the task, to draft from
 

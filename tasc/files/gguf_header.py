@@ -6,7 +6,6 @@ reader of the ``gguf`` package does not do this: a false length makes it run out
 
 import mmap
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,11 +81,10 @@ class _Cursor:
     def text(self) -> str:
         return self.take(self.numbers("Q")[0]).decode()
 
-    def many(self, count: int, least: int, read: Callable[[], _T]) -> list[_T]:
-        """Return ``count`` entries of at least ``least`` bytes each."""
-        if count * least > len(self._data) - self.at:
+    def texts(self, count: int) -> list[str]:
+        if count * 8 > len(self._data) - self.at:  # the bytes of their lengths
             raise ValueError(f"it ends inside a list of {count:,} entries at byte {self.at}")
-        return [read() for _ in range(count)]
+        return [self.text() for _ in range(count)]
 
 
 def _read(path: Path, cursor: _Cursor) -> GgufHeader:
@@ -122,7 +120,7 @@ def _value(cursor: _Cursor) -> Any:  # noqa: ANN401 - a scalar, a string, or a l
         return cursor.numbers(_code(kind))[0]
     (kind,), (count,) = cursor.numbers("I"), cursor.numbers("Q")
     if kind == _STRING:
-        return cursor.many(count, 8, cursor.text)
+        return cursor.texts(count)
     return list(cursor.numbers(_code(kind), count))
 
 

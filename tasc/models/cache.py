@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from tasc.errors import UnavailableError
-from tasc.models.compaction import compact
+from tasc import _native
+from tasc.backend import cuda
+from tasc.backend.tree import refusals
+from tasc.errors import InputError, UnavailableError
 
 
 class KVCache:
@@ -175,3 +177,39 @@ def tree_cache(kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> tuple
     """Make a cache for ``rows`` sequences; return it as the model takes it, and as KVCache."""
     kv_cache = KVCache(kinds, capacity, rows)
     return Cache(layers=[KVLayer(kv_cache, i) for i in range(len(kinds))]), kv_cache
+
+
+def compact_reference(data: torch.Tensor, moves: np.ndarray) -> None:
+    """Compact in plain torch: the definition of ``compact``."""
+    row, source, target = torch.from_numpy(moves).long().to(data.device).T
+    data[..., row, :, target, :] = data[..., row, :, source, :]
+
+
+def compact(data: torch.Tensor, moves: np.ndarray) -> None:
+    """Move positions of rows in place, by ``moves`` (m, 3) int32.
+
+    ``data`` (..., rows, heads, positions, d) is contiguous, of any dtype. A move is (row, source,
+    target) with target <= source. Moves are sorted by row; within a row, sources and targets rise.
+    Launches one kernel on CUDA, one native call on the CPU. Raises InputError for other moves on
+    the CPU; on CUDA they are not checked, as that would wait for the device.
+    """
+    if data.is_cuda and cuda.library() is None:
+        compact_reference(data, moves)
+        return
+    if data.dim() < 4 or not data.is_contiguous():
+        raise InputError(
+            "the cache must be contiguous, of shape (..., rows, heads, positions, d): got shape "
+            f"{tuple(data.shape)}, strides {data.stride()}"
+        )
+    rows, heads, positions, d = data.shape[-4:]
+    size = d * data.element_size()
+    if not data.is_cuda:
+        in_bytes = data.detach().view(torch.uint8).view(-1, rows, heads, positions, size)
+        with refusals():
+            _native.compact(in_bytes.numpy(), moves)
+        return
+    shape = (data.numel() // max(positions * d, 1), rows, heads, positions, size)
+    there = torch.from_numpy(moves).to(data.device, non_blocking=True).contiguous()
+    with torch.cuda.device(data.device):
+        stream = torch.cuda.current_stream().cuda_stream
+        cuda.launch("tasc_compact", data.data_ptr(), *shape, there.data_ptr(), len(moves), stream)

@@ -24,8 +24,8 @@ _AFTER = 4  # forwards that a tree slows down
 _SMALL = 0.02  # seconds of a forward, above which the slow-down is negligible
 
 
-def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> CostModel:
-    """Time forwards of ``target`` after ``context`` tokens, for about ``seconds``.
+def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
+    """Time forwards of ``target`` after CONTEXT tokens, for about ``seconds``.
 
     Sizes take turns, so that drift affects all alike. Each time is a median over at least three
     turns and includes the arg-max of the rows, which every step needs. A tree also slows down the
@@ -34,8 +34,8 @@ def measure(target: Target, *, context: int = CONTEXT, seconds: float = 2.0) -> 
     slow-down of the forwards after it. Least squares makes the medians monotone. ``target`` loses
     the sequence that it was decoding. A model of few positions is measured at sizes that fit.
     """
-    positions = target.max_positions or context + SIZES[-1]
-    context = min(context, positions - SIZES[-1])
+    positions = target.max_positions or CONTEXT + SIZES[-1]
+    context = min(CONTEXT, positions - SIZES[-1])
     if context < 1:
         context = positions // 2
     sizes = tuple(size for size in SIZES if context + size <= positions)
@@ -68,27 +68,24 @@ def _model(
     return CostModel(sizes, tuple(monotone.tolist()), context)
 
 
-def measured_cost(
-    target: Target, *, context: int = CONTEXT, folder: Path | None = None, fresh: bool = False
-) -> CostModel:
+def measured_cost(target: Target, *, fresh: bool = False) -> CostModel:
     """Return the cost model of ``target`` from the user's cache, or measure and cache it.
 
-    The cache is ``$XDG_CACHE_HOME/tasc`` or ``folder``. ``fresh`` measures again: times of a loaded
-    machine do not apply to an idle one. An unreadable file is measured again; in a read-only folder
-    nothing is cached.
+    ``fresh`` measures again: times of a loaded machine do not apply to an idle one. An unreadable
+    file is measured again; in a read-only folder nothing is cached.
     """
-    identity = _identity(target, context)
-    path = disk_cache.entry("cost", identity, folder)
+    identity = _identity(target)
+    path = disk_cache.entry("cost", identity)
     cost = None if fresh else _read(path)
     if cost is None:
         with native_threads(target.model):
-            cost = measure(target, context=context)
+            cost = measure(target)
         entry = {"sizes": cost.sizes, "seconds": cost.seconds, "context": cost.context}
         disk_cache.write(path, entry, identity)
     return cost
 
 
-def _identity(target: Target, context: int) -> dict[str, Any]:
+def _identity(target: Target) -> dict[str, Any]:
     """Return everything that T(k) depends on."""
     cuda = target.device.type == "cuda"
     return {
@@ -97,7 +94,7 @@ def _identity(target: Target, context: int) -> dict[str, Any]:
         "dtype": str(next(target.model.parameters()).dtype),
         "device": torch.cuda.get_device_name(target.device) if cuda else processor(),
         "threads": torch.get_num_threads(),
-        "context": context,
+        "context": CONTEXT,
         "graphs": target.graphs,
         "compiled": target.compiled,
         "packed": is_packed(target.model),

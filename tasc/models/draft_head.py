@@ -159,20 +159,9 @@ def _fill(folder: Path, head: DraftHead, weights: dict[str, Tensor]) -> None:
 
 # The keys of a published config.json that describe the layer.
 _CONFIG_KEYS = {
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "hidden_act",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "attention_bias",
-    "mlp_bias",
+    *("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "head_dim"),
+    *("num_key_value_heads", "hidden_act", "max_position_embeddings", "rms_norm_eps"),
+    *("rope_theta", "rope_scaling", "rope_parameters", "attention_bias", "mlp_bias"),
 }
 
 

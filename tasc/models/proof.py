@@ -5,7 +5,7 @@ any error. So a few tokens are run both ways: as trees and batches of different 
 target, and as plain text through the model with its own attention.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,12 +149,14 @@ def _errors(target: Target, cases: Sequence[Case]) -> dict[str, float]:
             own = torch.cat([_by_tokens(model, case) for case in cases])
         else:
             own = _plain(model, [text for case in cases for text in case.texts()])
-    _check_finite(model, own)
-    kinds: dict[str, Callable[[], torch.Tensor]] = {
-        "a tree of drafts": lambda: _alone(target, cases[0]),
-        "a batch": lambda: _together(target, cases),
-    }
-    return {kind: _error(run().float().cpu(), own) for kind, run in kinds.items()}
+    if not own.isfinite().any(-1).all():
+        raise UnavailableError(
+            f"{type(model).__name__} gives logits that are not finite, even without drafts: check "
+            "its weights and its dtype"
+        )
+    alone = _error(_alone(target, cases[0]).float().cpu(), own)
+    together = _error(_together(target, cases).float().cpu(), own)
+    return {"a tree of drafts": alone, "a batch": together}
 
 
 def _plain(model: PreTrainedModel, texts: Sequence[Text]) -> torch.Tensor:
@@ -197,14 +199,6 @@ def _by_tokens(model: PreTrainedModel, case: Case) -> torch.Tensor:
             logits_processor=[force],
         )
     return torch.stack([rows[text] for text in texts])
-
-
-def _check_finite(model: PreTrainedModel, own: torch.Tensor) -> None:
-    if not own.isfinite().any(-1).all():
-        raise UnavailableError(
-            f"{type(model).__name__} gives logits that are not finite, even without drafts: check "
-            "its weights and its dtype"
-        )
 
 
 def _alone(target: Target, case: Case) -> torch.Tensor:

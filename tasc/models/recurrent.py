@@ -4,7 +4,7 @@ Only the recurrence runs token by token, as it does without drafts. The projecti
 it, which read all weights of the layer, run once for all tokens.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,14 +39,14 @@ class Recurrent:
         own = self.module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the module's
-            hidden = _hidden(args, kwargs)
+            hidden: torch.Tensor = args[0] if args else kwargs["hidden_states"]
             outputs = []
             with ExitStack() as stack:
                 now = [0]
                 for linear in self.first:
                     stack.enter_context(_replaced(linear, _slices(linear(hidden), now)))
                 if self.last is not None:
-                    stack.enter_context(_replaced(self.last, _identity))
+                    stack.enter_context(_replaced(self.last, lambda x: x))
                 for now[0] in range(count):
                     given = _at(args, now[0], count), _at(kwargs, now[0], count)
                     outputs.append(own(*given[0], **given[1]))
@@ -60,18 +60,8 @@ class Recurrent:
             yield
 
 
-def _identity(x: torch.Tensor) -> torch.Tensor:
-    return x
-
-
 def _slices(whole: torch.Tensor, now: list[int]) -> Forward:
     return lambda _: whole[:, now[0] : now[0] + 1]
-
-
-def _hidden(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
-    """Return the input of a module: its first argument."""
-    hidden: torch.Tensor = args[0] if args else kwargs["hidden_states"]
-    return hidden
 
 
 def _at(given: Any, token: int, count: int) -> Any:  # noqa: ANN401 - any argument of a module

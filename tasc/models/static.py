@@ -6,7 +6,8 @@ depths, 64-bit ancestor masks, and the number of accepted positions. The device 
 positions from it, so a step is one copy and one replay.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from transformers.cache_utils import Cache
 
 from tasc.backend.tree import ancestor_bits
 from tasc.errors import UnavailableError
-from tasc.models.attention import is_stateful
+from tasc.models import attention
 from tasc.models.cache import Layer
 from tasc.models.proof import prove
 from tasc.models.stateful import StatefulTarget
@@ -40,7 +41,7 @@ def target_for(
     """
     captured = graphs == "auto" and model.device.type == "cuda"
     target: Target
-    if is_stateful(model):
+    if attention.is_stateful(model):
         target = StatefulTarget(model)
         prove(target)
     elif captured or compiled:
@@ -50,6 +51,34 @@ def target_for(
         target = Target(model)
         prove(target)
     return target
+
+
+@contextmanager
+def target_from_model(model: PreTrainedModel, graphs: Graphs = "off") -> Iterator[Target]:
+    """Use ``model`` as a target; restore its attention and training modes afterwards.
+
+    Captured ``graphs`` (see ``target_for``) are lost at the end. Not thread-safe: the attention is
+    a property of the model.
+    """
+    with restore_model(model):
+        yield target_for(model, graphs=graphs)
+
+
+@contextmanager
+def restore_model(model: PreTrainedModel | None) -> Iterator[None]:
+    """Restore the attention and training modes of ``model``, if there is one, after the block."""
+    if model is None:
+        yield
+        return
+    own = model.config._attn_implementation
+    training = [module for module in model.modules() if module.training]
+    try:
+        yield
+    finally:
+        if own != attention.NAME:
+            model.set_attn_implementation(own)
+        for module in training:
+            module.training = True
 
 
 class StaticTarget(Target):

@@ -61,20 +61,8 @@ class CommandOptions(Options):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_task(cls, values: Any) -> Any:  # noqa: ANN401 - not yet validated
-        """Add the data and defaults of a task file; values given explicitly win."""
-        if not isinstance(values, dict):
-            return values
-        with as_value_error():
-            task = as_task(values.get("source"))
-        if task is None:
-            return values
-        return task.defaults(cls.model_fields) | values | {"source": task.data()}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename_old_keys(cls, values: Any) -> Any:  # noqa: ANN401 - not yet validated
-        """Accept the older names of fields."""
+    def _complete(cls, values: Any) -> Any:  # noqa: ANN401 - not yet validated
+        """Accept older names of fields, and add what a task file has; explicit values win."""
         if not isinstance(values, dict):
             return values
         renamed = dict(values)
@@ -85,7 +73,11 @@ class CommandOptions(Options):
                     raise ValueError(f"{old} is an older name of {name}: give {name} only")
                 if old in renamed:
                     renamed[name] = renamed.pop(old)
-        return renamed
+        with as_value_error():
+            task = as_task(renamed.get("source"))
+        if task is None:
+            return renamed
+        return task.defaults(cls.model_fields) | renamed | {"source": task.data()}
 
 
 class OtherSplit(NamedTuple):

@@ -15,9 +15,8 @@ from typing import Any
 from tokenizers import Tokenizer, models
 
 from tasc.errors import InputError
-from tasc.tokenizer.gguf import pre_tokenizer
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.tokenizer.patterns import PRE_TOKENIZERS, WHOLE
+from tasc.tokenizer.patterns import PRE_TOKENIZERS, WHOLE, byte_level
 from tasc.vocab.exports.sequence import one_pattern, same_pieces
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # llama.cpp's token types
@@ -59,7 +58,7 @@ class Vocabulary:
         entries = {token: i for i, token in enumerate(self.tokens)}
         merges = [(left, right) for left, _, right in (m.partition(" ") for m in self.merges)]
         made = Tokenizer(models.BPE(entries, merges, ignore_merges=self.pre in WHOLE))
-        made.pre_tokenizer = pre_tokenizer(self.pre)
+        made.pre_tokenizer = byte_level(*PRE_TOKENIZERS[self.pre])
         return made
 
 

@@ -9,7 +9,7 @@ from tasc.data.foreign import as_input_error, json_object, one_line, read_whole,
 from tasc.data.quiet import no_bars
 from tasc.errors import InputError, UnavailableError
 from tasc.files.packaged import gguf_file
-from tasc.tokenizer.check import check_added_tokens, check_tokenizer
+from tasc.tokenizer.check import check_added_tokens
 from tasc.tokenizer.gguf import read_gguf
 from tasc.tokenizer.sentencepiece import is_sentencepiece, read_sentencepiece
 from tasc.tokenizer.tiktoken import is_tiktoken, read_tiktoken
@@ -30,17 +30,11 @@ Read = tuple[Tokenizer, dict[str, bytes]]  # the tokenizer and its companion fil
 
 
 def read_tokenizer(path_or_id: str) -> Read:
-    """Return a tokenizer and the contents of its companion files.
+    """Return a tokenizer, not yet checked, and the contents of its companion files.
 
     Arguments and errors are those of ``tasc.tokenizer.loaded.load_tokenizer``. Without companion
     files, a tokenizer_config.json is made, so that exports are complete.
     """
-    tokenizer, files = _read(path_or_id)
-    check_tokenizer(tokenizer, path_or_id)
-    return tokenizer, files
-
-
-def _read(path_or_id: str) -> Read:
     if file := gguf_file(path_or_id):
         return read_gguf(file)
     path = Path(path_or_id).expanduser()
@@ -48,7 +42,8 @@ def _read(path_or_id: str) -> Read:
         return _from_folder(path, path_or_id)
     if path.is_file():
         return _from_file(path, path_or_id)
-    if _looks_local(path_or_id):
+    in_folders = path_or_id.startswith(("/", ".", "~")) or path_or_id.count("/") > 1
+    if in_folders or path.suffix in _SUFFIXES:
         raise InputError(
             f"{path_or_id}: no such tokenizer or model: pass a folder, a tokenizer.json or a Hub id"
         )
@@ -121,7 +116,13 @@ def _without_code(content: bytes, path: str) -> bytes:
 
 
 def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
-    _check_class(_companions(vocabulary.parent).get("tokenizer_config.json", b"{}"), name)
+    config = _companions(vocabulary.parent).get("tokenizer_config.json", b"{}")
+    found = json_object(config, f"{name}: tokenizer_config.json").get("tokenizer_class")
+    if found and found not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
+        raise InputError(
+            f"{name}: the pair of files belongs to a {found}, and does not contain its pattern for "
+            "splitting text: pass its tokenizer.json"
+        )
     with as_input_error(f"{name}: {vocabulary.name} and {merges.name} are not a BPE pair", _AGAIN):
         model = models.BPE.from_file(str(vocabulary), str(merges))
     tokenizer = Tokenizer(model)
@@ -129,16 +130,6 @@ def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<|endoftext|>"])
     return (tokenizer, made_up_files("<|endoftext|>"))
-
-
-def _check_class(config: bytes, name: str) -> None:
-    """Refuse pairs of other tokenizer classes: the pair does not contain the splitting pattern."""
-    found = json_object(config, f"{name}: tokenizer_config.json").get("tokenizer_class")
-    if found and found not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
-        raise InputError(
-            f"{name}: the pair of files belongs to a {found}, and does not contain its pattern for "
-            "splitting text: pass its tokenizer.json"
-        )
 
 
 def _from_hub(name: str) -> Read:
@@ -160,11 +151,6 @@ def _from_hub(name: str) -> Read:
             "another id"
         ) from None
     return _from_folder(Path(folder), name)
-
-
-def _looks_local(name: str) -> bool:
-    in_folders = name.startswith(("/", ".", "~")) or name.count("/") > 1
-    return in_folders or Path(name).suffix in _SUFFIXES
 
 
 def made_up_files(end: str) -> dict[str, bytes]:

@@ -8,22 +8,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
 from tasc.data.foreign import as_input_error
 from tasc.errors import InputError
 from tasc.files.gguf_header import ADVICE, GgufHeader, read_header
 from tasc.tokenizer import sentencepiece
-from tasc.tokenizer.patterns import COMPOSING, PRE_TOKENIZERS, WHOLE
+from tasc.tokenizer.patterns import COMPOSING, PRE_TOKENIZERS, WHOLE, byte_level
 
 _CONTROL, _USER, _UNUSED = 3, 4, 5  # types of tokens
 _PREFIX = "tokenizer.ggml."
@@ -48,8 +39,7 @@ def read_gguf(path: Path) -> tuple[Tokenizer, dict[str, bytes]]:
     with as_input_error(f"{path}: its tokenizer cannot be built", ADVICE):
         tokenizer = builders[model](header, tokens, kinds)
         special = {name: _special(header, field, tokens) for field, name in _NAMED.items()}
-        if _adds_first(header, model) and special["bos_token"] is not None:
-            _add_first(tokenizer, special["bos_token"])
+        _begin_texts(header, model, tokenizer, special["bos_token"])
     return tokenizer, _companions(header, special)
 
 
@@ -87,20 +77,13 @@ def _byte_level(header: GgufHeader, tokens: list[str], kinds: list[int]) -> Toke
     tokenizer = Tokenizer(models.BPE(vocabulary, pairs, ignore_merges=name in WHOLE))
     if name in COMPOSING:
         tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizer(name)
+    tokenizer.pre_tokenizer = byte_level(*PRE_TOKENIZERS[name])
     tokenizer.decoder = decoders.ByteLevel()
     for kind, special in ((_CONTROL, True), (_USER, False)):
         texts = [token for token, its in zip(tokens, kinds, strict=True) if its == kind]
         added = [AddedToken(text, special=special, normalized=False) for text in texts]
         (tokenizer.add_special_tokens if special else tokenizer.add_tokens)(added)
     return tokenizer
-
-
-def pre_tokenizer(name: str) -> pre_tokenizers.PreTokenizer:
-    """Return llama.cpp's pre-tokenizer of byte-level BPE of this name."""
-    splits = [pre_tokenizers.Split(Regex(p), "isolated") for p in PRE_TOKENIZERS[name]]
-    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return pre_tokenizers.Sequence([*splits, level])
 
 
 def _sentencepiece(header: GgufHeader, tokens: list[str], kinds: list[int]) -> Tokenizer:
@@ -124,13 +107,11 @@ def _special(header: GgufHeader, field: str, tokens: list[str]) -> str | None:
     return tokens[position]
 
 
-def _adds_first(header: GgufHeader, model: str) -> bool:
-    """Return whether a text starts with the first token; llama.cpp's default if not stated."""
+def _begin_texts(header: GgufHeader, model: str, tokenizer: Tokenizer, first: str | None) -> None:
+    """Let every text begin with ``first`` if the file requires it; the default is llama.cpp's."""
     default = model == "llama" or header.fields.get(f"{_PREFIX}pre") in WHOLE
-    return header.get(f"{_PREFIX}add_bos_token", bool, default)
-
-
-def _add_first(tokenizer: Tokenizer, first: str) -> None:
+    if not header.get(f"{_PREFIX}add_bos_token", bool, default) or first is None:
+        return
     ids = [(first, tokenizer.token_to_id(first))]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=[first, "$A"], pair=[first, "$A", first, "$B:1"], special_tokens=ids

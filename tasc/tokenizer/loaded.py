@@ -13,6 +13,7 @@ from tokenizers import Encoding, Tokenizer
 
 from tasc.data.foreign import as_input_error, json_object
 from tasc.errors import InputError
+from tasc.tokenizer.check import check_tokenizer
 from tasc.tokenizer.files import read_tokenizer
 from tasc.tokenizer.token_bytes import special_tokens, token_strings
 from tasc.tokenizer.word_boundaries import cut_finely
@@ -40,6 +41,14 @@ class Encoded:
 
     tokens: np.ndarray  # (T,) int32, the ids of all texts
     offsets: np.ndarray  # (S+1,) int64, text i is ``tokens[offsets[i]:offsets[i + 1]]``
+
+    @classmethod
+    def of(cls, parts: Sequence[np.ndarray]) -> "Encoded":
+        """Concatenate the ids (T_i,) int32 of each text."""
+        offsets = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum([len(part) for part in parts], dtype=np.int64, out=offsets[1:])
+        tokens = np.concatenate([np.zeros(0, np.int32), *parts]).astype(np.int32)
+        return cls(tokens, offsets)
 
     def split(self) -> list[np.ndarray]:
         """Return the ids (T_i,) int32 of each text."""
@@ -108,7 +117,7 @@ class LoadedTokenizer:
             for batch in _batches(texts)
             for entry in self._entries(self.tokenizer.encode_batch_fast, batch)
         ]
-        return Encoded(_joined(parts, np.int32), _offsets(parts))
+        return Encoded.of(parts)
 
     def encode_with_boundaries(self, texts: Sequence[str]) -> tuple[Encoded, np.ndarray]:
         """Return ``encode(texts)``, and (T,) uint8: 1 for tokens that start a pre-token.
@@ -122,7 +131,7 @@ class LoadedTokenizer:
                 parts.append(np.asarray(entry.ids, dtype=np.int32))
                 words = np.asarray(entry.word_ids, dtype=np.int64)
                 starts.append((np.diff(words, prepend=-1) != 0).astype(np.uint8))
-        return Encoded(_joined(parts, np.int32), _offsets(parts)), _joined(starts, np.uint8)
+        return Encoded.of(parts), np.concatenate([np.zeros(0, np.uint8), *starts])
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the ids without special tokens."""
@@ -172,6 +181,7 @@ def load_tokenizer(path_or_id: str) -> LoadedTokenizer:
         UnavailableError: the Hub cannot be reached.
     """
     tokenizer, files = read_tokenizer(path_or_id)
+    check_tokenizer(tokenizer, path_or_id)
     return LoadedTokenizer(tokenizer, path_or_id, files)
 
 
@@ -192,13 +202,3 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         room -= size
     if batch:
         yield batch
-
-
-def _joined(parts: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
-    joined: np.ndarray = np.concatenate([np.zeros(0, dtype=dtype), *parts])
-    return joined
-
-
-def _offsets(parts: list[np.ndarray]) -> np.ndarray:
-    lengths = np.fromiter((len(part) for part in parts), dtype=np.int64, count=len(parts))
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])

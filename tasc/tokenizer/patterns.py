@@ -1,5 +1,7 @@
 """The regular expressions of pre-tokens in published byte-level tokenizers."""
 
+from tokenizers import Regex, pre_tokenizers
+
 _CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -33,3 +35,10 @@ PRE_TOKENIZERS = {
 }
 COMPOSING = {"qwen2", "deepseek-r1-qwen"}  # text is normalized to Unicode NFC
 WHOLE = {"llama-bpe", "llama3", "llama-v3", "falcon3"}  # a pre-token that is a token is not merged
+
+
+def byte_level(*patterns: str) -> pre_tokenizers.PreTokenizer:
+    """Return a pre-tokenizer that splits by each pattern in turn and spells bytes as letters."""
+    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([*splits, letters])

@@ -8,11 +8,11 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers
 
 from tasc.data.foreign import as_input_error
 from tasc.errors import InputError
-from tasc.tokenizer.patterns import CL100K, GPT2, O200K, QWEN2
+from tasc.tokenizer.patterns import CL100K, GPT2, O200K, QWEN2, byte_level
 from tasc.tokenizer.token_bytes import spell_bytes
 
 _LONGEST = 1024  # bytes of a token; published ones have at most 128
@@ -113,9 +113,7 @@ def _build(ranks: dict[bytes, int], encoding: Encoding) -> Tokenizer:
     tokenizer = Tokenizer(bpe(ranks, ignore_merges=encoding.ignore_merges))
     if encoding.normalize:
         tokenizer.normalizer = normalizers.NFC()
-    split = pre_tokenizers.Split(Regex(encoding.pattern), "isolated")
-    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, level])
+    tokenizer.pre_tokenizer = byte_level(encoding.pattern)
     tokenizer.decoder = decoders.ByteLevel()
     # Reserved tokens fill the holes between the special ids, so that each one gets its own.
     names = {token: name for name, token in encoding.special.items()}

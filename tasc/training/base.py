@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from tasc.data.corpus import Corpus
@@ -15,7 +15,7 @@ from tasc.models.load import device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
 from tasc.tokenizer.files import made_up_files
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.tokenizer.patterns import QWEN2
+from tasc.tokenizer.patterns import QWEN2, byte_level
 from tasc.training import processes
 from tasc.training.core.batch import Examples, encode_examples, pack_blocks
 from tasc.training.core.schedule import BaseReport
@@ -124,12 +124,7 @@ def train_tokenizer(texts: Sequence[str], size: int) -> LoadedTokenizer:
     """Train a tokenizer of at most ``size`` tokens; id 0 is the end token, also for padding."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()  # as Qwen2 does
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(QWEN2), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    tokenizer.pre_tokenizer = byte_level(QWEN2)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,

@@ -13,7 +13,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from tasc.files.disk import replacing, writing
 from tasc.progress import Progress, silent
-from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 from tasc.training.core.batch import Examples, join_examples
 
 _BATCH = 32  # prompts
@@ -97,11 +97,10 @@ def _read(file: Path) -> list[np.ndarray] | None:
         arrays = load_file(file)
     except (OSError, SafetensorError):
         return None
-    return np.split(arrays["tokens"], arrays["offsets"][1:-1])
+    return Encoded(arrays["tokens"], arrays["offsets"]).split()
 
 
 def _write(file: Path, answers: Sequence[np.ndarray]) -> None:
-    offsets = np.concatenate([[0], np.cumsum([len(a) for a in answers])]).astype(np.int64)
-    tokens = np.concatenate(answers)
-    with writing(file, tokens.nbytes + offsets.nbytes), replacing(file) as new:
-        save_file({"tokens": tokens, "offsets": offsets}, new)
+    arrays = vars(Encoded.of(answers))
+    with writing(file, sum(array.nbytes for array in arrays.values())), replacing(file) as new:
+        save_file(arrays, new)

@@ -243,28 +243,22 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if self.draft_head and (self.augmented or self.merge):
-            raise ValueError("draft_head trains no adapter: leave out augmented and merge")
-        if self.draft_head and self.adapter == "none":
-            raise ValueError("draft_head trains nothing but a head: leave out adapter")
-        if self.draft_head and self.processes > 1:
-            raise ValueError("draft_head trains in one process: leave out processes")
-        return self
-
-    @model_validator(mode="after")
-    def _one_length(self) -> Self:
+    def _consistent(self) -> Self:
         lengths = self.model_fields_set & {"epochs", "tokens", "tokens_of"}
         lengths = {name for name in lengths if getattr(self, name) is not None}
         if len(lengths) > 1:
             raise ValueError(f"{' and '.join(sorted(lengths))} exclude each other: give one")
-        if self.draft_head and lengths - {"epochs"}:
+        if not self.draft_head:
+            return self
+        if self.augmented or self.merge:
+            raise ValueError("draft_head trains no adapter: leave out augmented and merge")
+        if self.adapter == "none":
+            raise ValueError("draft_head trains nothing but a head: leave out adapter")
+        if self.processes > 1:
+            raise ValueError("draft_head trains in one process: leave out processes")
+        if lengths - {"epochs"}:
             raise ValueError(f"{min(lengths)} is for adapters: leave it out with draft_head")
-        return self
-
-    @model_validator(mode="after")
-    def _room_for_answers(self) -> Self:
-        if self.draft_head and self.max_new_tokens >= self.max_length:
+        if self.max_new_tokens >= self.max_length:
             raise ValueError(
                 f"max_new_tokens must be below max_length {self.max_length}, got "
                 f"{self.max_new_tokens}"

@@ -53,7 +53,11 @@ class Group:
         for i, tensor in enumerate(tensors if self.size > 1 else ()):
             bucket.append(tensor)
             if i == len(tensors) - 1 or sum(t.numel() for t in bucket) >= _BUCKET:
-                _add_up(bucket)
+                flat = torch.cat([t.reshape(-1) for t in bucket])
+                dist.all_reduce(flat)
+                parts = torch.split(flat, [t.numel() for t in bucket])
+                for t, summed in zip(bucket, parts, strict=True):
+                    t.copy_(summed.view_as(t))
                 bucket = []
 
     def total(self, number: float) -> float:
@@ -229,15 +233,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
-
-
-def _add_up(tensors: Sequence[Tensor]) -> None:
-    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    dist.all_reduce(flat)
-    start = 0
-    for tensor in tensors:
-        tensor.copy_(flat[start : start + tensor.numel()].view_as(tensor))
-        start += tensor.numel()
 
 
 def _device() -> torch.device:

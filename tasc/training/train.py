@@ -19,7 +19,7 @@ from tasc.models.load import load_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import processes
-from tasc.training.adapters import full, lora
+from tasc.training.adapters import lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import encode_examples, longest_example
 from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
@@ -85,8 +85,7 @@ def _finetune(
     rates = options.peak, options.embedding_learning_rate or options.peak
     trained: PeftModel | PreTrainedModel
     if options.adapter == "none":
-        trained = full.prepare(model)
-        groups = full.parameter_groups(trained, *rates)
+        trained = model.float().requires_grad_(True)  # bfloat16 cannot represent an AdamW step
     else:
         learnt_rows = _trainable_rows(model, options.trained_rows, start.added, examples.tokens)
         with torch.random.fork_rng():
@@ -99,7 +98,7 @@ def _finetune(
                 dropout=options.dropout,
                 targets=options.target_modules,
             )
-        groups = lora.parameter_groups(trained, *rates)
+    groups = lora.parameter_groups(trained, *rates)
     name = f"{start.model} {options.training}"
     run = Run(language.learner(trained), groups, examples, schedule, work=work, name=name)
     with quiet(), tensor_float32(options.tf32, model.device):

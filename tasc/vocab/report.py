@@ -3,7 +3,6 @@
 from typing import Literal
 
 from tasc.report.record import Record, Report
-from tasc.vocab.measure.saved import Usage
 from tasc.vocab.search.budget import Curve, Sightings
 
 
@@ -24,7 +23,9 @@ class OutputSizes(Record):
     """Uses of new tokens that split a word."""
 
     @classmethod
-    def of(cls, outputs: int, size: int, tokens: dict[str, int], used: Usage) -> "OutputSizes":
+    def of(
+        cls, outputs: int, size: int, tokens: dict[str, int], uses: int, splits: int
+    ) -> "OutputSizes":
         """Return the sizes of ``outputs`` texts of ``size`` bytes; ``tokens`` as in the field."""
         return cls(
             outputs=outputs,
@@ -33,8 +34,8 @@ class OutputSizes(Record):
             tokens_per_output={name: n / max(outputs, 1) for name, n in tokens.items()},
             bytes_per_token={name: size / max(n, 1) for name, n in tokens.items()},
             ratio=tokens["before"] / max(tokens["reached"], 1),
-            new_token_uses=int(used.counts.sum()),
-            splits_words=used.splits,
+            new_token_uses=uses,
+            splits_words=splits,
         )
 
 

@@ -12,7 +12,7 @@ from tasc.backend.tree import ancestor_bits
 from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow, TorchWindow
 from tasc.decoding.verify import ops
 from tasc.errors import InputError
-from tasc.models.compaction import compact_reference
+from tasc.models.cache import compact_reference
 from tests.decoding.drafts import DTYPES
 
 KERNELS = Path(__file__).parents[2] / "kernels"

@@ -48,7 +48,7 @@ def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, d
 
 def test_recipes_that_come_along_are_all_readable(tmp_path, monkeypatch):
     from tasc.commands.plan import Overrides, read
-    from tasc.commands.runner import directory, find, names
+    from tasc.commands.steps import directory, find, names
     from tasc.options.references import parse_label
 
     monkeypatch.delenv("TASC_DATA", raising=False)

@@ -17,7 +17,7 @@ from transformers import (
 import tasc
 from tasc.decoding.core.resources import end_ids
 from tasc.errors import InputError
-from tasc.models.from_model import target_from_model
+from tasc.models.static import target_from_model
 from tests.pico import ARCHITECTURES, TEXTS, build_model, make_tokenizer
 
 PROMPTS = [text.split("\n")[0] for text in TEXTS]

@@ -78,7 +78,7 @@ def test_bad_trees_and_rows_are_refused_once_they_are_read():
 
 
 def test_compaction_on_the_device_equals_its_definition():
-    from tasc.models.compaction import compact, compact_reference
+    from tasc.models.cache import compact, compact_reference
 
     moves = np.array([(0, 8, 7), (0, 12, 8), (0, 13, 9), (2, 7, 3), (2, 8, 4)], np.int32)
     for d in (3, 64):

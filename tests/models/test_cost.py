@@ -19,6 +19,12 @@ def target():
     return Target(build_model("qwen2"))
 
 
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "tasc"
+
+
 def test_times_are_interpolated_and_continued_beyond_the_last_size():
     assert CURVE.at([1, 2, 3, 4, 6]).tolist() == pytest.approx([0.010, 0.010, 0.013, 0.016, 0.022])
     assert CURVE.at(3).shape == ()
@@ -41,7 +47,7 @@ def test_invalid_times_are_refused(sizes, seconds):
         CostModel(sizes, seconds)
 
 
-def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
+def test_every_size_is_measured_at_the_same_context(target):
     sizes, score = [], target.score
 
     def capture_hidden(last, trees):
@@ -50,11 +56,11 @@ def test_every_size_is_measured_at_the_context_that_was_asked_for(target):
 
     target.score = capture_hidden
     try:
-        curve = measure(target, context=40, seconds=0.0)
+        curve = measure(target, seconds=0.0)
     finally:
         target.score = score
     assert {size for _, size in sizes} == set(SIZES) == set(curve.sizes)
-    assert {length for length, _ in sizes} == {40} == {curve.context}
+    assert {length for length, _ in sizes} == {128} == {curve.context}
     assert (np.diff(curve.seconds) >= 0).all()
     each = np.array([turn.seconds for turn in curve.turns])
     assert len(each) == cost._LEAST_TURNS
@@ -71,36 +77,35 @@ def test_a_model_with_few_positions_is_measured_with_what_it_has():
     assert (cost.context, cost.sizes) == (32, (1, 2, 4, 8, 12, 16, 24, 32))
 
 
-def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, tmp_path, monkeypatch):
+def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, cache, monkeypatch):
     calls = []
-    monkeypatch.setattr(cost, "measure", lambda _, context: calls.append(context) or CURVE)
-    assert measured_cost(target, folder=tmp_path) == CURVE
-    assert measured_cost(Target(build_model("qwen2", seed=1)), folder=tmp_path) == CURVE
+    monkeypatch.setattr(cost, "measure", lambda _: calls.append("") or CURVE)
+    assert measured_cost(target) == CURVE
+    assert measured_cost(Target(build_model("qwen2", seed=1))) == CURVE
     assert len(calls) == 1, "the weights' values do not change the cost"
-    measured_cost(target, folder=tmp_path, fresh=True)
+    measured_cost(target, fresh=True)
     assert len(calls) == 2
-    measured_cost(target, context=256, folder=tmp_path)
-    measured_cost(Target(build_model("qwen2", layers=1)), folder=tmp_path)
+    measured_cost(Target(build_model("qwen2", layers=1)))
     monkeypatch.setattr("tasc.models.cost.torch.get_num_threads", lambda: 77)
-    measured_cost(target, folder=tmp_path)
-    assert calls == [128, 128, 256, 128, 128]
-    assert sorted({p.suffix for p in tmp_path.iterdir()}) == [".json"], "a temporary file was left"
+    measured_cost(target)
+    assert len(calls) == 4
+    assert sorted({p.suffix for p in cache.iterdir()}) == [".json"], "a temporary file was left"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"sizes": [1, 2], "seconds": [2, 1]}', "\x00"])
-def test_a_damaged_file_is_measured_again(target, tmp_path, monkeypatch, text):
-    monkeypatch.setattr(cost, "measure", lambda _, context: CURVE)
-    measured_cost(target, folder=tmp_path)
-    (file,) = tmp_path.iterdir()
+def test_a_damaged_file_is_measured_again(target, cache, monkeypatch, text):
+    monkeypatch.setattr(cost, "measure", lambda _: CURVE)
+    measured_cost(target)
+    (file,) = cache.iterdir()
     file.write_text(text)
-    assert measured_cost(target, folder=tmp_path) == CURVE
+    assert measured_cost(target) == CURVE
     assert json.loads(file.read_text())["sizes"] == [1, 2, 4]
 
 
-def test_a_folder_that_cannot_be_written_costs_only_the_caching(target, tmp_path, monkeypatch):
-    monkeypatch.setattr(cost, "measure", lambda _, context: CURVE)
-    (tmp_path / "file").write_text("")
-    assert measured_cost(target, folder=tmp_path / "file" / "below") == CURVE
+def test_a_folder_that_cannot_be_written_costs_only_the_caching(target, cache, monkeypatch):
+    monkeypatch.setattr(cost, "measure", lambda _: CURVE)
+    cache.write_text("")
+    assert measured_cost(target) == CURVE
 
 
 def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):

@@ -10,9 +10,8 @@ import tasc
 from tasc.errors import UnavailableError
 from tasc.models import proof
 from tasc.models.folder import disk_cache
-from tasc.models.from_model import target_from_model
 from tasc.models.proof import prove
-from tasc.models.static import StaticTarget, target_for
+from tasc.models.static import StaticTarget, target_for, target_from_model
 from tasc.models.target import Target
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
 

@@ -19,8 +19,8 @@ from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, vocabulary
 from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
-from tasc.tokenizer.gguf import pre_tokenizer as gguf_pre_tokenizer
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.patterns import PRE_TOKENIZERS, byte_level
 from tests.pico import TEXTS, make_base, make_model, make_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
@@ -150,10 +150,13 @@ def test_the_pre_tokenizer_is_found_under_new_tokens(tmp_path, task, kind):
     [
         (pre_tokenizers.ByteLevel(add_prefix_space=False), False, "gpt-2"),
         (pre_tokenizers.Sequence(DIGITS), False, "smollm"),
-        *((gguf_pre_tokenizer(name), False, name) for name in ("qwen2", "smollm", "gpt-4o")),
-        (gguf_pre_tokenizer("llama-bpe"), True, "llama-bpe"),
-        (gguf_pre_tokenizer("llama-bpe"), False, "smaug-bpe"),
-        (gguf_pre_tokenizer("default"), False, None),
+        *(
+            (byte_level(*PRE_TOKENIZERS[name]), False, name)
+            for name in ("qwen2", "smollm", "gpt-4o")
+        ),
+        (byte_level(*PRE_TOKENIZERS["llama-bpe"]), True, "llama-bpe"),
+        (byte_level(*PRE_TOKENIZERS["llama-bpe"]), False, "smaug-bpe"),
+        (byte_level(*PRE_TOKENIZERS["default"]), False, None),
         (pre_tokenizers.ByteLevel(add_prefix_space=True), False, None),
         (pre_tokenizers.Sequence([pre_tokenizers.Digits(False), DIGITS[1]]), False, None),
     ],

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tasc.training.adapters.dropout import BitDropout
+from tasc.training.adapters.lora import BitDropout
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.5])

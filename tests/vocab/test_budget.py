@@ -14,8 +14,7 @@ from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.models.embeddings import keep_rows
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.vocab.augment import augment
-from tasc.vocab.page import render
+from tasc.vocab.augment import augment, render
 from tasc.vocab.search.budget import Sightings, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost, embedding_cost
 from tasc.vocab.search.predict import predict_budgets, predict_trim

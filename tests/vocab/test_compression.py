@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tasc.backend import MergeRequest, merge_search
 from tasc.vocab.measure.compression import apply_merges
-from tasc.vocab.measure.saved import Usage
 from tasc.vocab.report import OutputSizes
 from tasc.vocab.search.selection import live_tokens, steps
 
@@ -78,7 +77,7 @@ def test_what_stands_after_a_merge_is_what_the_samples_then_hold(samples):
 
 def test_figures_are_per_output_and_per_token():
     tokens = {"before": 40, "predicted": 12, "reached": 10}
-    sizes = OutputSizes.of(4, 120, tokens, Usage(np.array([3, 1]), 2))
+    sizes = OutputSizes.of(4, 120, tokens, 4, 2)
     assert sizes.tokens_per_output == {"before": 10.0, "predicted": 3.0, "reached": 2.5}
     assert sizes.bytes_per_token == {"before": 3.0, "predicted": 10.0, "reached": 12.0}
     assert (sizes.ratio, sizes.new_token_uses, sizes.splits_words) == (4.0, 4, 2)

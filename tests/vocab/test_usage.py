@@ -17,7 +17,8 @@ def used(base, export, texts, strings):
     outputs = encode_outputs(texts, base, export)
     added = [string.encode() for string in strings]
     after = saved.encode(outputs.texts)
-    return usage(outputs, after, base.vocabulary(), added)
+    counts, splits = usage(outputs, after, base.vocabulary(), added)
+    return counts.tolist(), splits
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen2", "bpe-normalizer", "bpe-never"])
@@ -26,13 +27,13 @@ def test_added_tokens_split_words_and_pretokens_do_not(kind):
     texts = ["go in therapy", "go in the house", "so in the house in the", "go in therapy"]
     strings = (" in the", " in the house")
     found = used(base, "added", texts, strings)
-    assert (found.counts.tolist(), found.splits) == ([3, 2], 2)
+    assert found == ([3, 2], 2)
     safe = used(base, "pretoken", texts, strings)
-    assert (safe.counts.tolist(), safe.splits) == ([1, 2], 0)
+    assert safe == ([1, 2], 0)
 
 
 def test_a_token_inside_a_base_token_splits_it():
     base = tokenizer("gpt2")
     assert len(base.encode([" house"]).tokens) == 1
     found = used(base, "added", [" house"], ("ous",))
-    assert (found.counts.tolist(), found.splits) == ([1], 1)
+    assert found == ([1], 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tasc.commands.chat import unwritten
+from tasc.commands.context import unwritten
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.tokenizer.chat import ChatTemplate

@@ -184,11 +184,6 @@ def _fit(
     return within(made, options.hours, options.model, tokenizer, corpus, min(rows, 1000))
 
 
-def _has_labels(source: Source, outputs: list[str]) -> bool:
-    """Say whether every output is one short word; chats, and data not seen, are taken not to."""
-    return not source.chat and bool(outputs) and all(map(_LABEL.fullmatch, outputs))
-
-
 def _name(source: Source) -> str:
     """Name the data: a file's name without its endings, else the last part of what was given."""
     path = source.path.removeprefix(BUILTIN)
@@ -227,7 +222,8 @@ def _texts(
         "fit": _fit(options, source, corpus, held_out),
         "chat": source.chat,
         "export": _export(options.model),
-        "labels": _has_labels(source, corpus.outputs if corpus else []),
+        # Whether every output is one short word; never for chats and data on the Hub.
+        "labels": corpus and not source.chat and all(map(_LABEL.fullmatch, corpus.outputs)),
         "seed": options.seed,
     }
     names = ("recipe.yaml", "task.yaml")

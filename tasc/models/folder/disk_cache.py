@@ -25,9 +25,9 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "tasc"
 
 
-def entry(kind: str, identity: Identity, folder: Path | None = None) -> Path:
+def entry(kind: str, identity: Identity) -> Path:
     """Return the path of the entry for ``identity``, whether it exists or not."""
-    return (folder or cache_folder()) / f"{kind}-{_digest(identity)[:24]}.json"
+    return cache_folder() / f"{kind}-{_digest(identity)[:24]}.json"
 
 
 def read(path: Path) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Encoded training examples with marked targets, and their batches in an order set by the seed."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,8 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tasc.errors import InputError
-from tasc.progress import Progress, silent
-from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 IGNORED = -100  # torch's own mark for "no target here"
 _WINDOW = 32  # steps whose examples are sorted by length together
@@ -172,16 +171,6 @@ def plan_epoch(
     return [micro[i : i + per_step] for i in range(0, len(micro), per_step)]
 
 
-def validation_batches(
-    examples: Examples, batch_size: int, device: torch.device, progress: Progress = silent
-) -> Iterator[Batch]:
-    """Yield all examples on ``device``, in batches of similar length, and report progress."""
-    order = np.argsort(examples.lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        progress("validating", start, len(order))
-        yield collate(examples, order[start : start + batch_size]).to(device)
-
-
 def collate(examples: Examples, indices: np.ndarray) -> Batch:
     """Pad some examples to one length with id 0."""
     longest = int(examples.lengths[indices].max())
@@ -204,8 +193,6 @@ def join_examples(
     tokens: Sequence[np.ndarray], targets: Sequence[np.ndarray], cut: int = 0
 ) -> Examples:
     """Return examples of one document each."""
-    offsets = np.concatenate([[0], np.cumsum([len(t) for t in tokens])]).astype(np.int64)
+    joined = Encoded.of(tokens)
     positions = np.concatenate([np.arange(len(t), dtype=np.int32) for t in tokens])
-    return Examples(
-        np.concatenate(tokens).astype(np.int32), np.concatenate(targets), positions, offsets, cut
-    )
+    return Examples(joined.tokens, np.concatenate(targets), positions, joined.offsets, cut)

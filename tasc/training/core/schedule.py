@@ -29,21 +29,11 @@ class Schedule:
     seed: int = 0  # of the order of the examples and of dropout
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "micro_batch", "effective_batch", "clip"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
-        if self.minutes is not None and self.minutes <= 0:
-            raise InputError(f"minutes must be above 0, got {self.minutes}")
-        if self.patience is not None and self.patience < 1:
-            raise InputError(f"patience must be 1 or more, got {self.patience}")
         if self.effective_batch % self.micro_batch:
             raise InputError(
                 f"effective batch {self.effective_batch} is not a multiple of the batch size "
                 f"{self.micro_batch}: choose one that is"
             )
-        for name in ("warmup_steps", "checkpoint_steps", "seed", "floor"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} cannot be negative, got {getattr(self, name)}")
 
     def epoch_steps(self, examples: int) -> int:
         """Return the number of optimizer steps in one pass over the examples."""

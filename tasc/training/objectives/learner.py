@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tasc.progress import Progress, silent
-from tasc.training.core.batch import Batch, Examples, validation_batches
+from tasc.training.core.batch import Batch, Examples, collate
 from tasc.training.core.schedule import Evaluation
 
 _LOGITS = 1 << 27  # of an evaluation batch: half a gigabyte in float32
@@ -59,8 +59,11 @@ class Learner:
         if self.width:
             affordable = _LOGITS // (int(examples.lengths.max()) * self.width)
             batch_size = min(batch_size, max(1, affordable))
+        order = np.argsort(examples.lengths, kind="stable")  # batches of similar length
         sums = np.zeros(4)
-        for batch in validation_batches(examples, batch_size, device, progress):
+        for start in range(0, len(order), batch_size):
+            progress("validating", start, len(order))
+            batch = collate(examples, order[start : start + batch_size]).to(device)
             sums += self.score(self.module, batch, bfloat16=bfloat16)
         self.module.train(was_training)
         loss, targets, exact, judged = sums.tolist()

@@ -4,23 +4,22 @@
 " in the" also matches inside " in therapy". ``pretoken`` matches only between pre-token boundaries
 of the base tokenizer: runs of whole pre-tokens enter the vocabulary and, as a guarded trie, the
 split pattern; single pre-tokens only enter the vocabulary; pairs inside a pre-token become the last
-merges of the model (``tasc.vocab.exports.entries``).
+merges of the model (``_extend_model``).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 
 from tasc.data.foreign import json_object
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.token_bytes import MARK
 from tasc.vocab.exports.decoding import found_in_normalized, keep_spaces, prepend_but_to
-from tasc.vocab.exports.entries import extend_model
 from tasc.vocab.exports.splits import splits_of
 
 Export = Literal["pretoken", "added"]
@@ -32,6 +31,8 @@ _CLASS = "PreTrainedTokenizerFast"  # loads tokenizer.json unchanged
 # class with its own pre-tokenizer, unless auto_map names code of the folder's own. An empty name is
 # enough and runs nothing; with trust_remote_code=True it is an error.
 _OWN_CLASS = {"AutoTokenizer": ["", None]}
+_BONUS = 1e-6  # far below the differences between scores, far above their rounding
+_UNKNOWN = 10.0  # the penalty of an unknown character in tokenizers, below the worst piece
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Exporter:
         else:
             spell = self._splits.spell
             entries = {spell(a.string.encode()): a.new_id for a in additions}
-            extend_model(state, entries, [(spell(left), spell(right)) for left, right in rules])
+            _extend_model(state, entries, [(spell(left), spell(right)) for left, right in rules])
             spanning = (a.string for a in additions if a.spans and self._splits.several(a.string))
             state["pre_tokenizer"] = self._splits.extended(spanning)
         made = Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
@@ -118,3 +119,52 @@ def save(tokenizer: Tokenizer, files: dict[str, bytes], folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
     for name, content in files.items():
         (folder / name).write_bytes(content)
+
+
+def _extend_model(
+    state: dict[str, Any], entries: Mapping[str, int], rules: Sequence[tuple[str, str]]
+) -> None:
+    """Add entries with these ids to the vocabulary of a tokenizer.json's model.
+
+    BPE: with ``ignore_merges``, a pre-token that is in the vocabulary becomes one token; ``rules``
+    are merges of the lowest priority, for pairs inside a pre-token. This changes a base
+    tokenization in one case: a base token that its own merges never produce is now produced for a
+    pre-token that spells it. Trained vocabularies have hardly any; ``augment`` reports the outputs
+    with a changed base id as ``changed``.
+
+    Unigram: the score of a new piece is the sum of the base pieces that it replaces, plus a small
+    bonus for each token it saves. So it wins only where the base tokenizer would produce those
+    pieces, and a longer new piece wins over two shorter ones.
+    """
+    added = {entry["content"]: entry["id"] for entry in state["added_tokens"]}
+    if state["model"]["type"] == "Unigram":
+        _extend_unigram(state, added, entries)
+        return
+    model = state["model"]
+    # On loading, added tokens outside the model's vocabulary are numbered from its size: without
+    # entries of their own they would move.
+    model["vocab"] |= added | dict(entries)
+    model["merges"] += [list(rule) for rule in rules if model["vocab"].keys() >= set(rule)]
+    model["ignore_merges"] = True
+
+
+def _extend_unigram(
+    state: dict[str, Any], added: Mapping[str, int], entries: Mapping[str, int]
+) -> None:
+    vocabulary: list[list[Any]] = state["model"]["vocab"]
+    scores = {text: float(score) for text, score in vocabulary}
+    worst = min(scores.values(), default=0.0) - _UNKNOWN
+    model = models.Unigram([tuple(entry) for entry in vocabulary], unk_id=state["model"]["unk_id"])
+    ordered = sorted({**added, **entries}.items(), key=lambda entry: entry[1])
+    for text, position in ordered:
+        if position < len(vocabulary):
+            continue  # an added token that is a piece already
+        vocabulary.append([text, _score(model.tokenize(text), text, scores, worst)])
+
+
+def _score(tokens: Sequence[Any], text: str, scores: Mapping[str, float], worst: float) -> float:
+    """Return the score of the best path of base pieces, plus the bonus."""
+    known = [token.value for token in tokens if token.value in scores]
+    unknown = len(text) - sum(map(len, known))
+    path = sum(scores[piece] for piece in known) + unknown * worst
+    return path + _BONUS * (len(tokens) - 1)

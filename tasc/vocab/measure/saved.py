@@ -1,7 +1,6 @@
 """The saved tokenizer on outputs: the round trip, and the occurrences of new tokens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -59,19 +58,12 @@ def _rows(encoded: Encoded) -> list[list[int]]:
     return [tokens[begin:end] for begin, end in pairwise(encoded.offsets.tolist())]
 
 
-@dataclass(frozen=True)
-class Usage:
-    """Occurrences of new tokens in a set of outputs."""
-
-    counts: Int64  # (M,) weighted occurrences of each
-    splits: int  # weighted occurrences that split a word
-
-
 def usage(
     outputs: Outputs, after: Encoded, strings: Sequence[bytes], added: Sequence[bytes]
-) -> Usage:
+) -> tuple[Int64, int]:
     """Count the occurrences of tokens ``added`` to ``strings`` in ``after``, the encoded outputs.
 
+    Returns the weighted occurrences (M,) of each, and of all those that split a word.
     An occurrence splits a word if it starts or ends inside a base token, or if it spans pre-tokens
     and starts or ends inside one: " in the" in " in therapy". Pairs inside one pre-token do not.
     """
@@ -87,8 +79,7 @@ def usage(
     inside = ~(np.isin(begins, tokens) & np.isin(ends, tokens))
     crossed = np.searchsorted(borders, begins) > np.searchsorted(borders, ends, "right")
     open_ended = ~(np.isin(begins, borders) & np.isin(ends, borders))
-    splits = int(weights[inside | (crossed & open_ended)].sum())
-    return Usage(counts, splits)
+    return counts, int(weights[inside | (crossed & open_ended)].sum())
 
 
 def _spans(encoded: Encoded, lengths: Int64) -> tuple[Int64, Int64]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tasc.analysis.ngrams import WordStats, describe
+from tasc.analysis.entropy import WordStats, describe
 from tasc.analysis.outputs import Distinct
 from tasc.analysis.sample import RowSample, Sample, SomeRows
 from tasc.analysis.tokens import TokenStats

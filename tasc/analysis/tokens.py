@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasc.analysis.ngrams import NgramStats
+from tasc.analysis.entropy import NgramStats
 from tasc.analysis.options import MergeSearchOptions
 from tasc.analysis.outputs import Distinct, Outputs
 from tasc.backend import MergeRequest, MergeResult, merge_search

@@ -94,7 +94,7 @@ def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
                 options,
                 folder,
                 force=flags.force,
-                resume="only" if flags.resume and "resume" in options.flags else flags.resume,
+                resume="only" if flags.resume else "resume" not in options.flags,
                 progress=progress,
                 tell=note,
             )

@@ -7,7 +7,7 @@ from .._derive import RunFlags
 
 if TYPE_CHECKING:
     from tasc.benchmark.join import ReportOptions
-    from tasc.benchmark.results.joined import JoinedResults
+    from tasc.benchmark.results.bench import JoinedResults
 
 
 def run(options: "ReportOptions", flags: RunFlags) -> None:
@@ -15,7 +15,7 @@ def run(options: "ReportOptions", flags: RunFlags) -> None:
     from pathlib import Path
 
     from tasc.benchmark.join import write_report
-    from tasc.benchmark.results.joined import JoinedResults
+    from tasc.benchmark.results.bench import JoinedResults
 
     from .._command import output_path
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tasc.benchmark.results.bench import JoinedResults, Run
 from tasc.benchmark.results.cells import Cell
-from tasc.benchmark.results.joined import JoinedResults, Run
 from tasc.report.html import template
 from tasc.report.sheet import as_csv as sheet
 

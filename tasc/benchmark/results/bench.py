@@ -75,6 +75,14 @@ class BenchResults(RunResult):
         """The metrics by name."""
         return {name: find(name) for name in self.settings.metrics}
 
+    @property
+    def by_model(self) -> dict[str, list[Cell]]:
+        """The cells of each model, in order."""
+        cells = dict[str, list[Cell]]()
+        for cell in self.cells:
+            cells.setdefault(cell.model, []).append(cell)
+        return cells
+
     def contradictions(self) -> Iterator[str]:
         """Yield what no bench writes: parts that the figures refer to and that are missing."""
         cells = {(cell.model, cell.method): cell for cell in self.cells}
@@ -103,7 +111,7 @@ class BenchResults(RunResult):
         first = self.cells[0]
         if model == first.model:
             return []
-        own = next(cell for cell in self.cells if cell.model == model)
+        own = self.by_model[model][0]
         pairs = [p for p in self.pairs if (p.model, p.against) == (model, first.model)]
         tested = pairs[0].quality if pairs else {}
         return [
@@ -119,6 +127,12 @@ class Run(Record):
     bench: BenchResults
     warnings: tuple[str, ...]
     """The warnings about its figures."""
+
+    @property
+    def fastest(self) -> Cell:
+        """The fastest cell of the first model, without the first cell if there are others."""
+        first, *others = self.bench.by_model[self.bench.cells[0].model]
+        return max(others or [first], key=lambda cell: cell.speedup(first))
 
     def rows(self) -> Iterator[tuple[Cell, float, PredictedCell | None]]:
         """Yield each cell, its speed-up over the first cell, and its prediction."""

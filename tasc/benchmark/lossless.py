@@ -103,7 +103,9 @@ def references(
 
 
 def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> ReferenceMatch:
-    samples = _samples(prompts)
+    # The first prompt, the shortest and the longest: in a batch, different lengths are the risk.
+    lengths = [len(prompt) for prompt in prompts]
+    samples = tuple(sorted({0, int(np.argmin(lengths)), int(np.argmax(lengths))}))
     some = [prompts[i] for i in samples]
     expected = [generate_reference(cell.model, prompt, options.max_new_tokens) for prompt in some]
     if options.sampling is None:
@@ -116,12 +118,6 @@ def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions)
         first = first.model_copy(update={"sample": samples[first.sample]})
     of = {"model": cell.model.label, "method": cell.method.label, "samples": samples}
     return ReferenceMatch(**dict(result) | of | {"first_difference": first})
-
-
-def _samples(prompts: Sequence[np.ndarray]) -> tuple[int, ...]:
-    """Return the first prompt, the shortest and the longest: in a batch, lengths do the harm."""
-    lengths = [len(prompt) for prompt in prompts]
-    return tuple(sorted({0, int(np.argmin(lengths)), int(np.argmax(lengths))}))
 
 
 def generate_reference(loaded: Loaded, prompt: np.ndarray, max_new_tokens: int) -> np.ndarray:

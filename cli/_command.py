@@ -1,6 +1,5 @@
 """Run commands: check the options, do the work, print the result."""
 
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -29,19 +28,14 @@ def register_all(app: typer.Typer) -> None:
         register(app, command.name, command.help, command.kind, run)
 
 
-def show(name: str) -> Callable[[Any], None]:
-    """Import the function that prints a command's result."""
-    function: Callable[[Any], None] = _module(name).show
-    return function
-
-
-def _module(name: str) -> Any:  # noqa: ANN401 - a module
+def module(name: str) -> Any:  # noqa: ANN401 - a module
+    """Import the module that prints a command's result, or does all of its work."""
     return import_module(f".commands.{name}", __package__)
 
 
 def _run_other(command: Command, options: object, flags: RunFlags) -> None:
     """Run a command that cannot be a step; its module does all the work."""
-    _module(command.name).run(options, flags)
+    module(command.name).run(options, flags)
 
 
 def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None:
@@ -66,7 +60,7 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
     if flags.json:
         print_json(done.report.to_dict())
         return
-    show(command.name)(done.report)
+    module(command.name).show(done.report)
     for label, path in command.files:
         if (done.output / path).exists():
             say(f"{label}: {done.output / path}")

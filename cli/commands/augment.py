@@ -37,13 +37,12 @@ def show(report: "AugmentReport") -> None:
         f"rejected by the prefix collision score: {report.rejected}; excluded: {excluded}; "
         f"new tokens that no output uses: {report.unused}"
     )
-    show_use(report)
+    _show_use(report)
     if report.budget == "auto":
-        show_recommended_size(report.curve)
+        _show_recommended_size(report.curve)
 
 
-def show_use(report: "AugmentReport") -> None:
-    """Print the frequencies of new tokens, and how often they split words."""
+def _show_use(report: "AugmentReport") -> None:
     seen, train = report.seen, report.train
     say(
         f"Occurrences per new token in the training outputs: minimum {seen.least:,}, 10th "
@@ -57,8 +56,7 @@ def show_use(report: "AugmentReport") -> None:
         )
 
 
-def show_recommended_size(curve: "Curve") -> None:
-    """Print the recommended number of new tokens and its neighbours."""
+def _show_recommended_size(curve: "Curve") -> None:
     recommended = curve.recommended_size
     around = [p for p in curve.points if p.budget in _around(curve)]
     table(

@@ -12,7 +12,7 @@ from .._console import out, print_json, say, table
 from .._derive import RunFlags
 
 if TYPE_CHECKING:
-    from tasc.commands.inspect_data import DataOptions, DataReport, Sample, Token
+    from tasc.commands.inspect_data import DataOptions, DataReport, Sample
 
 _SEPARATOR = "│"
 # Text and background colours, readable on light and dark terminals.
@@ -46,23 +46,17 @@ def run(options: "DataOptions", flags: RunFlags) -> None:
 
 def _show(sample: "Sample", found: "DataReport") -> None:
     say(f"Example {sample.number:,} of {found.examples:,}")
-    tokens = list(enumerate(sample.tokens))
-    for state, group in groupby(tokens, key=lambda pair: pair[1].state):
-        held = list(group)
-        say(f"  {state} ({len(held):,} tokens, {_MEANINGS[state]})")
-        _show_group(held, state)
-    say("")
-
-
-def _show_group(held: list[tuple[int, "Token"]], state: str) -> None:
-    pairs = [(token.text, number) for number, token in held]
-    if len(pairs) <= _SHOWN:
-        _say_tokens(pairs, state)
-        return
     half = _SHOWN // 2
-    _say_tokens(pairs[:half], state)
-    say(f"    … {len(pairs) - 2 * half:,} tokens not shown …")
-    _say_tokens(pairs[-half:], state)
+    for state, group in groupby(enumerate(sample.tokens), key=lambda pair: pair[1].state):
+        tokens = [(token.text, number) for number, token in group]
+        say(f"  {state} ({len(tokens):,} tokens, {_MEANINGS[state]})")
+        if len(tokens) <= _SHOWN:
+            _say_tokens(tokens, state)
+            continue
+        _say_tokens(tokens[:half], state)
+        say(f"    … {len(tokens) - 2 * half:,} tokens not shown …")
+        _say_tokens(tokens[-half:], state)
+    say("")
 
 
 def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._command import output_path, show
+from .._command import module, output_path
 from .._console import note, print_json, say, table
 from .._derive import RunFlags
 from .._progress import show_progress
@@ -35,7 +35,7 @@ def run(options: "RunOptions", flags: RunFlags) -> None:
         state = "up to date" if done.reused else "done"
         note(f"{name}: {state} ({done.output})")
         if not flags.json:
-            show(step.command)(done.report)
+            module(step.command).show(done.report)
     if flags.json:
         print_json(results)
 

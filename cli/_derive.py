@@ -88,28 +88,26 @@ def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
         options = kind(**_options(fields, values, given))
         run(options, RunFlags(**{name: values[name] for name in flags}))
 
-    parameters = {field.name: (field.parameter, field.shown) for field in fields}
+    parameters: dict[str, tuple[Any, Any]] = {"context": (typer.Context, ...)}
+    parameters |= {field.name: (field.parameter, field.shown) for field in fields}
     parameters |= {f.name: (f.type, f.default) for f in fields_of(RunFlags) if f.name in flags}
-    listed = [_parameter("context", typer.Context, ...)]
-    listed += [_parameter(name, *made) for name, made in parameters.items()]
+    listed = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=annotation,
+            default=inspect.Parameter.empty if default is ... else default,
+        )
+        for name, (annotation, default) in parameters.items()
+    ]
     function.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in listed}
+    function.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
     return function
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name != "DEFAULT"
-
-
-def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
-    empty = inspect.Parameter.empty
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=annotation,
-        default=empty if default is ... else default,
-    )
 
 
 def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """``tasc data``: show examples as the model sees them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -94,30 +94,26 @@ def _lengths(found: "DataReport") -> None:
     )
 
 
-def _cuts(found: "DataReport") -> list[str]:
-    """Return lines on truncated examples, with the option that keeps all of them."""
+def _cuts(found: "DataReport") -> Iterator[str]:
+    """Yield lines on truncated examples, with the option that keeps all of them."""
     cuts, most = found.cuts, found.together[-1]
     keeps = f"tasc finetune --max-length {most} keeps all"
-    lines = []
     if cuts.prompts:
-        lines.append(
-            f"{cuts.prompts:,} of {found.examples:,} prompts lose their beginning: {keeps}"
-        )
+        yield f"{cuts.prompts:,} of {found.examples:,} prompts lose their beginning: {keeps}"
     if cuts.outputs:
-        lines.append(
+        yield (
             f"{cuts.outputs:,} of {found.examples:,} outputs lose their end, so the model does not "
             f"learn to stop: {keeps}"
         )
-    if not lines:
-        lines.append(f"tasc finetune --max-length {found.max_length} cuts no example.")
+    if not (cuts.prompts or cuts.outputs):
+        yield f"tasc finetune --max-length {found.max_length} cuts no example."
     if cuts.unfinished:
-        lines.append(
+        yield (
             f"{cuts.unfinished:,} of {found.examples:,} outputs are longer than the limit of tasc "
             f"bench --max-new-tokens {found.max_new_tokens}: {found.outputs[-1] + 1} is enough"
         )
     if found.rewritten:
-        lines.append(
+        yield (
             f"{found.rewritten:,} of {found.examples:,} outputs change when encoded and decoded "
             "(such as e and an accent to é): no model with this tokenizer can write them exactly"
         )
-    return lines

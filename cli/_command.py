@@ -9,6 +9,7 @@ import typer
 
 from tasc.commands.registry import COMMANDS, Command
 from tasc.environment import shell_line
+from tasc.errors import InputError
 
 from ._console import note, print_json, say
 from ._derive import RunFlags, register
@@ -47,7 +48,7 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
     if options.spec.distributed and launched()[0]:
         _work_along(command, options)
         return
-    folder = output_path("output", flags.output) or Path("tasc-out") / command.name
+    folder = output_folder(flags, command.name)
     if flags.push_to_hub is not None:
         _check_push(options, flags.push_to_hub)
     check_output(folder, force=flags.force)
@@ -102,7 +103,6 @@ def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
 
 
 def _check_push(options: "StepOptions", repository: str) -> None:
-    from tasc.errors import InputError
     from tasc.models.folder.push import check_repository
 
     if "model" not in options.makes:
@@ -110,13 +110,12 @@ def _check_push(options: "StepOptions", repository: str) -> None:
     check_repository(repository)
 
 
-def output_path(option: str, text: str | None) -> Path | None:
-    """Return the folder given for an option, or None. Raises InputError if it is empty."""
-    from tasc.errors import InputError
+def output_folder(flags: RunFlags, name: str) -> Path:
+    """Return the folder given with --output, or tasc-out/NAME. Raises InputError if it is empty."""
     from tasc.options.references import expanded
 
-    if text is None:
-        return None
-    if not text.strip():
-        raise InputError(f"--{option} is empty: give a folder, or drop --{option}")
-    return expanded(Path(text))
+    if flags.output is None:
+        return Path("tasc-out") / name
+    if not flags.output.strip():
+        raise InputError("--output is empty: give a folder, or drop --output")
+    return expanded(Path(flags.output))

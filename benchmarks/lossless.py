@@ -21,10 +21,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.figures import publish, script
-from tasc.benchmark.lossless import match
+from tasc.benchmark.lossless import generate_reference, match
 from tasc.benchmark.matrix import Cell, Loaded, run
 from tasc.benchmark.options import BenchOptions
-from tasc.benchmark.reference import generate_reference
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 from tasc.decoding.core.resources import DraftSource

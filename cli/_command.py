@@ -1,6 +1,5 @@
 """Run commands: check the options, do the work, print the result."""
 
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from tasc.commands.registry import COMMANDS, Command
 from tasc.environment import shell_line
+from tasc.errors import InputError
 
 from ._console import note, print_json, say
 from ._derive import RunFlags, register
@@ -29,19 +29,14 @@ def register_all(app: typer.Typer) -> None:
         register(app, command.name, command.help, command.kind, run)
 
 
-def show(name: str) -> Callable[[Any], None]:
-    """Import the function that prints a command's result."""
-    function: Callable[[Any], None] = _module(name).show
-    return function
-
-
-def _module(name: str) -> Any:  # noqa: ANN401 - a module
+def module(name: str) -> Any:  # noqa: ANN401 - a module
+    """Import the module that prints a command's result, or does all of its work."""
     return import_module(f".commands.{name}", __package__)
 
 
 def _run_other(command: Command, options: object, flags: RunFlags) -> None:
     """Run a command that cannot be a step; its module does all the work."""
-    _module(command.name).run(options, flags)
+    module(command.name).run(options, flags)
 
 
 def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None:
@@ -53,7 +48,7 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
     if options.spec.distributed and launched()[0]:
         _work_along(command, options)
         return
-    folder = output_path("output", flags.output) or Path("tasc-out") / command.name
+    folder = output_folder(flags, command.name)
     if flags.push_to_hub is not None:
         _check_push(options, flags.push_to_hub)
     check_output(folder, force=flags.force)
@@ -66,7 +61,7 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
     if flags.json:
         print_json(done.report.to_dict())
         return
-    show(command.name)(done.report)
+    module(command.name).show(done.report)
     for label, path in command.files:
         if (done.output / path).exists():
             say(f"{label}: {done.output / path}")
@@ -94,7 +89,7 @@ def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
                 options,
                 folder,
                 force=flags.force,
-                resume="only" if flags.resume and "resume" in options.flags else flags.resume,
+                resume="only" if flags.resume else "resume" not in options.flags,
                 progress=progress,
                 tell=note,
             )
@@ -108,7 +103,6 @@ def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
 
 
 def _check_push(options: "StepOptions", repository: str) -> None:
-    from tasc.errors import InputError
     from tasc.models.folder.push import check_repository
 
     if "model" not in options.makes:
@@ -116,13 +110,12 @@ def _check_push(options: "StepOptions", repository: str) -> None:
     check_repository(repository)
 
 
-def output_path(option: str, text: str | None) -> Path | None:
-    """Return the folder given for an option, or None. Raises InputError if it is empty."""
-    from tasc.errors import InputError
+def output_folder(flags: RunFlags, name: str) -> Path:
+    """Return the folder given with --output, or tasc-out/NAME. Raises InputError if it is empty."""
     from tasc.options.references import expanded
 
-    if text is None:
-        return None
-    if not text.strip():
-        raise InputError(f"--{option} is empty: give a folder, or drop --{option}")
-    return expanded(Path(text))
+    if flags.output is None:
+        return Path("tasc-out") / name
+    if not flags.output.strip():
+        raise InputError("--output is empty: give a folder, or drop --output")
+    return expanded(Path(flags.output))

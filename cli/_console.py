@@ -34,15 +34,6 @@ def print_json(value: object) -> None:
     out.file.write(text + "\n")
 
 
-def is_text(typed: str) -> bool:
-    """Return whether an argument was UTF-8: Python decodes other bytes to surrogates."""
-    try:
-        typed.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def say(text: str) -> None:
     """Write a line of a result to stdout."""
     typer.echo(visible(text))

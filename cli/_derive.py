@@ -7,6 +7,7 @@ and --push-to-hub. A class is imported when its command is used, so ``tasc --hel
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,33 +22,28 @@ from ._typed import Typed, typed
 if TYPE_CHECKING:
     from tasc.options.command import CommandOptions
 
-_OUTPUT = typer.Option(help="Output folder.", show_default="tasc-out/COMMAND")
-_FORCE = typer.Option("--force", help="Replace an earlier output.")
-_JSON = typer.Option("--json", help="Print the result as JSON only.")
-_RESUME = typer.Option("--resume", help="Resume from the checkpoints of an interrupted run.")
-_PUSH = typer.Option(
-    metavar="REPO",
-    help="Then push the plain model to this Hub repository, with the token in HF_TOKEN. A new "
-    "repository is private.",
-)
-_FLAGS: dict[str, tuple[Any, Any]] = {
-    "output": (Annotated[str | None, _OUTPUT], None),
-    "force": (Annotated[bool, _FORCE], False),
-    "json": (Annotated[bool, _JSON], False),
-    "resume": (Annotated[bool, _RESUME], False),
-    "push_to_hub": (Annotated[str | None, _PUSH], None),
-}
-
 
 @dataclass(frozen=True)
 class RunFlags:
     """The flags of a command line that are not options of the library."""
 
-    output: str | None = None
-    force: bool = False
-    json: bool = False
-    resume: bool = True  # commands without the flag always resume
-    push_to_hub: str | None = None
+    output: Annotated[
+        str | None, typer.Option(help="Output folder.", show_default="tasc-out/COMMAND")
+    ] = None
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier output.")] = False
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON only.")] = False
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Resume from the checkpoints of an interrupted run."),
+    ] = False
+    push_to_hub: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REPO",
+            help="Then push the plain model to this Hub repository, with the token in HF_TOKEN. A "
+            "new repository is private.",
+        ),
+    ] = None
 
 
 Kind = Callable[[], "type[CommandOptions]"]
@@ -92,28 +88,26 @@ def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
         options = kind(**_options(fields, values, given))
         run(options, RunFlags(**{name: values[name] for name in flags}))
 
-    parameters = {field.name: (field.parameter, field.shown) for field in fields}
-    parameters |= {name: _FLAGS[name] for name in flags}
-    listed = [_parameter("context", typer.Context, ...)]
-    listed += [_parameter(name, *made) for name, made in parameters.items()]
+    parameters: dict[str, tuple[Any, Any]] = {"context": (typer.Context, ...)}
+    parameters |= {field.name: (field.parameter, field.shown) for field in fields}
+    parameters |= {f.name: (f.type, f.default) for f in fields_of(RunFlags) if f.name in flags}
+    listed = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=annotation,
+            default=inspect.Parameter.empty if default is ... else default,
+        )
+        for name, (annotation, default) in parameters.items()
+    ]
     function.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in listed}
+    function.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
     return function
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name != "DEFAULT"
-
-
-def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
-    empty = inspect.Parameter.empty
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=annotation,
-        default=empty if default is ... else default,
-    )
 
 
 def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> dict[str, Any]:

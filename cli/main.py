@@ -13,7 +13,7 @@ from tasc.errors import InputError, TascError
 from tasc.files.disk import system_error
 
 from ._command import INTERRUPTED, register_all
-from ._console import is_text, note, say
+from ._console import note, say
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -116,8 +116,10 @@ def _usage(error: typer.BadParameter) -> str:
 def _check_text(arguments: list[str]) -> None:
     """Raise InputError for an argument that is not UTF-8 and cannot be written to a manifest."""
     for argument in arguments:
-        if not is_text(argument):
-            raise InputError(f"the argument {argument!r} is not UTF-8: rename or type it")
+        try:
+            argument.encode()
+        except UnicodeEncodeError:  # Python decodes other bytes to surrogates
+            raise InputError(f"the argument {argument!r} is not UTF-8: rename or type it") from None
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from tasc.benchmark.pages.analysis import render as analysis_page
 from tasc.benchmark.pages.bench import render as bench_page
 from tasc.benchmark.pages.runs import render as joined_page
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
-from tasc.benchmark.results.joined import JoinedResults
+from tasc.benchmark.results.bench import JoinedResults
 from tasc.vocab.augment import augment
 from tasc.vocab.augment import render as budget_page
 from tasc.vocab.search.predict import TrimPoint, predict_budgets

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def show(report: "AugmentReport") -> None:
     """Print the measured and predicted effect of the new tokens."""
     if report.trim:
-        show_trim(report.trim)
+        _show_trim(report.trim)
     if not report.budget:
         return
     sides = [("train", report.train), ("held out", report.held_out)]
@@ -41,13 +41,12 @@ def show(report: "AugmentReport") -> None:
         f"rejected by the prefix collision score: {report.rejected}; excluded: {excluded}; "
         f"new tokens that no output uses: {report.unused}"
     )
-    show_use(report)
+    _show_use(report)
     if report.budget == "auto":
-        show_recommended_size(report.curve)
+        _show_recommended_size(report.curve)
 
 
-def show_trim(trim: "TrimReport") -> None:
-    """Print the number of tokens kept, and the effect on other texts."""
+def _show_trim(trim: "TrimReport") -> None:
     say(
         f"Kept {trim.kept:,} of {trim.before:,} tokens, {trim.used:,} of which the training "
         f"prompts and outputs use; texts with other tokens than before: {trim.changed:,}."
@@ -56,8 +55,7 @@ def show_trim(trim: "TrimReport") -> None:
     say(f"Bytes per token of other texts (Python docstrings): {sides[0]:.2f} → {sides[1]:.2f}.")
 
 
-def show_use(report: "AugmentReport") -> None:
-    """Print the frequencies of new tokens, and how often they split words."""
+def _show_use(report: "AugmentReport") -> None:
     seen, train = report.seen, report.train
     say(
         f"Occurrences per new token in the training outputs: minimum {seen.least:,}, 10th "
@@ -71,8 +69,7 @@ def show_use(report: "AugmentReport") -> None:
         )
 
 
-def show_recommended_size(curve: "Curve") -> None:
-    """Print the recommended number of new tokens and its neighbours."""
+def _show_recommended_size(curve: "Curve") -> None:
     recommended = curve.recommended_size
     around = [p for p in curve.points if p.budget in _around(curve)]
     table(

@@ -25,7 +25,8 @@ def show(found: "BenchResults") -> None:
         say(pair_line(pair, found))
     if found.seeds:
         _seeds(found)
-    say(f"Outputs in the tokenizer's canonical tokens: {_canonical(found)}")
+    canonical = (f"{model} {own[0].canonical:.1%}" for model, own in found.by_model.items())
+    say(f"Outputs in the tokenizer's canonical tokens: {', '.join(canonical)}")
     for line in warnings(found):
         warn(line)
     warn_of_rough(found.prediction.cells)
@@ -60,12 +61,6 @@ def _cells(found: "BenchResults") -> None:
         ],
         text_columns=2,
     )
-
-
-def _canonical(found: "BenchResults") -> str:
-    """Return each model's share of outputs that its tokenizer encodes to the same tokens."""
-    shares = {cell.model: f"{cell.canonical:.1%}" for cell in reversed(found.cells)}
-    return ", ".join(f"{model} {share}" for model, share in reversed(shares.items()))
 
 
 def _seeds(found: "BenchResults") -> None:

@@ -1,6 +1,6 @@
 """``tasc data``: show examples as the model sees them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from .._console import out, print_json, say, table
 from .._derive import RunFlags
 
 if TYPE_CHECKING:
-    from tasc.commands.inspect_data import DataOptions, DataReport, Sample, Token
+    from tasc.commands.inspect_data import DataOptions, DataReport, Sample
 
 _SEPARATOR = "│"
 # Text and background colours, readable on light and dark terminals.
@@ -46,23 +46,17 @@ def run(options: "DataOptions", flags: RunFlags) -> None:
 
 def _show(sample: "Sample", found: "DataReport") -> None:
     say(f"Example {sample.number:,} of {found.examples:,}")
-    tokens = list(enumerate(sample.tokens))
-    for state, group in groupby(tokens, key=lambda pair: pair[1].state):
-        held = list(group)
-        say(f"  {state} ({len(held):,} tokens, {_MEANINGS[state]})")
-        _show_group(held, state)
-    say("")
-
-
-def _show_group(held: list[tuple[int, "Token"]], state: str) -> None:
-    pairs = [(token.text, number) for number, token in held]
-    if len(pairs) <= _SHOWN:
-        _say_tokens(pairs, state)
-        return
     half = _SHOWN // 2
-    _say_tokens(pairs[:half], state)
-    say(f"    … {len(pairs) - 2 * half:,} tokens not shown …")
-    _say_tokens(pairs[-half:], state)
+    for state, group in groupby(enumerate(sample.tokens), key=lambda pair: pair[1].state):
+        tokens = [(token.text, number) for number, token in group]
+        say(f"  {state} ({len(tokens):,} tokens, {_MEANINGS[state]})")
+        if len(tokens) <= _SHOWN:
+            _say_tokens(tokens, state)
+            continue
+        _say_tokens(tokens[:half], state)
+        say(f"    … {len(tokens) - 2 * half:,} tokens not shown …")
+        _say_tokens(tokens[-half:], state)
+    say("")
 
 
 def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
@@ -100,30 +94,26 @@ def _lengths(found: "DataReport") -> None:
     )
 
 
-def _cuts(found: "DataReport") -> list[str]:
-    """Return lines on truncated examples, with the option that keeps all of them."""
+def _cuts(found: "DataReport") -> Iterator[str]:
+    """Yield lines on truncated examples, with the option that keeps all of them."""
     cuts, most = found.cuts, found.together[-1]
     keeps = f"tasc finetune --max-length {most} keeps all"
-    lines = []
     if cuts.prompts:
-        lines.append(
-            f"{cuts.prompts:,} of {found.examples:,} prompts lose their beginning: {keeps}"
-        )
+        yield f"{cuts.prompts:,} of {found.examples:,} prompts lose their beginning: {keeps}"
     if cuts.outputs:
-        lines.append(
+        yield (
             f"{cuts.outputs:,} of {found.examples:,} outputs lose their end, so the model does not "
             f"learn to stop: {keeps}"
         )
-    if not lines:
-        lines.append(f"tasc finetune --max-length {found.max_length} cuts no example.")
+    if not (cuts.prompts or cuts.outputs):
+        yield f"tasc finetune --max-length {found.max_length} cuts no example."
     if cuts.unfinished:
-        lines.append(
+        yield (
             f"{cuts.unfinished:,} of {found.examples:,} outputs are longer than the limit of tasc "
             f"bench --max-new-tokens {found.max_new_tokens}: {found.outputs[-1] + 1} is enough"
         )
     if found.rewritten:
-        lines.append(
+        yield (
             f"{found.rewritten:,} of {found.examples:,} outputs change when encoded and decoded "
             "(such as e and an accent to é): no model with this tokenizer can write them exactly"
         )
-    return lines

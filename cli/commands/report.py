@@ -2,24 +2,21 @@
 
 from typing import TYPE_CHECKING
 
+from .._command import output_folder
 from .._console import note, print_json, say, speedup_text, table
 from .._derive import RunFlags
 
 if TYPE_CHECKING:
     from tasc.benchmark.join import ReportOptions
-    from tasc.benchmark.results.joined import JoinedResults
+    from tasc.benchmark.results.bench import JoinedResults
 
 
 def run(options: "ReportOptions", flags: RunFlags) -> None:
     """Write the page and print its path."""
-    from pathlib import Path
-
     from tasc.benchmark.join import write_report
-    from tasc.benchmark.results.joined import JoinedResults
+    from tasc.benchmark.results.bench import JoinedResults
 
-    from .._command import output_path
-
-    folder = output_path("output", flags.output) or Path("tasc-out") / "report"
+    folder = output_folder(flags, "report")
     found = write_report(options, folder, force=flags.force)
     if flags.json:
         print_json(found.to_dict())

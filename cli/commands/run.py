@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._command import output_path, show
+from .._command import module, output_folder
 from .._console import note, print_json, say, table
 from .._derive import RunFlags
 from .._progress import show_progress
@@ -21,12 +21,11 @@ def run(options: "RunOptions", flags: RunFlags) -> None:
 
     path = find(str(expanded(Path(options.recipe))))
     plan = read(path, options)
-    folder = output_path("output", flags.output) or Path("tasc-out") / path.stem
+    folder = output_folder(flags, path.stem)
     if options.dry_run:
         from tasc.commands.preview import preview
 
-        steps = preview(plan, folder)
-        _show_plan(steps, plan.name, flags)
+        _show_plan(preview(plan, folder), plan.name, flags)
         return
     results: dict[str, Any] = {}
     outcomes = run_recipe(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
@@ -35,7 +34,7 @@ def run(options: "RunOptions", flags: RunFlags) -> None:
         state = "up to date" if done.reused else "done"
         note(f"{name}: {state} ({done.output})")
         if not flags.json:
-            show(step.command)(done.report)
+            module(step.command).show(done.report)
     if flags.json:
         print_json(results)
 

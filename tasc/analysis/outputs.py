@@ -17,12 +17,6 @@ class Distinct:
     texts: list[str]
     weights: Int64  # (S,)
 
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> "Distinct":
-        """Count the texts."""
-        counts = Counter(texts)
-        return cls(list(counts), np.fromiter(counts.values(), np.int64, len(counts)))
-
     @property
     def count(self) -> int:
         """Number of texts, including repeated ones."""
@@ -65,4 +59,6 @@ class Outputs(Distinct):
 
 def encode_outputs(texts: Sequence[str], base: LoadedTokenizer, export: str) -> Outputs:
     """Count and encode outputs."""
-    return Outputs.encode(Distinct.of(texts), base, export)
+    counts = Counter(texts)
+    weights = np.fromiter(counts.values(), np.int64, len(counts))
+    return Outputs.encode(Distinct(list(counts), weights), base, export)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from tasc.analysis.counted import Counted
-from tasc.analysis.entropy import curve
-from tasc.analysis.ngrams import WordStats
+from tasc.analysis.entropy import WordStats, curve
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.outputs import Outputs
 from tasc.analysis.sample import SomeRows

@@ -13,8 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tasc.analysis.counted import Counted, CountedSide, Scan, describe_all
-from tasc.analysis.counted_files import load_counted, save_counted
+from tasc.analysis.counted import (
+    Counted,
+    CountedSide,
+    Scan,
+    describe_all,
+    load_counted,
+    save_counted,
+)
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.sample import RowSample, Sample
 from tasc.backend import WordCounter, write_counts

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasc.analysis.ngrams import NgramStats
+from tasc.analysis.entropy import NgramStats
 from tasc.analysis.options import MergeSearchOptions
 from tasc.analysis.outputs import Distinct, Outputs
 from tasc.backend import MergeRequest, MergeResult, merge_search
@@ -12,7 +12,7 @@ from tasc.backend.base import Int64
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
-SHOWN = 25
+_SHOWN = 25
 _AROUND = 30  # characters on each side of an example
 
 
@@ -85,25 +85,23 @@ class TopMerge:
     example: tuple[str, str, str]
 
 
-def top_merges(result: MergeResult, outputs: Distinct, most: int = SHOWN) -> tuple[TopMerge, ...]:
+def top_merges(result: MergeResult, outputs: Distinct) -> tuple[TopMerge, ...]:
     """Return the first merges, which have the largest rewards."""
     return tuple(
         TopMerge(text, merge.frequency, merge.reward, _example(text, outputs))
-        for merge in result.merges[:most]
+        for merge in result.merges[:_SHOWN]
         for text in [merge.string.decode(errors="replace")]
     )
 
 
 def _example(text: str, outputs: Distinct) -> tuple[str, str, str]:
     """Return the n-gram in the first output with text before and after it, else in any output."""
-    first = ("", "", "")
+    first = None
     for output in outputs.texts:
-        at = output.find(text)
-        if at < 0:
-            continue
-        end = at + len(text)
-        example = (output[max(0, at - _AROUND) : at], text, output[end : end + _AROUND])
-        if example[0] and example[2]:
-            return example
-        first = first if first[1] else example
-    return first
+        before, found, after = output.partition(text)
+        if found:
+            example = before[-_AROUND:], found, after[:_AROUND]
+            if before and after:
+                return example
+            first = first or example
+    return first or ("", "", "")

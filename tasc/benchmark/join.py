@@ -9,9 +9,8 @@ from pydantic import Field
 from tasc.benchmark.pages.write import write_pages
 from tasc.benchmark.paired.compare import differences, read_results
 from tasc.benchmark.paired.pairs import pairs
-from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.bench import BenchResults, JoinedResults, Run
 from tasc.benchmark.results.comparisons import ModelPair
-from tasc.benchmark.results.joined import JoinedResults, Run
 from tasc.benchmark.results.warnings import warnings
 from tasc.errors import InputError
 from tasc.files.artefact import Step, check_kept, create, fingerprint

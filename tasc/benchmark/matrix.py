@@ -1,13 +1,15 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
 import itertools
+from collections import UserDict
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
-from tasc.benchmark.measured import Turn
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.corpus import Corpus
@@ -18,12 +20,15 @@ from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen
+from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
 from tasc.options.references import parse_path
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
+
+Turn = tuple[int, int, int]  # repeat, first sample, index of the cell
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,27 @@ class Cell:
             self.factory = self.method.prepare(self.resources)
         if self.policy:
             self.policy = Adaptive(self.policy.cost, learns=self.policy.learns)
+
+
+class _Line(BaseModel):
+    turn: Turn
+    generations: list[Generation]
+
+
+class Measured(UserDict[Turn, list[Generation]]):
+    """The generations of each turn; a new turn is appended to the checkpoint file."""
+
+    def __init__(self, work: Path, *, resume: bool) -> None:
+        """Start an empty file, or read the existing one. Raises InputError if it is damaged."""
+        super().__init__()
+        self._journal = Journal(work / "generations.jsonl", _Line, resume=resume)
+        self.data |= {line.turn: line.generations for line in self._journal.lines}
+        self.resumed = len(self.data)
+
+    def __setitem__(self, turn: Turn, generations: Any) -> None:  # noqa: ANN401
+        """Append a turn."""
+        self._journal.add(_Line(turn=turn, generations=generations))
+        super().__setitem__(turn, generations)
 
 
 def run(

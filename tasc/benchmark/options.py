@@ -181,13 +181,25 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
+        methods = [parse(text) for text in self.methods]
         with as_value_error():
-            methods = [parse(text) for text in self.methods]
             check(methods, head=bool(self.draft_head), draft=self.draft_model is not None)
+        if self.executor != "local" and self.slice is None:
+            raise ValueError("executor: without slice, one worker decodes all samples: set slice")
+        if self.executor != "local" and not any(method.name == "ar" for method in methods):
+            raise ValueError(
+                "executor: speed-ups need plain decoding on the same machine: add method ar"
+            )
+        turn = turn_length(self.batch_size)
+        if self.slice is not None and self.slice % turn:
+            raise ValueError(
+                f"slice: {self.slice} is not a multiple of {turn}, the number of samples per turn "
+                f"with batch_size {self.batch_size}: change slice"
+            )
         return self
 
     @model_validator(mode="after")
-    def _judged(self) -> Self:
+    def _required(self) -> Self:
         if (JUDGE in self.metrics) != (self.judge_endpoint is not None):
             raise ValueError(
                 f"metric {JUDGE} and judge_endpoint require each other: set both or neither"
@@ -195,28 +207,6 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         if self.judge_endpoint is not None:
             with as_value_error():
                 check_reach([Address.parse(self.judge_endpoint)], self.allow_remote)
-        return self
-
-    @model_validator(mode="after")
-    def _sliced(self) -> Self:
-        methods = [parse(text) for text in self.methods]
-        if self.executor != "local" and self.slice is None:
-            raise ValueError("executor: without slice, one worker decodes all samples: set slice")
-        if self.executor != "local" and not any(method.name == "ar" for method in methods):
-            raise ValueError(
-                "executor: speed-ups need plain decoding on the same machine: add method ar"
-            )
-        if self.slice is None:
-            return self
-        if self.slice % turn_length(self.batch_size):
-            raise ValueError(
-                f"slice: {self.slice} is not a multiple of {turn_length(self.batch_size)}, the "
-                f"number of samples per turn with batch_size {self.batch_size}: change slice"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _sampled(self) -> Self:
         if self.temperature is None and (self.top_k or self.top_p < 1):
             raise ValueError("top_k and top_p require sampling: set temperature")
         if self.temperature is None and self.verify != "sampled":

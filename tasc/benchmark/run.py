@@ -6,8 +6,7 @@ from pathlib import Path
 
 import torch
 
-from tasc.benchmark import judge, lossless, matrix, predict, record, reference
-from tasc.benchmark.measured import Measured
+from tasc.benchmark import judge, lossless, matrix, predict, record
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.pairs import comparisons, pairs
 from tasc.benchmark.paired.seeds import seeds, seeds_pairs
@@ -46,7 +45,7 @@ def bench(
     draft = load_draft_source(options)
     progress("loading the models", 0, 0)
     models = load_models(options, test.end)
-    measured = Measured(work, resume=resume)
+    measured = matrix.Measured(work, resume=resume)
     if options.executor == "local":
         cells = matrix.run(models, corpus, test, options, progress, draft, measured)
     else:
@@ -70,7 +69,7 @@ def bench(
             for i, (prompt, output) in enumerate(zip(test.prompts, test.outputs, strict=True))
         ),
         cells=rows,
-        reference=reference.references(cells, prompts, options, progress),
+        reference=lossless.references(cells, prompts, options, progress),
         comparisons=comparisons(rows, settings),
         pairs=pairs(rows, test.outputs, settings),
         seeds=summaries,

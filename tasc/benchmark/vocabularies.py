@@ -61,7 +61,7 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
     progress("tokenizing", 0, 0)
     pair = pairing(ours, theirs, texts)
     acceptance = None
-    if all(is_model(path) for path in paths):
+    if all((local_folder(path) / "config.json").is_file() for path in paths):  # not tokenizers
         acceptance = _acceptance(paths[0], paths[1], ours, corpus, options, progress)
     algorithm, reason = recommend(pair, acceptance)
     return Comparison(
@@ -71,12 +71,6 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
         temperature=options.temperature,
         recommended=Recommendation(algorithm=algorithm, reason=reason),
     )
-
-
-def is_model(path: str) -> bool:
-    """Say whether a folder, or a Hub id, is a model and not a tokenizer alone."""
-    folder = local_folder(path)
-    return (folder / "config.json").is_file() if folder.exists() else False
 
 
 def _acceptance(

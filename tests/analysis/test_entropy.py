@@ -1,21 +1,13 @@
 """Entropy and coverage: values known by hand, and properties."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.analysis.entropy import (
-    coverage,
-    curve,
-    normalised,
-    renyi_bits,
-    shannon_bits,
-    typical_set,
-)
+from tasc.analysis.entropy import coverage, curve, normalised, renyi_bits, shannon_bits
 
 COUNTS = st.lists(st.integers(1, 1000), min_size=1, max_size=40).map(
     lambda counts: np.array(counts, dtype=np.int64)
@@ -27,15 +19,12 @@ def test_values_known_by_hand():
     halves = np.array([4, 2, 1, 1])
     assert shannon_bits(halves) == pytest.approx(1.75)
     assert renyi_bits(halves) == pytest.approx(-math.log2(1 / 4 + 1 / 16 + 2 / 64))
-    assert renyi_bits(halves, 0) == pytest.approx(2)
     assert normalised(1.75, 4) == pytest.approx(0.875)
-    assert typical_set(3) == 8
 
 
 def test_a_uniform_distribution_has_all_entropies_equal():
     counts = np.full(32, 7)
-    for alpha in (0, 0.5, 1, 2, 5):
-        assert renyi_bits(counts, alpha) == pytest.approx(5)
+    assert renyi_bits(counts) == pytest.approx(5)
     assert normalised(shannon_bits(counts), 32) == pytest.approx(1)
 
 
@@ -48,11 +37,6 @@ def test_nothing_and_one_symbol_have_no_entropy():
     assert curve(np.zeros(0, dtype=np.int64)) == ()
 
 
-def test_a_negative_order_is_refused():
-    with pytest.raises(ValueError, match="0 or more"):
-        renyi_bits(np.array([1]), -1)
-
-
 @properties
 @given(COUNTS)
 def test_shannon_is_the_sum_over_probabilities(counts):
@@ -62,11 +46,9 @@ def test_shannon_is_the_sum_over_probabilities(counts):
 
 @properties
 @given(COUNTS)
-def test_renyi_falls_with_its_order_and_tends_to_shannon(counts):
-    values = [renyi_bits(counts, alpha) for alpha in (0, 0.5, 1, 2, 4)]
-    assert all(low >= high - 1e-9 for low, high in pairwise(values))
-    assert renyi_bits(counts, 1 + 1e-6) == pytest.approx(shannon_bits(counts), abs=1e-3)
-    assert values[0] == pytest.approx(math.log2(len(counts)), abs=1e-9)
+def test_renyi_lies_between_the_entropies_of_order_1_and_infinity(counts):
+    least = -math.log2(counts.max() / counts.sum())
+    assert least - 1e-9 <= renyi_bits(counts) <= shannon_bits(counts) + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -77,22 +59,26 @@ def test_coverage_is_reached_exactly_at_the_share(counts, needed):
 
 
 @properties
-@given(COUNTS, st.floats(0.01, 1))
-def test_coverage_is_the_fewest_symbols_that_reach_the_share(counts, share):
+@given(COUNTS)
+def test_coverage_is_the_fewest_symbols_that_reach_the_share(counts):
     ranked = sorted(counts.tolist(), reverse=True)
-    needed = coverage(counts, share)
-    assert sum(ranked[:needed]) >= share * sum(ranked) - 1e-6
-    assert sum(ranked[: needed - 1]) < share * sum(ranked)
+    needed = coverage(counts)
+    assert sum(ranked[:needed]) >= 0.8 * sum(ranked) - 1e-6
+    assert sum(ranked[: needed - 1]) < 0.8 * sum(ranked)
 
 
 @properties
 @given(COUNTS)
 def test_the_curve_rises_from_the_first_rank_to_all(counts):
-    points = curve(counts, 10)
-    ranks, shares = zip(*points, strict=True)
-    assert len(points) <= 10
+    ranks, shares = zip(*curve(counts), strict=True)
     assert (ranks[0], ranks[-1]) == (1, len(counts))
     assert shares[0] == pytest.approx(counts.max() / counts.sum())
     assert shares[-1] == pytest.approx(1)
     assert list(ranks) == sorted(set(ranks))
     assert list(shares) == sorted(shares)
+
+
+def test_the_curve_of_many_symbols_has_200_ranks_at_most():
+    points = curve(np.arange(1, 5001))
+    assert (points[0][0], points[-1][0]) == (1, 5000)
+    assert 100 < len(points) <= 200

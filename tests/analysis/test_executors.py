@@ -11,7 +11,7 @@ from multiprocessing import active_children
 import pytest
 
 from tasc.analysis import scan as spread
-from tasc.analysis.counted_files import load_counted
+from tasc.analysis.counted import load_counted
 from tasc.analysis.options import AnalyzeOptions
 from tasc.commands.steps import run_step
 from tasc.data import stream

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tasc.analysis.sample
-from tasc.analysis.counted_files import FILE, load_counted, save_counted
+from tasc.analysis.counted import FILE, load_counted, save_counted
 from tasc.analysis.scan import count_rows, merge, scan
 from tasc.data.source import Source
 from tasc.data.stream import open_stream, pieces, shard

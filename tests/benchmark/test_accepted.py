@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasc.benchmark.measured import Measured
+from tasc.benchmark.matrix import Measured
 from tasc.benchmark.pages.bench import render
 from tasc.benchmark.pages.samples import pieces
 from tasc.benchmark.record import accepted_spans

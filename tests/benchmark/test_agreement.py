@@ -5,7 +5,6 @@ import pytest
 from tasc.benchmark.pages.bench import render
 from tasc.benchmark.predict import agreement
 from tasc.benchmark.results.prediction import EntropyPoint, Prediction
-from tasc.errors import InputError
 from tests.benches import make_cell, make_results
 
 
@@ -46,10 +45,3 @@ def test_equal_values_have_no_correlation():
     found = agreement("ar", sequence((0, 1, 5), (1, 2, 5)))
     assert found.tau is None
     assert found.directional_rate == 0
-
-
-def test_sequences_that_say_nothing_are_refused():
-    with pytest.raises(InputError, match="two vocabularies or more, got 1"):
-        agreement("ar", sequence((0, 1, 1)))
-    with pytest.raises(InputError, match="have the same vocabulary"):
-        agreement("ar", sequence((0, 1, 1), (0, 2, 2)))

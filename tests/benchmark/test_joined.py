@@ -8,7 +8,7 @@ import pytest
 from tasc.benchmark.join import ReportOptions, join_results
 from tasc.benchmark.pages.runs import as_csv
 from tasc.benchmark.paired.pairs import pairs
-from tasc.benchmark.results.joined import JoinedResults
+from tasc.benchmark.results.bench import JoinedResults
 from tasc.errors import InputError
 from tests.benches import make_results, said
 from tests.cli import done, tasc

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tasc_cli.commands.bench import reference_line
 
+from tasc.benchmark.lossless import generate_reference, references
 from tasc.benchmark.matrix import Loaded, run
-from tasc.benchmark.reference import generate_reference, references
 from tasc.benchmark.results.cells import ReferenceMatch
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer

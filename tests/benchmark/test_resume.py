@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tasc.benchmark import matrix
-from tasc.benchmark.matrix import Loaded, run
-from tasc.benchmark.measured import Measured
+from tasc.benchmark.matrix import Loaded, Measured, run
 from tasc.errors import InputError
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer

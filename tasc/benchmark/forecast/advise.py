@@ -4,7 +4,6 @@ The analysis does not know drafters, so both meet here. Nothing imports torch: w
 ``tasc analyze`` needs none.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,26 +77,20 @@ def advise(
 ) -> Verdict:
     """Decide from the analysis, the best simulated setting, and the recommended size."""
     inputs, outputs = report.input.ngrams[0], report.output.ngrams[0]
-    words = Evidence(
-        report.samples,
-        report.output.words_per_sample,
-        report.distinct_outputs,
-        outputs.n80,
-        (inputs.entropy_bits, outputs.entropy_bits),
+    tokens, size = report.tokens, new_tokens.recommended_size
+    seen = Evidence(
+        outputs=report.samples,
+        words_per_output=report.output.words_per_sample,
+        distinct=report.distinct_outputs,
+        output_n80=outputs.n80,
+        entropies=(inputs.entropy_bits, outputs.entropy_bits),
+        steps_per_output=tokens.output.tokens_per_sample + 1 if tokens else None,
+        step_ratio=new_tokens.step_ratio,
+        added=size.budget if size else 0,
+        refused=new_tokens.refused,
+        drafts=drafts.best if drafts else None,
     )
-    if report.tokens is None:
-        return decide(words)
-    size = new_tokens.recommended_size
-    return decide(
-        replace(
-            words,
-            steps_per_output=report.tokens.output.tokens_per_sample + 1,
-            step_ratio=new_tokens.step_ratio,
-            added=size.budget if size else 0,
-            refused=new_tokens.refused,
-            drafts=None if drafts is None else drafts.best,
-        )
-    )
+    return decide(seen)
 
 
 def served_drafts(engine: str, chains: Search) -> ServedDrafts:

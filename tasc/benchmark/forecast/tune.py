@@ -6,7 +6,7 @@ one commits the most tokens per step, for which a larger tree is never worse.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tasc.data.corpus import Corpus
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.drafters.ngram.options import Counts
-from tasc.decoding.drafters.ngram.tasc_spec import TascSpecOptions, prepare
+from tasc.decoding.drafters.ngram.tasc_spec import prepare
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
@@ -43,7 +43,6 @@ GRID: Grid = {
     "width": (0, 1, 2, 4),
     "tree_size": (4, 8, 12, 16, 24, 32),
 }
-Options = TypeVar("Options", bound=TascSpecOptions)
 
 
 def tune(
@@ -144,8 +143,8 @@ def _speeds(
 
 
 def coordinate_search(
-    start: Options, grid: Grid, scores: Callable[[Sequence[Options]], Sequence[float]]
-) -> Options:
+    start: Setting, grid: Grid, scores: Callable[[Sequence[Setting]], Sequence[float]]
+) -> Setting:
     """Try the values of one field after the other; a value must be better to replace the best."""
     best = start
     scores([best])

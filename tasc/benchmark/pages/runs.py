@@ -1,10 +1,8 @@
 """``report.html`` and ``runs.csv`` of several benches. The page is self-contained and escaped."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from tasc.benchmark.results.cells import Cell
-from tasc.benchmark.results.joined import JoinedResults, Run
+from tasc.benchmark.results.bench import JoinedResults
 from tasc.report.html import template
 from tasc.report.sheet import as_csv as sheet
 
@@ -16,29 +14,7 @@ _COLUMNS = (
 
 def render(results: JoinedResults) -> str:
     """Return the page."""
-    return template("tasc.benchmark", "runs.html").render(
-        results=results, cards=map(fastest, results.runs), metrics=results.metrics
-    )
-
-
-@dataclass(frozen=True)
-class Fastest:
-    """The fastest cell of a run's first model, without the first cell if there are others."""
-
-    run: Run
-    cell: Cell
-    speedup: float  # over the first cell
-    is_first: bool
-
-
-def fastest(run: Run) -> Fastest:
-    """Return the cell at the top of the page."""
-    first, *others = run.bench.cells
-    cells = [cell for cell in others if cell.model == first.model]
-    speedup, cell = max(
-        ((cell.speedup(first), cell) for cell in cells or [first]), key=lambda pair: pair[0]
-    )
-    return Fastest(run, cell, speedup, is_first=not cells)
+    return template("tasc.benchmark", "runs.html").render(results=results, metrics=results.metrics)
 
 
 def as_csv(results: JoinedResults) -> str:

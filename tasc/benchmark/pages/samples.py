@@ -53,9 +53,7 @@ class ShownSample:
 
 def sample_views(results: BenchResults) -> list[ShownSample]:
     """Return the first ``SHOWN`` samples."""
-    cells = dict[str, list[Cell]]()
-    for cell in results.cells:
-        cells.setdefault(cell.model, []).append(cell)
+    cells = results.by_model
     return [
         ShownSample(i, sample.prompt, sample.reference, cells)
         for i, sample in enumerate(results.samples[:SHOWN])
@@ -92,14 +90,8 @@ def as_csv(results: BenchResults) -> str:
 def _lines(results: BenchResults) -> Iterator[Sequence[object]]:
     for cell in results.cells:
         for i, (sample, output) in enumerate(zip(results.samples, cell.outputs, strict=True)):
-            texts = (cell.model, cell.method, sample.reference, output.text)
             right = "yes" if _is_right(output, sample.reference) else "no"
             yield (
-                i,
-                sample.id,
-                *texts,
-                right,
-                output.tokens,
-                output.steps,
-                f"{cell.sample_ms[i]:.3f}",
+                *(i, sample.id, cell.model, cell.method, sample.reference, output.text, right),
+                *(output.tokens, output.steps, f"{cell.sample_ms[i]:.3f}"),
             )

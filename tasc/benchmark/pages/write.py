@@ -6,8 +6,7 @@ from typing import Any
 
 from tasc.benchmark.pages import analysis, bench, runs
 from tasc.benchmark.results.analysis import AnalysisResults
-from tasc.benchmark.results.bench import BenchResults
-from tasc.benchmark.results.joined import JoinedResults
+from tasc.benchmark.results.bench import BenchResults, JoinedResults
 from tasc.report.record import Report
 
 _PAGES: dict[type[Report], dict[str, Callable[[Any], str]]] = {

@@ -1,4 +1,4 @@
-"""``results.json`` of ``tasc bench``, typed.
+"""``results.json`` of ``tasc bench``, typed, and several benches side by side.
 
 The version rises when a field is removed or changes its meaning. The JSON schema in the docs is
 generated from these classes.
@@ -7,7 +7,7 @@ generated from these classes.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
@@ -20,7 +20,8 @@ from tasc.benchmark.results.comparisons import (
     SeedsPair,
 )
 from tasc.benchmark.results.conditions import RunResult, Sample, Settings, Task
-from tasc.benchmark.results.prediction import Prediction
+from tasc.benchmark.results.prediction import PredictedCell, Prediction
+from tasc.report.record import Record, Report
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,14 @@ class BenchResults(RunResult):
         """The metrics by name."""
         return {name: find(name) for name in self.settings.metrics}
 
+    @property
+    def by_model(self) -> dict[str, list[Cell]]:
+        """The cells of each model, in order."""
+        cells = dict[str, list[Cell]]()
+        for cell in self.cells:
+            cells.setdefault(cell.model, []).append(cell)
+        return cells
+
     def contradictions(self) -> Iterator[str]:
         """Yield what no bench writes: parts that the figures refer to and that are missing."""
         cells = {(cell.model, cell.method): cell for cell in self.cells}
@@ -102,10 +111,52 @@ class BenchResults(RunResult):
         first = self.cells[0]
         if model == first.model:
             return []
-        own = next(cell for cell in self.cells if cell.model == model)
+        own = self.by_model[model][0]
         pairs = [p for p in self.pairs if (p.model, p.against) == (model, first.model)]
         tested = pairs[0].quality if pairs else {}
         return [
             QualityChange(metric, first.quality[name], own.quality[name], tested.get(name))
             for name, metric in self.metrics.items()
         ]
+
+
+class Run(Record):
+    """One of the benches."""
+
+    label: str
+    bench: BenchResults
+    warnings: tuple[str, ...]
+    """The warnings about its figures."""
+
+    @property
+    def fastest(self) -> Cell:
+        """The fastest cell of the first model, without the first cell if there are others."""
+        first, *others = self.bench.by_model[self.bench.cells[0].model]
+        return max(others or [first], key=lambda cell: cell.speedup(first))
+
+    def rows(self) -> Iterator[tuple[Cell, float, PredictedCell | None]]:
+        """Yield each cell, its speed-up over the first cell, and its prediction."""
+        predicted = {(p.model, p.method): p for p in self.bench.prediction.cells}
+        for cell in self.bench.cells:
+            yield cell, cell.speedup(self.bench.cells[0]), predicted.get((cell.model, cell.method))
+
+
+class JoinedResults(Report):
+    """Benches side by side, as ``tasc report`` shows them."""
+
+    runs: tuple[Run, ...]
+    pairs: tuple[ModelPair, ...]
+    """Models of different runs on the same samples, each as RUN · MODEL."""
+    notes: tuple[str, ...]
+    """Figures that were not compared, with the reason."""
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics of all runs by name."""
+        names = dict.fromkeys(name for run in self.runs for name in run.bench.settings.metrics)
+        return {name: find(name) for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON values without samples and outputs, which the benches' files contain."""
+        bench: Any = {"samples": True, "cells": {"__all__": {"outputs": True}}}
+        return self.model_dump(mode="json", exclude={"runs": {"__all__": {"bench": bench}}})

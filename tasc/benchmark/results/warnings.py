@@ -17,8 +17,7 @@ _LONG = 1.25  # times the tokenizer's own tokens: longer outputs do not use the 
 
 def warnings(results: BenchResults) -> tuple[str, ...]:
     """Return the warnings; those about a model look at its first method."""
-    first = {cell.model: cell for cell in reversed(results.cells)}
-    models = [first[name] for name in reversed(first)]
+    models = [cells[0] for cells in results.by_model.values()]
     limit = results.settings.max_new_tokens
     return (
         *_losses(results, models),

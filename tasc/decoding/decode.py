@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.generation import Generation, Timeline
+from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.processors import Processor, Processors
 from tasc.decoding.core.protocols import (
     Drafter,
@@ -24,7 +24,6 @@ from tasc.decoding.core.protocols import (
     inner,
 )
 from tasc.decoding.core.stopping import Stop
-from tasc.decoding.core.timer import PhaseTimer
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.packed import native_threads

@@ -216,14 +216,14 @@ def test_tli_and_union_preserve_the_target_and_tli_accepts_more(case):
     inside = pair.to_target >= 0
     q = np.zeros(len(p))
     session, node = session_of(pair)
-    np.add.at(q, pair.to_target[inside], session.probabilities(node)[inside])
+    np.add.at(q, pair.to_target[inside], session.distribution(node).numpy()[inside])
     assert alphas[0] == pytest.approx(np.minimum(p, q).sum(), abs=1e-5)  # table 2
     assert alphas[1] == pytest.approx(np.minimum(p, q / q.sum()).sum(), abs=1e-5)
 
 
 def segmentations(session, node, options, string=b"", mass=1.0, depth=1):
     """List every sequence of draft tokens that resolves the first target token."""
-    pair, distribution = session.pair, session.probabilities(node)
+    pair, distribution = session.pair, session.distribution(node).numpy()
     for draft in np.flatnonzero(distribution > 0).tolist():
         share = mass * float(distribution[draft])
         committed = pair.resolver.after(string)[draft] != CONTINUE or depth == options.lookahead

@@ -23,7 +23,6 @@ class Account:
     """
 
     def __init__(self) -> None:
-        """Open the account."""
         self.probes = Allowance()
         self.reopen()
 
@@ -77,11 +76,9 @@ class Allowance:
     """Time set aside for experiments."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self.saved = 0.0
 
     def earn(self, time: float) -> None:
-        """Add ``time``."""
         self.saved += time
 
     def spend(self, cost: float) -> bool:
@@ -96,11 +93,9 @@ class Pace:
     """The present time per token, as a decayed mean."""
 
     def __init__(self, time: float = 0.0, tokens: float = 0.0) -> None:
-        """Begin with ``time`` for ``tokens``."""
         self.time, self.tokens = time, tokens
 
     def add(self, time: float, tokens: float) -> None:
-        """Add a step."""
         self.time = DECAY * self.time + time
         self.tokens = DECAY * self.tokens + tokens
 
@@ -114,7 +109,6 @@ class Typical:
     """A running median of times, so that other work on the machine is not charged to drafting."""
 
     def __init__(self) -> None:
-        """Begin without a time."""
         self.value, self.known = 0.0, False
 
     def add(self, seconds: float) -> None:

@@ -43,7 +43,6 @@ class Timeline:
         return self.prefill + self.draft + self.forward + self.verify + self.commit
 
     def add(self, draft: float, forward: float, verify: float, commit: float) -> None:
-        """Count one step."""
         self.draft += draft
         self.forward += forward
         self.verify += verify

@@ -28,7 +28,6 @@ class ChainPolicy:
     """
 
     def __init__(self, cost: CostModel) -> None:
-        """Count time by ``cost``."""
         self.cost, self.account = cost, Account()
         self.costs: dict[int, float] = {}  # number of sequences -> cost of a token of each
 

@@ -4,25 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tasc.decoding.core.protocols import Factory
-from tasc.decoding.core.resources import Resources
-from tasc.decoding.drafters.table import ADAPTIVE, DEFAULT_BUDGET, DRAFTERS, Entry, needing
+from tasc.decoding.core.protocols import Factory as Factory
+from tasc.decoding.core.resources import Resources as Resources
+from tasc.decoding.drafters.table import ADAPTIVE as ADAPTIVE
+from tasc.decoding.drafters.table import DEFAULT_BUDGET as DEFAULT_BUDGET
+from tasc.decoding.drafters.table import DRAFTERS as DRAFTERS
+from tasc.decoding.drafters.table import Entry as Entry
+from tasc.decoding.drafters.table import needing
 from tasc.errors import InputError
 from tasc.options.bounds import MOST_NODES, Bounds
-
-__all__ = [
-    "ADAPTIVE",
-    "DEFAULT_BUDGET",
-    "DRAFTERS",
-    "Entry",
-    "Factory",
-    "Method",
-    "Resources",
-    "check",
-    "default_method",
-    "describe",
-    "parse",
-]
 
 BUDGETS = Bounds(0, MOST_NODES)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tasc.decoding.library import Completion as Completion
     from tasc.decoding.library import generate as generate
     from tasc.options.task import Data as Data
-    from tasc.serving.drafting import load_custom_generate as load_custom_generate
+    from tasc.serving.exports.transformers import load_custom_generate as load_custom_generate
     from tasc.serving.options import ExportOptions as ExportOptions
     from tasc.training.options import BaseOptions as BaseOptions
     from tasc.training.options import FinetuneOptions as FinetuneOptions
@@ -63,7 +63,7 @@ _PUBLIC = {
     "tasc.decoding.drafters.ngram.options": "IndexOptions",
     "tasc.decoding.library": "Completion generate",
     "tasc.options.task": "Data",
-    "tasc.serving.drafting": "load_custom_generate",
+    "tasc.serving.exports.transformers": "load_custom_generate",
     "tasc.serving.options": "ExportOptions",
     "tasc.training.options": "BaseOptions FinetuneOptions",
     "tasc.vocab.search.options": "AugmentOptions",

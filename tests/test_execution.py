@@ -14,9 +14,8 @@ from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.search import Setting
 from tasc.decoding.simulate import References
 from tasc.errors import TascError
-from tasc.execution import EXECUTORS, Entry, Workers, executor_help, in_order
+from tasc.execution import EXECUTORS, Entry, Local, Workers, executor_help, in_order
 from tasc.execution.kept import keep
-from tasc.execution.local import Local
 from tests.cli import tasc
 from tests.pico import make_tokenizer
 from tests.work import add, die_once, write_down

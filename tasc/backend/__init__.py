@@ -9,27 +9,14 @@ except ImportError as error:  # keep the message for the user
         f"the native kernels are not built ({error}): run `make install`"
     ) from error
 
-from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult
-from tasc.backend.counts import (
-    CountedWords,
-    CountHistogram,
-    Counts,
-    WordCounter,
-    merge_counts,
-    write_counts,
-)
-from tasc.backend.merge_search import merge_search
-
-__all__ = [
-    "Alias",
-    "CountHistogram",
-    "CountedWords",
-    "Counts",
-    "Merge",
-    "MergeRequest",
-    "MergeResult",
-    "WordCounter",
-    "merge_counts",
-    "merge_search",
-    "write_counts",
-]
+from tasc.backend.base import Alias as Alias
+from tasc.backend.base import Merge as Merge
+from tasc.backend.base import MergeRequest as MergeRequest
+from tasc.backend.base import MergeResult as MergeResult
+from tasc.backend.counts import CountedWords as CountedWords
+from tasc.backend.counts import CountHistogram as CountHistogram
+from tasc.backend.counts import Counts as Counts
+from tasc.backend.counts import WordCounter as WordCounter
+from tasc.backend.counts import merge_counts as merge_counts
+from tasc.backend.counts import write_counts as write_counts
+from tasc.backend.merge_search import merge_search as merge_search

@@ -80,16 +80,11 @@ class MergeResult:
     rejected: int  # number of n-grams rejected by PCS
     aliases: tuple[Alias, ...]
 
-    @property
-    def duplicates(self) -> int:
-        """Number of n-grams with the text of an earlier new token."""
-        return len(self.aliases)
 
+def check_weighted(tokens: Int32, offsets: Int64, weights: Int64) -> None:
+    """Raise InputError unless tokens (T,), offsets (S + 1,) and weights (S,) fit together.
 
-def check_samples(tokens: Int32, offsets: Int64) -> None:
-    """Raise InputError unless tokens (T,) int32 and offsets (S + 1,) int64 fit together.
-
-    Ids lie between 0 and LARGEST_ID.
+    Tokens are int32 from 0 to LARGEST_ID, offsets are int64, and weights are int64 from 1.
     """
     _check_array("tokens", tokens, np.int32)
     _check_array("offsets", offsets, np.int64)
@@ -102,10 +97,6 @@ def check_samples(tokens: Int32, offsets: Int64) -> None:
     if len(tokens) and tokens.max() > LARGEST_ID:
         raise InputError(f"token ids must be at most {LARGEST_ID}, got {tokens.max()}")
 
-
-def check_weighted(tokens: Int32, offsets: Int64, weights: Int64) -> None:
-    """Raise InputError unless tokens, offsets and weights (S,) int64 >= 1 fit together."""
-    check_samples(tokens, offsets)
     _check_array("weights", weights, np.int64)
     if len(weights) + 1 != len(offsets):
         raise InputError(

@@ -119,7 +119,6 @@ class WordCounter:
             return self._counter.add_texts(list(texts))
 
     def add_words(self, words: Sequence[str]) -> int:
-        """Add words as they are."""
         with _scratch():
             self._counter.add_words(list(words))
         return len(words)
@@ -145,7 +144,6 @@ class WordCounter:
             return [Path(path) for path in self._counter.finish()]
 
     def word(self, number: int) -> str:
-        """Return the word of an id."""
         return self._counter.word(number).decode()
 
 

@@ -32,15 +32,6 @@ def ancestor_bits(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return bits.reshape(n, (n + 63) // 64), depths
 
 
-def greedy_path(tokens: np.ndarray, parents: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return the nodes (k,) int32 along the arg-max ids ``best`` (n + 1,) int32.
-
-    best[0] is the arg-max after the last accepted token, best[i + 1] the one after node i.
-    """
-    with refusals():
-        return _native.greedy_path(tokens, parents, best)
-
-
 def tree_inputs(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the attention mask and the position offsets of a tree of n nodes.
 

@@ -88,10 +88,6 @@ class Adaptive:
         self.probe_seconds = Typical()
         self.samples = True  # whether drafts are sampled, so that all their nodes are verified
 
-    def new_sequence(self) -> None:
-        """Abandon a step that was not recorded: sequences begin between steps."""
-        self.open = 0
-
     def begin(self, max_nodes: int) -> Step:
         """Begin one sequence's part of a step; the parts of a batch overlap."""
         if self.open == 0:
@@ -274,13 +270,12 @@ class AdaptiveDrafter:
     """A drafter whose policy, which sequences may share, decides how much it drafts."""
 
     def __init__(self, drafter: Drafter, policy: Adaptive) -> None:
-        """Let ``policy`` limit ``drafter``."""
         self.drafter, self.policy = drafter, policy
         self.costly = drafter if isinstance(drafter, HasCostlyDrafts) else None
 
     def start(self, prompt: np.ndarray) -> None:
         self.step: Step | None = None  # the prompt's first token is committed without one
-        self.policy.new_sequence()
+        self.policy.open = 0  # sequences begin between steps: abandon one that was not recorded
         self.drafter.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:

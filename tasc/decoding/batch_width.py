@@ -20,7 +20,6 @@ class BatchWidth:
     """The width of a batch's drafts."""
 
     def __init__(self) -> None:
-        """Begin without counts."""
         self.accepted = np.zeros(MOST_NODES + 1)  # [n]: accepted among the first n nodes, decayed
         self.drafts = np.zeros(MOST_NODES + 1)  # [n]: drafts of up to n nodes, decayed
         self.steps, self.width = 0, FIRST
@@ -49,10 +48,5 @@ class BatchWidth:
         size = max(len(draft), max_nodes) + 1
         self.accepted[:size] *= DECAY
         self.drafts[:size] = DECAY * self.drafts[:size] + 1
-        node = -1
-        for token in tokens.tolist():
-            matching = np.flatnonzero((draft.parents == node) & (draft.tokens == token))
-            if not len(matching):
-                return
-            node = int(matching[0])
+        for node in draft.path_of(tokens):
             self.accepted[node + 1 : size] += 1

@@ -1,6 +1,7 @@
 """``tasc.custom_generate``: the decoding method of ``model.generate(custom_generate=…)``."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tasc.decoding import decode
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Generation, TokenCallback
-from tasc.decoding.drafters import Factory, Resources, default_method, parse
+from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
 from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
 from tasc.models.static import target_from_model
@@ -29,27 +30,21 @@ from tasc.models.target import Target
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
 
+@dataclass(eq=False)
 class CustomGenerate:
     """A decoding method for ``model.generate``, made by ``custom_generate``.
 
     ``generations`` has the sequences of the last call, with their timelines.
     """
 
-    def __init__(
-        self,
-        drafter: str | None,
-        corpus: Known,
-        tokenizer: PreTrainedTokenizerBase | None,
-        on_tokens: TokenCallback | None,
-        draft_head: Path | None = None,
-    ) -> None:
-        """Store the arguments of ``custom_generate``; the first call prepares the drafter."""
-        self.method = parse(drafter or default_method(head=draft_head is not None))
-        self.corpus, self.tokenizer, self.on_tokens = corpus, tokenizer, on_tokens
-        self.draft_head = draft_head
-        self.model: PreTrainedModel | None = None  # of the factories
-        self.factories: dict[int, Factory] = {}
-        self.generations: list[Generation] = []
+    method: Method
+    corpus: Known
+    tokenizer: PreTrainedTokenizerBase | None
+    on_tokens: TokenCallback | None
+    draft_head: Path | None
+    model: PreTrainedModel | None = None  # of the factories
+    factories: dict[int, Factory] = field(default_factory=dict)  # by end token
+    generations: list[Generation] = field(default_factory=list)
 
     def __call__(
         self,
@@ -133,7 +128,8 @@ def custom_generate(
         on_tokens: function called with the tokens (k,) int32 that each step commits.
         draft_head: folder of a trained head, for "mix", "eagle" and the other head methods.
     """
-    return CustomGenerate(drafter, corpus, tokenizer, on_tokens, draft_head)
+    method = parse(drafter or default_method(head=draft_head is not None))
+    return CustomGenerate(method, corpus, tokenizer, on_tokens, draft_head)
 
 
 class _Criteria:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.generation import Generation, Timeline
+from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.processors import Processor, Processors
 from tasc.decoding.core.protocols import (
     Drafter,
@@ -24,7 +24,6 @@ from tasc.decoding.core.protocols import (
     inner,
 )
 from tasc.decoding.core.stopping import Stop
-from tasc.decoding.core.timer import PhaseTimer
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.packed import native_threads
@@ -97,9 +96,12 @@ def generate_all(
             _Sequence(request, max_new_tokens, end_ids, chains_only=target.chains_only)
             for request in requests
         ]
-        queue, live = _Queue(sequences, batch_size), list[_Sequence]()
-        while queue.waiting or live:
-            if joining := queue.schedule(len(live)):
+        waiting, live = sequences[::-1], list[_Sequence]()
+        if batch_size > 1:  # the longest first: prompts that join together need little padding
+            waiting.sort(key=lambda sequence: len(sequence.request.prompt))
+        while waiting or live:
+            free = min(len(waiting), batch_size - len(live))
+            if joining := [waiting.pop() for _ in range(free)]:
                 live += joining
                 _stream(joining, _prefill(target, joining))
             else:
@@ -188,20 +190,6 @@ class _Sequence:
         if isinstance(own := inner(self.drafter), ReportsSources):
             self.result.sources = own.sources()[: len(self.tokens)]
         del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust
-
-
-class _Queue:
-    """Sequences that wait for a place in the batch."""
-
-    def __init__(self, sequences: Sequence[_Sequence], batch_size: int) -> None:
-        self.batch_size, self.waiting = batch_size, [*reversed(sequences)]
-        if batch_size > 1:  # the longest first: prompts that join together need little padding
-            self.waiting.sort(key=lambda sequence: len(sequence.request.prompt))
-
-    def schedule(self, live: int) -> list[_Sequence]:
-        """Return the sequences that join a batch of ``live`` ones."""
-        free = min(len(self.waiting), self.batch_size - live)
-        return [self.waiting.pop() for _ in range(free)]
 
 
 def _prefill(target: Target, joining: Sequence[_Sequence]) -> list[np.ndarray]:

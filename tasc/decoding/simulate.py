@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasc.backend.tree import greedy_path, tree_inputs
-from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
@@ -66,64 +64,31 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
     ``factory`` makes the drafter of each output. The prefill commits the first token; a step
     commits the drafted tokens that agree with the output and one more, up to the end token.
     """
-    drafted: list[int] = []
-    accepted: list[int] = []
-    targets, steps, seconds, ended = references.targets(), [], 0.0, 0
+    drafted, accepted, steps = list[int](), list[int](), list[int]()
+    targets, seconds, ended = references.targets(), 0.0, 0
     for prompt, target in zip(references.prompts, targets, strict=True):
-        known = len(drafted)
-        run = _Run(factory(), target, references.max_new_tokens)
-        run.start(prompt)
-        while run.committed < len(target):
-            nodes, tokens = run.step(tree_size)
-            drafted.append(nodes)
-            accepted.append(tokens)
+        known, drafter, was_drafted = len(drafted), factory(), False
+        begin = time.perf_counter()
+        drafter.start(prompt)
+        drafter.observe(target[:1])
+        seconds += time.perf_counter() - begin
+        rest = target[1:]
+        while len(rest):
+            room = references.max_new_tokens - (len(target) - len(rest)) - 1
+            begin = time.perf_counter()
+            draft = drafter.draft(min(tree_size, room))
+            seconds += time.perf_counter() - begin
+            agreeing = len(draft.path_of(rest))
+            was_drafted = agreeing == len(rest)  # the last token, too
+            committed, rest = rest[: agreeing + 1], rest[agreeing + 1 :]
+            begin = time.perf_counter()
+            drafter.observe(committed)
+            seconds += time.perf_counter() - begin
+            drafted.append(len(draft))
+            accepted.append(len(committed) - 1)
         steps.append(len(drafted) - known)
-        seconds += run.seconds
-        ended += run.ended
+        ended += was_drafted
     lengths = np.array([len(target) for target in targets])
     return StepStats(
         lengths, np.array(steps), np.array(drafted, int), np.array(accepted, int), seconds, ended
     )
-
-
-@dataclass
-class _Run:
-    """One output in progress, and the seconds spent in its drafter."""
-
-    drafter: Drafter
-    target: np.ndarray
-    most: int
-    committed: int = 0
-    seconds: float = 0.0
-    ended: bool = False  # whether the last token was drafted
-
-    def start(self, prompt: np.ndarray) -> None:
-        """Read the prompt and observe the first token, which the prefill commits."""
-        begin = time.perf_counter()
-        self.drafter.start(prompt)
-        self.drafter.observe(self.target[:1])
-        self.seconds += time.perf_counter() - begin
-        self.committed = 1
-
-    def step(self, tree_size: int) -> tuple[int, int]:
-        """Draft and commit; return the numbers of nodes drafted and of tokens accepted."""
-        begin = time.perf_counter()
-        draft = self.drafter.draft(min(tree_size, self.most - self.committed - 1))
-        self.seconds += time.perf_counter() - begin
-        rest = self.target[self.committed :]
-        agreeing = _agreeing(draft.tokens, draft.parents, rest)
-        self.ended = agreeing == len(rest)
-        committed = rest[: agreeing + 1]
-        begin = time.perf_counter()
-        self.drafter.observe(committed)
-        self.seconds += time.perf_counter() - begin
-        self.committed += len(committed)
-        return len(draft), len(committed) - 1
-
-
-def _agreeing(tokens: np.ndarray, parents: np.ndarray, rest: np.ndarray) -> int:
-    """Count the first tokens of ``rest`` that form a path of the tree."""
-    depths = tree_inputs(parents)[1]
-    # After a node of depth d, the arg-max of the target is rest[d].
-    best = np.append(rest, np.full(max(len(tokens), 1), -1, np.int32))
-    return len(greedy_path(tokens, parents, best[depths].astype(np.int32)))

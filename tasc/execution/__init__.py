@@ -4,7 +4,7 @@ To add one, write ``NAME.py`` here with a function ``start`` and add an entry to
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
@@ -38,6 +38,18 @@ class Workers:
     devices: bool = False  # whether each worker gets its own GPU, if there are any
 
 
+@dataclass(frozen=True)
+class Local:
+    """Runs pieces one after the other, in this process."""
+
+    shared: Any
+
+    def run(
+        self, work: Callable[[Any, Task], Result], tasks: Iterable[Task]
+    ) -> Iterator[tuple[int, Result]]:
+        return ((number, work(self.shared, task)) for number, task in enumerate(tasks))
+
+
 Start = Callable[[Any, Workers], AbstractContextManager[Executor]]
 
 
@@ -56,7 +68,9 @@ def _of(module: str) -> Start:
 
 
 EXECUTORS: dict[str, Entry] = {
-    "local": Entry("one piece at a time, in this process", "", _of("local")),
+    "local": Entry(
+        "one piece at a time, in this process", "", lambda shared, _: nullcontext(Local(shared))
+    ),
     "processes": Entry(
         "several pieces in parallel, in processes on this machine", "", _of("processes")
     ),

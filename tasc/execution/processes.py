@@ -26,10 +26,8 @@ class _Worker:
         self.process = _CONTEXT.Process(target=_serve, args=(theirs, shared), daemon=True)
         self.process.start()
         theirs.close()  # so that its death closes the pipe
-        self.busy, self.piece = False, None
-
-    connection: Connection
-    piece: Piece | None
+        self.busy = False
+        self.piece: Piece | None = None
 
     def send(self, work: Callable[..., Any], piece: Piece) -> None:
         """Send a piece; raises OSError if the process is dead."""

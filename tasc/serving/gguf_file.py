@@ -98,7 +98,8 @@ def write_gguf(
     writer = gguf.GGUFWriter(None, name)
     _describe(writer, source, name)
     _add_vocabulary(writer, tokenizer, vocabulary)
-    kind = getattr(gguf.GGMLQuantizationType, weights.upper())
+    kinds = gguf.GGMLQuantizationType
+    wanted = getattr(kinds, weights.upper())
     file_type = "ALL_F32" if weights == "f32" else f"MOSTLY_{weights.upper()}"
     writer.add_file_type(getattr(gguf.LlamaFileType, file_type))
     names = gguf.get_tensor_name_map(
@@ -110,7 +111,11 @@ def write_gguf(
             raise InputError(
                 f"model {source.folder}: llama.cpp has no tensor {given}: choose another engine"
             )
-        _add_tensor(gguf, writer, known, tensor, kind)
+        kind = kinds.F32 if tensor.ndim == 1 else wanted
+        if kind == kinds.Q8_0 and tensor.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
+            kind = kinds.F16  # a block may not span two rows
+        data = gguf.quants.quantize(np.ascontiguousarray(tensor), kind)
+        writer.add_tensor(known, data, raw_dtype=kind)
     with writing(path):
         writer.write_header_to_file(path)
         writer.write_kv_data_to_file()
@@ -147,29 +152,8 @@ def _add_vocabulary(
     writer.add_token_types(vocabulary.types)
     writer.add_token_merges(vocabulary.merges)
     writer.add_eos_token_id(tokenizer.eos_id)
-    before = first_token(tokenizer)
-    writer.add_add_bos_token(before is not None)
-    if before is not None:
-        writer.add_bos_token_id(before)
-
-
-def first_token(tokenizer: LoadedTokenizer) -> int | None:
-    """Return the token that the tokenizer adds before a text, or None."""
     ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens
-    return None if len(ids) == len(alone) else int(ids[0])
-
-
-def _add_tensor(
-    gguf: Any,  # noqa: ANN401
-    writer: "GGUFWriter",
-    name: str,
-    tensor: np.ndarray,
-    kind: Any,  # noqa: ANN401
-) -> None:
-    kinds = gguf.GGMLQuantizationType
-    if tensor.ndim == 1:
-        kind = kinds.F32
-    elif kind == kinds.Q8_0 and tensor.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
-        kind = kinds.F16  # a block may not span two rows
-    data = gguf.quants.quantize(np.ascontiguousarray(tensor), kind)
-    writer.add_tensor(name, data, raw_dtype=kind)
+    adds_first = len(ids) != len(alone)
+    writer.add_add_bos_token(adds_first)
+    if adds_first:
+        writer.add_bos_token_id(int(ids[0]))

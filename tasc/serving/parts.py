@@ -41,12 +41,6 @@ class Parts:
             shutil.copyfile(file, folder / file.name)
         save_tokenizer(self.tokenizer.tokenizer, self.tokenizer.files, folder)
 
-    def save_index(self, folder: Path) -> None:
-        """Write the index, if any."""
-        if self.index is not None:
-            (folder / INDEX_FOLDER).mkdir()
-            save_index(self.index, self.tokenizer, folder / INDEX_FOLDER)
-
 
 @dataclass(frozen=True)
 class Start:
@@ -81,7 +75,9 @@ class Format(ABC):
     def save(self, folder: Path) -> None:
         """Write model, tokenizer and draft data into an existing folder."""
         self.parts.save_model(folder)
-        self.parts.save_index(folder)
+        if self.parts.index is not None:
+            (folder / INDEX_FOLDER).mkdir()
+            save_index(self.parts.index, self.parts.tokenizer, folder / INDEX_FOLDER)
 
     def findings(self) -> dict[str, Any]:
         """Return findings about this export, as JSON values."""

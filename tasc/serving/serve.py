@@ -31,20 +31,19 @@ def command(options: ServeOptions) -> list[str]:
     drafts, tokens = found.get("drafts"), found.get("speculative_tokens")
     entry = EXPORTS.get(str(found.get("to")))
     flags = isinstance(drafts, bool) and isinstance(exact, bool) and isinstance(tokens, int)
-    if entry is None or not isinstance(name, str) or not _plain(name) or not flags:
+    # The name becomes an argument of a program: no option, NUL or lone surrogate.
+    plain = isinstance(name, str) and name.isprintable() and not name.startswith("-")
+    if entry is None or not plain or not flags:
         raise InputError(f"{file} is damaged: create the folder again with tasc export")
-    start = Start(name, bool(drafts), int(tokens or 0), bool(exact), options.host, options.port)
+    start = Start(
+        str(name), bool(drafts), int(tokens or 0), bool(exact), options.host, options.port
+    )
     words = entry.format().command(start)
     if not words:
         raise InputError(
             f"{entry.label} is a library, not a server: run the code in {folder / 'README.md'}"
         )
     return _installed(words, entry)
-
-
-def _plain(name: str) -> bool:
-    """Return whether ``name`` can be an argument of a program: no option, NUL or lone surrogate."""
-    return name.isprintable() and not name.startswith("-")
 
 
 def _installed(words: list[str], entry: Entry) -> list[str]:

@@ -6,7 +6,8 @@ and changes no output. Its options are in ``--additional-config``, under ``tasc`
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -22,10 +23,10 @@ from tasc.options.explain import explain
 from tasc.options.task import Options
 from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
-from tasc.serving.drafts.watch import Watch
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 KEY = "tasc"  # of additional_config
+EVERY = 1.0  # seconds between two checks for replaced indexes
 _WRONG_SAMPLES = (
     "this build of vLLM ignores the temperature of requests with drafts (vLLM issue 55005), so "
     "samples are wrong: use temperature 0, or serve without drafts"
@@ -95,6 +96,35 @@ class ProposerOptions(Options):
                     f"use: no index is called {name!r}; indexes: {', '.join(named) or 'none'}"
                 )
         return [Path(named[name]).expanduser() for name in (self.use or named)]
+
+
+class Watch:
+    """Checks files at most once per ``EVERY`` seconds."""
+
+    def __init__(self, files: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
+        self.files, self.clock = files, clock
+        self.next = clock() + EVERY
+        self.stamps = [_stamp(file) for file in files]
+
+    def changed(self) -> bool:
+        """Return whether a file was replaced since the last change; all files must exist."""
+        now = self.clock()
+        if now < self.next or not self.files:
+            return False
+        self.next = now + EVERY
+        stamps = [_stamp(file) for file in self.files]
+        if stamps == self.stamps or None in stamps:
+            return False
+        self.stamps = stamps
+        return True
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = file.stat()
+    except OSError:  # deleted, or about to be replaced
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 class TascProposer:

@@ -132,7 +132,7 @@ def augment(
         seen=Sightings.of(used.tolist()),
         h2={"before": result.h2_before, "after": h2},
         rejected=result.rejected,
-        duplicates=result.duplicates,
+        duplicates=len(result.aliases),
         excluded=found.excluded,
         intermediate_merges=length - len(tokens),
         unused=int(np.count_nonzero(used == 0)),

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasc.backend.tree import ancestor_bits, greedy_path, tree_inputs
+from tasc._native import greedy_path
+from tasc.backend.tree import ancestor_bits, tree_inputs
 from tasc.errors import InputError
 
 
@@ -58,7 +59,7 @@ def test_malformed_trees_are_refused(parents, message):
         lambda: tree_inputs(parents),
         lambda: greedy_path(np.zeros(n, np.int32), parents, np.zeros(n + 1, np.int32)),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises((InputError, ValueError), match=message):
             call()
 
 
@@ -73,5 +74,5 @@ def test_no_nodes_and_more_than_a_word_of_them_are_trees():
 
 
 def test_arrays_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match="1 tokens and 2 arg-max ids, got 2 and 2"):
+    with pytest.raises(ValueError, match="1 tokens and 2 arg-max ids, got 2 and 2"):
         greedy_path(ints(1, 2), ints(-1), ints(0, 0))

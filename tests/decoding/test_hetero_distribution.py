@@ -23,7 +23,8 @@ from tasc.decoding.drafters.hetero.pair import DraftSession
 from tasc.decoding.drafters.hetero.segmentation import Segmentation
 from tasc.decoding.drafters.hetero.slrs import Slrs
 from tasc.decoding.drafters.hetero.token_level import tli, union
-from tasc.decoding.verify import lazy, reference
+from tasc.decoding.verify import reference
+from tasc.decoding.verify.rejection import _over, below, verify_lazy
 from tasc.vocab import strings as strings_module
 from tasc.vocab.strings import CONTINUE
 from tests.decoding.toy import psi, toy_pair
@@ -149,10 +150,10 @@ def asked_for(draft, p) -> tuple[float, np.ndarray]:
     if len(draft):
         token = int(draft.tokens[0])
         accepted = threshold(
-            lambda u: lazy.below(draft.q.distributions[0](token), lazy._over(float(p[token]), u))
+            lambda u: below(draft.q.distributions[0](token), _over(float(p[token]), u))
         )
     keep = [
-        threshold(lambda v, t=t: lazy.below(draft.q.distributions[0](t), (1 - v) * float(p[t])))
+        threshold(lambda v, t=t: below(draft.q.distributions[0](t), (1 - v) * float(p[t])))
         for t in range(len(p))
     ]
     residual = p * keep
@@ -163,7 +164,7 @@ def asked_for(draft, p) -> tuple[float, np.ndarray]:
     begin = [1 - 1e-16] * len(draft) + [number for t in vain for number in propose(t)]
     for token in np.flatnonzero(residual > 1e-6).tolist():
         script: Any = Script(*begin, *propose(token))
-        path, bonus = lazy.verify_lazy(draft, draft.q, distribution, script)
+        path, bonus = verify_lazy(draft, draft.q, distribution, script)
         assert bonus == token or len(path)
     rest = residual.sum()
     return accepted, residual / rest if rest > 1e-12 else p
@@ -215,14 +216,14 @@ def test_tli_and_union_preserve_the_target_and_tli_accepts_more(case):
     inside = pair.to_target >= 0
     q = np.zeros(len(p))
     session, node = session_of(pair)
-    np.add.at(q, pair.to_target[inside], session.probabilities(node)[inside])
+    np.add.at(q, pair.to_target[inside], session.distribution(node).numpy()[inside])
     assert alphas[0] == pytest.approx(np.minimum(p, q).sum(), abs=1e-5)  # table 2
     assert alphas[1] == pytest.approx(np.minimum(p, q / q.sum()).sum(), abs=1e-5)
 
 
 def segmentations(session, node, options, string=b"", mass=1.0, depth=1):
     """List every sequence of draft tokens that resolves the first target token."""
-    pair, distribution = session.pair, session.probabilities(node)
+    pair, distribution = session.pair, session.distribution(node).numpy()
     for draft in np.flatnonzero(distribution > 0).tolist():
         share = mass * float(distribution[draft])
         committed = pair.resolver.after(string)[draft] != CONTINUE or depth == options.lookahead

@@ -16,7 +16,7 @@ from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.slem import Slem
 from tasc.decoding.drafters.hetero.slrs import Slrs
 from tasc.decoding.drafters.hetero.token_level import standard, tli, union
-from tasc.decoding.verify import lazy, reference, verifier
+from tasc.decoding.verify import reference, rejection, verifier
 from tasc.models.target import Target
 from tests.decoding.table import TableTarget, chance, exact_distribution, sample
 from tests.decoding.toy import toy_pair
@@ -133,7 +133,7 @@ def test_what_is_drafted_and_comes_true_is_not_evaluated_again():
 def forwards(monkeypatch, look_at_all: bool) -> int:
     """Return the draft forwards of 100 sequences of SLRS."""
     if look_at_all:
-        monkeypatch.setattr(lazy, "below", lambda bounds, limit: list(bounds)[-1][0] < limit)
+        monkeypatch.setattr(rejection, "below", lambda bounds, limit: list(bounds)[-1][0] < limit)
     sampling = Sampling(0.8, seed=4)
     pair = toy_pair([b"a", b"b", b"abab"], [b"a", b"b", b"ab", b"ba"], 3, sampling, 1.5)
     draft_models: list[Any] = []

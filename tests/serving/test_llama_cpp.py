@@ -17,8 +17,8 @@ import tasc
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
+from tasc.serving.exports.llama_cpp import CACHES, count_ngrams, write_cache
 from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, vocabulary
-from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import PRE_TOKENIZERS, byte_level
 from tests.pico import TEXTS, make_base, make_model, make_tokenizer
@@ -82,8 +82,8 @@ def records(path: Path) -> Any:
 
 def test_caches_hold_what_follows_each_ngram_of_an_output(tmp_path):
     outputs = [np.array([1, 2, 1, 2], np.int32), np.array([2], np.int32)]
-    write(count(outputs, 0, STATIC), tmp_path / "static")
-    write(count(outputs, 0, DYNAMIC), tmp_path / "dynamic")
+    write_cache(count_ngrams(outputs, 0, (2,)), tmp_path / "static")
+    write_cache(count_ngrams(outputs, 0, (1, 2, 3, 4)), tmp_path / "dynamic")
     assert records(tmp_path / "static") == {(1, 2, -1, -1): {1: 1, 0: 1}, (2, 1, -1, -1): {2: 1}}
     found = records(tmp_path / "dynamic")
     assert found[(2, -1, -1, -1)] == {1: 1, 0: 2}
@@ -290,9 +290,9 @@ def test_caches_are_read_and_accepted(tmp_path, task, prompts):
     out, _ = exported(model, task, tmp_path / "out")
     some = prompts[:10]
     expected = greedy(model, some, 48)
-    for name, lengths in (("ngrams-static.bin", STATIC), ("ngrams-dynamic.bin", DYNAMIC)):
+    for name, lengths in CACHES.values():
         rows = [np.array(ids, np.int32) for ids in expected]
-        write(count(rows, 0, lengths), out / name)
+        write_cache(count_ngrams(rows, 0, lengths), out / name)
     found = answers(out, some, drafts=True, tokens=48)
     assert found["ids"] == expected
     assert found["drafted"] > 0

@@ -52,7 +52,9 @@ def make(text: str, known: list[np.ndarray]) -> Factory:
 
 
 def proposer(factory: Factory, step: Step | None = None, most: int = 64) -> ChainProposer:
-    return ChainProposer(factory, END, Sizes(K, 400, most), step=step)
+    made = ChainProposer(factory, END, Sizes(K, 400, most))
+    made.step = step or made.step
+    return made
 
 
 def served(task):

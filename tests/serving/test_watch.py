@@ -7,8 +7,7 @@ import pytest
 
 from tasc.decoding.drafters.ngram.index import FILE, build_index, save_index
 from tasc.decoding.drafters.ngram.options import Counts
-from tasc.serving.drafts.watch import EVERY, Watch
-from tasc.serving.vllm import TascProposer
+from tasc.serving.vllm import EVERY, TascProposer, Watch
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import make_tokenizer
 from tests.serving.test_vllm import configured

@@ -21,8 +21,7 @@ from tasc.decoding.drafters.ngram.tasc_spec import prepare
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
-from tasc.execution import Executor, in_order
-from tasc.execution.local import Local
+from tasc.execution import Executor, Local, in_order
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 

@@ -3,6 +3,8 @@
 Time is counted in forwards of the present batch, so that a plug-in needs no clock.
 """
 
+from dataclasses import dataclass
+
 ALLOWANCE = 0.01  # share of autoregressive time that may be spent to find out if drafting pays
 CREDIT = 1.0  # forwards that may be spent before anything was saved
 SAVINGS = 4.0  # saved forwards that may be spent again
@@ -23,7 +25,6 @@ class Account:
     """
 
     def __init__(self) -> None:
-        """Open the account."""
         self.probes = Allowance()
         self.reopen()
 
@@ -73,15 +74,13 @@ class Account:
         return min(token_cost, CREDIT / 2)
 
 
+@dataclass
 class Allowance:
     """Time set aside for experiments."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.saved = 0.0
+    saved: float = 0.0
 
     def earn(self, time: float) -> None:
-        """Add ``time``."""
         self.saved += time
 
     def spend(self, cost: float) -> bool:
@@ -92,15 +91,14 @@ class Allowance:
         return enough
 
 
+@dataclass
 class Pace:
-    """The present time per token, as a decayed mean."""
+    """The present time per token, as a decayed mean over ``time`` and ``tokens``."""
 
-    def __init__(self, time: float = 0.0, tokens: float = 0.0) -> None:
-        """Begin with ``time`` for ``tokens``."""
-        self.time, self.tokens = time, tokens
+    time: float = 0.0
+    tokens: float = 0.0
 
     def add(self, time: float, tokens: float) -> None:
-        """Add a step."""
         self.time = DECAY * self.time + time
         self.tokens = DECAY * self.tokens + tokens
 
@@ -110,12 +108,12 @@ class Pace:
         return self.time / self.tokens if self.tokens > 0 else 0.0
 
 
+@dataclass
 class Typical:
     """A running median of times, so that other work on the machine is not charged to drafting."""
 
-    def __init__(self) -> None:
-        """Begin without a time."""
-        self.value, self.known = 0.0, False
+    value: float = 0.0
+    known: bool = False
 
     def add(self, seconds: float) -> None:
         """Start from the first time; then step a fifth towards each."""

@@ -112,13 +112,30 @@ class Draft:
             )
 
     def __len__(self) -> int:
-        """Return the number of nodes."""
         return len(self.tokens)
 
     def children(self, node: int) -> list[int]:
         """Return the nodes that continue ``node``, in order."""
         nodes: list[int] = np.flatnonzero(self.parents == node).tolist()
         return nodes
+
+    def path_of(self, tokens: np.ndarray) -> list[int]:
+        """Return the nodes, from the root on, that spell the first of ``tokens`` (k,) int32."""
+        path: list[int] = []
+        for token in tokens.tolist():
+            parent = path[-1] if path else -1
+            matching = np.flatnonzero((self.parents == parent) & (self.tokens == token))
+            if not len(matching):
+                break
+            path.append(int(matching[0]))
+        return path
+
+    def first_children(self) -> list[int]:
+        """Return the path of first children, from the root on."""
+        path: list[int] = []
+        while children := self.children(path[-1] if path else -1):
+            path.append(children[0])
+        return path
 
     def subtree(self, nodes: np.ndarray) -> "Draft":
         """Return the tree of ``nodes`` (m,) int32, ascending, each with its parent among them."""
@@ -138,7 +155,8 @@ class Draft:
         """
         if len(self) == 0 or (self.parents == np.arange(-1, len(self) - 1)).all():
             return self
-        nodes = self._first_children() if self.q is not None else self._best_path()
+        path = self.first_children() if self.q is not None else self._best_path()
+        nodes = np.array(path, np.int32)
         tokens = self.tokens[nodes]
         paths = None if self.probabilities is None else self.probabilities[nodes]
         if isinstance(self.q, ProposalProbs):
@@ -146,8 +164,8 @@ class Draft:
             return Draft(tokens, chain(tokens).parents, replace(self.q, of=of), probabilities=paths)
         return chain(tokens, probabilities=paths)
 
-    def _best_path(self) -> np.ndarray:
-        """Return the nodes (k,) int32 of the path with the largest sum of probabilities."""
+    def _best_path(self) -> list[int]:
+        """Return the nodes of the path with the largest sum of probabilities."""
         weights = np.ones(len(self)) if self.probabilities is None else self.probabilities
         sums = np.zeros(len(self) + 1)  # the extra entry is the root's
         for node, parent in enumerate(self.parents.tolist()):
@@ -155,14 +173,7 @@ class Draft:
         path = [int(sums[:-1].argmax())]
         while (parent := int(self.parents[path[-1]])) >= 0:
             path.append(parent)
-        return np.array(path[::-1], np.int32)
-
-    def _first_children(self) -> np.ndarray:
-        """Return the nodes (k,) int32 that were drawn first, from the root on."""
-        path: list[int] = []
-        while children := self.children(path[-1] if path else -1):
-            path.append(children[0])
-        return np.array(path, np.int32)
+        return path[::-1]
 
 
 def chain(

@@ -29,7 +29,6 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         check_temperature(self.temperature)
         if self.top_k < 0:
             raise InputError(f"top_k must be 0 (all tokens) or more, got {self.top_k}")

@@ -4,32 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tasc.decoding.core.protocols import Factory
-from tasc.decoding.core.resources import Resources
-from tasc.decoding.drafters.table import (
-    ADAPTIVE,
-    DEFAULT_BUDGET,
-    DRAFTERS,
-    Entry,
-    needing,
-    source_of,
-)
+from tasc.decoding.core.protocols import Factory as Factory
+from tasc.decoding.core.resources import Resources as Resources
+from tasc.decoding.drafters.table import ADAPTIVE as ADAPTIVE
+from tasc.decoding.drafters.table import DEFAULT_BUDGET as DEFAULT_BUDGET
+from tasc.decoding.drafters.table import DRAFTERS as DRAFTERS
+from tasc.decoding.drafters.table import Entry as Entry
+from tasc.decoding.drafters.table import needing
 from tasc.errors import InputError
 from tasc.options.bounds import MOST_NODES, Bounds
-
-__all__ = [
-    "ADAPTIVE",
-    "DEFAULT_BUDGET",
-    "DRAFTERS",
-    "Entry",
-    "Factory",
-    "Method",
-    "Resources",
-    "check",
-    "default_method",
-    "describe",
-    "parse",
-]
 
 BUDGETS = Bounds(0, MOST_NODES)
 
@@ -55,11 +38,14 @@ class Method:
 
     def source(self, resources: Resources | None) -> str:
         """Return the source of drafts for a drafter that does not report it, or "other"."""
-        source = source_of(self.name)
-        if DRAFTERS[self.name].needs == "either" and resources is not None:
-            return "draft head" if resources.draft_head else "draft model"
-        neural = resources is None or (resources.draft and resources.draft.model)
-        return "corpus" if source == "draft model" and not neural else source
+        needs = DRAFTERS[self.name].needs
+        if self.name in ("prompt-lookup", "ngram-trie"):
+            return "prompt"
+        if needs == "head" or (needs == "either" and resources and resources.draft_head):
+            return "draft head"
+        if needs == "draft" and resources and not (resources.draft and resources.draft.model):
+            return "corpus"
+        return "draft model" if needs == "draft" or (needs == "either" and resources) else "other"
 
     def prepare(self, resources: Resources) -> Factory:
         """Build the parts shared by all sequences; the result makes one drafter per sequence."""

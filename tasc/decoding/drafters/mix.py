@@ -134,7 +134,6 @@ class Mix:
     """One sequence's drafter; sequences share ``policy`` and what the two drafters share."""
 
     def __init__(self, own: TascSpec, other: Drafter, policy: CostlyDraftPolicy) -> None:
-        """Draft with ``own``, and with ``other`` where ``policy`` finds that it pays."""
         self.own, self.other, self.policy = own, other, policy
         self.max_seconds, self.was_costly = math.inf, False
         self.on_logits = own.on_logits

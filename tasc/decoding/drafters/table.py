@@ -107,10 +107,3 @@ DRAFTERS: dict[str, Entry] = {
 def needing(need: str) -> list[str]:
     """Return the names of the methods with the need ``need``."""
     return [name for name, entry in DRAFTERS.items() if entry.needs == need]
-
-
-def source_of(name: str) -> str:
-    """Return the only source of a method's drafts, or "other" if there are several."""
-    if name in ("prompt-lookup", "ngram-trie"):
-        return "prompt"
-    return {"draft": "draft model", "head": "draft head"}.get(DRAFTERS[name].needs, "other")

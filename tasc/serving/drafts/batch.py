@@ -72,15 +72,9 @@ def together(
 
 
 def _first_path(draft: Draft, min_probability: float) -> list[int]:
-    path: list[int] = []
-    last = -1
-    for i, (token, parent) in enumerate(
-        zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True)
-    ):
-        if parent != last:
-            continue
-        if draft.probabilities is not None and draft.probabilities[i] < min_probability:
-            break
-        path.append(token)
-        last = i
-    return path
+    path = draft.first_children()
+    if draft.probabilities is not None:
+        likely = (draft.probabilities[path] >= min_probability).tolist()
+        path = path[: [*likely, False].index(False)]
+    tokens: list[int] = draft.tokens[path].tolist()
+    return tokens

@@ -5,6 +5,7 @@ forwards of the present batch.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 from tasc.decoding.core.account import Account
 from tasc.models.cost_model import CostModel
@@ -28,13 +29,13 @@ class ChainPolicy:
     """
 
     def __init__(self, cost: CostModel) -> None:
-        """Count time by ``cost``."""
-        self.cost, self.account = cost, Account()
-        self.costs: dict[int, float] = {}  # number of sequences -> cost of a token of each
+        self.account = Account()
+        # Number of sequences -> cost of a token of each. Interpolating takes µs in every step.
+        self.token_cost = cache(cost.token_cost)
 
     def plan(self, sequences: int) -> Plan:
         """Begin a step of ``sequences`` sequences."""
-        cost, account = self._token_cost(sequences), self.account
+        cost, account = self.token_cost(sequences), self.account
         max_nodes = 0 if account.is_paused() else int(account.balance / max(cost, 1e-9))
         if max_nodes <= 0 and account.should_probe(PROBE_COST):
             return Plan(1, 0.0, is_probe=True)
@@ -44,16 +45,11 @@ class ChainPolicy:
         """Record a step: the tokens drafted and accepted in all of its sequences."""
         if not sequences:
             return
-        cost, account = self._token_cost(sequences), self.account
+        cost, account = self.token_cost(sequences), self.account
         account.drafted = account.drafted or drafted > 0
         saved = (accepted - cost * drafted) / sequences
         account.record(saved, 1 + accepted / sequences, account.least(cost))
 
     def record_probe(self, sequences: int, hits: int) -> None:
         """Record a probe of one token per sequence, of which ``hits`` were right."""
-        self.account.record_probe(hits / sequences, self._token_cost(sequences))
-
-    def _token_cost(self, sequences: int) -> float:
-        if sequences not in self.costs:  # interpolating takes µs, and every step needs it
-            self.costs[sequences] = self.cost.token_cost(sequences)
-        return self.costs[sequences]
+        self.account.record_probe(hits / sequences, self.token_cost(sequences))

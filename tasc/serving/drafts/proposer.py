@@ -14,7 +14,7 @@ import numpy as np
 from tasc._native import sequence_tails
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
-from tasc.serving.drafts.batch import Step, step_for
+from tasc.serving.drafts.batch import step_for
 from tasc.serving.drafts.policy import ChainPolicy, Plan
 
 TAIL = 64  # last tokens of a sequence that, with its length, identify it
@@ -71,12 +71,10 @@ class Requests:
     """At most ``most`` requests, by the content of their sequences."""
 
     def __init__(self, most: int) -> None:
-        """Begin empty."""
         self.most, self.count = most, 0
         self.by_key: dict[Key, list[Request]] = {}  # least recently used first
 
     def __len__(self) -> int:
-        """Return the number of requests."""
         return self.count
 
     def take(self, key: Key) -> Request | None:
@@ -113,7 +111,6 @@ class ChainProposer:
         end: int,
         sizes: Sizes,
         policy: ChainPolicy | None = None,
-        step: Step | None = None,
         threads: int = 1,
     ) -> None:
         """Make one drafter of ``factory`` per request; ``end`` is the end token.
@@ -121,7 +118,7 @@ class ChainProposer:
         Without a ``policy`` every step drafts as much as it may. ``threads`` share a large step.
         """
         self.factory, self.end, self.sizes, self.policy = factory, end, sizes, policy
-        self.step = step or step_for(factory(), threads)
+        self.step = step_for(factory(), threads)
         self.requests = Requests(sizes.sequences)
         self.spare: list[Drafter] = []  # of ended sequences, to be reused
 

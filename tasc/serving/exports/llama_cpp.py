@@ -1,19 +1,26 @@
 """llama.cpp: the model as GGUF, and n-gram caches for drafts."""
 
 import json
+import struct
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tasc.decoding.drafters.ngram.index import indexed_outputs
 from tasc.models.folder.gguf_model import library
 from tasc.serving.gguf_file import Source, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
-from tasc.serving.ngram_cache import DYNAMIC, STATIC, count, write
 from tasc.serving.parts import Format, Parts, Start, completion
 from tasc.vocab.exports.export import save as save_tokenizer
 
 MODEL = "model.gguf"
-CACHES = {"-lcs": ("ngrams-static.bin", STATIC), "-lcd": ("ngrams-dynamic.bin", DYNAMIC)}
+# option -> file, and the lengths of the n-grams that llama.cpp reads from it
+CACHES = {"-lcs": ("ngrams-static.bin", (2,)), "-lcd": ("ngrams-dynamic.bin", (1, 2, 3, 4))}
+_LONGEST = 4
+Ngram = tuple[int, ...]
 _MOST = 2000  # texts to compare encodings on
 _PYTHON = """\
 import xllamacpp
@@ -56,7 +63,8 @@ class LlamaCppExport(Format):
         if parts.index is not None:
             outputs = indexed_outputs(parts.index)
             for name, lengths in CACHES.values():
-                write(count(outputs, parts.index.end, lengths), folder / name)
+                counts = count_ngrams(outputs, parts.index.end, lengths)
+                write_cache(counts, folder / name)
 
     def findings(self) -> dict[str, Any]:
         return {
@@ -110,6 +118,32 @@ def _best(parts: Parts, size: int) -> tuple[Vocabulary, dict[str, dict[str, int]
     ]
     best = min((0, 1), key=lambda i: [found[i][what]["differ"] for what in texts])
     return ways[best], found[best]
+
+
+def count_ngrams(
+    outputs: Iterable[np.ndarray], end: int, lengths: Sequence[int]
+) -> dict[Ngram, Counter[int]]:
+    """Count the tokens after each n-gram of ``outputs`` (T_i,) int32, followed by ``end``."""
+    counts: dict[Ngram, Counter[int]] = defaultdict(Counter)
+    for output in outputs:
+        tokens = [*output.tolist(), end]
+        for n in lengths:
+            for at in range(n, len(tokens)):
+                counts[tuple(tokens[at - n : at])][tokens[at]] += 1
+    return counts
+
+
+def write_cache(counts: dict[Ngram, Counter[int]], path: Path) -> None:
+    """Write an n-gram cache (common/ngram-cache.cpp), sorted so that equal counts give equal files.
+
+    It is a list of records without a header, in the machine's byte order: the n-gram, int32[4]
+    padded with -1; the number m > 0 of continuations, int32; m pairs of token and count > 0, int32.
+    """
+    with path.open("wb") as file:
+        for ngram in sorted(counts):
+            padded = ngram + (-1,) * (_LONGEST - len(ngram))
+            pairs = [number for pair in sorted(counts[ngram].items()) for number in pair]
+            file.write(struct.pack(f"=5i{len(pairs)}i", *padded, len(pairs) // 2, *pairs))
 
 
 FORMAT = LlamaCppExport

@@ -2,10 +2,15 @@
 
 import json
 import shutil
+from os import PathLike
 from pathlib import Path
 
+from tasc.decoding.custom_generate import CustomGenerate, custom_generate
+from tasc.decoding.drafters.ngram.index import load_index, method_for
+from tasc.errors import InputError
 from tasc.models.folder.files import copy_json
-from tasc.serving.parts import HEAD_FOLDER, Format, Start
+from tasc.serving.parts import HEAD_FOLDER, INDEX_FOLDER, Format, Start
+from tasc.tokenizer.loaded import load_tokenizer
 
 _PYTHON = """\
 {tasc}from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -44,3 +49,22 @@ class TransformersExport(Format):
 
 
 FORMAT = TransformersExport
+
+
+def load_custom_generate(folder: str | PathLike[str]) -> CustomGenerate:
+    """Return the decoding method of ``tasc export --to transformers``, from its head or its index.
+
+    Pass it as ``custom_generate`` to the ``generate`` of the model in ``folder``. No code in the
+    folder is run.
+
+    Raises:
+        InputError: there is neither a head nor an index, or they belong to another model.
+        IntegrityError: they are damaged.
+    """
+    head, index = Path(folder) / HEAD_FOLDER, Path(folder) / INDEX_FOLDER
+    if head.is_dir():
+        return custom_generate(draft_head=head)
+    if not index.is_dir():
+        raise InputError(f"{folder} has no index: export it again with tasc export --index")
+    found = load_index(index, load_tokenizer(str(folder)), copy=True)
+    return custom_generate(method_for(found), found)

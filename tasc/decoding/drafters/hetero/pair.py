@@ -9,7 +9,6 @@ import torch
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.drafters.hetero.neural import DraftModel
 from tasc.decoding.verify.reference import pick
-from tasc.errors import InputError
 from tasc.tokenizer.alignment import Aligned, Encoding, split_incomplete
 from tasc.vocab.strings import Strings, TokenResolver
 
@@ -113,26 +112,9 @@ class DraftSession:
             self.distributions[node] = distribution
         return distribution
 
-    def probabilities(self, node: int) -> np.ndarray:
-        """Return the same as an array (V_D,) float64."""
-        distribution: np.ndarray = self.distribution(node).numpy()
-        return distribution
-
     def draw(self, distribution: torch.Tensor) -> int:
-        """Draw a token from ``distribution``."""
         return pick(distribution, self.random.random())
 
     def confidence(self, node: int, token: int) -> float:
         """Return the draft model's own probability of ``token`` after ``node``."""
         return float(self.draft_model.row(node).float().softmax(-1)[token])
-
-
-def same_vocabulary(pair: Pair) -> None:
-    """Raise InputError unless both sides have the same vocabulary."""
-    a, b = pair.target.strings, pair.draft.strings
-    if a == b and pair.target_end in pair.draft_ends:
-        return
-    raise InputError(
-        f"standard speculative decoding needs one vocabulary, but the target has {len(a)} tokens "
-        f"and the drafter {len(b)}: use tli, slem or slrs"
-    )

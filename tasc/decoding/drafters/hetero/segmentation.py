@@ -58,7 +58,7 @@ class Segmentation:
         """Add the mass that commits the token after ``state``; queue what may commit it later."""
         _, string, node, depth = state
         session, o = self.session, self.options
-        distribution = session.probabilities(node)
+        distribution = session.distribution(node).numpy()
         commits, continues = relevant(session, string, self.token)
         self.low += sum(masses) * float(distribution[commits].sum())
         strings, vocabulary = session.pair.draft_strings, session.pair.vocabulary

@@ -81,7 +81,7 @@ class Slrs:
             string += pair.draft_strings[draft]
             if len(drawn) == o.lookahead:
                 return pair.vocabulary.first(string), drawn, likely
-            mass *= float(session.probabilities(node)[draft])
+            mass *= float(session.distribution(node)[draft])
             if mass < o.floor:
                 return NOTHING, drawn, likely
             node = session.draft_model.extend([node], [draft])[0]

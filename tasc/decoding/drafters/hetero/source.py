@@ -12,7 +12,7 @@ from tasc.decoding.drafters.hetero import token_level
 from tasc.decoding.drafters.hetero.neural import DraftModel, NeuralDraftModel
 from tasc.decoding.drafters.hetero.ngram import NgramDraftModel, NgramModel
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
-from tasc.decoding.drafters.hetero.pair import Pair, same_vocabulary
+from tasc.decoding.drafters.hetero.pair import Pair
 from tasc.decoding.drafters.hetero.slem import Slem
 from tasc.decoding.drafters.hetero.slrs import Slrs
 from tasc.errors import InputError
@@ -60,7 +60,12 @@ def union(resources: Resources, options: HeteroOptions) -> Factory:
 def standard(resources: Resources, options: HeteroOptions) -> Factory:
     """Prepare standard speculative decoding. Raises InputError for two different vocabularies."""
     pair = pair_of(resources, options)
-    same_vocabulary(pair)
+    a, b = pair.target.strings, pair.draft.strings
+    if a != b or pair.target_end not in pair.draft_ends:
+        raise InputError(
+            f"standard speculative decoding needs one vocabulary, but the target has {len(a)} "
+            f"tokens and the drafter {len(b)}: use tli, slem or slrs"
+        )
     return partial(token_level.standard, pair, options)
 
 

@@ -112,7 +112,7 @@ def union(pair: Pair, options: HeteroOptions) -> TokenLevel:
 
 
 def standard(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 5, for a pair that passes ``same_vocabulary``."""
+    """Return the drafter of algorithm 5, for a pair with one vocabulary."""
     target, draft = pair.sizes
     same = np.arange(draft, dtype=np.int64)
     same[target:] = -1

@@ -70,18 +70,15 @@ def _first_of_each(tokens: torch.Tensor) -> torch.Tensor:
 
 
 class NativeWindow:
-    """The window with kernels; same interface as ``TorchWindow``.
+    """The window with kernels, in 12 bytes per token of the vocabulary and 16 per slot.
 
-    Takes 12 bytes per token of the vocabulary and 16 per slot.
+    Its interface is that of ``TorchWindow``; ``extent`` and ``active`` wait for the device.
     """
 
     def __init__(self, vocabulary: int, size: int, device: torch.device | str = "cpu") -> None:
-        """Open an empty window over the last ``size`` tokens, of ids below ``vocabulary``."""
-
         def filled(length: int, value: int) -> torch.Tensor:
             return torch.full((length,), value, dtype=torch.int32, device=device)
 
-        self.vocabulary, self.size = vocabulary, size
         self.ids, self.held, self.state = filled(size, -1), filled(size, -1), filled(4, 0)
         self._arrays = (
             filled(size, 0),
@@ -105,12 +102,10 @@ class NativeWindow:
 
     @property
     def extent(self) -> int:
-        """The number of slots up to the last used one; waits for the device."""
         return int(self.state[_EXTENT])
 
     @property
     def active(self) -> int:
-        """The number of tokens in the window; waits for the device."""
         return int(self.state[_ACTIVE])
 
 

@@ -163,8 +163,8 @@ fuzz:  ## native readers and routines on mutated input, with clang's libFuzzer; 
 bench-merge: install  ## time the merge search beside BpeTrainer; DATA is a folder with eur-lex, medquad, tokenizers
 	$(BIN)/python -m benchmarks.merge_search --trainer --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
 
-round-trips: install  ## 100,000 random strings through both exports of every kind of tokenizer
-	TASC_ROUND_TRIPS=100000 $(BIN)/python -m pytest tests/vocab/test_round_trips.py
+round-trips: install  ## 100,000 random strings through both exports and trimmed tokenizers of every kind
+	TASC_ROUND_TRIPS=100000 $(BIN)/python -m pytest tests/vocab/test_round_trips.py tests/vocab/test_trim.py
 
 bench-analysis: install  ## time the analysis of a large corpus against tokenising it; ARGS="--tokens 10"
 	$(BIN)/python -m benchmarks.analysis --data-dir $(or $(DATA),$(TASC_DATA),../shared/data) $(ARGS)

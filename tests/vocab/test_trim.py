@@ -47,6 +47,14 @@ def test_the_task_keeps_its_tokens_and_other_texts_their_text(kind):
     assert decoded(made.tokenizer, TEXT) == decoded(base, TEXT)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama2", "llama3", "mistral-v3", "qwen2"])
+def test_published_tokenizers_give_every_text_back(real_tokenizer, name):
+    base = real_tokenizer(name)
+    made = trim(base, TASK, 1500)
+    assert len(made.kept) <= 1500
+    assert decoded(made.tokenizer, TEXT) == decoded(base, TEXT)
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_rows_are_numbered_in_order_and_keep_their_strings(kind):
     base = base_of(kind)

@@ -136,7 +136,7 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         head_files.read(head)
         head_files.check_folder(head, folder)
     parts = Parts(options, label, folder, tokenizer, index, head, corpus)
-    return Exported(parts, EXPORTS[options.to].format()(parts))
+    return Exported(parts, EXPORTS[options.to].format(parts))
 
 
 def _readme(engine: str, start: Start, format: Format) -> str:

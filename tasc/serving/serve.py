@@ -38,7 +38,7 @@ def command(options: ServeOptions) -> list[str]:
     start = Start(
         str(name), bool(drafts), int(tokens or 0), bool(exact), options.host, options.port
     )
-    words = entry.format().command(start)
+    words = entry.format.command(start)
     if not words:
         raise InputError(
             f"{entry.label} is a library, not a server: run the code in {folder / 'README.md'}"

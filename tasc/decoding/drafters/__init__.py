@@ -33,8 +33,8 @@ class Method:
     @property
     def learns(self) -> bool:
         """Whether drafters learn from earlier sequences."""
-        always = (*needing("logits"), *needing("either"))
-        return getattr(self.options, "adapt", self.name in always)
+        always = DRAFTERS[self.name].needs in ("logits", "either")
+        return getattr(self.options, "adapt", always)
 
     def source(self, resources: Resources | None) -> str:
         """Return the source of drafts for a drafter that does not report it, or "other"."""

@@ -136,7 +136,7 @@ class Mix:
     def __init__(self, own: TascSpec, other: Drafter, policy: CostlyDraftPolicy) -> None:
         self.own, self.other, self.policy = own, other, policy
         self.max_seconds, self.was_costly = math.inf, False
-        self.on_logits = own.on_logits
+        self.on_logits, self.sources = own.on_logits, own.sources
         if isinstance(other, UsesHiddenStates):
             self.on_hidden_states = other.on_hidden_states
 
@@ -177,6 +177,3 @@ class Mix:
         self.own.observe(tokens)
         self.other.observe(tokens)
         self.policy.record_step(len(tokens))
-
-    def sources(self) -> np.ndarray:
-        return self.own.sources()

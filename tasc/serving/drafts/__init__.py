@@ -1,1 +1,1 @@
-"""Drafts for an engine: chains for all requests of a step, and trees."""
+"""Drafts for an engine: chains for all requests of a step."""

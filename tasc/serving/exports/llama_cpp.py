@@ -144,6 +144,3 @@ def write_cache(counts: dict[Ngram, Counter[int]], path: Path) -> None:
             padded = ngram + (-1,) * (_LONGEST - len(ngram))
             pairs = [number for pair in sorted(counts[ngram].items()) for number in pair]
             file.write(struct.pack(f"=5i{len(pairs)}i", *padded, len(pairs) // 2, *pairs))
-
-
-FORMAT = LlamaCppExport

@@ -45,6 +45,3 @@ class SglangExport(Format):
             words += ["--speculative-ngram-external-corpus-path", CORPUS]
             words += ["--speculative-ngram-external-sam-budget", str(start.speculative_tokens)]
         return words
-
-
-FORMAT = SglangExport

@@ -48,9 +48,6 @@ class TransformersExport(Format):
         return f"```python\n{_PYTHON.format(tasc=tasc, drafts=drafts, prompt=prompt)}\n```"
 
 
-FORMAT = TransformersExport
-
-
 def load_custom_generate(folder: str | PathLike[str]) -> CustomGenerate:
     """Return the decoding method of ``tasc export --to transformers``, from its head or its index.
 

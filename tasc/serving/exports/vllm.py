@@ -23,6 +23,3 @@ class VllmExport(Format):
             words += ["--speculative-config", json.dumps(speculative)]
             words += ["--additional-config", json.dumps({"tasc": {"index": INDEX_FOLDER}})]
         return words
-
-
-FORMAT = VllmExport

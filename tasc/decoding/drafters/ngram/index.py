@@ -94,14 +94,13 @@ def tokens_of(index: NgramIndex) -> int:
     return index.tokens - outputs_of(index) * (1 + index.mark)
 
 
-def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> Path:
-    """Write ``index``, over ``tokenizer``'s tokens, into ``folder``; return the file."""
+def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> None:
+    """Write ``index``, over ``tokenizer``'s tokens, into ``folder``."""
     block = index.block
     path = folder / FILE
     with writing(path, HEADER.size + block.nbytes), path.open("wb") as file:
         file.write(file_header(len(block), tokenizer))
         file.write(block.data)  # ndarray.tofile hides the system's error
-    return path
 
 
 def file_header(words: int, tokenizer: LoadedTokenizer, shards: Shards = WHOLE) -> bytes:

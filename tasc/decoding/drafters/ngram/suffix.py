@@ -7,7 +7,6 @@ Departs: a suffix array, sorted up to 64 tokens, replaces the automaton of the c
 have at most 64 tokens, and matches at more than 1,024 positions are sampled.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,17 +31,14 @@ class SuffixOptions(Bounded):
     width: int = within(0, 0, MOST)
 
 
-def suffix_array(outputs: Sequence[np.ndarray], end: int) -> SuffixArray:
-    """Sort the suffixes of ``outputs``, each (T_i,) int32, with ``end`` after each."""
+def prepare(resources: Resources, options: SuffixOptions) -> Factory:
+    """Prepare suffix drafting with a suffix array of the outputs. Raises InputError for none."""
+    outputs = resources.outputs
     if not len(outputs):
         raise InputError("the corpus has no outputs to match: pass some")
     tokens = np.concatenate(outputs).astype(np.int32, copy=False)
-    return SuffixArray(tokens, np.cumsum([0, *map(len, outputs)], dtype=np.int64), end)
-
-
-def prepare(resources: Resources, options: SuffixOptions) -> Factory:
-    """Prepare suffix drafting with a suffix array of the outputs."""
-    corpus = suffix_array(resources.outputs, resources.end)
+    offsets = np.cumsum([0, *map(len, outputs)], dtype=np.int64)
+    corpus = SuffixArray(tokens, offsets, resources.end)
     return lambda: Suffix(corpus, resources.end, options)
 
 
@@ -50,7 +46,6 @@ class Suffix:
     """One sequence's drafter; the suffix array is shared."""
 
     def __init__(self, corpus: SuffixArray, end: int, options: SuffixOptions) -> None:
-        """Draft from ``corpus``; ``end`` has no children."""
         o = options
         self.native = SuffixDrafter(corpus, o.longest, o.min_probability, o.width, end)
 

@@ -130,7 +130,7 @@ def find(recipe: str) -> Path:
 
 
 def names() -> list[str]:
-    """Return the names of the packaged recipes, without those of the results pages."""
+    """Return the names of the packaged recipes, except those in ``results``."""
     paths = [*directory().glob("*.yaml"), *directory().glob("smollm2/*.yaml")]
     return sorted(str(path.relative_to(directory()).with_suffix("")) for path in paths)
 

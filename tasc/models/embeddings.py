@@ -51,7 +51,7 @@ def keep_rows(model: PreTrainedModel, kept: Sequence[int]) -> None:
     if kept[-1] >= size:
         raise InputError(
             f"the model has {size:,} embedding rows, and the trimmed tokenizer keeps token "
-            f"{kept[-1]}: trim the tokenizer of this model with tasc augment --trim"
+            f"{kept[-1]}: give --augmented a folder that was made from this model's tokenizer"
         )
     rows = torch.tensor(list(kept), device=model.device)
     held = [matrix.detach()[rows] for matrix in _matrices(model)]

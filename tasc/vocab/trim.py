@@ -68,8 +68,9 @@ def trim(
     kept |= closed
     if rows is not None and rows < len(kept):
         raise InputError(
-            f"the task needs {len(kept):,} tokens of {tokenizer.path}, with special tokens, bytes "
-            f"and the parts of tokens: got --rows {rows:,}, give {len(kept)} or more"
+            f"--rows {rows:,} are too few: the task needs {len(kept):,} tokens of "
+            f"{tokenizer.path}, with special tokens, bytes and the parts of tokens: use --rows "
+            f"{len(kept)} or more"
         )
     rows = max(rows or ROWS, len(kept))
     _fill(kept, vocabulary, rows)

@@ -61,7 +61,7 @@ def test_a_model_of_fewer_rows_gives_the_logits_of_those_it_keeps(architecture, 
     assert model.config.vocab_size == len(kept)
     assert (model.config.pad_token_id, model.config.bos_token_id) == (len(kept) - 2, None)
     assert model.generation_config.eos_token_id == [0, len(kept) - 1]
-    with pytest.raises(InputError, match="keeps token 319: trim the tokenizer of this model"):
+    with pytest.raises(InputError, match="keeps token 319: give --augmented a folder"):
         keep_rows(model, kept)
 
 

@@ -32,7 +32,7 @@ def decoded(tokenizer: LoadedTokenizer, texts: list[str]) -> list[str]:
 
 def least(base: LoadedTokenizer, texts: list[str] = TASK) -> Trimmed:
     """Trim a tokenizer to the fewest rows."""
-    with pytest.raises(InputError, match=r"got --rows 1, give (\d+) or more") as raised:
+    with pytest.raises(InputError, match=r"use --rows \d+ or more") as raised:
         trim(base, texts, 1)
     return trim(base, texts, int(str(raised.value).split()[-3]))
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedModel
 
 from benchmarks.gpu.setup import Setup, spread
 from tasc.models.static import StaticTarget
 from tasc.models.target import Target
-from tasc.training.base import PRESETS, Preset
+from tasc.training.base import PRESETS, Preset, build
 
 SIZES = (1, 2, 4, 8, 16, 32, 65)
 CONTEXT = 128
@@ -38,20 +38,13 @@ def run(setup: Setup) -> dict[str, Any]:
 
 def made(preset: Preset, setup: Setup) -> PreTrainedModel:
     """Return a model with random weights in bfloat16, made on the device."""
-    config = Qwen2Config(
-        vocab_size=preset.rows or preset.vocabulary,
-        hidden_size=preset.hidden,
-        intermediate_size=preset.intermediate,
-        num_hidden_layers=preset.layers,
-        num_attention_heads=preset.heads,
-        num_key_value_heads=preset.key_value_heads,
-        tie_word_embeddings=True,
-        dtype=torch.bfloat16,
-    )
-    torch.manual_seed(setup.seed)
-    with setup.device:
-        model: PreTrainedModel = Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16)
-    return model
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with setup.device:
+            return build(preset, preset.rows or preset.vocabulary, 1024, setup.seed).eval()
+    finally:
+        torch.set_default_dtype(before)
 
 
 def measure(setup: Setup, target: Target) -> dict[str, Any]:

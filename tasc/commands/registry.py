@@ -77,7 +77,7 @@ _TABLE = (
     ),
     Command(
         "augment",
-        "Add the most useful n-grams of the outputs to a tokenizer and save it as a folder.",
+        "Add frequent n-grams of the outputs to a tokenizer, or drop tokens that the task lacks.",
         "vocab.search.options:AugmentOptions",
         "augment",
         "vocab.report:AugmentReport",

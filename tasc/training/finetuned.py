@@ -64,7 +64,8 @@ class FinetuneResult:
         """Write the adapter in PEFT's format (safetensors), and the tokenizer.
 
         To load it with PEFT alone, first resize the base model's embeddings to the tokenizer's
-        length; the adapter contains the trained rows.
+        length; the adapter contains the trained rows. With a trimmed tokenizer, it fits only
+        after ``keep_rows`` on the base model.
         """
         folder.mkdir(parents=True, exist_ok=True)
         # Not "auto", which queries the Hub and saves whole matrices.

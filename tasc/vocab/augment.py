@@ -85,13 +85,13 @@ def augment(
     if options.trim:
         progress("choosing the tokens to keep", 0, 0)
         tokenizer, kept, trimmed = _trim(corpus, tokenizer, options, model_rows)
-        if not options.new_tokens:
+        if not options.wanted:
             options = options.but(export=export.supported_export(tokenizer))
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     refiner = Refiner(tokenizer, outputs, others, options)
     size, name = len(tokenizer.vocabulary()), corpus.source.path
-    curve, new_tokens = None, options.new_tokens
+    curve, new_tokens = None, options.wanted
     if not isinstance(new_tokens, int):
         survey = refiner.search(MOST, progress)
         curve = budget_curve(survey, size, outputs, others, rows, options.overfit_penalty)
@@ -123,7 +123,7 @@ def augment(
     tokens = found.chosen.tokens
     report = AugmentReport(
         export=options.export,
-        budget=options.new_tokens,
+        budget=options.wanted,
         added=len(tokens),
         base_size=size,
         size=size + len(tokens),

@@ -120,8 +120,9 @@ def test_new_tokens_take_the_place_of_dropped_ones(tmp_path, new_tokens):
 
 
 def test_trim_alone_adds_no_token_and_rows_need_it():
-    assert AugmentOptions(trim=True).new_tokens == 0
-    assert AugmentOptions(**{"trim": True, "budget": 7}).new_tokens == 7
+    assert AugmentOptions().wanted == 500
+    assert AugmentOptions(trim=True).wanted == 0
+    assert AugmentOptions(**{"trim": True, "budget": 7}).wanted == 7
     assert AugmentOptions(trim=True).makes == {"tokenizer", "new tokens", "model"}
     with pytest.raises(InputError, match="rows: it is the number of tokens that --trim keeps"):
         AugmentOptions(rows=3)

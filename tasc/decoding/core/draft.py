@@ -133,8 +133,11 @@ class Draft:
     def first_children(self) -> list[int]:
         """Return the path of first children, from the root on."""
         path: list[int] = []
-        while children := self.children(path[-1] if path else -1):
-            path.append(children[0])
+        last = -1
+        for node, parent in enumerate(self.parents.tolist()):  # parents precede their children
+            if parent == last:
+                path.append(node)
+                last = node
         return path
 
     def subtree(self, nodes: np.ndarray) -> "Draft":

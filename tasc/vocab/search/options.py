@@ -32,11 +32,9 @@ class AugmentOptions(MergeSearchOptions):
     rows: Annotated[int | None, Shell(default="8192, or what the task needs")] = Field(
         None, ge=1, le=MOST, description="With --trim: maximum number of tokens to keep."
     )
-    new_tokens: Annotated[int | Literal["auto"], Shell(aliases=("budget",))] = Field(
-        500,
-        description="Number of new tokens; auto chooses the recommended size. With --trim, none "
-        "unless given.",
-    )
+    new_tokens: Annotated[
+        int | Literal["auto"] | None, Shell(default="500; with --trim 0", aliases=("budget",))
+    ] = Field(None, description="Number of new tokens; auto chooses the recommended size.")
     overfit_penalty: float = Field(
         OVERFIT_PENALTY,
         ge=0,
@@ -56,20 +54,13 @@ class AugmentOptions(MergeSearchOptions):
         (), description="Text that no new token may contain, such as { or \\n; repeatable."
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _none_new(cls, given: object) -> object:
-        if not isinstance(given, dict) or given.keys() & {"new_tokens", "budget"}:
-            return given
-        return given | ({"new_tokens": 0} if given.get("trim") else {})
-
     @field_validator("new_tokens", mode="before")
     @classmethod
     def _number_or_auto(cls, value: object, info: ValidationInfo) -> object:
         text = str(value)
         number = int(text) if text.isascii() and text.isdigit() else -1
         least = 0 if info.data.get("trim") else 1
-        if text == "auto" or least <= number <= MOST:
+        if value is None or text == "auto" or least <= number <= MOST:
             return value
         raise ValueError(f"new_tokens: got {value!r:.60}, give a number from 1 to {MOST:,} or auto")
 
@@ -80,6 +71,13 @@ class AugmentOptions(MergeSearchOptions):
         return self
 
     @property
+    def wanted(self) -> int | Literal["auto"]:
+        """The number of new tokens, also if it was not given."""
+        if self.new_tokens is None:
+            return 0 if self.trim else 500
+        return self.new_tokens
+
+    @property
     def makes(self) -> frozenset[Kind]:
         """With ``--trim`` alone, a model, too."""
-        return self.spec.makes | ({"model"} if self.new_tokens == 0 else set())
+        return self.spec.makes | ({"model"} if self.wanted == 0 else set())

@@ -18,7 +18,7 @@ from tasc.vocab.search.options import OVERFIT_PENALTY, AugmentOptions
 from tasc.vocab.search.refine import Choice, Refiner
 from tasc.vocab.search.selection import most_tokens
 
-TRIMMED_ROWS = (4096, 8192, 16_384)
+_TRIMMED_ROWS = (4096, 8192, 16_384)
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,13 @@ def predict_trim(cost: EmbeddingCost, size: int, used: int) -> tuple[TrimPoint, 
 
     ``tasc augment --trim`` needs some more rows, for the parts of tokens.
     """
-    return tuple(
-        TrimPoint(
-            rows=rows,
-            parameters=(left := cost.total - cost.parameters * (size - rows)),
-            parameter_share=left / cost.total,
-            step_ratio=1 / (1 - cost.step_share * (size - rows)),
-        )
-        for rows in TRIMMED_ROWS
-        if used < rows < size
-    )
+    points = []
+    for rows in _TRIMMED_ROWS:
+        if used < rows < size:
+            left = cost.total - cost.parameters * (size - rows)
+            ratio = 1 / (1 - cost.step_share * (size - rows))
+            points.append(TrimPoint(rows, left, left / cost.total, ratio))
+    return tuple(points)
 
 
 def _accepted(

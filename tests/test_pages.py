@@ -15,7 +15,8 @@ from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.benchmark.results.bench import JoinedResults
 from tasc.vocab.augment import augment
 from tasc.vocab.augment import render as budget_page
-from tasc.vocab.search.predict import TrimPoint, predict_budgets
+from tasc.vocab.search.predict import predict_budgets
+from tasc.vocab.trim import TrimPoint
 from tests.benches import make_results, said
 from tests.options import AnalyzeOptions, AugmentOptions
 from tests.vocab.tiny import corpus, tokenizer

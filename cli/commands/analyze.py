@@ -39,7 +39,8 @@ def show(found: "AnalysisResults") -> None:
         _show_budgets(found.budgets)
     if found.recommended_size:
         same = "as tasc augment --new-tokens auto chooses it"
-        say(f"Recommended size: {found.recommended_size.budget:,} new tokens, {same}")
+        size = found.recommended_size.budget
+        say(f"Recommended size: {size:,} new token{'' if size == 1 else 's'}, {same}")
     if found.trim:
         table(
             "A smaller vocabulary, predicted by the weights that a step reads",

@@ -23,7 +23,8 @@ from tasc.options.references import resolve_model
 from tasc.tokenizer.files import tokenizer_folder
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.search.embedding_cost import embedding_cost
-from tasc.vocab.search.predict import Prediction, TrimPoint, predict_budgets, predict_trim
+from tasc.vocab.search.predict import Prediction, predict_budgets
+from tasc.vocab.trim import TrimPoint, predict_trim
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,9 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     served: ServedDrafts | None = None
     if tokenizer:
         counts = found.input_counts, found.output_counts
-        used = int(np.count_nonzero(sum(count for count in counts if count is not None)))
+        used = np.flatnonzero(sum(count for count in counts if count is not None))
         rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
-        trimmed = predict_trim(rows, len(tokenizer.vocabulary()), used) if rows else ()
+        trimmed = predict_trim(rows, tokenizer, used.tolist()) if rows else ()
         others, grid = context.texts.corpora.get("held_out"), GRID if options.searches else {}
         if found.searched:
             texts = others.outputs if others else ()

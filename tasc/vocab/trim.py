@@ -23,8 +23,10 @@ from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.token_bytes import BYTE_PIECE
 from tasc.vocab.exports.export import companions
+from tasc.vocab.search.embedding_cost import EmbeddingCost
 
 ROWS = 8192  # kept if the task needs fewer
+_PREDICTED = (4096, 8192, 16_384)  # rows
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,16 @@ class Trimmed:
     tokenizer: LoadedTokenizer
     kept: tuple[int, ...]  # ascending
     used: int  # tokens that the texts use
+
+
+@dataclass(frozen=True)
+class TrimPoint:
+    """A model after ``tasc augment --trim --rows N``, by the weights that a step reads."""
+
+    rows: int  # N
+    parameters: int
+    parameter_share: float  # of the model's parameters now
+    step_ratio: float  # weights that a step reads now, divided by those after
 
 
 @dataclass(frozen=True)
@@ -60,12 +72,8 @@ def trim(
     """
     state = json.loads(tokenizer.tokenizer.to_str())
     vocabulary = _vocabulary(state["model"], tokenizer.path)
-    names = {i: token for token, i in vocabulary.ids.items()}
     used = {int(i) for i in np.unique(tokenizer.encode(texts).tokens)}
-    special = {i for i in tokenizer.special_ids if model_rows is None or i < model_rows}
-    kept = used | special | {tokenizer.eos_id} | _alphabet(vocabulary)
-    closed = {vocabulary.ids[p] for i in kept & names.keys() for p in vocabulary.parts(names[i])}
-    kept |= closed
+    kept = _needed(tokenizer, vocabulary, used, model_rows)
     if rows is not None and rows < len(kept):
         raise InputError(
             f"--rows {rows:,} are too few: the task needs {len(kept):,} tokens of "
@@ -80,6 +88,42 @@ def trim(
     made = Tokenizer.from_str(json.dumps(_cut(state, vocabulary, new), ensure_ascii=False))
     smaller = replace(tokenizer, tokenizer=made, files=companions(tokenizer))
     return Trimmed(smaller, tuple(new), len(used))
+
+
+def predict_trim(
+    cost: EmbeddingCost, tokenizer: LoadedTokenizer, used: Iterable[int]
+) -> tuple[TrimPoint, ...]:
+    """Predict the effect of fewer rows, for a task that uses the tokens ``used``.
+
+    Sizes that are too small for the task are left out; all, if the tokenizer cannot be trimmed.
+    """
+    size = len(tokenizer.vocabulary())
+    model = json.loads(tokenizer.tokenizer.to_str())["model"]
+    try:
+        needed = len(_needed(tokenizer, _vocabulary(model, tokenizer.path), set(used)))
+    except InputError:
+        return ()
+    points = []
+    for rows in _PREDICTED:
+        if needed <= rows < size:
+            left = cost.total - cost.parameters * (size - rows)
+            ratio = 1 / (1 - cost.step_share * (size - rows))
+            points.append(TrimPoint(rows, left, left / cost.total, ratio))
+    return tuple(points)
+
+
+def _needed(
+    tokenizer: LoadedTokenizer,
+    vocabulary: _Vocabulary,
+    used: set[int],
+    model_rows: int | None = None,
+) -> set[int]:
+    """Return the ids in use, those of special tokens and bytes, and those that make them up."""
+    names = {i: token for token, i in vocabulary.ids.items()}
+    special = {i for i in tokenizer.special_ids if model_rows is None or i < model_rows}
+    kept = used | special | {tokenizer.eos_id} | _alphabet(vocabulary)
+    parts = {vocabulary.ids[p] for i in kept & names.keys() for p in vocabulary.parts(names[i])}
+    return kept | parts
 
 
 def _vocabulary(model: dict[str, Any], path: str) -> _Vocabulary:

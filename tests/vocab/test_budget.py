@@ -1,5 +1,6 @@
 """Choosing a budget: the curve, the recommended_size, and the cost of a row."""
 
+import dataclasses
 import json
 from itertools import pairwise
 
@@ -17,8 +18,9 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.augment import augment, render
 from tasc.vocab.search.budget import Sightings, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost, embedding_cost
-from tasc.vocab.search.predict import predict_budgets, predict_trim
+from tasc.vocab.search.predict import predict_budgets
 from tasc.vocab.search.selection import select
+from tasc.vocab.trim import predict_trim
 from tests.options import AnalyzeOptions, AugmentOptions, replace
 from tests.pico import build_model
 from tests.vocab.tiny import corpus, tokenizer
@@ -216,10 +218,13 @@ def test_a_smaller_vocabulary_is_predicted_by_the_weights_of_a_step(tmp_path, ti
     model.save_pretrained(tmp_path)
     cost = embedding_cost(tmp_path)
     assert cost is not None
-    (point,) = predict_trim(cost, 5000, used=700)
+    base = tokenizer(size=330)
+    base.tokenizer.add_tokens([f"<{i}>" for i in range(5000 - len(base.vocabulary()))])
+    base = dataclasses.replace(base)  # which has not looked at its tokens yet
+    (point,) = predict_trim(cost, base, used=range(700))
     keep_rows(model, range(4096))
     assert (point.rows, point.parameters) == (4096, model.num_parameters())
     looked_up = 0 if tied else 64
     read = [cost.total - looked_up * 5000, point.parameters - looked_up * 4096]
     assert point.step_ratio == pytest.approx(read[0] / read[1])
-    assert predict_trim(cost, 5000, used=4096) == ()
+    assert predict_trim(cost, base, used=range(900, 4950)) == ()  # and bytes

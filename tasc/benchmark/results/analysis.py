@@ -7,7 +7,8 @@ from tasc.analysis.report import TaskReport
 from tasc.benchmark.results.search import Drafting, ServedDrafts
 from tasc.report.record import Report
 from tasc.vocab.search.budget import Point
-from tasc.vocab.search.predict import BudgetPoint, TrimPoint
+from tasc.vocab.search.predict import BudgetPoint
+from tasc.vocab.trim import TrimPoint
 
 Choice = Literal["TASC-ft", "TASC-spec", "both", "neither", "too little data"]
 

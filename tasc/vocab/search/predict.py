@@ -18,8 +18,6 @@ from tasc.vocab.search.options import OVERFIT_PENALTY, AugmentOptions
 from tasc.vocab.search.refine import Choice, Refiner
 from tasc.vocab.search.selection import most_tokens
 
-_TRIMMED_ROWS = (4096, 8192, 16_384)
-
 
 @dataclass(frozen=True)
 class BudgetPoint:
@@ -34,16 +32,6 @@ class BudgetPoint:
     h1_bits: float  # Shannon entropy
     h1_normalised: float  # over log2(vocabulary + added)
     step_ratio: float  # decoding steps without new tokens / with them, including the end token
-
-
-@dataclass(frozen=True)
-class TrimPoint:
-    """A model after ``tasc augment --trim --rows N``, by the weights that a step reads."""
-
-    rows: int  # N
-    parameters: int
-    parameter_share: float  # of the model's parameters now
-    step_ratio: float  # weights that a step reads now, divided by those after
 
 
 @dataclass(frozen=True)
@@ -91,20 +79,6 @@ def predict_budgets(
     best = budget_curve(nested, size, outputs, others, rows, OVERFIT_PENALTY).recommended_size
     before = result.tokens_before / outputs.count + 1
     return Prediction(tuple(grid), best, before / best.train_steps)
-
-
-def predict_trim(cost: EmbeddingCost, size: int, used: int) -> tuple[TrimPoint, ...]:
-    """Predict the effect of fewer rows than ``size``, for a task that uses ``used`` tokens.
-
-    ``tasc augment --trim`` needs some more rows, for the parts of tokens.
-    """
-    points = []
-    for rows in _TRIMMED_ROWS:
-        if used < rows < size:
-            left = cost.total - cost.parameters * (size - rows)
-            ratio = 1 / (1 - cost.step_share * (size - rows))
-            points.append(TrimPoint(rows, left, left / cost.total, ratio))
-    return tuple(points)
 
 
 def _accepted(

@@ -133,9 +133,9 @@ def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path,
     found = json.loads((tmp_path / "a/analysis.json").read_text())
     size = found["recommended_size"]["budget"]
     assert size > 0
-    assert f"Recommended size: {size:,} new tokens, as" in out
-    verb = "is" if size == 1 else "are"
-    subject = f"{size} new token{'s' * (size > 1)}, the recommended size, {verb}"
+    tokens, verb = ("token", "is") if size == 1 else ("tokens", "are")
+    assert f"Recommended size: {size:,} new {tokens}, as" in out
+    subject = f"{size} new {tokens}, the recommended size, {verb}"
     (reason,) = [r for r in found["verdict"]["reasons"] if "recommended size" in r]
     assert reason.startswith(f"{subject} predicted")
     before = found["tokens"]["output"]["tokens_per_sample"] + 1

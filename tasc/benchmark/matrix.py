@@ -23,7 +23,7 @@ from tasc.decoding.library import chosen
 from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
 from tasc.models.folder.disk_cache import cache_folder
-from tasc.models.target import Target
+from tasc.models.target import Target, common_prefix
 from tasc.options.references import parse_path
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -172,11 +172,13 @@ def decode_slice(
 ) -> None:
     """Decode a slice of the samples with every cell, and append the outputs to the cells' runs.
 
-    ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32.
+    ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32. Tokens with
+    which all of them begin are read once per model, before anything is measured.
     """
     turns = _turns(part, options.batch_size)
     every = itertools.product(range(options.repeats), turns, range(len(cells)))
     unfinished = {(n, i) for n, turn, i in every if (n, turn.start, i) not in measured}
+    share(cells, prompts)
     warmup = options.warmup if unfinished else 0
     warm = slice(part.start, min(part.start + warmup, part.stop))
     for turn, cell in itertools.product(_turns(warm, options.batch_size), cells):
@@ -203,6 +205,12 @@ def decode_slice(
                 cell.runs[repeat] += measured[key]
             done = repeat * samples + turn.stop - part.start
             progress("decode", done, options.repeats * samples)
+
+
+def share(cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Read the tokens with which all prompts of a model begin, for all of its methods alike."""
+    for cell in firsts(cells).values():
+        cell.model.target.share(common_prefix(prompts[cell.model.label]))
 
 
 def _turns(part: slice, batch_size: int) -> list[slice]:

@@ -106,6 +106,8 @@ class Cell(Record):
     samples: int
     tokens: int
     tokens_per_output: float
+    shared_prompt_tokens: NonNegativeInt = 0
+    """Tokens with which all prompts begin. They were read once, before the measurement."""
     decoding_steps: int
     decoding_steps_per_output: float
     ms_per_sample: float

@@ -140,4 +140,4 @@ def _lossless(cell: "Cell") -> str:
     if not cell.compared:
         return "–"  # the model's other methods are compared with this one
     ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
-    return f"{found.identical}/{found.of}{ties}"
+    return f"{found.identical}/{found.of}{ties}" + ", bitwise" * found.bitwise

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import UserDict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
-from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
@@ -228,17 +228,22 @@ def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:
 
 
 def decode(
-    cell: Cell, prompts: Sequence[np.ndarray], turn: slice, options: BenchOptions
+    cell: Cell,
+    prompts: Sequence[np.ndarray],
+    turn: slice,
+    options: BenchOptions,
+    verifiers: Callable[[int, Verifier], Verifier] = lambda _sample, verify: verify,
 ) -> list[Generation]:
-    """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
+    """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn.
+
+    ``verifiers`` may replace the verifier of a sample.
+    """
     mine = prompts[turn]
     samples = range(turn.start, turn.start + len(mine))
+    rules = [verifiers(i, chosen(options.verify, options.sampling, i)) for i in samples]
     return generate_all(
         cell.model.target,
-        [
-            Request(prompt, cell.drafter, chosen(options.verify, options.sampling, i))
-            for i, prompt in zip(samples, mine, strict=True)
-        ],
+        [Request(p, cell.drafter, rule) for p, rule in zip(mine, rules, strict=True)],
         max_new_tokens=options.max_new_tokens,
         end_ids=cell.model.end_ids,
         budget=cell.method.budget,

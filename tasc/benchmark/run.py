@@ -56,7 +56,7 @@ def bench(
     matches = None
     if options.sampling is None or options.verify == "sampled":
         progress("checking that outputs are equal", 0, 0)
-        matches = lossless.matches(cells, prompts, sampled=options.sampling is not None)
+        matches = lossless.matches(cells, prompts, options)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
     if judging:
         rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)

@@ -19,6 +19,9 @@ def show(found: "BenchResults") -> None:
 
     _cells(found)
     say("Steps include the prefill. Tokens/step is the mean over the steps after it.")
+    for model, own in found.by_model.items():
+        if shared := own[0].shared_prompt_tokens:
+            say(f"Shared by all prompts, read once before the measurement: {shared} of {model}")
     if found.cells[0].lossless is None:
         say("Sampled outputs differ by chance, so the speed-up is a ratio of tokens per second.")
     for pair in found.pairs:
@@ -137,4 +140,4 @@ def _lossless(cell: "Cell") -> str:
     if not cell.compared:
         return "–"  # the model's other methods are compared with this one
     ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
-    return f"{found.identical}/{found.of}{ties}"
+    return f"{found.identical}/{found.of}{ties}" + ", bitwise" * found.bitwise

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import UserDict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
-from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
@@ -23,7 +23,7 @@ from tasc.decoding.library import chosen
 from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
 from tasc.models.folder.disk_cache import cache_folder
-from tasc.models.target import Target
+from tasc.models.target import Target, common_prefix
 from tasc.options.references import parse_path
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -172,11 +172,13 @@ def decode_slice(
 ) -> None:
     """Decode a slice of the samples with every cell, and append the outputs to the cells' runs.
 
-    ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32.
+    ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32. Tokens with
+    which all of them begin are read once per model, before anything is measured.
     """
     turns = _turns(part, options.batch_size)
     every = itertools.product(range(options.repeats), turns, range(len(cells)))
     unfinished = {(n, i) for n, turn, i in every if (n, turn.start, i) not in measured}
+    share(cells, prompts)
     warmup = options.warmup if unfinished else 0
     warm = slice(part.start, min(part.start + warmup, part.stop))
     for turn, cell in itertools.product(_turns(warm, options.batch_size), cells):
@@ -205,6 +207,12 @@ def decode_slice(
             progress("decode", done, options.repeats * samples)
 
 
+def share(cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Read the tokens with which all prompts of a model begin, for all of its methods alike."""
+    for cell in firsts(cells).values():
+        cell.model.target.share(common_prefix(prompts[cell.model.label]))
+
+
 def _turns(part: slice, batch_size: int) -> list[slice]:
     """Cut samples into what a cell decodes before it is the next one's turn."""
     length = turn_length(batch_size)
@@ -220,17 +228,22 @@ def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:
 
 
 def decode(
-    cell: Cell, prompts: Sequence[np.ndarray], turn: slice, options: BenchOptions
+    cell: Cell,
+    prompts: Sequence[np.ndarray],
+    turn: slice,
+    options: BenchOptions,
+    verifiers: Callable[[int, Verifier], Verifier] = lambda _sample, verify: verify,
 ) -> list[Generation]:
-    """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
+    """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn.
+
+    ``verifiers`` may replace the verifier of a sample.
+    """
     mine = prompts[turn]
     samples = range(turn.start, turn.start + len(mine))
+    rules = [verifiers(i, chosen(options.verify, options.sampling, i)) for i in samples]
     return generate_all(
         cell.model.target,
-        [
-            Request(prompt, cell.drafter, chosen(options.verify, options.sampling, i))
-            for i, prompt in zip(samples, mine, strict=True)
-        ],
+        [Request(p, cell.drafter, rule) for p, rule in zip(mine, rules, strict=True)],
         max_new_tokens=options.max_new_tokens,
         end_ids=cell.model.end_ids,
         budget=cell.method.budget,

@@ -90,14 +90,15 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
     model = cells[0].model
     cost = measured_cost(model.target, fresh=True)  # right after the run that it predicts
     references = References.of(model.tokenizer, test.prompts, test.outputs, max_new_tokens)
+    read = [prompt[model.target.shared :] for prompt in references.prompts]
     for cell in filter(_simulates, cells):
         # A new policy and new drafters, which have not seen these outputs
         fresh = replace(cell, policy=Adaptive(cost, learns=False) if cell.policy else None)
         fresh.forget()
         steps = simulate(fresh.drafter, references, cell.method.budget)
-        ms = steps.ms_per_sample(references.prompts, cost)
+        ms = steps.ms_per_sample(read, cost)
         figures = StepFigures(**steps.to_dict(), ms_per_sample=ms)
-        by_turn = steps.ms_by_turn(references.prompts, cost)
+        by_turn = steps.ms_by_turn(read, cost)
         yield Simulated(model.label, cell.method.label, figures, by_turn)
 
 

@@ -54,6 +54,7 @@ def _record(
         samples=len(first),
         tokens=tokens,
         tokens_per_output=tokens / len(first),
+        shared_prompt_tokens=cell.model.target.shared,
         decoding_steps=forwards,
         decoding_steps_per_output=forwards / len(first),
         ms_per_sample=float(np.mean(ms)),

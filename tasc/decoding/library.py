@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc._native import NgramIndex
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
+from tasc.decoding.core.generation import PhaseTimer
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Verifier
 from tasc.decoding.core.resources import DraftSource, end_ids
@@ -24,6 +25,7 @@ from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.static import Graphs, restore_model, target_from_model
+from tasc.models.target import common_prefix
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 Prompt = str | Sequence[int] | np.ndarray
@@ -106,6 +108,8 @@ def generate(
             the prompt and the output so far.
         options: see GenerateOptions.
 
+    Tokens with which all prompts begin are read once; the completions share that time evenly.
+
     Returns one completion per prompt. Raises InputError.
     """
     if isinstance(prompts, str):
@@ -132,6 +136,9 @@ def generate(
         )
         make = prepare(method, corpus, tokenizer, resources)
         verify, processors = options.get("verify", "sampled"), options.get("processors", ())
+        timer = PhaseTimer()
+        target.share(common_prefix(ids))
+        timer.end("prefill")
         done = generate_all(
             target,
             [
@@ -143,6 +150,7 @@ def generate(
             budget=method.budget,
             batch_size=batch_size,
         )
+        timer.add_prefill([one.timeline for one in done])
     texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
     return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
 

@@ -130,7 +130,7 @@ class _Decoded:
         like = DynamicCache(config=target.model.config.get_text_config()).layers
         attention = [i for i, layer in enumerate(like) if isinstance(layer, CacheLayerMixin)]
         self.kv_cache = KVCache([0] * len(attention), capacity)
-        self.kv_cache.open()
+        self.kv_cache.open(1)
         self.states: dict[int, StateLayer | HeldState] = {
             ~i: HeldState(attributes) for i, attributes in enumerate(target.attributes)
         }

@@ -58,6 +58,18 @@ class Lossless(Record):
     first_difference: Difference | None = None
     largest_margin: float | None = None
     """Largest margin of all first differences, in nats."""
+    logits_identical: int | None = None
+    """Committed tokens whose logits have the same bits as the other method's, in samples decoded
+    again: the first one, the shortest and the longest. None without packed layers."""
+    logits_of: int | None = None
+
+    @property
+    def bitwise(self) -> bool:
+        """Whether all compared outputs and logits are equal."""
+        return bool(self.logits_of) and (self.identical, self.logits_identical) == (
+            self.of,
+            self.logits_of,
+        )
 
 
 class ReferenceMatch(Lossless):
@@ -106,6 +118,8 @@ class Cell(Record):
     samples: int
     tokens: int
     tokens_per_output: float
+    shared_prompt_tokens: NonNegativeInt = 0
+    """Tokens with which all prompts begin. They were read once, before the measurement."""
     decoding_steps: int
     decoding_steps_per_output: float
     ms_per_sample: float

@@ -78,7 +78,8 @@ def cost_of(
     """Measure T(k) of a model here. ``tokenizer`` is its own, None if another one is used."""
     model = load_model(folder, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
     pack(model)
-    return measured_cost(target_for(model), fresh=True)
+    target = target_for(model)
+    return replace(measured_cost(target, fresh=True), chains_only=target.chains_only)
 
 
 def _simulates(cell: Cell) -> bool:
@@ -89,7 +90,9 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
     """Predict the methods of one model."""
     model = cells[0].model
     cost = measured_cost(model.target, fresh=True)  # right after the run that it predicts
-    references = References.of(model.tokenizer, test.prompts, test.outputs, max_new_tokens)
+    chains_only = model.target.chains_only
+    texts = test.prompts, test.outputs
+    references = References.of(model.tokenizer, *texts, max_new_tokens, chains_only=chains_only)
     read = [prompt[model.target.shared :] for prompt in references.prompts]
     for cell in filter(_simulates, cells):
         # A new policy and new drafters, which have not seen these outputs

@@ -2,9 +2,10 @@
 
 A state contains all tokens that a layer has read, so rejected drafts must be taken out of it. Each
 sequence has its own states, and a draft is a chain. A convolution's window is recorded over the
-step and cut. A recurrent layer reads the chain token by token, as without drafts, and its state
-after each token is kept until the chain is verified. Only the recurrence runs token by token: the
-projections around it, which read all weights, run once.
+step and cut. A gated delta net reads the chain at once (``delta_rule``). Any other recurrent layer
+reads it token by token, as without drafts, and its state after each token is kept until the chain
+is verified. Only the recurrence runs token by token: the projections around it, which read all
+weights, run once.
 """
 
 import sys
@@ -27,6 +28,7 @@ from transformers.cache_utils import (
 
 from tasc.errors import InputError
 from tasc.models.cache import KVCache, KVLayer
+from tasc.models.delta_rule import DeltaStates, delta_rules
 from tasc.models.recurrent import Attribute, Finder, HeldState, Recurrent
 from tasc.models.target import Target, Tree
 
@@ -95,13 +97,17 @@ class StatefulTarget(Target):
     def _read(self, sequence: "_Decoded", tokens: np.ndarray, last: int = 0) -> _Read:
         """Return the logits (1, r, V) of the last tokens (0 = all), and the states (1, q, d)."""
         begin, count = sequence.kv_cache.length, len(tokens)
+        sequence.settle(sequence.read)  # if nothing was kept, as where forwards are timed
         ids = torch.from_numpy(tokens.astype(np.int64))[None].to(self.device)
         positions = torch.arange(begin, begin + count, device=self.device)[None]
         with ExitStack() as stack:
             if begin and count > 1:
+                modules = [recurrent.module for recurrent in self.recurrent.values()]
+                at_once = stack.enter_context(delta_rules(modules))
                 for layer, recurrent in self.recurrent.items():
-                    mark = sequence.states[layer].mark
-                    stack.enter_context(recurrent.token_by_token(count, mark))
+                    if recurrent.module not in at_once:
+                        mark = sequence.states[layer].mark
+                        stack.enter_context(recurrent.token_by_token(count, mark))
             for state in sequence.states.values():
                 if isinstance(state, HeldState):
                     stack.enter_context(state.loaded())
@@ -152,8 +158,14 @@ class _Decoded:
             self.kv_cache.advance(count)
         else:
             self.kv_cache.fill([count])
-        for state in self.states.values():
-            state.keep(count, self.read)
+        self.settle(count)
+
+    def settle(self, count: int) -> None:
+        """Reduce the states to those after the first ``count`` tokens of the last forward."""
+        if self.read:
+            for state in self.states.values():
+                state.keep(count, self.read)
+        self.read = 0
 
 
 def _cache_class(model: PreTrainedModel) -> type[Cache]:
@@ -209,6 +221,9 @@ class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
                 end = window.shape[-1] - (read - count)
                 begin = max(end - self.conv_kernel_size[i], 0)
                 self.conv_states[i] = window[..., begin:end].clone()
+        for i, state in self.recurrent_states.items():
+            if isinstance(state, DeltaStates):
+                self.recurrent_states[i] = state.after(count)
         if self.marks and count < read:
             self.recurrent_states.update(self.marks[count - 1])
         self.marks.clear()

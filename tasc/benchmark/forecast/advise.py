@@ -68,7 +68,8 @@ def simulate_drafts(
     times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
     repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
     known = expand(once.encoded, repeated).split()
-    references = References.of(tokenizer, prompts, outputs)
+    chains_only = cost is not None and cost.chains_only
+    references = References.of(tokenizer, prompts, outputs, chains_only=chains_only)
     return search(Simulations(known, references), start, grid, cost=cost, progress=progress)
 
 

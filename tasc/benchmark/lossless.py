@@ -62,19 +62,22 @@ def matches(
 ) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
+    A method that chooses among labels has its own outputs and is compared with itself, as the first
+    one is.
     ``prompts`` maps a model's label to its prompts, each (L_i,) int32.
     """
     first = firsts(cells)
+    bases = [cell if cell.method.chooses else first[cell.model.label] for cell in cells]
     return [
         match(
             cell.model.target,
             prompts[cell.model.label],
-            [g.tokens for g in first[cell.model.label].runs[0]],
+            [g.tokens for g in base.runs[0]],
             [g.tokens for g in cell.runs[0]],
-            first[cell.model.label].method.label,
+            base.method.label,
             sampled=sampled,
         )
-        for cell in cells
+        for cell, base in zip(cells, bases, strict=True)
     ]
 
 
@@ -94,7 +97,7 @@ def references(
     ``prompts`` maps a model's label to its prompts, each (L_i,) int32. Sampled outputs are decoded
     again without sampling, in batches of the same size.
     """
-    chosen = list(firsts(cells).values())
+    chosen = [cell for cell in firsts(cells).values() if not cell.method.chooses]
     found = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))

@@ -19,6 +19,21 @@ def prepare(resources: Resources, options: NoOptions) -> Factory:  # noqa: ARG00
     return Autoregressive
 
 
+@dataclass(frozen=True)
+class ChoicesOptions:
+    """The options of ``choices``.
+
+    ``greedy`` decodes token by token among the labels' tokens, to compare with.
+    """
+
+    greedy: bool = False
+
+
+def choices(resources: Resources, options: ChoicesOptions) -> Factory:  # noqa: ARG001
+    """Prepare a method without drafts; ``tasc.decoding.choices`` decodes."""
+    return Autoregressive
+
+
 class Autoregressive:
     """The baseline, in the same loop as every other method."""
 

@@ -28,7 +28,7 @@ from tasc.options.references import expanded
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 in a file
 _SPLIT_FIELDS = ("split", "corpus_split", "held_out", "validation")
 _DEFAULTS = ("metrics", "delimiter", "max_new_tokens", "choices")
-_FILES = ("choices",)  # relative to the task file, if a file of this name is beside it
+_FILES = ("choices", "schema", "grammar")  # relative to the task file, if one is beside it
 
 
 class Options(BaseModel):

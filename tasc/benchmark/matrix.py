@@ -237,7 +237,9 @@ def decode(
     """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
     mine = prompts[turn]
     if cell.labels is not None:
-        choose = cell.labels.greedy if cell.method.options.greedy else cell.labels.choose
+        how, labels = cell.method.options, cell.labels
+        pruned = labels.choose_pruned if how.prune else labels.choose
+        choose = labels.greedy if how.greedy else pruned
         return choose(cell.model.target, mine, options.batch_size)
     samples = range(turn.start, turn.start + len(mine))
     return generate_all(

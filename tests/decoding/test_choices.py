@@ -46,8 +46,11 @@ def check(model, labels=LABELS, prompts=PROMPTS, tolerance=1e-4):
         np.testing.assert_allclose(scorer.scores(target, [prompt])[0][0], row, atol=tolerance)
     chosen = scorer.choose(target, prompts, batch_size=2)
     assert [made.tokens.tolist() for made in chosen] == [[*labels[i], END] for i in batch.argmax(1)]
-    for made, row in zip(chosen, batch, strict=True):
+    pruned = scorer.choose_pruned(target, prompts)
+    assert [made.tokens.tolist() for made in pruned] == [made.tokens.tolist() for made in chosen]
+    for made, bound, row in zip(chosen, pruned, batch, strict=True):
         assert made.probability == pytest.approx(probabilities(row).max(), abs=1e-3)
+        assert bound.probability <= made.probability + 1e-3
 
 
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma2", "gpt2", "deepseek_v2"])

@@ -23,9 +23,11 @@ def prepare(resources: Resources, options: NoOptions) -> Factory:  # noqa: ARG00
 class ChoicesOptions:
     """The options of ``choices``.
 
+    ``prune`` scores only labels that can still win, in several small forwards: faster on a CPU.
     ``greedy`` decodes token by token among the labels' tokens, to compare with.
     """
 
+    prune: bool = False
     greedy: bool = False
 
 

@@ -24,7 +24,7 @@ from tasc.models.target import Target
 
 _MOST_NODES = 1024  # per forward; a tree has at most 4096 nodes
 _MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32
-_FEW_NODES = 12  # per forward that takes hardly longer than one token on a CPU
+_FEW_NODES = 12  # of the first pruned forward, hardly longer than of one token; later ones double
 _LONGEST_CHAIN = 512  # tokens of a prompt that is read together with the trie
 
 
@@ -133,8 +133,8 @@ class Labels:
         """Choose the same labels as ``choose``, and score only those that can still win.
 
         A label whose scored prefix is less probable than the best label cannot win. Forwards are
-        small, so on a CPU this is faster. ``probability`` is a lower bound: each label that was not
-        scored counts with the probability of its scored prefix. Chains are not pruned.
+        small, so on a CPU this is faster. ``probability`` is a lower bound: labels that were not
+        scored count with the probability of their scored prefix. Chains are not pruned.
         """
         if target.chains_only:
             return self.choose(target, prompts, batch_size)
@@ -151,12 +151,13 @@ class Labels:
         while True:
             paths = [_walk(known, output) for output in outputs]
             bounds = np.array([bound for bound, _ in paths])
-            exact = np.array([done for _, done in paths])
+            exact = np.array([len(p) == len(o) for (_, p), o in zip(paths, outputs, strict=True)])
             best = int(np.where(exact, bounds, -np.inf).argmax())
             waiting = [i for i in np.argsort(-bounds, kind="stable").tolist() if not exact[i]]
             if exact[best] and all(bounds[i] < bounds[best] for i in waiting[:1]):
                 break
-            part = _largest_part([self.tokens[i] for i in waiting])
+            most = min(_FEW_NODES << len(steps), _MOST_NODES)
+            part = _largest_part([self.tokens[i] for i in waiting], most)
             target.restart([len(prompt) - 1])
             tree = part.tree
             logits = target.score([int(prompt[-1])], [(tree.tokens, tree.parents)])[0]
@@ -171,7 +172,8 @@ class Labels:
         made.timeline.prefill, made.timeline.forward = (
             timer.seconds[phase] for phase in ("prefill", "forward")
         )
-        made.probability = float(probabilities(bounds)[best])
+        masses = {prefix: bound for bound, prefix in paths}  # labels may share a prefix
+        made.probability = float(1 / np.exp(np.array([*masses.values()]) - bounds[best]).sum())
         return made
 
     def greedy(
@@ -193,23 +195,25 @@ class Labels:
         )
 
 
-def _walk(known: dict[tuple[int, ...], np.ndarray], output: list[int]) -> tuple[float, bool]:
-    """Return the log-probability of an output up to the first unknown row, and if it is exact."""
+def _walk(
+    known: dict[tuple[int, ...], np.ndarray], output: list[int]
+) -> tuple[float, tuple[int, ...]]:
+    """Return the log-probability of the longest scored prefix of an output, and the prefix."""
     total = 0.0
     for i, token in enumerate(output):
         row = known.get(tuple(output[:i]))
         if row is None:
-            return total, False
+            return total, tuple(output[:i])
         total += float(row[token])
-    return total, True
+    return total, tuple(output)
 
 
-def _largest_part(labels: Sequence[np.ndarray]) -> Part:
-    """Return the trie of the first ``labels`` that fit into a small forward, one at least."""
+def _largest_part(labels: Sequence[np.ndarray], most: int) -> Part:
+    """Return the trie of the first ``labels`` with at most ``most`` nodes, or of the first one."""
     nodes = set[tuple[int, ...]]()
     for count, label in enumerate(labels):
         nodes |= {tuple(label[: i + 1].tolist()) for i in range(len(label))}
-        if count and len(nodes) > _FEW_NODES:
+        if count and len(nodes) > most:
             return next(trie_parts(labels[:count], _MOST_NODES))
     return next(trie_parts(labels, _MOST_NODES))
 

@@ -24,6 +24,11 @@ def show(found: "BenchResults") -> None:
             say(f"Shared by all prompts, read once before the measurement: {shared} of {model}")
     if found.cells[0].lossless is None:
         say("Sampled outputs differ by chance, so the speed-up is a ratio of tokens per second.")
+    if any(cell.chooses for cell in found.cells):
+        say("Methods that choose among labels have outputs of their own, not compared (–).")
+    for cell in found.cells:
+        if cell.calibration_error is not None:
+            say(f"Calibration error (ECE, 10 bins) of {cell.label}: {cell.calibration_error:.3f}")
     for pair in found.pairs:
         say(pair_line(pair, found))
     if found.seeds:

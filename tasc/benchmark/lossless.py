@@ -69,12 +69,15 @@ def matches(
 ) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
+    A method that chooses among labels has its own outputs and is compared with itself, as the first
+    one is.
     ``prompts`` maps a model's label to its prompts, each (L_i,) int32.
     """
     first, found = firsts(cells), list[Lossless]()
     digests = dict[str, list[bytes]]()  # of the logits of each model's first cell
     for cell in cells:
-        label, against = cell.model.label, first[cell.model.label]
+        label = cell.model.label
+        against = cell if cell.method.chooses else first[label]
         result = match(
             cell.model.target,
             prompts[label],
@@ -138,7 +141,7 @@ def references(
     ``prompts`` maps a model's label to its prompts, each (L_i,) int32. Sampled outputs are decoded
     again without sampling, in batches of the same size.
     """
-    chosen = list(firsts(cells).values())
+    chosen = [cell for cell in firsts(cells).values() if not cell.method.chooses]
     found = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))

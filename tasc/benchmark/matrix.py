@@ -12,8 +12,10 @@ from pydantic import BaseModel
 
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
+from tasc.data.choices import find_choices
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
+from tasc.decoding.choices import Labels
 from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
@@ -55,6 +57,7 @@ class Cell:
     policy: Adaptive | None = None
     runs: list[list[Generation]] = field(default_factory=list)
     resources: Resources | None = None
+    labels: Labels | None = None  # of a method that chooses among them
 
     def drafter(self) -> Drafter:
         """Make the drafter of one sequence; an adaptive budget learns from all of them."""
@@ -129,6 +132,9 @@ def prepare(
     vocabulary of their own draft with.
     """
     methods, cells = [parse(text) for text in options.methods], list[Cell]()
+    texts = list[str]()
+    if options.choices and any(method.chooses for method in methods):
+        texts = find_choices(options.choices, corpus.source, corpus.split)
     for model in models:
         resources = Resources(
             model.encode(corpus.outputs),
@@ -150,6 +156,9 @@ def prepare(
             Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
             for m in methods
         ]
+        for cell in cells[-len(methods) :] if texts else ():
+            if cell.method.chooses:
+                cell.labels = Labels(model.encode(texts), model.end_ids[0])
     return cells
 
 
@@ -220,9 +229,12 @@ def _turns(part: slice, batch_size: int) -> list[slice]:
 
 
 def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:
-    """Return the first cell of each model, by its label: the one that others are compared with."""
+    """Return the first cell of each model, by its label: the one that others are compared with.
+
+    A method that chooses among labels is the first one only if there is no other.
+    """
     first: dict[str, Cell] = {}
-    for cell in cells:
+    for cell in sorted(cells, key=lambda cell: cell.method.chooses):
         first.setdefault(cell.model.label, cell)
     return first
 
@@ -239,6 +251,11 @@ def decode(
     ``verifiers`` may replace the verifier of a sample.
     """
     mine = prompts[turn]
+    if cell.labels is not None:
+        how, labels = cell.method.options, cell.labels
+        pruned = labels.choose_pruned if how.prune else labels.choose
+        choose = labels.greedy if how.greedy else pruned
+        return choose(cell.model.target, mine, options.batch_size)
     samples = range(turn.start, turn.start + len(mine))
     rules = [verifiers(i, chosen(options.verify, options.sampling, i)) for i in samples]
     return generate_all(

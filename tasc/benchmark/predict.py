@@ -25,7 +25,6 @@ from tasc.benchmark.results.prediction import (
 )
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive
-from tasc.decoding.drafters import DRAFTERS
 from tasc.decoding.simulate import References, simulate
 from tasc.models.cost import measured_cost
 from tasc.models.cost_model import CostModel
@@ -83,7 +82,7 @@ def cost_of(
 
 
 def _simulates(cell: Cell) -> bool:
-    return DRAFTERS[cell.method.name].simulates
+    return cell.method.entry.simulates
 
 
 def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Iterator[Simulated]:

@@ -34,7 +34,9 @@ def records(
         outputs = _outputs(cell)
         lossless = None if matches is None else matches[i]
         quality = score(metrics, [output.text for output in outputs], references, delimiter)
-        rows.append(_record(cell, outputs, quality, lossless))
+        error = calibration_error(outputs, references)
+        row = _record(cell, outputs, quality, lossless)
+        rows.append(row.model_copy(update={"calibration_error": error}))
     return tuple(rows)
 
 
@@ -80,6 +82,24 @@ def _record(
     )
 
 
+def calibration_error(
+    outputs: Sequence[results.Output], references: Sequence[str], bins: int = 10
+) -> float | None:
+    """Return the expected calibration error of the outputs' probabilities; None without any.
+
+    Outputs are put into ``bins`` of equal width by probability. The error is the mean over outputs
+    of the gap between a bin's mean probability and its share of right outputs (Guo et al. 2017,
+    On Calibration of Modern Neural Networks, arXiv:1706.04599, equation 5).
+    """
+    sums = np.zeros(bins)
+    for output, reference in zip(outputs, references, strict=True):
+        if output.probability is None:
+            return None
+        right = output.text.strip() == reference.strip()
+        sums[min(int(output.probability * bins), bins - 1)] += right - output.probability
+    return float(np.abs(sums).sum() / len(outputs))
+
+
 def _sizing(policy: Adaptive) -> results.Sizing:
     """Describe what a budget learnt and did."""
     cost, decided = policy.cost, policy.decided
@@ -107,6 +127,7 @@ def _outputs(cell: Cell) -> tuple[results.Output, ...]:
             "tokens": len(runs[0].tokens),
             "steps": runs[0].decoding_steps,
             "cut": runs[0].finish == "length",
+            "probability": runs[0].probability,
             "ms": tuple(round(1000 * g.timeline.total, 4) for g in runs),
             "accepted": tuple((begin, end) for begin, end, _ in spans),
             "sources": tuple(source for _, _, source in spans),

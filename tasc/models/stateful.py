@@ -77,14 +77,19 @@ class StatefulTarget(Target):
         self.sequences += joining
         return self._padded(outputs)[:, 0]
 
+    def restart(self, lengths: Sequence[int] | np.ndarray) -> None:
+        if any(lengths):
+            raise InputError("a state cannot be taken back to a prompt's: restart from 0")
+        self.sequences = [_Decoded(self, self.capacity) for _ in lengths]
+
     @torch.inference_mode()
-    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:
         outputs = []
         for sequence, token, (tokens, parents) in zip(self.sequences, last, trees, strict=True):
             if (parents != np.arange(-1, len(parents) - 1)).any():
                 raise InputError(f"{type(self.model).__name__} decodes chains only: pass no trees")
             outputs.append(self._read(sequence, np.append(np.int32(token), tokens)))
-        return self._padded(outputs)
+        return self._padded(outputs)[:, skipped:]
 
     def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
         for sequence, path in zip(self.sequences, paths, strict=True):

@@ -196,12 +196,20 @@ class Target:
             self.states = torch.cat([before, self.states], dim=1)
         return logits[torch.arange(len(prompts)), torch.from_numpy(which)]
 
+    def restart(self, lengths: Sequence[int] | np.ndarray) -> None:
+        """Go back to sequences of the first ``lengths`` (B,) tokens that the cache holds.
+
+        0 begins a sequence whose first tokens ``score`` reads.
+        """
+        self.kv_cache.clear()
+        self.kv_cache.fill(list(lengths))
+
     @torch.inference_mode()
-    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:
         """Return the logits (B, 1 + n, V) of each sequence's ``last`` token and tree.
 
         Entry 0 is after the last token, entry i + 1 after node i. n is the size of the largest
-        tree; smaller ones are padded at the end.
+        tree; smaller ones are padded at the end. The first ``skipped`` entries are left out.
         """
         lengths, start = self.kv_cache.lengths, self.kv_cache.length
         queries = 1 + max(len(tokens) for tokens, _ in trees)
@@ -222,6 +230,7 @@ class Target:
             torch.from_numpy(ids).to(self.device),
             torch.from_numpy(positions).to(self.device),
             None if mask is None else torch.from_numpy(mask).to(self.device),
+            queries - skipped if skipped else 0,
         )
 
     def _mask(self, queries: int) -> np.ndarray:

@@ -27,6 +27,7 @@ Kind = Literal[
     "index",
     "draft head",
     "token counts",
+    "labels",
     "training report",
     "results",
     "run",

@@ -27,7 +27,8 @@ from tasc.options.references import expanded
 
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 in a file
 _SPLIT_FIELDS = ("split", "corpus_split", "held_out", "validation")
-_DEFAULTS = ("metrics", "delimiter", "max_new_tokens")
+_DEFAULTS = ("metrics", "delimiter", "max_new_tokens", "choices")
+_FILES = ("choices", "schema", "grammar")  # relative to the task file, if one is beside it
 
 
 class Options(BaseModel):
@@ -113,6 +114,10 @@ class Task(Data):
     metrics: tuple[str, ...] | None = Field(None, description="Quality metrics of the task.")
     delimiter: str | None = Field(None, description="Separator between the items of an output.")
     max_new_tokens: int | None = Field(None, description="Limit of an output's length, in tokens.")
+    choices: str | None = Field(
+        None,
+        description="Labels of the task: a file with one per line or a JSON list, or a column.",
+    )
 
     def data(self) -> Data:
         """Return the data alone."""
@@ -173,6 +178,9 @@ def read_task(path: Path, typed: Mapping[str, Any]) -> Task:
     if is_task_file(raw["path"]):
         raise InputError(f"{path}: path {raw['path']!r:.60} is another task file: give the data")
     data, beside = _find(raw["path"], path.parent)
+    for name in _FILES:
+        if isinstance(raw.get(name), str) and (path.parent / raw[name]).is_file():
+            raw[name] = str(path.parent / raw[name])
     try:
         task = Task(**{**raw, **typed, "path": data})
     except ValidationError as error:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, ValidationError
 
-from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
+from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import FILE, indexed_outputs, load_index
 from tasc.errors import InputError, TascError
 from tasc.models.cost_model import TOKEN_COST, CostModel
@@ -219,7 +219,7 @@ def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Facto
 
 def _chains(method: Method) -> Method:
     """Return ``method`` with one child per node: vLLM verifies chains."""
-    if method.name in ("ar", "ngrammys") or not DRAFTERS[method.name].simulates:
+    if method.name in ("ar", "ngrammys") or not method.entry.simulates:
         raise InputError(
             f"method {method.label!r} needs a model, or drafts nothing: choose another method"
         )

@@ -36,6 +36,8 @@ class Output(Record):
     sources: tuple[DraftedFrom, ...] = ()
     """Source of each span of ``accepted``; of a mixture, the one with the largest share of its
     probability. "other" if the method does not report sources."""
+    probability: float | None = None
+    """Of a chosen label among all labels; None for other methods."""
 
 
 class Difference(Record):
@@ -149,6 +151,8 @@ class Cell(Record):
     outputs: tuple[Output, ...]
     sizing: Sizing | None = None
     """None if the budget is fixed."""
+    calibration_error: float | None = None
+    """Expected calibration error of the chosen labels' probabilities, in 10 bins."""
 
     @property
     def label(self) -> str:
@@ -159,6 +163,11 @@ class Cell(Record):
     def compared(self) -> bool:
         """Whether its outputs were compared with those of another method."""
         return self.lossless is not None and self.lossless.against != self.method
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it chose among labels, so that its outputs are not those of plain decoding."""
+        return self.method.partition(":")[0] == "choices"
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ class Generation:
     commits the first token, steps the others. ``drafted[i]`` and ``accepted[i]`` count the nodes
     drafted and accepted in step i. ``finish``: "end" after an end token, "stop" after a stop rule,
     "length" at the limit. ``sources`` (T,) uint8: as in ``ReportsSources``, None if the drafter
-    does not report them.
+    does not report them. ``probability``: of a chosen label among all labels.
     """
 
     tokens: Tokens
@@ -87,6 +87,7 @@ class Generation:
     timeline: Timeline = field(default_factory=Timeline)
     finish: str = "length"
     sources: Sources | None = None
+    probability: float | None = None
 
     @property
     def decoding_steps(self) -> int:

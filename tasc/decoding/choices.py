@@ -117,9 +117,9 @@ class Labels:
         lengths = np.array([len(prompt) for prompt in prompts])
         target.begin(int(lengths.max()) + max(len(part.tree) for part in parts), len(prompts))
         found = np.empty((len(prompts), len(self.tokens)))
-        read = np.zeros_like(lengths)
+        read = np.full_like(lengths, target.open_shared(prompts))
         with native_threads(target.model):
-            if not target.chains_only and lengths.max() > _LONGEST_CHAIN:
+            if not target.chains_only and (lengths - read).max() > _LONGEST_CHAIN:
                 target.join([prompt[: max(len(prompt) - 1, 1)] for prompt in prompts])
                 read = lengths - 1
             for part in parts:

@@ -37,7 +37,9 @@ def find_choices(choices: str, source: Source, split: str) -> list[str]:
         alone = Source(source.path, choices, choices, config=source.config)
         texts = read_table(alone, split).texts(choices)
     except InputError as error:
-        raise InputError(f"choices {choices!r} is no file and no column ({error})") from None
+        raise InputError(
+            f"choices {choices!r} is no file and no column ({error}): give one of them"
+        ) from None
     labels = [text for text in dict.fromkeys(texts) if text.strip()]
     check_labels(labels, f"column {choices!r}")
     return labels

@@ -28,6 +28,9 @@ _FEW_NODES = 12  # of the first pruned forward, hardly longer than of one token;
 _LONGEST_CHAIN = 512  # tokens of a prompt that is read together with the trie
 
 
+Rows = dict[tuple[int, ...], np.ndarray]  # log-probabilities (V,) after the tokens of a prefix
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of the trie: a tree of tokens, and the last node of each label in it, -1 for none."""
@@ -114,9 +117,9 @@ class Labels:
         lengths = np.array([len(prompt) for prompt in prompts])
         target.begin(int(lengths.max()) + max(len(part.tree) for part in parts), len(prompts))
         found = np.empty((len(prompts), len(self.tokens)))
-        read = np.zeros_like(lengths)
+        read = np.full_like(lengths, target.open_shared(prompts))
         with native_threads(target.model):
-            if not target.chains_only and lengths.max() > _LONGEST_CHAIN:
+            if not target.chains_only and (lengths - read).max() > _LONGEST_CHAIN:
                 target.join([prompt[: max(len(prompt) - 1, 1)] for prompt in prompts])
                 read = lengths - 1
             for part in parts:
@@ -146,7 +149,7 @@ class Labels:
         target.check(prompt, longest)
         target.begin(len(prompt) + max(_FEW_NODES, longest), 1)
         outputs = [output.tolist() for output in self.outputs]
-        known = {(): target.join([prompt])[0].float().log_softmax(-1).cpu().numpy()}
+        known: Rows = {(): target.join([prompt])[0].float().log_softmax(-1).cpu().numpy()}
         timer.end("prefill")
         while True:
             paths = [_walk(known, output) for output in outputs]
@@ -161,7 +164,7 @@ class Labels:
             target.restart([len(prompt) - 1])
             tree = part.tree
             logits = target.score([int(prompt[-1])], [(tree.tokens, tree.parents)])[0]
-            prefixes = list[tuple[int, ...]]([()])
+            prefixes: list[tuple[int, ...]] = [()]
             for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
                 prefixes.append((*prefixes[parent + 1], token))
             rows = logits[: len(prefixes)].float().log_softmax(-1).cpu().numpy()
@@ -195,9 +198,7 @@ class Labels:
         )
 
 
-def _walk(
-    known: dict[tuple[int, ...], np.ndarray], output: list[int]
-) -> tuple[float, tuple[int, ...]]:
+def _walk(known: Rows, output: list[int]) -> tuple[float, tuple[int, ...]]:
     """Return the log-probability of the longest scored prefix of an output, and the prefix."""
     total = 0.0
     for i, token in enumerate(output):
@@ -232,8 +233,9 @@ class _Allow:
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
     """Normalise log-probabilities (..., labels) over the labels."""
-    shifted: np.ndarray = np.exp(scores - scores.max(-1, keepdims=True))
-    return shifted / shifted.sum(-1, keepdims=True)
+    shifted = np.exp(scores - scores.max(-1, keepdims=True))
+    normalised: np.ndarray = shifted / shifted.sum(-1, keepdims=True)
+    return normalised
 
 
 @torch.inference_mode()

@@ -79,7 +79,7 @@ class StatefulTarget(Target):
 
     def restart(self, lengths: Sequence[int] | np.ndarray) -> None:
         if any(lengths):
-            raise InputError("a state cannot be taken back to a prompt's: restart from 0")
+            raise InputError("a state cannot be taken back: pass lengths of 0")
         self.sequences = [_Decoded(self, self.capacity) for _ in lengths]
 
     @torch.inference_mode()

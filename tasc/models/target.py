@@ -196,6 +196,14 @@ class Target:
             self.states = torch.cat([before, self.states], dim=1)
         return logits[torch.arange(len(prompts)), torch.from_numpy(which)]
 
+    def open_shared(self, prompts: Sequence[np.ndarray]) -> int:
+        """Begin ``prompts`` with the shared tokens, if all have them; return their number."""
+        if self.prefix is None or not all(self.prefix.begins(prompt) for prompt in prompts):
+            return 0
+        self.kv_cache.open(len(prompts), self.prefix.blocks)
+        self.kv_cache.fill([self.shared] * len(prompts))
+        return self.shared
+
     def restart(self, lengths: Sequence[int] | np.ndarray) -> None:
         """Go back to sequences of the first ``lengths`` (B,) tokens that the cache holds.
 

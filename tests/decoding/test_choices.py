@@ -86,6 +86,29 @@ def test_parts_and_long_prompts_give_the_same_scores(monkeypatch):
         np.testing.assert_allclose(few.scores(static, PROMPTS[1:2])[0][0], expected, atol=1e-4)
 
 
+def test_tokens_that_all_prompts_share_are_read_once(monkeypatch):
+    model, begin = build_model("llama"), np.arange(20, 30, dtype=np.int32)
+    prompts = [np.concatenate([begin, prompt]) for prompt in PROMPTS]
+    expected = np.stack([one_by_one(model, prompt, LABELS) for prompt in prompts])
+    for most in (1024, 4):
+        monkeypatch.setattr(choices, "_MOST_NODES", most)
+        target, scorer = target_for(model), Labels(LABELS, END)
+        target.share(begin)
+        forwards = watched(target, monkeypatch)
+        scores, _ = scorer.scores(target, prompts)
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
+        assert all(int(positions.min()) >= len(begin) for _, _, positions, *_ in forwards)
+        others = scorer.scores(target, PROMPTS)[0]  # which do not begin so
+        np.testing.assert_allclose(others[0], one_by_one(model, PROMPTS[0], LABELS), atol=1e-4)
+
+
+def watched(target, monkeypatch):
+    """Return the list of the arguments of all later forwards."""
+    seen, forward = [], target.forward
+    monkeypatch.setattr(target, "forward", lambda *given: (seen.append(given), forward(*given))[1])
+    return seen
+
+
 @pytest.mark.slow
 def test_ten_thousand_labels_in_several_trees():
     rng = np.random.default_rng(0)

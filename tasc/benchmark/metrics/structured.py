@@ -25,12 +25,12 @@ LABEL = "Valid"
 SUMMARY = "Share of outputs that satisfy a JSON Schema, are a label, or match a regular expression."
 USAGE = "valid:schema=FILE"
 KINDS = ("schema", "choices", "regex")
-Pair = tuple[str, str]
 
 
 def count_pairs(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
     """Count the pairs (N, 3) in both, in the output, and in the reference; arrays have no order."""
-    return shared(*([Counter(pairs(t, ordered=False)) for t in s] for s in (outputs, references)))
+    own, wanted = ([Counter(pairs(t, ordered=False)) for t in s] for s in (outputs, references))
+    return shared(own, wanted)
 
 
 def count_fields(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
@@ -40,15 +40,15 @@ def count_fields(outputs: Sequence[str], references: Sequence[str], _delimiter: 
     return np.array([[len(own & wanted), len(wanted)] for own, wanted in counts], float)
 
 
-def pairs(text: str, *, ordered: bool) -> list[Pair]:
-    """Flatten a JSON text; the path to an item has its position in the array if ``ordered``."""
+def pairs(text: str, *, ordered: bool) -> list[str]:
+    """Flatten a JSON text into pairs as JSON; with ``ordered``, paths have array positions."""
     try:
         return list(_flatten(json.loads(text), "", ordered))
     except (ValueError, RecursionError):
         return []
 
 
-def _flatten(value: object, path: str, ordered: bool) -> Iterator[Pair]:
+def _flatten(value: object, path: str, ordered: bool) -> Iterator[str]:
     if isinstance(value, dict) and value:
         for name, part in value.items():
             yield from _flatten(part, f"{path}.{name}", ordered)
@@ -56,7 +56,7 @@ def _flatten(value: object, path: str, ordered: bool) -> Iterator[Pair]:
         for i, part in enumerate(value):
             yield from _flatten(part, f"{path}[{i if ordered else ''}]", ordered)
     else:
-        yield path, json.dumps(value)
+        yield json.dumps([path, value])
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         incidental=frozenset({"processes"}),
         distributed=True,
     )
-    flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
 
     model: str = Field(description=f"{MODEL} to start from.")
     augmented: str | None = Field(

@@ -212,7 +212,7 @@ def test_names_that_steer_are_quoted(capsys):
         (("task",), "has no split test: add one beside the others"),
         (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is not a folder: create it"),
         (("mine.jsonl", "--recipe", "mine.jsonl"), "mine.jsonl exists and is not replaced"),
-        (("mine.jsonl", "--recipe", " "), "a name is empty: give --recipe a file"),
+        (("mine.jsonl", "--recipe", " "), "--recipe or --model is empty: give a file"),
     ],
 )
 def test_what_cannot_be_started_with_is_refused_and_nothing_is_written(capsys, arguments, said):
@@ -303,7 +303,7 @@ def test_hours_that_are_too_short_name_how_many_are_needed(capsys, base, monkeyp
     assert not Path("recipe.yaml").exists()
     assert not Path("mine-splits").exists()
     code, _, err = tasc(capsys, "init", "mine.jsonl", "--hours", "1")
-    assert (code, "--hours 1 needs a model and data on this machine" in err) == (2, True)
+    assert (code, "--hours 1 measures a model and data on this machine" in err) == (2, True)
 
 
 def test_hours_are_measured_with_the_model(capsys, base):

@@ -163,9 +163,9 @@ def prepare(
 
 
 def slices(samples: int, length: int | None) -> list[slice]:
-    """Cut the samples into what is decoded in one piece, by one machine: all, where None is said.
+    """Cut the samples into slices of ``length``; None is one slice of all samples.
 
-    Drafters that learn from outputs begin anew in each.
+    One machine decodes a slice. Drafters that learn from outputs start again in each slice.
     """
     step = length or max(samples, 1)
     return [slice(i, min(i + step, samples)) for i in range(0, samples, step)]
@@ -202,8 +202,8 @@ def decode_slice(
             if len(cell.runs) == repeat:
                 cell.runs.append([])
         for turn in turns:
-            # Drawn anew, so that no cell always runs behind the same one; samples stay in order,
-            # as drafters that learn from outputs depend on it.
+            # A new order for each turn, so that no cell always follows the same one. Samples
+            # stay in order, because drafters that learn from outputs depend on it.
             for i in order.permutation(len(cells)).tolist():
                 cell, key = cells[i], (repeat, turn.start, i)
                 mine = prompts[cell.model.label]
@@ -246,7 +246,7 @@ def decode(
     options: BenchOptions,
     verifiers: Callable[[int, Verifier], Verifier] = lambda _sample, verify: verify,
 ) -> list[Generation]:
-    """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn.
+    """Decode one turn of ``prompts``. Random numbers depend on the sample, not on the turn.
 
     ``verifiers`` may replace the verifier of a sample.
     """

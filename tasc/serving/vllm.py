@@ -44,8 +44,8 @@ class ProposerOptions(Options):
 
     index: str | dict[str, str] = Field(
         default_factory=dict,
-        description="Index folder from tasc index, built with the served model's tokenizer; or "
-        "several, by name.",
+        description="Folder of tasc index, made with the served model's tokenizer; or several "
+        "folders by name.",
     )
     use: list[str] | None = Field(
         None, description="Names of the indexes to draft from (default: all)."
@@ -99,7 +99,7 @@ class ProposerOptions(Options):
 
 
 class Watch:
-    """Checks files at most once per ``EVERY`` seconds."""
+    """Notices replaced files, with one check per ``EVERY`` seconds at most."""
 
     def __init__(self, files: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
         self.files, self.clock = files, clock

@@ -47,7 +47,7 @@ class InitOptions(CommandOptions):
         description=f"{MODEL} to fine-tune; without it the recipe trains a small one from scratch.",
     )
     recipe: str = Field(
-        "recipe.yaml", description="File to write; one that exists is never replaced."
+        "recipe.yaml", description="Recipe file to write. An existing file is never replaced."
     )
     hours: float | None = Field(
         None,
@@ -57,7 +57,10 @@ class InitOptions(CommandOptions):
         "examples and epochs; needs a local --model.",
     )
     seed: int = Field(
-        0, ge=0, le=LARGEST_SEED, description="Of the recipe, and of which examples are held out."
+        0,
+        ge=0,
+        le=LARGEST_SEED,
+        description="Seed of the recipe, and of the choice of held-out examples.",
     )
 
     @field_validator("model", "recipe")
@@ -66,9 +69,7 @@ class InitOptions(CommandOptions):
         if value is None:
             return None
         if not value.strip():
-            raise ValueError(
-                "a name is empty: give --recipe a file, and --model a folder or Hub id"
-            )
+            raise ValueError("--recipe or --model is empty: give a file, and a folder or Hub id")
         with as_value_error():
             return expand_user(value)
 
@@ -211,8 +212,8 @@ def _fit(
         return made
     if tokenizer is None or corpus is None or options.model is None:
         raise InputError(
-            f"--hours {options.hours:g} needs a model and data on this machine to measure them: "
-            "name a folder, or leave out --hours"
+            f"--hours {options.hours:g} measures a model and data on this machine, but got none: "
+            "give both as folders, or leave out --hours"
         )
     rows = held_out.get("validation", 0)
     if "validation" in splits(source):

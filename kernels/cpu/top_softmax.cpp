@@ -10,9 +10,7 @@ namespace tasc {
 namespace {
 
 // Everything is inlined into the functions below that are compiled for several instruction sets.
-// So no call passes a vector, and its ABI does not matter.
 #define TASC_INLINE [[gnu::always_inline]] inline
-#pragma GCC diagnostic ignored "-Wpsabi"
 
 // Named lanes: GCC would unroll a loop over them before vectorising, and then fail to vectorise.
 constexpr int kLanes = 16;

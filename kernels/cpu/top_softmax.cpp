@@ -9,15 +9,18 @@
 namespace tasc {
 namespace {
 
-// Four named lanes: GCC would unroll a loop over them before vectorising, and then fail to vectorise.
-constexpr int kLanes = 4;
+// Everything is inlined into the functions below that are compiled for several instruction sets.
+#define TASC_INLINE [[gnu::always_inline]] inline
+
+// Named lanes: GCC would unroll a loop over them before vectorising, and then fail to vectorise.
+constexpr int kLanes = 16;
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
 
-Floats all(float x) { return Floats{} + x; }
+TASC_INLINE Floats all(float x) { return Floats{} + x; }
 
 // e^x for x <= 0, within 0.4 %: 2^n by the exponent of a float, 2^f by a parabola. NaN gives 0.
-Floats quick_exp(Floats x) {
+TASC_INLINE Floats quick_exp(Floats x) {
   const Floats y = (x > all(-80.f) ? x : all(-80.f)) * 1.44269504f + 127.f;
   const Ints whole = __builtin_convertvector(y, Ints);
   const Floats part = y - __builtin_convertvector(whole, Floats);
@@ -31,13 +34,13 @@ Floats quick_exp(Floats x) {
 class Block {
  public:
   template <class T>
-  Block(const T* row, int64_t size) : lanes_((size + kLanes - 1) / kLanes) {
+  TASC_INLINE Block(const T* row, int64_t size) : lanes_((size + kLanes - 1) / kLanes) {
     lines_[lanes_ - 1] = all(-INFINITY);
     for (int64_t i = 0; i < size; ++i) values()[i] = to_float(row[i]);
   }
-  float operator[](int64_t i) const { return reinterpret_cast<const float*>(lines_)[i]; }
+  TASC_INLINE float operator[](int64_t i) const { return reinterpret_cast<const float*>(lines_)[i]; }
 
-  float largest() const {
+  TASC_INLINE float largest() const {
     Floats most = all(-INFINITY);
     for (int64_t i = 0; i < lanes_; ++i) most = lines_[i] > most ? lines_[i] : most;
     float best = -INFINITY;
@@ -45,7 +48,7 @@ class Block {
     return best;
   }
   // Sum of e^(scale * (x - most)).
-  float exp_sum(float most, float scale) const {
+  TASC_INLINE float exp_sum(float most, float scale) const {
     Floats sums{};
     for (int64_t i = 0; i < lanes_; ++i) sums += quick_exp(scale * (lines_[i] - most));
     float sum = 0;
@@ -54,16 +57,15 @@ class Block {
   }
 
  private:
-  float* values() { return reinterpret_cast<float*>(lines_); }
+  TASC_INLINE float* values() { return reinterpret_cast<float*>(lines_); }
 
   int64_t lanes_;
   Floats lines_[kBlock / kLanes];
 };
 
-}  // namespace
-
 template <class T>
-void top_softmax(const T* row, int64_t size, int k, float scale, int32_t* ids, float* probabilities) {
+TASC_INLINE void top_softmax_of(const T* row, int64_t size, int k, float scale, int32_t* ids,
+                                float* probabilities) {
   float values[kMaxTop], most = -INFINITY, sum = 0;
   for (int i = 0; i < k; ++i) values[i] = -INFINITY, ids[i] = -1;
   for (int64_t begin = 0; begin < size; begin += kBlock) {
@@ -84,6 +86,25 @@ void top_softmax(const T* row, int64_t size, int k, float scale, int32_t* ids, f
     }
   }
   for (int i = 0; i < k; ++i) probabilities[i] = ids[i] < 0 ? 0 : std::exp(scale * (values[i] - most)) / sum;
+}
+
+#ifdef __x86_64__
+template <class T>
+[[gnu::target("avx512f,avx512bw")]] void wide(const T* row, int64_t size, int k, float scale, int32_t* ids,
+                                              float* probabilities) {
+  top_softmax_of(row, size, k, scale, ids, probabilities);
+}
+#endif
+
+}  // namespace
+
+template <class T>
+void top_softmax(const T* row, int64_t size, int k, float scale, int32_t* ids, float* probabilities) {
+#ifdef __x86_64__
+  static const bool is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  if (is_wide) return wide(row, size, k, scale, ids, probabilities);
+#endif
+  top_softmax_of(row, size, k, scale, ids, probabilities);
 }
 
 template void top_softmax(const float*, int64_t, int, float, int32_t*, float*);

@@ -81,7 +81,8 @@ def matches(
         result = match(
             cell.model.target,
             prompts[label],
-            *([g.tokens for g in one.runs[0]] for one in (against, cell)),
+            [g.tokens for g in against.runs[0]],
+            [g.tokens for g in cell.runs[0]],
             against.method.label,
             sampled=options.sampling is not None,
         )
@@ -107,7 +108,7 @@ def logits_of(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) 
         ) -> tuple[np.ndarray, int]:
             path, bonus = verify(draft, logits, adjust)
             for row in (0, *(path + 1).tolist()):
-                bits = logits[row].contiguous().view(torch.uint8).numpy()
+                bits = logits[row].contiguous().view(torch.uint8).numpy().tobytes()
                 digests[sample].append(blake2b(bits, digest_size=16).digest())
             return path, bonus
 

@@ -18,10 +18,12 @@ from tasc.models.packed import is_packed, native_threads
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
-_FORMAT = 2  # of the cached file
+_FORMAT = 3  # of the cached file
 _LEAST_TURNS, _MOST_TURNS = 3, 25
 _AFTER = 4  # forwards that a tree slows down
-_SMALL = 0.02  # seconds of a forward, above which the slow-down is negligible
+# Seconds of a forward above which the slow-down is negligible, because the weights exceed the
+# caches. Subtracting the forwards after a large one would only multiply their noise.
+_SMALL = 0.005
 
 
 def measure(target: Target, *, seconds: float = 2.0) -> CostModel:

@@ -76,6 +76,22 @@ def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, model):
         assert trial.speedup == pytest.approx(plain / ms, rel=1e-3)
 
 
+def test_the_default_is_simulated_as_it_runs(sides, model):
+    tokenizer = load_tokenizer(str(model))
+    known = tokenizer.encode(sides[0].outputs).split()
+    references = References.of(tokenizer, sides[1].prompts, sides[1].outputs)
+    flat, steep = (CostModel((1, 2, 64), times) for times in ((10, 10, 10.1), (10, 30, 1900)))
+    nodes = []
+    for cost in (flat, steep):
+        simulations = Simulations(known, references, cost)
+        found = search(simulations, Setting(tree_size=0), {"tree_size": (12,)}, cost=cost)
+        assert found.default.method == "tasc-spec:budget=auto"
+        nodes.append(found.default.drafted_tokens)
+        fixed = found.trials[1]
+        assert found.default.speedup > 0.98 * max(fixed.speedup, 1)
+    assert nodes[0] > fixed.drafted_tokens > nodes[1]
+
+
 def figures(trial):
     """Return what a trial says of its steps alone."""
     own = {name: getattr(trial, name) for name in StepFigures.model_fields}
@@ -127,7 +143,8 @@ def test_analyze_times_the_model_and_names_the_best_setting(
     assert drafting["cost"]["sizes"][0] == 1
     method = drafting["best"]["method"]
     assert method in out
-    assert parse(method).budget == drafting["best"]["setting"]["tree_size"]
+    parsed = parse(method)
+    assert (0 if parsed.adaptive else parsed.budget) == drafting["best"]["setting"]["tree_size"]
     assert drafting["best"]["speedup"] == max(t["speedup"] for t in drafting["trials"])
     page = (tmp_path / "a" / "analysis.html").read_text()
     assert method in page

@@ -37,11 +37,13 @@ def simulate_drafts(
     tokenizer: LoadedTokenizer,
     grid: Grid,
     *,
-    start: Setting = DEFAULT,
+    start: Setting | None = None,
     cost: "CostModel | None" = None,
     progress: Progress = silent,
 ) -> Search | None:
     """Simulate TASC-spec on held-out outputs with the setting ``start``, and those along ``grid``.
+
+    The default setting drafts adaptively where ``cost``, T(k) of the model, is known.
 
     Without another split, a tenth of the outputs are held out, at least FEWEST but at most half.
     Returns None without held-out outputs.
@@ -70,7 +72,9 @@ def simulate_drafts(
     known = expand(once.encoded, repeated).split()
     chains_only = cost is not None and cost.chains_only
     references = References.of(tokenizer, prompts, outputs, chains_only=chains_only)
-    return search(Simulations(known, references), start, grid, cost=cost, progress=progress)
+    start = start or (DEFAULT if cost is None else Setting(tree_size=0))
+    simulations = Simulations(known, references, cost)
+    return search(simulations, start, grid, cost=cost, progress=progress)
 
 
 def advise(

@@ -14,7 +14,9 @@ from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.prediction import speedup_interval
 from tasc.benchmark.results.search import Costs, Search, Setting, Trial, TunedTask, Tuning
 from tasc.data.corpus import Corpus
+from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.resources import Resources
+from tasc.decoding.drafters import ADAPTIVE
 from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.decoding.drafters.ngram.tasc_spec import prepare
@@ -66,9 +68,17 @@ def tune(
 class Simulations:
     """Simulates settings of TASC-spec. It keeps the index of the last one."""
 
-    def __init__(self, known: Sequence[np.ndarray], references: References) -> None:
-        """Decode ``references`` with drafts from the outputs ``known``, (T_i,) int32 each."""
-        self.known, self.references = known, references
+    def __init__(
+        self,
+        known: Sequence[np.ndarray],
+        references: References,
+        cost: "CostModel | None" = None,
+    ) -> None:
+        """Decode ``references`` with drafts from the outputs ``known``, (T_i,) int32 each.
+
+        Adaptive drafting needs ``cost``.
+        """
+        self.known, self.references, self.cost = known, references, cost
         self._last: tuple[Counts, NgramIndex] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,7 +88,12 @@ class Simulations:
     def run(self, setting: Setting) -> StepStats:
         """Decode the references with a setting."""
         resources = Resources((), self.references.end, indexes=[self._index(setting)])
-        return simulate(prepare(resources, setting), self.references, setting.tree_size)
+        make = prepare(resources, setting)
+        if setting.tree_size:
+            return simulate(make, self.references, setting.tree_size)
+        assert self.cost is not None, "adaptive drafting needs the cost of forwards"
+        policy = Adaptive(self.cost, learns=False)
+        return simulate(lambda: AdaptiveDrafter(make(), policy), self.references, ADAPTIVE)
 
     def _index(self, options: Counts) -> "NgramIndex":
         counts = Counts(**{field.name: getattr(options, field.name) for field in fields(Counts)})

@@ -10,7 +10,7 @@ from tasc.report.record import Record, Report
 
 @dataclass(frozen=True)
 class Setting(TascSpecOptions):
-    """Options of TASC-spec with its maximum number of draft nodes."""
+    """Options of TASC-spec with its maximum number of draft nodes; 0 drafts adaptively."""
 
     tree_size: int = DEFAULT_BUDGET
 
@@ -22,7 +22,8 @@ class Setting(TascSpecOptions):
             for option in fields(TascSpecOptions)
             if (value := getattr(self, option.name)) != option.default
         ]
-        return f"tasc-spec:{','.join([*changed, f'budget={self.tree_size}'])}"
+        budget = f"budget={self.tree_size or 'auto'}"
+        return f"tasc-spec:{','.join([*changed, budget])}"
 
 
 class Trial(StepFigures):

@@ -192,8 +192,8 @@ def test_steps_without_a_draft_do_not_lose_the_thread(model, outputs, head):
 class Captured(Target):
     """Overwrites the states of the last forward with the new ones, as a CUDA graph does."""
 
-    def score(self, last, trees):
-        logits = super().score(last, trees)
+    def score(self, last, trees, skipped=0):
+        logits = super().score(last, trees, skipped)
         if not hasattr(self, "buffer"):
             self.buffer = torch.zeros(1, 64, self.states.shape[2])
         self.buffer[:, : self.states.shape[1]] = self.states

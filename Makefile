@@ -67,7 +67,7 @@ test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, aga
 	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; \
 	  else $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft; fi
 	@[ -s $(ENGINE)/.installed ] || $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_TASK=$(TASK) \
-	  $(ENGINE)/bin/python -m pytest -m serving tests/serving/test_engine.py
+	  $(ENGINE)/bin/python -m pytest -m serving tests/serving/test_engine.py tests/serving/test_hook.py
 
 # What has no wheel here is no error: the file then holds the reason.
 $(ENGINE)/.engine: pyproject.toml constraints.txt | $(VENV)/.dependencies

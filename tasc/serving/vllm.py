@@ -7,10 +7,11 @@ and changes no output. Its options are in ``--additional-config``, under ``tasc`
 import logging
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -76,10 +77,10 @@ class ProposerOptions(Options):
     guard: bool = Field(
         True, description="Adaptive drafting: draft less while drafts are rejected."
     )
-    cost: float | dict[int, float] = Field(
+    cost: float | dict[int, float] | Literal["measured"] = Field(
         TOKEN_COST,
-        description="Cost of a drafted token, as a share of a step of one token; or seconds of a "
-        "step by its number of tokens.",
+        description="Cost of a drafted token, as a share of a step of one token; seconds of a step "
+        "by its number of tokens; or measured, to learn it from the engine's steps.",
     )
     threads: int = Field(
         2,
@@ -144,7 +145,7 @@ class TascProposer:
             2 * vllm_config.scheduler_config.max_num_seqs,
             len(tokenizer.vocabulary()),
         )
-        policy = ChainPolicy(CostModel.from_option(options.cost)) if options.guard else None
+        policy = chain_policy(options) if options.guard else None
         threads = min(options.threads, _cores())
         factories = self.tasks.factories
         self.proposer = ChainProposer(
@@ -217,6 +218,17 @@ def _keeps_temperatures() -> bool:
     temperatures, ends = torch.tensor([0.25, 0.75]), torch.tensor([1, 3], dtype=torch.int32)
     expanded: list[float] = expand_batch_to_tokens(temperatures, ends, 3).tolist()
     return expanded == [0.25, 0.75, 0.75]
+
+
+def chain_policy(options: ProposerOptions) -> ChainPolicy:
+    """Return adaptive drafting with the cost in ``options``.
+
+    Raises:
+        InputError: the times are invalid.
+    """
+    if options.cost == "measured":
+        return ChainPolicy(CostModel.from_option(), time.perf_counter)
+    return ChainPolicy(CostModel.from_option(options.cost))
 
 
 def chain_factory(

@@ -138,9 +138,12 @@ class ChainProposer:
         """
         rows = [row for row, committed in enumerate(new) if len(committed)]
         read = [lengths[row] - len(new[row]) for row in rows]
+        found = [self.requests.take(key) for key in keys(tokens, rows, read)]
+        if self.policy is not None:  # a step that read a prompt is no measure
+            self.policy.stop(0 if None in found or len(rows) < len(new) else len(rows))
         known = [
-            self.requests.take(key) or self._begin(tokens[row, : key[0]])
-            for row, key in zip(rows, keys(tokens, rows, read), strict=True)
+            request or self._begin(tokens[row, :length])
+            for request, row, length in zip(found, rows, read, strict=True)
         ]
         self._learn(known, [new[row] for row in rows])
         going: list[tuple[int, Request]] = []
@@ -163,6 +166,8 @@ class ChainProposer:
             proposed[row], request.probed = ([], chain) if plan.is_probe else (chain, [])
             request.drafted = len(proposed[row])
             self.requests.put(key, request)
+        if self.policy is not None:
+            self.policy.start(len(left), sum(map(len, proposed)))
         return proposed
 
     def use(self, factories: Mapping[str, Factory]) -> None:

@@ -35,9 +35,9 @@ def memory_of(factory: Factory) -> Memory | None:
 
 def teach(factory: Factory, outputs: Iterable[np.ndarray]) -> None:
     """Let the drafters of ``factory`` know ``outputs``, oldest first."""
-    memory = memory_of(factory)
-    for output in outputs if memory is not None else ():
-        memory.add(output)
+    if (memory := memory_of(factory)) is not None:
+        for output in outputs:
+            memory.add(output)
 
 
 class State:

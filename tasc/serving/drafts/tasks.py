@@ -20,6 +20,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 EVERY = 1.0  # seconds between two checks for changed files
 WINDOW = 256  # first tokens of a prompt, in which its tag is found
 TAG = ".txt"  # of the file with a task's tag, next to the task's index folder
+Stamp = tuple[int, int, int]  # changes with the file
 _log = logging.getLogger("vllm.tasc")
 
 
@@ -49,7 +50,7 @@ class Tasks:
         self.clock, self.next = clock, clock() + EVERY
         self.factories: dict[str, Factory] = {}
         self.tags: dict[str, str] = {}
-        self.stamps: dict[str, list[object]] = {}
+        self.stamps: dict[str, list[Stamp | None]] = {}
         for name in dict.fromkeys(["", *self._changed()]):
             self._load(name)
 
@@ -124,7 +125,7 @@ class Tasks:
         self.factories[name] = factory
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
+def _stamp(file: Path) -> Stamp | None:
     try:
         stat = file.stat()
     except OSError:  # deleted, or about to be replaced

@@ -4,10 +4,11 @@ import logging
 import os
 import shutil
 import stat
+from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.decoding.drafters.ngram.index import build_index, save_index
@@ -222,6 +223,7 @@ def test_a_state_that_cannot_be_used_is_told_in_one_line(folder, how):
     assert "\n" not in str(caught.value)
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 319), min_size=1, max_size=9), max_size=9))
 def test_any_outputs_come_back(model, tmp_path_factory, outputs):
     tokenizer = load_tokenizer(str(model))
@@ -230,3 +232,20 @@ def test_any_outputs_come_back(model, tmp_path_factory, outputs):
     found = read_state(file, tokenizer)
     assert [o.tolist() for o in found[""]] == outputs
     assert found["a/b"] == []
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 999), st.integers(0, 255), st.booleans())
+def test_a_damaged_state_is_refused_or_has_tokens_of_the_vocabulary(
+    model, tmp_path_factory, where, value, lengthen
+):
+    tokenizer = load_tokenizer(str(model))
+    file = tmp_path_factory.getbasetemp() / "damaged-state"
+    outputs = [np.array(o, np.int32) for o in ([5, 6, 7], [8])]
+    write_state(file, {"": outputs}, tokenizer)
+    content = bytearray(file.read_bytes())
+    content[where % len(content)] = value
+    file.write_bytes(content + b"\0" * lengthen)
+    with suppress(InputError):
+        found = read_state(file, tokenizer)
+        assert all(0 <= token < 320 for some in found.values() for o in some for token in o)

@@ -110,7 +110,7 @@ def read_state(file: Path, tokenizer: LoadedTokenizer) -> dict[str, list[np.ndar
         names = [name.removesuffix("/tokens") for name in tensors if name.endswith("/tokens")]
         size = len(tokenizer.vocabulary())
         return {n: _split(tensors[f"{n}/tokens"], tensors[f"{n}/lengths"], size) for n in names}
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"state: cannot use {file} ({error}): delete it, or name another file"
         ) from None

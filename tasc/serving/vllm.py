@@ -80,7 +80,8 @@ class ProposerOptions(Options):
     cost: float | dict[int, float] | Literal["measured"] = Field(
         TOKEN_COST,
         description="Cost of a drafted token, as a share of a step of one token; seconds of a step "
-        "by its number of tokens; or measured, to learn it from the engine's steps.",
+        "by its number of tokens; or measured: the default, raised by the times of the engine's "
+        "steps.",
     )
     threads: int = Field(
         2,

@@ -127,7 +127,8 @@ def test_the_cost_of_a_token_is_learnt_from_the_steps(of_token):
                 policy.stop(sequences)
                 clock.now += 60  # idle: no measure
     for sequences in (1, 8):
-        exact = of_token * sequences / (1 + of_token * (sequences - 1))
+        cost = max(of_token, 0.05)  # never below the assumed one
+        exact = cost * sequences / (1 + cost * (sequences - 1))
         assert policy.token_cost(sequences) == pytest.approx(exact, rel=0.1)
 
 

@@ -1,11 +1,11 @@
 """Adaptive drafting for engine plug-ins: one plan per step for all requests of the batch.
 
 Time is counted in forwards of the present batch. Without a clock, drafts depend only on the
-requests and their order. With one, the times of the engine's steps correct the cost of a token.
+requests and their order. With one, the times of the engine's steps raise the cost of a token.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tasc.decoding.core.account import Account
@@ -31,8 +31,15 @@ class ChainPolicy:
 
     def __init__(self, cost: CostModel, clock: Callable[[], float] | None = None) -> None:
         self.account, self.cost, self.clock = Account(), cost, clock
+        assumed = replace(cost)  # a floor: a few noisy times could make tokens look free
+
         # Number of sequences -> cost of a token of each. Interpolating takes µs in every step.
-        self.token_cost = cache(lambda sequences: cost.token_cost(max(sequences, 1)))
+        @cache
+        def token_cost(sequences: int) -> float:
+            least = assumed.token_cost(max(sequences, 1))
+            return max(cost.token_cost(max(sequences, 1)), least) if clock else least
+
+        self.token_cost = token_cost
         self.last = (0, 0, 0.0)  # sequences and tokens of the last step, and when it began
 
     def start(self, sequences: int, drafted: int) -> None:

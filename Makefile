@@ -59,7 +59,8 @@ $(LLAMA)/.installed:
 	@touch $@
 
 # Trained models, their indexes, and an environment with vLLM; vLLM's wheels are not for all machines.
-SERVING := build/serving
+# BASE is a pretrained model instead of one trained from scratch, such as smollm2.
+SERVING := build/serving$(if $(BASE),-$(notdir $(BASE)))
 ENGINE := build/serving-venv
 # Without the second, the compiler of vLLM's n-gram drafter starts threads that spin beside the engine.
 ENGINE_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_ENABLE_V1_MULTIPROCESSING=0
@@ -67,7 +68,7 @@ test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, aga
 	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; \
 	  else $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft; fi
 	@[ -s $(ENGINE)/.installed ] || $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_TASK=$(TASK) \
-	  $(ENGINE)/bin/python -m pytest -m serving tests/serving/test_engine.py
+	  $(ENGINE)/bin/python -m pytest -m serving tests/serving/test_engine.py tests/serving/test_hook.py
 
 # What has no wheel here is no error: the file then holds the reason.
 $(ENGINE)/.engine: pyproject.toml constraints.txt | $(VENV)/.dependencies
@@ -102,12 +103,14 @@ $(ENGINE)/.suffix: $(ENGINE)/.engine
 $(SERVING)/base: | $(VENV)/.installed
 	$(BIN)/tasc base $(TASK) --preset $(or $(PRESET),tiny) --epochs 2 --threads 1 --output $@
 
-$(SERVING)/tokens: | $(SERVING)/base
-	$(BIN)/tasc augment $(TASK) --tokenizer $(SERVING)/base --output $@
+SERVED_BASE := $(or $(BASE),$(SERVING)/base)
+MADE_BASE := $(if $(BASE),$(VENV)/.installed,$(SERVING)/base)
+$(SERVING)/tokens: | $(MADE_BASE)
+	$(BIN)/tasc augment $(TASK) --tokenizer $(SERVED_BASE) --output $@
 
-TUNE = $(BIN)/tasc finetune $(TASK) --model $(SERVING)/base --threads 1 --epochs 1 --limit 4000 \
-  --learning-rate 3e-3 --batch-size 32 --effective-batch 32 --max-length 160 --quantize none --merge --output $@
-$(SERVING)/baseline: | $(SERVING)/base
+TUNE = $(BIN)/tasc finetune $(TASK) --model $(SERVED_BASE) --threads 1 --epochs $(or $(EPOCHS),1) --limit 4000 \
+  --learning-rate $(if $(BASE),1e-3,3e-3) --batch-size 32 --effective-batch 32 --max-length 160 --quantize none --merge --output $@
+$(SERVING)/baseline: | $(MADE_BASE)
 	$(TUNE)
 
 $(SERVING)/tasc-ft: | $(SERVING)/tokens
@@ -178,9 +181,9 @@ bench-guard: install $(MODEL)  ## what drafting costs where it cannot win, and g
 bench-batch: install $(MODEL)  ## batches against transformers' generate
 	$(BIN)/python -m benchmarks.batch --model $(MODEL) --data-dir $(TASK)
 
-bench-serving: $(ENGINE)/.installed $(ENGINE)/.suffix $(SERVING)/index-baseline $(SERVING)/index-tasc-ft  ## tokens per second of vLLM: alone, with its drafters, with ours; DATA as above
+bench-serving: $(ENGINE)/.installed $(ENGINE)/.suffix $(SERVING)/index-baseline $(SERVING)/index-tasc-ft  ## tokens per second of vLLM: alone, with its drafters, with ours; DATA as above, BASE=smollm2 ARGS=--compiled
 	$(ENGINE_ENV) $(ENGINE)/bin/python -m benchmarks.serving.engines --models $(SERVING) --data-dir $(TASK) \
-	  --json benchmarks/results/serving.json $(ARGS)
+	  --json benchmarks/results/serving$(if $(BASE),-$(notdir $(BASE))).json $(ARGS)
 
 # WHEELS is a folder of wheels: this machine's own Python and packages are used, and those wheels.
 gpu-bench: $(if $(WHEELS),,install)  ## what only an NVIDIA device can show, in one file; ARGS="--only verify overhead"

@@ -28,7 +28,7 @@ from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 
 ALONE = "alone"  # the arm without drafts
-ARMS = (ALONE, "ngram", "suffix", "ours", "ours-suffix")
+ARMS = (ALONE, "ngram", "suffix", "ours", "ours-suffix", "ours-measured")
 LEVELS, REQUESTS = (1, 8, 32), (12, 48, 96)  # at a time, and per repeat
 WARM = 500  # requests of the training split, before the first repeat
 _NGRAM = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
@@ -52,6 +52,7 @@ def speculations(index: Path, tokens: int) -> dict[str, dict[str, Any] | str]:
         "suffix": drafts({"method": "suffix"}) if built else "arctic-inference is not installed",
         "ours": ours({}),
         "ours-suffix": ours({"method": "suffix"}),
+        "ours-measured": ours({"cost": "measured"}),
     }
 
 

@@ -98,10 +98,13 @@ class CostModel:
         factors = np.interp(scale, sizes, [self._corrections[size] for size in sizes])
         corrected = self._uncorrected(rising) * factors
         if (np.diff(corrected) < 0).any():
-            from scipy.optimize import isotonic_regression  # an engine never needs it
-
-            weights = np.where(np.isin(np.rint(scale), sizes), 1.0, _UNMEASURED)
-            corrected = isotonic_regression(corrected, weights=weights).x
+            try:
+                from scipy.optimize import isotonic_regression
+            except ImportError:  # next to an engine
+                corrected = np.maximum.accumulate(corrected)
+            else:
+                weights = np.where(np.isin(np.rint(scale), sizes), 1.0, _UNMEASURED)
+                corrected = isotonic_regression(corrected, weights=weights).x
         found: Seconds = corrected[position].reshape(np.shape(tokens))
         return found
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tasc.environment import requirement
 from tasc.errors import InputError, UnavailableError
 from tasc.models.folder.files import read_json
+from tasc.serving import hook
 from tasc.serving.options import ExportOptions, ServeOptions
 from tasc.serving.parts import Start
 from tasc.serving.table import EXPORTS, Entry
@@ -20,7 +21,7 @@ def command(options: ServeOptions) -> list[str]:
 
     Raises:
         InputError: the folder is not an export, or its engine is a library.
-        UnavailableError: the engine is not installed.
+        UnavailableError: the engine is not installed, or this version cannot load the drafter.
     """
     folder = Path(options.folder)
     file = folder / ExportOptions.spec.result_file
@@ -43,7 +44,10 @@ def command(options: ServeOptions) -> list[str]:
         raise InputError(
             f"{entry.label} is a library, not a server: run the code in {folder / 'README.md'}"
         )
-    return _installed(words, entry)
+    words = _installed(words, entry)
+    if found["to"] == "vllm" and start.drafts and (problem := hook.problem(hook.installed())):
+        raise UnavailableError(f"vLLM cannot draft: {problem}, or export without --index")
+    return words
 
 
 def _installed(words: list[str], entry: Entry) -> list[str]:

@@ -6,27 +6,30 @@ and changes no output. Its options are in ``--additional-config``, under ``tasc`
 
 import logging
 import os
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, ValidationError
 
 from tasc.decoding.drafters import Factory, Method, Resources, parse
-from tasc.decoding.drafters.ngram.index import FILE, indexed_outputs, load_index
-from tasc.errors import InputError, TascError
+from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
+from tasc.errors import InputError
 from tasc.models.cost_model import TOKEN_COST, CostModel
 from tasc.options.explain import explain
 from tasc.options.task import Options
 from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
+from tasc.serving.drafts.state import State, memory_of, read_state, teach
+from tasc.serving.drafts.tasks import Tasks
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 KEY = "tasc"  # of additional_config
-EVERY = 1.0  # seconds between two checks for replaced indexes
+_log = logging.getLogger("vllm.tasc")
 _WRONG_SAMPLES = (
     "this build of vLLM ignores the temperature of requests with drafts (vLLM issue 55005), so "
     "samples are wrong: use temperature 0, or serve without drafts"
@@ -50,6 +53,22 @@ class ProposerOptions(Options):
     use: list[str] | None = Field(
         None, description="Names of the indexes to draft from (default: all)."
     )
+    tasks: str | None = Field(
+        None,
+        description="Folder of more index folders, one per task, read again when it changes. "
+        "Requests of the task sql have the text of sql.txt, by default [sql], near the beginning "
+        "of their prompts; other requests draft from the index.",
+    )
+    share: bool = Field(
+        False,
+        description="Map index files into memory that all processes share. Replace such files by "
+        "renaming only: a process ends if its file is cut.",
+    )
+    state: str | None = Field(
+        None,
+        description="File for the outputs of finished requests, so that a restarted engine drafts "
+        "from them. One file per engine; it contains private data.",
+    )
     method: str = Field(
         "tasc-spec",
         description="Method as in tasc bench. tasc-spec drafts from the indexes, the prompt, and "
@@ -58,10 +77,11 @@ class ProposerOptions(Options):
     guard: bool = Field(
         True, description="Adaptive drafting: draft less while drafts are rejected."
     )
-    cost: float | dict[int, float] = Field(
+    cost: float | dict[int, float] | Literal["measured"] = Field(
         TOKEN_COST,
-        description="Cost of a drafted token, as a share of a step of one token; or seconds of a "
-        "step by its number of tokens.",
+        description="Cost of a drafted token, as a share of a step of one token; seconds of a step "
+        "by its number of tokens; or measured: the default, raised by the times of the engine's "
+        "steps.",
     )
     threads: int = Field(
         2,
@@ -98,35 +118,6 @@ class ProposerOptions(Options):
         return [Path(named[name]).expanduser() for name in (self.use or named)]
 
 
-class Watch:
-    """Notices replaced files, with one check per ``EVERY`` seconds at most."""
-
-    def __init__(self, files: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
-        self.files, self.clock = files, clock
-        self.next = clock() + EVERY
-        self.stamps = [_stamp(file) for file in files]
-
-    def changed(self) -> bool:
-        """Return whether a file was replaced since the last change; all files must exist."""
-        now = self.clock()
-        if now < self.next or not self.files:
-            return False
-        self.next = now + EVERY
-        stamps = [_stamp(file) for file in self.files]
-        if stamps == self.stamps or None in stamps:
-            return False
-        self.stamps = stamps
-        return True
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        stat = file.stat()
-    except OSError:  # deleted, or about to be replaced
-        return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-
 class TascProposer:
     """A proposer of draft tokens for vLLM (V1, ``custom_class``)."""
 
@@ -141,23 +132,38 @@ class TascProposer:
         if getattr(model, "is_hybrid", False) or getattr(model, "has_inner_state", False):
             raise InputError(_STATEFUL.format(model.model))
         tokenizer = load_tokenizer(str(model.tokenizer))
+        folder = None if options.tasks is None else Path(options.tasks).expanduser()
         self.options, self.tokenizer = options, tokenizer
-        self.watch = Watch([folder / FILE for folder in options.folders()])
+        self.tasks = Tasks(
+            lambda folders: chain_factory(options, tokenizer, folders),
+            tokenizer,
+            options.folders(),
+            folder,
+        )
         sizes = Sizes(
             vllm_config.speculative_config.num_speculative_tokens,
             model.max_model_len,
             2 * vllm_config.scheduler_config.max_num_seqs,
             len(tokenizer.vocabulary()),
         )
-        policy = ChainPolicy(CostModel.from_option(options.cost)) if options.guard else None
-        factory = chain_factory(options, tokenizer)
+        policy = chain_policy(options) if options.guard else None
         threads = min(options.threads, _cores())
-        self.proposer = ChainProposer(factory, tokenizer.eos_id, sizes, policy, threads=threads)
+        factories = self.tasks.factories
+        self.proposer = ChainProposer(
+            factories[""], tokenizer.eos_id, sizes, policy, threads=threads
+        )
+        self.proposer.use(factories)
+        self.proposer.route = self.tasks.route
+        first = getattr(getattr(vllm_config, "parallel_config", None), "rank", 0) == 0
+        self.state = self._state(Path(options.state)) if options.state and first else None
+        runner = "V2" if getattr(vllm_config, "use_v2_model_runner", False) else "V1"
+        version = getattr(sys.modules.get("vllm"), "__version__", "unknown")
+        _log.info("drafting in Model Runner %s of vLLM %s, through custom_class", runner, version)
 
     def load_model(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - vLLM's own
         """Load no model; warn if vLLM samples wrongly with drafts."""
         if not _keeps_temperatures():
-            logging.getLogger("vllm.tasc").warning(_WRONG_SAMPLES)
+            _log.warning(_WRONG_SAMPLES)
 
     def propose(
         self,
@@ -168,20 +174,33 @@ class TascProposer:
         **__: Any,  # noqa: ANN401
     ) -> list[list[int]]:
         """Return a chain for each row, as in ``ChainProposer.propose``."""
-        if self.watch.changed():
-            self._reload()
+        if self.tasks.poll():
+            self.proposer.use(self.tasks.factories)
         lengths = num_tokens_no_spec[: len(sampled_token_ids)].tolist()
-        return self.proposer.propose(sampled_token_ids, lengths, token_ids_cpu)
+        chains = self.proposer.propose(sampled_token_ids, lengths, token_ids_cpu)
+        if self.state is not None:
+            self.state.record(self.proposer.ended)
+        return chains
 
-    def _reload(self) -> None:
-        """Use the replaced indexes for new requests, if they are valid."""
-        log = logging.getLogger("vllm.tasc")
-        try:
-            self.proposer.change(chain_factory(self.options, self.tokenizer))
-        except TascError as error:
-            log.warning("the new index is not used, the old one is: %s", error)
-        else:
-            log.warning("an index was replaced: new requests draft from it")
+    def _state(self, file: Path) -> State:
+        """Learn from the file ``file``, if it exists, and write to it from now on.
+
+        Raises:
+            InputError: the file cannot be used, or the method learns nothing.
+        """
+        file = file.expanduser()
+        factories = self.tasks.factories
+        if memory_of(factories[""]) is None:
+            raise InputError(f"state: {self.options.method} learns nothing: leave state out")
+        for name, outputs in read_state(file, self.tokenizer).items():
+            if name in factories:
+                teach(factories[name], outputs)
+                _log.info("task %r: learnt %d outputs from %s", name, len(outputs), file)
+        return State(file, self.tokenizer, self._learnt)
+
+    def _learnt(self) -> dict[str, list[np.ndarray]]:
+        memories = {name: memory_of(one) for name, one in self.tasks.factories.items()}
+        return {name: list(memory.outputs) for name, memory in memories.items() if memory}
 
 
 def _cores() -> int:
@@ -202,14 +221,30 @@ def _keeps_temperatures() -> bool:
     return expanded == [0.25, 0.75, 0.75]
 
 
-def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Factory:
-    """Return the factory of the requests' drafters.
+def chain_policy(options: ProposerOptions) -> ChainPolicy:
+    """Return adaptive drafting with the cost in ``options``.
+
+    Raises:
+        InputError: the times are invalid.
+    """
+    if options.cost == "measured":
+        return ChainPolicy(CostModel.from_option(), time.perf_counter)
+    return ChainPolicy(CostModel.from_option(options.cost))
+
+
+def chain_factory(
+    options: ProposerOptions, tokenizer: LoadedTokenizer, folders: Sequence[Path]
+) -> Factory:
+    """Return the factory of the drafters of requests that draft from the indexes in ``folders``.
 
     Raises:
         InputError: the method needs more than tokens, or does not fit the indexes.
     """
     method = _chains(parse(options.method))
-    indexes = [load_index(folder, tokenizer, copy=True) for folder in options.folders()]
+    indexes = [load_index(folder, tokenizer, copy=not options.share) for folder in folders]
+    for folder, index in zip(folders, indexes, strict=True):
+        kind = "shared" if options.share else "private"
+        _log.info("index %s: %.1f MB of %s memory", folder, index.block.nbytes / 1e6, kind)
     # Without an index, an empty output marks where outputs begin.
     outputs = [np.empty(0, np.int32)]
     if method.name == "suffix" and indexes:

@@ -170,7 +170,9 @@ def test_counts_are_the_simulators(served):
     prompts = [np.array(ids, np.int32) for ids in served.ids]
     outputs = [np.array(ids[:-1], np.int32) for ids in served.expected]
     references = References(prompts, outputs, served.tokenizer.eos_id, 1 << 20)
-    expected = simulate(chain_factory(options, served.tokenizer), references, TOKENS)
+    expected = simulate(
+        chain_factory(options, served.tokenizer, options.folders()), references, TOKENS
+    )
     counted = served.runs[True]["alone"]["counted"]
     names = ("drafts", "draft_tokens", "accepted_tokens")
     assert tuple(spec(counted, name) for name in names) == expected.engine_counts

@@ -1,11 +1,15 @@
 """Adaptive drafting in an engine: failing drafts cost a bounded share of the time."""
 
+import numpy as np
 import pytest
 
 from tasc.decoding.core.account import ALLOWANCE, CREDIT
+from tasc.decoding.drafters import Resources, parse
 from tasc.errors import InputError
 from tasc.models.cost_model import CostModel
 from tasc.serving.drafts.policy import ChainPolicy
+from tasc.serving.drafts.proposer import ChainProposer, Sizes
+from tests.serving.engine import Engine
 
 
 def make(cost: float = 0.05) -> ChainPolicy:
@@ -96,3 +100,65 @@ def test_steps_without_requests_change_nothing():
 def test_costs_that_say_nothing_are_refused(cost):
     with pytest.raises(InputError, match="two sizes or more"):
         CostModel.from_option(cost)
+
+
+class Forwards:
+    """A clock of an engine whose forward over k tokens takes ``seconds[k]``."""
+
+    def __init__(self, of_token: float) -> None:
+        self.now, self.of_token = 0.0, of_token
+
+    def forward(self, tokens: int) -> None:
+        self.now += 0.01 * (1 + self.of_token * (tokens - 1))
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("of_token", [0.002, 0.05, 0.5])
+def test_the_cost_of_a_token_is_learnt_from_the_steps(of_token):
+    clock = Forwards(of_token)
+    policy = ChainPolicy(CostModel.from_option(), clock)
+    for _ in range(20):
+        for sequences in (1, 8):
+            for drafted in (0, sequences):
+                policy.start(sequences, drafted)
+                clock.forward(sequences + drafted)
+                policy.stop(sequences)
+                clock.now += 60  # idle: no measure
+    for sequences in (1, 8):
+        cost = max(of_token, 0.05)  # never below the assumed one
+        exact = cost * sequences / (1 + cost * (sequences - 1))
+        assert policy.token_cost(sequences) == pytest.approx(exact, rel=0.1)
+
+
+def test_steps_of_other_requests_are_no_measure():
+    clock = Forwards(9.0)
+    policy = ChainPolicy(CostModel.from_option(0.05), clock)
+    for now in (0, 2, 8):
+        policy.start(1, 1)
+        clock.forward(2)
+        policy.stop(now)
+    assert policy.token_cost(1) == pytest.approx(0.05)
+
+
+def test_an_engine_measures_its_steps_and_drafts_less_where_a_token_is_dear():
+    """The same requests in an engine whose tokens are cheap, and in one whose tokens are dear."""
+    drafted = []
+    for of_token in (0.01, 3.0):
+        clock = Forwards(of_token)
+        factory = parse("prompt-lookup").prepare(Resources([], 0))
+        policy = ChainPolicy(CostModel.from_option(), clock)
+        engine = Engine(ChainProposer(factory, 0, Sizes(8, 400, 8), policy), 2)
+        inner = engine.proposer.propose
+
+        def propose(new, lengths, tokens, engine=engine, clock=clock, inner=inner):
+            clock.forward(len(new) + sum(map(len, engine.drafts[-1] if engine.drafts else [])))
+            return inner(new, lengths, tokens)
+
+        engine.proposer.propose = propose
+        rng = np.random.default_rng(0)
+        output = np.concatenate([rng.integers(5, 60, 3) if i % 2 else [7, 8, 9] for i in range(60)])
+        engine.run([(np.array([7, 8, 9, 7, 8], np.int32), [*output, 0])] * 2)
+        drafted.append(engine.counts.drafted)
+    assert 4 * drafted[1] < drafted[0]

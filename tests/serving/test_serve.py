@@ -10,9 +10,11 @@ import pytest
 
 import tasc
 from tasc.environment import requirement
+from tasc.serving.hook import INSTALL
 from tasc.serving.table import EXPORTS
 from tests.cli import tasc as run
 from tests.pico import make_base
+from tests.serving.sources import CONFIG, write
 
 
 def export(tmp_path, engine):
@@ -51,8 +53,7 @@ def test_the_engine_takes_the_place_of_the_command(tmp_path):
 
 def test_a_python_engine_is_run_without_the_modules_of_the_folder(tmp_path, monkeypatch, capsys):
     out, _ = export(tmp_path, "vllm")
-    (tmp_path / "site" / "vllm").mkdir(parents=True)
-    (tmp_path / "site" / "vllm" / "__init__.py").write_text("")
+    write(tmp_path / "site" / "vllm")
     monkeypatch.syspath_prepend(tmp_path / "site")
     called = []
     monkeypatch.setattr(os, "execvp", lambda *words: called.append(words))
@@ -62,6 +63,16 @@ def test_a_python_engine_is_run_without_the_modules_of_the_folder(tmp_path, monk
     ((program, words),) = called
     assert program == sys.executable
     assert words[1:4] == ["-P", "-m", "vllm.entrypoints.openai.api_server"]
+
+
+def test_a_vllm_that_loads_no_drafter_is_told_with_what_to_install(tmp_path, monkeypatch, capsys):
+    out, result = export(tmp_path, "vllm")
+    (out / "export.json").write_text(json.dumps(result | {"drafts": True}))
+    write(tmp_path / "site" / "vllm", {CONFIG: ""})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    code, _, err = run(capsys, "serve", out)
+    assert code == 2
+    assert f"{INSTALL}, or export without --index" in " ".join(err.split())
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llama-cpp"])

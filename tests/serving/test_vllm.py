@@ -89,7 +89,7 @@ def test_the_outputs_of_an_index_are_those_it_was_made_from(folder):
 def test_chains_have_one_child_a_node(folder):
     tokenizer = load_tokenizer(str(folder / "model"))
     for method in ("tasc-spec:width=3", "suffix", "prompt:adapt=true"):
-        drafter = chain_factory(ProposerOptions(method=method), tokenizer)()
+        drafter = chain_factory(ProposerOptions(method=method), tokenizer, [])()
         drafter.start(tokenizer.encode(["play play some play some jazz play some"]).tokens)
         draft = drafter.draft(6)
         assert draft.parents.tolist() == list(range(-1, len(draft) - 1))

@@ -7,7 +7,8 @@ import pytest
 
 from tasc.decoding.drafters.ngram.index import FILE, build_index, save_index
 from tasc.decoding.drafters.ngram.options import Counts
-from tasc.serving.vllm import EVERY, TascProposer, Watch
+from tasc.serving.drafts.tasks import EVERY
+from tasc.serving.vllm import TascProposer
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import make_tokenizer
 from tests.serving.test_vllm import configured
@@ -46,8 +47,8 @@ def replace(folder, output):
 
 def proposer(folder):
     made = TascProposer(configured(folder, {"index": str(folder / "index"), "guard": False}))
-    made.watch.clock = Clock()
-    made.watch.next = EVERY
+    made.tasks.clock = Clock()
+    made.tasks.next = EVERY
     return made
 
 
@@ -62,7 +63,7 @@ def test_requests_draft_from_the_index_that_stands_there_when_they_begin(folder)
     assert asked(made, [5, 6, 20]) == [21, 22]
     replace(folder, [20, 31, 32])
     assert asked(made, [7, 6, 20]) == [21, 22]  # less than a second later: nobody looked
-    made.watch.clock.seconds = EVERY
+    made.tasks.clock.seconds = EVERY
     assert asked(made, [5, 6, 20, 21]) == [22, made.proposer.end]  # under way: as it began
     assert asked(made, [8, 6, 20]) == [31, 32]
     end = made.proposer.end
@@ -75,25 +76,32 @@ def test_an_index_that_cannot_be_used_changes_nothing(folder, caplog):
     (folder / "half").write_bytes(b"half")
     (folder / "half").replace(folder / "index" / FILE)
     for second in (1, 2, 3):
-        made.watch.clock.seconds = second * EVERY
+        made.tasks.clock.seconds = second * EVERY
         assert asked(made, [second, 6, 20]) == [21, 22]
     assert [record.message.count("is not used") for record in caplog.records] == [1]
     shutil.rmtree(folder / "index")  # gone: what was read is still held
-    made.watch.clock.seconds = 4 * EVERY
+    made.tasks.clock.seconds = 4 * EVERY
     assert asked(made, [4, 6, 20]) == [21, 22]
     write(folder, "index", [20, 31, 32])
-    made.watch.clock.seconds = 5 * EVERY
+    made.tasks.clock.seconds = 5 * EVERY
     assert asked(made, [5, 6, 20]) == [31, 32]
 
 
-def test_files_are_looked_at_once_a_second(tmp_path):
-    clock, file = Clock(), tmp_path / "file"
-    file.write_text("a")
-    watch = Watch([file], clock)
-    file.write_text("longer")
-    found = []
+def test_files_are_looked_at_once_a_second(folder):
+    made, found = proposer(folder).tasks, []
+    replace(folder, [20, 31, 32])
     for seconds in (0.5, 0.9, 1.0, 1.5, 2.0, 9.0):
-        clock.seconds = seconds
-        found.append(watch.changed())
+        made.clock.seconds = seconds
+        found.append(made.poll())
     assert found == [False, False, True, False, False, False]
-    assert not Watch([], clock).changed()
+
+
+def test_a_new_index_keeps_what_was_learnt(folder):
+    made = proposer(folder)
+    end = made.proposer.end
+    assert asked(made, [5, 6, 40]) != [41, 42]
+    asked(made, [5, 6, 40, 41, 42, end], 3)
+    replace(folder, [20, 31, 32])
+    made.tasks.clock.seconds = EVERY
+    assert asked(made, [9, 6, 40]) == [41, 42]
+    assert asked(made, [9, 6, 20]) == [31, 32]

@@ -1,10 +1,11 @@
 """Adaptive drafting for engine plug-ins: one plan per step for all requests of the batch.
 
-There is no clock here: drafts depend only on the requests and their order. Time is counted in
-forwards of the present batch.
+Time is counted in forwards of the present batch. Without a clock, drafts depend only on the
+requests and their order. With one, the times of the engine's steps raise the cost of a token.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tasc.decoding.core.account import Account
@@ -28,10 +29,31 @@ class ChainPolicy:
     An accepted token saves its sequence a forward; a drafted token makes the forward longer.
     """
 
-    def __init__(self, cost: CostModel) -> None:
-        self.account = Account()
+    def __init__(self, cost: CostModel, clock: Callable[[], float] | None = None) -> None:
+        self.account, self.cost, self.clock = Account(), cost, clock
+        assumed = replace(cost)  # a floor: a few noisy times could make tokens look free
+
         # Number of sequences -> cost of a token of each. Interpolating takes µs in every step.
-        self.token_cost = cache(cost.token_cost)
+        @cache
+        def token_cost(sequences: int) -> float:
+            least = assumed.token_cost(max(sequences, 1))
+            return max(cost.token_cost(max(sequences, 1)), least) if clock else least
+
+        self.token_cost = token_cost
+        self.last = (0, 0, 0.0)  # sequences and tokens of the last step, and when it began
+
+    def start(self, sequences: int, drafted: int) -> None:
+        """Note the begin of a forward over ``sequences`` sequences and ``drafted`` more tokens."""
+        if self.clock is not None:
+            self.last = (sequences, sequences + drafted, self.clock())
+
+    def stop(self, sequences: int) -> None:
+        """Correct the cost model by the last step if it had ``sequences`` sequences."""
+        started, tokens, begin = self.last
+        if self.clock is None or sequences != started or not sequences:
+            return
+        if self.cost.record(tokens, self.clock() - begin):
+            self.token_cost.cache_clear()
 
     def plan(self, sequences: int) -> Plan:
         """Begin a step of ``sequences`` sequences."""

@@ -6,7 +6,7 @@ length and the last tokens of its sequence. An unknown sequence starts a new dra
 so far as the prompt; drafts are then slightly worse, and outputs the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -116,11 +116,15 @@ class ChainProposer:
         """Make one drafter of ``factory`` per request; ``end`` is the end token.
 
         Without a ``policy`` every step drafts as much as it may. ``threads`` share a large step.
+        ``use`` sets more factories, and ``route`` names the one for a prompt.
         """
-        self.factory, self.end, self.sizes, self.policy = factory, end, sizes, policy
+        self.end, self.sizes, self.policy = end, sizes, policy
         self.step = step_for(factory(), threads)
         self.requests = Requests(sizes.sequences)
-        self.spare: list[Drafter] = []  # of ended sequences, to be reused
+        self.spare: dict[Factory, list[Drafter]] = {}  # of ended sequences, to be reused
+        self.route: Callable[[np.ndarray], str] = lambda _: ""
+        self.use({"": factory})
+        self.ended = 0  # outputs read up to their end token
 
     def propose(
         self, new: Sequence[list[int]], lengths: Sequence[int], tokens: np.ndarray
@@ -134,9 +138,12 @@ class ChainProposer:
         """
         rows = [row for row, committed in enumerate(new) if len(committed)]
         read = [lengths[row] - len(new[row]) for row in rows]
+        found = [self.requests.take(key) for key in keys(tokens, rows, read)]
+        if self.policy is not None:  # a step that read a prompt is no measure
+            self.policy.stop(0 if None in found or len(rows) < len(new) else len(rows))
         known = [
-            self.requests.take(key) or self._begin(tokens[row, : key[0]])
-            for row, key in zip(rows, keys(tokens, rows, read), strict=True)
+            request or self._begin(tokens[row, :length])
+            for request, row, length in zip(found, rows, read, strict=True)
         ]
         self._learn(known, [new[row] for row in rows])
         going: list[tuple[int, Request]] = []
@@ -159,23 +166,31 @@ class ChainProposer:
             proposed[row], request.probed = ([], chain) if plan.is_probe else (chain, [])
             request.drafted = len(proposed[row])
             self.requests.put(key, request)
+        if self.policy is not None:
+            self.policy.start(len(left), sum(map(len, proposed)))
         return proposed
 
-    def change(self, factory: Factory) -> None:
-        """Use ``factory`` for new requests; running ones keep their drafters."""
-        self.factory, self.spare = factory, []
+    def use(self, factories: Mapping[str, Factory]) -> None:
+        """Use these factories for new requests; running ones keep their drafters."""
+        self.factories = dict(factories)
+        self.spare = {factory: self.spare.get(factory, []) for factory in factories.values()}
 
     def _begin(self, prompt: np.ndarray) -> Request:
-        drafter = self.spare.pop() if self.spare else self.factory()
+        factory = self.factories[self.route(prompt)]
+        spare = self.spare[factory]
+        drafter = spare.pop() if spare else factory()
         drafter.start(np.ascontiguousarray(prompt, np.int32))
-        return Request(drafter, self.factory)
+        return Request(drafter, factory)
 
     def _finish(self, ended: list[tuple[list[int], Request]]) -> None:
         """Read outputs up to their end token: the engine cuts the rest."""
         outputs = [tokens[: tokens.index(self.end) + 1] for tokens, _ in ended]
         self.step([request.drafter for _, request in ended], outputs, [0] * len(ended), 0)
-        free = [request.drafter for _, request in ended if request.factory is self.factory]
-        self.spare = (self.spare + free)[: self.sizes.sequences]
+        self.ended += len(ended)
+        for _, request in ended:
+            spare = self.spare.get(request.factory)
+            if spare is not None and len(spare) < self.sizes.sequences:
+                spare.append(request.drafter)
 
     def _learn(self, requests: list[Request], committed: list[list[int]]) -> None:
         if self.policy is None:

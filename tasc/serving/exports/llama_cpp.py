@@ -83,6 +83,8 @@ class LlamaCppExport(Format):
             notes.append("differences in encoding were not counted: add --data to count them")
         if self.parts.index is not None:
             notes.append("it drafts at most 8 tokens per step, from n-grams of up to 4 tokens")
+            if self.parts.options.weights == "q8_0":
+                notes.append("with q8_0, drafts can cost more than they save: compare both")
         return notes
 
     @staticmethod

@@ -1,0 +1,133 @@
+"""Several tasks in one engine: an index for each, chosen by a tag in the prompt.
+
+Engines pass a plug-in no more than the tokens of a request: neither its model name nor its adapter.
+So the text of a prompt's beginning decides. Tasks share no drafter, index or learnt output.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tasc.decoding.drafters import Factory
+from tasc.decoding.drafters.ngram.index import FILE
+from tasc.errors import InputError, TascError
+from tasc.serving.drafts.state import memory_of, teach
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+EVERY = 1.0  # seconds between two checks for changed files
+WINDOW = 256  # first tokens of a prompt, in which its tag is found
+TAG = ".txt"  # of the file with a task's tag, next to the task's index folder
+Stamp = tuple[int, int, int]  # changes with the file
+_log = logging.getLogger("vllm.tasc")
+
+
+class Tasks:
+    """Drafter factories by the name of their task, kept up to date with the files.
+
+    The task "" has the indexes in ``plain``, and all prompts without a tag. The other tasks are the
+    index folders in ``folder``; the tag of ``sql/`` is the text in ``sql.txt``, or ``[sql]``.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Sequence[Path]], Factory],
+        tokenizer: LoadedTokenizer,
+        plain: Sequence[Path],
+        folder: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Load all indexes; ``make`` builds the factory of some index folders.
+
+        Raises:
+            InputError: the folder is missing, an index cannot be used, or tasks share a tag.
+        """
+        if folder is not None and not folder.is_dir():
+            raise InputError(f"tasks: {folder} is not a folder: create it, or name another one")
+        self.make, self.tokenizer, self.plain, self.folder = make, tokenizer, plain, folder
+        self.clock, self.next = clock, clock() + EVERY
+        self.factories: dict[str, Factory] = {}
+        self.tags: dict[str, str] = {}
+        self.stamps: dict[str, list[Stamp | None]] = {}
+        for name in dict.fromkeys(["", *self._changed()]):
+            self._load(name)
+
+    def poll(self) -> bool:
+        """Return whether factories changed, at most once per ``EVERY`` seconds.
+
+        An index that cannot be used causes a warning, and changes nothing.
+        """
+        now = self.clock()
+        if now < self.next:
+            return False
+        self.next = now + EVERY
+        changed = False
+        for name in self._changed():
+            try:
+                self._load(name)
+            except TascError as error:
+                _log.warning("%s: the new index is not used: %s", name or "index", error)
+            else:
+                changed = True
+        for name in [name for name in self.tags if name not in self.stamps]:
+            del self.tags[name], self.factories[name]
+            changed = True
+            _log.info("task %s was removed", name)
+        return changed
+
+    def route(self, prompt: np.ndarray) -> str:
+        """Return the task of ``prompt`` (T,): that of the first tag, and of the longest there."""
+        if not self.tags:
+            return ""
+        size = len(self.tokenizer.vocabulary())
+        text = self.tokenizer.decode([t for t in prompt[:WINDOW].tolist() if 0 <= t < size])
+        found = [(text.find(tag), -len(tag), name) for name, tag in self.tags.items()]
+        return min((one for one in found if one[0] >= 0), default=(0, 0, ""))[2]
+
+    def _changed(self) -> list[str]:
+        """Return the tasks whose files changed, and remember them."""
+        indexes = {"": [folder / FILE for folder in self.plain]}
+        if self.folder is not None:
+            indexes |= {file.parent.name: [file] for file in self.folder.glob(f"*/{FILE}")}
+        changed = []
+        for name, files in sorted(indexes.items()):
+            stamps = [_stamp(file) for file in files]
+            if None in stamps:  # about to be replaced
+                continue
+            whole = [*stamps, _stamp(self._tag_file(name)) if name else None]
+            if whole != self.stamps.get(name):
+                self.stamps[name] = whole
+                changed.append(name)
+        self.stamps = {name: self.stamps[name] for name in self.stamps if name in indexes}
+        return changed
+
+    def _tag_file(self, name: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{name}{TAG}"
+
+    def _load(self, name: str) -> None:
+        """Load the indexes of a task; it keeps the outputs that it has learnt."""
+        if name and self.folder is not None:
+            file = self._tag_file(name)
+            tag = file.read_text(encoding="utf-8").strip() if file.is_file() else f"[{name}]"
+            if not tag or tag in (t for n, t in self.tags.items() if n != name):
+                raise InputError(f"{file}: the tag {tag!r} is empty or another task's: change it")
+            factory = self.make([self.folder / name])
+            self.tags[name] = tag
+            _log.info("task %s: requests with %r in the first %d tokens", name, tag, WINDOW)
+        else:
+            factory = self.make(self.plain)
+        old = memory_of(self.factories[name]) if name in self.factories else None
+        if old is not None:
+            teach(factory, old.outputs)
+        self.factories[name] = factory
+
+
+def _stamp(file: Path) -> Stamp | None:
+    try:
+        stat = file.stat()
+    except OSError:  # deleted, or about to be replaced
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -1,0 +1,251 @@
+"""Several tasks in one engine: routes, files that come and go, and what is learnt."""
+
+import logging
+import os
+import shutil
+import stat
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasc.decoding.drafters.ngram.index import build_index, save_index
+from tasc.decoding.drafters.ngram.options import Counts
+from tasc.errors import InputError
+from tasc.serving.drafts.state import MOST_BYTES, memory_of, read_state, write_state
+from tasc.serving.drafts.tasks import EVERY, WINDOW
+from tasc.serving.vllm import TascProposer
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.pico import make_tokenizer
+from tests.serving.engine import Engine
+from tests.serving.test_vllm import configured
+from tests.serving.test_watch import Clock
+
+TASKS = ("jazz", "mail", "sql")
+PROMPT = [5, 6, 20]  # of every task: only the tag tells them apart
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    top = tmp_path_factory.mktemp("tasks")
+    make_tokenizer(top / "model")
+    return top / "model"
+
+
+@pytest.fixture
+def folder(tmp_path, model):
+    """Three tasks, whose outputs all begin with token 20 and go on in tokens of their own."""
+    (tmp_path / "model").symlink_to(model)
+    for i, name in enumerate(TASKS):
+        write(tmp_path, name, own(i))
+    (tmp_path / "tasks" / "sql.txt").write_text("say it again\n")
+    return tmp_path
+
+
+def own(task):
+    return [20, *range(30 + 10 * task, 36 + 10 * task)]
+
+
+def write(folder, name, output):
+    tokenizer = load_tokenizer(str(folder / "model"))
+    index = build_index([np.array(output, np.int32)] * 9, tokenizer.eos_id, Counts())
+    target = folder / "tasks" / name
+    target.mkdir(parents=True)
+    save_index(index, tokenizer, target)
+
+
+def proposer(folder, **more):
+    options = {"tasks": str(folder / "tasks"), "guard": False, **more}
+    made = TascProposer(configured(folder, options))
+    made.tasks.clock, made.tasks.next = Clock(), EVERY
+    return made
+
+
+def prompt_of(folder, tag):
+    tokenizer = load_tokenizer(str(folder / "model"))
+    return [*tokenizer.encode([tag]).tokens.tolist(), *PROMPT]
+
+
+def asked(made, row, new=1):
+    tokens = np.zeros((1, 400), np.int32)
+    tokens[0, : len(row)] = row
+    return made.propose([row[-new:]], np.array([len(row)]), tokens)[0]
+
+
+def test_drafts_of_three_tasks_never_mix(folder):
+    """Requests of all tasks side by side, in moving rows; each drafts its own tokens only."""
+    made = proposer(folder)
+    tags = ("[jazz]", "[mail]", "say it again")
+    engine = Engine(made.proposer, 6, np.random.default_rng(0))
+    drafted: list[tuple[int, list[int]]] = []
+    inner = made.proposer.propose
+
+    def propose(new, lengths, tokens):
+        chains = inner(new, lengths, tokens)
+        for row, chain in enumerate(chains):
+            task = next(i for i, p in enumerate(prompts) if tokens[row, : len(p)].tolist() == p)
+            drafted.append((task, chain))
+        return chains
+
+    made.proposer.propose = propose
+    prompts = [prompt_of(folder, tag)[:-1] for tag in tags]
+    requests = [(prompts[i % 3], [*own(i % 3), made.proposer.end]) for i in range(60)]
+    engine.run(requests)
+    for task, chain in drafted:
+        others = {token for i in range(3) if i != task for token in own(i)[1:]}
+        assert not others & set(chain)
+    assert engine.counts.accepted > 200
+    learnt = [memory_of(made.tasks.factories[name]).outputs for name in TASKS]
+    assert [{tuple(o.tolist()) for o in outputs} for outputs in learnt] == [
+        {(*own(i), made.proposer.end)} for i in range(3)
+    ]
+    assert not memory_of(made.tasks.factories[""]).outputs
+
+
+def test_a_prompt_belongs_to_its_first_tag_near_the_beginning(folder):
+    made = proposer(folder)
+
+    def route(text):
+        tokenizer = load_tokenizer(str(folder / "model"))
+        return made.tasks.route(tokenizer.encode([text]).tokens)
+
+    assert route("[mail] and [jazz]") == "mail"
+    assert route("play [jazz] [mail]") == "jazz"
+    assert route("say it again") == "sql"
+    assert route("[sql]") == route("") == route("mail") == ""  # sql.txt replaces the name
+    assert route("play " * (2 * WINDOW) + "[mail]") == ""
+    strange = np.array([-1, 2**31 - 1, *prompt_of(folder, "[mail]")], np.int32)
+    assert made.tasks.route(strange) == "mail"
+
+
+def test_tasks_come_and_go_while_the_engine_runs(folder, caplog):
+    caplog.set_level(logging.INFO, "vllm.tasc")
+    made = proposer(folder)
+    assert "MB of private memory" in caplog.text
+    news = prompt_of(folder, "[news]")
+    assert asked(made, news)[:2] != [71, 72]
+    write(folder, "news", [20, 71, 72, 73])
+    (folder / "tasks" / "half").mkdir()
+    (folder / "tasks" / "half" / "index.tasc").write_bytes(b"TASCNGRM")
+    made.tasks.clock.seconds = EVERY
+    assert asked(made, [7, *news])[:2] == [71, 72]
+    assert [r.message.count("half: the new index is not used") for r in caplog.records].count(
+        1
+    ) == 1
+    running = [8, *news]
+    assert asked(made, running)[:2] == [71, 72]
+    shutil.rmtree(folder / "tasks" / "news")
+    made.tasks.clock.seconds = 2 * EVERY
+    assert asked(made, [9, *news])[:2] != [71, 72]
+    assert asked(made, [*running, 71])[:2] == [72, 73]  # under way: as it began
+    assert asked(made, prompt_of(folder, "[mail]"))[:2] == own(1)[1:3]
+    assert "task news was removed" in caplog.text
+
+
+def test_two_tasks_cannot_have_one_tag(folder):
+    (folder / "tasks" / "mail.txt").write_text("say it again")
+    with pytest.raises(InputError, match=r"sql.txt: the tag 'say it again' is .* another task's"):
+        proposer(folder)
+    with pytest.raises(InputError, match=r"tasks: .* is not a folder"):
+        proposer(folder, tasks=str(folder / "nowhere"))
+
+
+def test_shared_indexes_draft_the_same(folder):
+    for tag in ("[jazz]", "[mail]"):
+        row = prompt_of(folder, tag)
+        assert asked(proposer(folder, share=True), row) == asked(proposer(folder), row) != []
+
+
+def finish(made, tag, output):
+    row = [*prompt_of(made_folder(made), tag), *output, made.proposer.end]
+    asked(made, row[: len(row) - len(output)])
+    asked(made, row, len(output))
+
+
+def made_folder(made):
+    return made.tasks.folder.parent
+
+
+def test_what_was_learnt_survives_a_restart(folder):
+    file = folder / "learnt.safetensors"
+    made = proposer(folder, state=str(file))
+    made.state.clock = Clock()
+    finish(made, "[mail]", [80, 81, 82])
+    assert not file.exists()  # at most once a minute
+    finish(made, "[jazz]", [90, 91, 92])
+    made.state.clock.seconds = 1e9
+    asked(made, PROMPT)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+    again = proposer(folder, state=str(file))
+    row = [*prompt_of(folder, "[mail]"), 80]
+    assert asked(again, row)[:2] == [81, 82]
+    assert asked(proposer(folder), row)[:2] != [81, 82]
+    assert asked(again, [*prompt_of(folder, "[jazz]"), 80])[:2] != [81, 82]
+    written = file.read_bytes()
+    again.state.finish()
+    assert file.read_bytes() == written  # nothing new
+    finish(again, "[mail]", [80, 83, 84])
+    again.state.finish()  # as at the end of the process
+    found = read_state(file, again.tokenizer)
+    assert [len(found[name]) for name in ("", *TASKS)] == [0, 1, 2, 0]
+
+
+def test_a_full_disk_does_not_end_the_engine(folder, caplog):
+    made = proposer(folder, state=str(folder / "nowhere" / "learnt"))
+    finish(made, "[mail]", [80, 81, 82])
+    made.state.finish()
+    assert "cannot write" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["other", "cut", "lengths", "ids", "large", "method"])
+def test_a_state_that_cannot_be_used_is_told_in_one_line(folder, how):
+    file, more = folder / "learnt", {}
+    tokenizer = load_tokenizer(str(folder / "model"))
+    write_state(file, {"mail": [np.array([5, 6], np.int32)]}, tokenizer)
+    content = file.read_bytes()
+    if how == "other":
+        file.write_bytes(content.replace(tokenizer.identity.hex().encode(), b"0" * 64))
+    elif how == "cut":
+        file.write_bytes(content[:-3])
+    elif how == "lengths":
+        file.write_bytes(content[:-12] + content[-12:].replace(b"\2\0\0\0", b"\3\0\0\0"))
+    elif how == "ids":
+        write_state(file, {"mail": [np.array([5, 320], np.int32)]}, tokenizer)
+    elif how == "large":
+        os.truncate(file, MOST_BYTES + 1)
+    else:
+        more = {"method": "prompt-lookup"}
+    with pytest.raises(InputError, match=r"^state: .*: (delete it|leave state out)") as caught:
+        proposer(folder, state=str(file), **more)
+    assert "\n" not in str(caught.value)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.integers(0, 319), min_size=1, max_size=9), max_size=9))
+def test_any_outputs_come_back(model, tmp_path_factory, outputs):
+    tokenizer = load_tokenizer(str(model))
+    file = tmp_path_factory.getbasetemp() / "any-state"
+    write_state(file, {"": [np.array(o, np.int32) for o in outputs], "a/b": []}, tokenizer)
+    found = read_state(file, tokenizer)
+    assert [o.tolist() for o in found[""]] == outputs
+    assert found["a/b"] == []
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 999), st.integers(0, 255), st.booleans())
+def test_a_damaged_state_is_refused_or_has_tokens_of_the_vocabulary(
+    model, tmp_path_factory, where, value, lengthen
+):
+    tokenizer = load_tokenizer(str(model))
+    file = tmp_path_factory.getbasetemp() / "damaged-state"
+    outputs = [np.array(o, np.int32) for o in ([5, 6, 7], [8])]
+    write_state(file, {"": outputs}, tokenizer)
+    content = bytearray(file.read_bytes())
+    content[where % len(content)] = value
+    file.write_bytes(content + b"\0" * lengthen)
+    with suppress(InputError):
+        found = read_state(file, tokenizer)
+        assert all(0 <= token < 320 for some in found.values() for o in some for token in o)

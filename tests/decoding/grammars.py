@@ -16,17 +16,26 @@ SCHEMA: dict[str, Any] = {
     "required": ["intent", "slots"],
     "additionalProperties": False,
 }
-LARK = 'start: "SELECT " name (", " name)* (" WHERE " name " = " value)?\nname: /[a-z]{1,8}/\nvalue: /[0-9]{1,3}/'
+LARK = """start: "SELECT " name (", " name)* (" WHERE " name " = " value)?
+name: /[a-z]{1,8}/
+value: /[0-9]{1,3}/"""
 VALID = {
-    "schema": ['{"intent": "alarm_set", "slots": {}}', '{"intent": "audio_volume_up", "slots": {"time": "é \\" 5"}}'],
+    "schema": [
+        '{"intent": "alarm_set", "slots": {}}',
+        '{"intent": "audio_volume_up", "slots": {"time": "é \\" 5"}}',
+    ],
     "lark": ["SELECT a", "SELECT name, city WHERE age = 42"],
     "regex": ["ab 1", "ccccc 1234567"],
-}  # fmt: skip
+}
 INVALID = {
-    "schema": ['{"intent": "other", "slots": {}}', '{"intent": "alarm_set"}', '{"intent": "alarm_set", "slots": {"a": 1}}'],
+    "schema": [
+        '{"intent": "other", "slots": {}}',
+        '{"intent": "alarm_set"}',
+        '{"intent": "alarm_set", "slots": {"a": 1}}',
+    ],
     "lark": ["SELECT", "SELECT a,b", "select a", "SELECT a WHERE b = c"],
     "regex": ["a 1", "ab 1 ", "ab"],
-}  # fmt: skip
+}
 
 
 def constraint(kind: str) -> Constraint:
@@ -42,6 +51,6 @@ def grammar(tokenizer: LoadedTokenizer, kind: str = "schema") -> Grammar:
     return Grammar(constraint(kind), tokenizer, (tokenizer.eos_id,))
 
 
-def write(value: Any) -> str:  # noqa: ANN401
+def write(value: Any) -> str:
     """Write JSON as the grammars lay it out."""
     return json.dumps(value, ensure_ascii=False)

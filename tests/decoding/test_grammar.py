@@ -129,7 +129,7 @@ leaves = st.one_of(
     st.just(({"type": "null"}, None)),
     st.lists(texts, min_size=1, max_size=4, unique=True).map(lambda v: ({"enum": v}, v[-1])),
     st.lists(texts, min_size=1, max_size=3).map(lambda v: ({"const": v[0]}, v[0])),
-    st.text("ab", min_size=1, max_size=4).map(lambda v: ({"type": "string", "pattern": "^[ab]+$"}, v)),
+    st.text("ab", min_size=1).map(lambda v: ({"type": "string", "pattern": "^[ab]+$"}, v)),
     numbers.map(lambda v: ({"anyOf": [{"type": "integer", "minimum": v}, {"type": "null"}]}, v)),
 )  # fmt: skip
 cases = st.recursive(leaves, lambda inner: objects(inner) | arrays(inner), max_leaves=6)
@@ -238,7 +238,7 @@ def test_a_large_schema_ends_in_bounded_time(made, schema):
         found = Grammar(Constraint.of_schema(schema), loaded, (loaded.eos_id,))
         Masks(found)([], torch.zeros(len(loaded.vocabulary())))
     except InputError as error:
-        assert "\n" not in str(error)
+        assert "\n" not in str(error)  # noqa: PT017 - others do not raise
     assert time.monotonic() - begin < 60  # twice the limit, on a busy machine
 
 

@@ -21,6 +21,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 if TYPE_CHECKING:
     import torch
 
+FORCED = 64  # nodes of a draft, with those that the grammar determines
 _SECONDS, _MEMORY = 10.0, 4 << 30  # to compile a grammar
 _NO_ENGINE = (
     "schema, grammar and regex need llguidance, which is not installed: pip install "

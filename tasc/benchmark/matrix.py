@@ -14,6 +14,7 @@ from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
+from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
@@ -129,6 +130,7 @@ def prepare(
     vocabulary of their own draft with.
     """
     methods, cells = [parse(text) for text in options.methods], list[Cell]()
+    constraint = options.constraint
     for model in models:
         resources = Resources(
             model.encode(corpus.outputs),
@@ -142,6 +144,7 @@ def prepare(
             tokenizer=model.tokenizer,
             draft=draft,
             sampling=options.sampling,
+            grammar=constraint and Grammar(constraint, model.tokenizer, model.end_ids),
         )
         if any(method.adaptive for method in methods):
             progress(f"measuring T(k) of {model.label}", 0, 0)
@@ -225,10 +228,13 @@ def decode(
     """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
     mine = prompts[turn]
     samples = range(turn.start, turn.start + len(mine))
+    grammar = cell.resources and cell.resources.grammar
     return generate_all(
         cell.model.target,
         [
-            Request(prompt, cell.drafter, chosen(options.verify, options.sampling, i))
+            Request(
+                prompt, cell.drafter, chosen(options.verify, options.sampling, i), grammar=grammar
+            )
             for i, prompt in zip(samples, mine, strict=True)
         ],
         max_new_tokens=options.max_new_tokens,

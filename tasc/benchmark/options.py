@@ -11,6 +11,7 @@ from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
 from tasc.options.command import MOST_EXAMPLES, ModelOptions, OtherSplit, StepOptions, StepSpec
+from tasc.options.constraint import REFERENCES, ConstrainedOptions
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import (
     LONGEST,
@@ -46,7 +47,7 @@ class QualityOptions(StepOptions):
         return value
 
 
-class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
+class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions, ConstrainedOptions):
     """Options of ``tasc bench``."""
 
     command = "bench"
@@ -59,6 +60,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
             "draft_model": "model",
             "draft_head": "draft head",
             "token_counts": "token counts",
+            **REFERENCES,
         },
         makes=frozenset({"results"}),
         chat_template_of="models",
@@ -184,6 +186,8 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
         methods = [parse(text) for text in self.methods]
         with as_value_error():
             check(methods, head=bool(self.draft_head), draft=self.draft_model is not None)
+        if self.constraint is None and (needing := [m for m in methods if m.name == "grammar"]):
+            raise ValueError(f"methods: {needing[0].label} needs schema, grammar or regex: set one")
         if self.executor != "local" and self.slice is None:
             raise ValueError("executor: without slice, one worker decodes all samples: set slice")
         if self.executor != "local" and not any(method.name == "ar" for method in methods):

@@ -4,12 +4,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
 
 from tasc.data.foreign import json_object, one_line, read_whole, text_of
 from tasc.errors import InputError
+from tasc.options.command import Kind, StepOptions
+from tasc.options.fields import as_value_error
+from tasc.options.task import CONSTRAINTS
 
-CONSTRAINTS = ("schema", "grammar", "regex")  # the options that give one
 _LARGEST = 1 << 20  # bytes of a file
 # As json.dumps writes: the fixed text of an output is then fully determined.
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -81,3 +85,29 @@ def _read(path: str, option: str) -> bytes:
     if not file.is_file():
         raise InputError(f"no {option} file {path!r}: check --{option}")
     return read_whole(file, _LARGEST)
+
+
+REFERENCES: dict[str, Kind] = {"schema": "schema", "grammar": "grammar"}
+
+
+class ConstrainedOptions(StepOptions):
+    """Options of commands whose outputs may be constrained."""
+
+    schema: str | None = Field(  # type: ignore[assignment]
+        None, description="JSON Schema, a file, that every output satisfies."
+    )
+    grammar: str | None = Field(
+        None, description="Grammar in Lark, a file, that every output satisfies."
+    )
+    regex: str | None = Field(None, description="Regular expression that every output matches.")
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """The constraint on outputs. Raises InputError if it cannot be read."""
+        return read_constraint(self.schema, self.grammar, self.regex)
+
+    @model_validator(mode="after")
+    def _readable_constraint(self) -> Self:
+        with as_value_error():
+            _ = self.constraint
+        return self

@@ -79,7 +79,7 @@ def test_a_mask_allows_exactly_the_tokens_that_verification_allows(made, kind):
 def test_forced_tokens_are_those_of_every_valid_output(made):
     loaded = made["base"]
     found = grammar(loaded)
-    forced = found.forced(found.matcher())
+    forced = list(found.forced(found.matcher()))
     assert len(forced) > 3
     for text in VALID["schema"]:
         assert ids_of(loaded, text)[: len(forced)] == forced

@@ -8,7 +8,6 @@ output is complete.
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 FORCED = 64  # nodes of a draft, with those that the grammar determines
+_REMEMBERED = 10_000  # texts that must come next
 _SECONDS, _MEMORY = 10.0, 4 << 30  # to compile a grammar
 _NO_ENGINE = (
     "schema, grammar and regex need llguidance, which is not installed: pip install "
@@ -91,7 +91,8 @@ class Grammar:
 
         _check(constraint, compile)
         self._matcher = LLMatcher(engine, text, log_level=0)
-        self.encode = lru_cache(4096)(self._encode)
+        self._end = tuple(ends) if len(self.ends) == 1 else ()
+        self._forced: dict[bytes, Sequence[int]] = {}
 
     def matcher(self) -> Any:  # noqa: ANN401 - llguidance's LLMatcher
         """Return the state of a new output."""
@@ -109,26 +110,37 @@ class Grammar:
         found: np.ndarray = np.unpackbits(bits, bitorder="little")[: len(self.lengths)]
         return found.view(bool)
 
-    def forced(self, matcher: Any) -> list[int]:  # noqa: ANN401
+    def forced(self, matcher: Any) -> Sequence[int]:  # noqa: ANN401
         """Return the tokens of the text that must come next, without those that may go on.
 
-        They are the tokenizer's own; a model may write the same text with others.
+        They are the tokenizer's own; a model may write the same text with others. Found once per
+        text: after other outputs they may be fewer than there could be, or one too many.
         """
         if matcher.is_stopped():
-            return [min(self.ends)] if len(self.ends) == 1 else []
-        tokens = list(self.encode(bytes(matcher.compute_ff_bytes())))
+            return self._end
+        text = matcher.compute_ff_bytes()
+        if not text:
+            return ()
+        if text not in self._forced and len(self._forced) < _REMEMBERED:
+            self._forced[text] = self._encoded(matcher, text)
+        return self._forced.get(text, ())
+
+    def _encoded(self, matcher: Any, text: bytes) -> Sequence[int]:  # noqa: ANN401
+        try:
+            tokens = self.tokenizer.encode([text.decode()]).tokens.tolist()
+        except UnicodeDecodeError:  # the text ends within a character
+            return ()
         taken = matcher.try_consume_tokens(tokens)
         if taken < len(tokens):
             matcher.rollback(taken)
-            return []
+            return ()
         while tokens:
             matcher.rollback(1)
-            longest = self.lengths[self.allowed(matcher)].max(initial=0)
-            if longest <= self.lengths[tokens[-1]]:
+            if self.lengths[self.allowed(matcher)].max(initial=0) <= self.lengths[tokens[-1]]:
                 break
             tokens.pop()
         matcher.rollback(max(len(tokens) - 1, 0))
-        return tokens
+        return tuple(tokens)
 
     def accepts(self, tokens: Sequence[int]) -> bool:
         """Return whether ``tokens``, with or without an end token, are a complete output."""
@@ -136,12 +148,6 @@ class Grammar:
         body = tokens[:-1] if len(tokens) and tokens[-1] in self.ends else tokens
         masks.extend(list(body))
         return len(masks.tokens) == len(body) and bool(masks.matcher.is_accepting())
-
-    def _encode(self, text: bytes) -> tuple[int, ...]:
-        try:
-            return tuple(self.tokenizer.encode([text.decode()]).tokens.tolist()) if text else ()
-        except UnicodeDecodeError:  # the text ends within a character
-            return ()
 
 
 class Masks:

@@ -58,7 +58,7 @@ class Method:
         make = entry.prepare(resources, self.options)
         if grammar is None or entry.budget is None:
             return make
-        return constrained(make, grammar, again=entry.needs in ("", "model", "logits"))
+        return constrained(make, grammar, more=entry.needs in ("", "model", "logits"))
 
     def check(self, head: bool, *, draft: bool) -> None:
         """Raise InputError if a needed draft head, or draft model, is missing."""

@@ -15,9 +15,9 @@ from tasc.decoding.core.grammar import FORCED, Grammar
 from tasc.decoding.core.protocols import Drafter, Factory
 
 
-def constrained(factory: Factory, grammar: Grammar, *, again: bool) -> Factory:
+def constrained(factory: Factory, grammar: Grammar, *, more: bool) -> Factory:
     """Return a factory of drafters under ``grammar``; see ``Constrained``."""
-    return lambda: Constrained(factory(), grammar, again=again)
+    return lambda: Constrained(factory(), grammar, more=more)
 
 
 @dataclass
@@ -57,7 +57,7 @@ class _Tree:
         return sum(self.free)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Branch:
     """A node to visit: a node of the drafter's tree (-1: none), or determined text."""
 
@@ -73,11 +73,12 @@ class _Branch:
 class Constrained:
     """A drafter whose drafts satisfy a grammar. Drafts with distributions are left unchanged.
 
-    With ``again``, the drafter is called a second time for the nodes that turned out to be free.
+    With ``more``, the drafter is asked for as many nodes more as were free in the last draft.
     """
 
-    def __init__(self, drafter: Drafter, grammar: Grammar, *, again: bool = False) -> None:
-        self.drafter, self.grammar, self.again = drafter, grammar, again
+    def __init__(self, drafter: Drafter, grammar: Grammar, *, more: bool = False) -> None:
+        self.drafter, self.grammar, self.more = drafter, grammar, more
+        self.freed = 0
 
     def start(self, prompt: np.ndarray) -> None:
         self.matcher = self.grammar.matcher()
@@ -89,12 +90,12 @@ class Constrained:
         self.drafter.observe(tokens)
 
     def draft(self, max_nodes: int) -> Draft:
-        draft = self.drafter.draft(max_nodes)
+        draft = self.drafter.draft(max_nodes + max(self.freed, 12) * self.more if max_nodes else 0)
         if draft.q is not None:  # rejection sampling is exact only if all of its nodes are verified
             return draft
         tree = self._grown(draft)
-        if self.again and 0 < len(draft) == max_nodes and tree.freed:
-            tree = self._grown(self.drafter.draft(max_nodes + min(tree.freed, FORCED)))
+        if self.more:
+            self.freed = min(tree.freed, FORCED)
         return tree.best(max_nodes)
 
     def _grown(self, draft: Draft) -> _Tree:

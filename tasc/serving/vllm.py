@@ -15,10 +15,12 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, ValidationError
 
+from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import FILE, indexed_outputs, load_index
 from tasc.errors import InputError, TascError
 from tasc.models.cost_model import TOKEN_COST, CostModel
+from tasc.options.constraint import read_constraint
 from tasc.options.explain import explain
 from tasc.options.task import Options
 from tasc.serving.drafts.policy import ChainPolicy
@@ -55,6 +57,13 @@ class ProposerOptions(Options):
         description="Method as in tasc bench. tasc-spec drafts from the indexes, the prompt, and "
         "the outputs of finished requests.",
     )
+    schema: str | None = Field(  # type: ignore[assignment]
+        None,
+        description="JSON Schema, a file: drafts satisfy it. Requests ask for such outputs with "
+        "response_format.",
+    )
+    grammar: str | None = Field(None, description="Grammar in Lark, a file, that drafts satisfy.")
+    regex: str | None = Field(None, description="Regular expression that drafts match.")
     guard: bool = Field(
         True, description="Adaptive drafting: draft less while drafts are rejected."
     )
@@ -214,7 +223,10 @@ def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Facto
     outputs = [np.empty(0, np.int32)]
     if method.name == "suffix" and indexes:
         outputs = [output for index in indexes for output in indexed_outputs(index)]
-    return method.prepare(Resources(outputs, tokenizer.eos_id, indexes=indexes))
+    constraint = read_constraint(options.schema, options.grammar, options.regex)
+    grammar = constraint and Grammar(constraint, tokenizer, (tokenizer.eos_id,))
+    resources = Resources(outputs, tokenizer.eos_id, indexes=indexes, grammar=grammar)
+    return method.prepare(resources)
 
 
 def _chains(method: Method) -> Method:

@@ -43,6 +43,17 @@ def simulate_drafts(
 ) -> Search | None:
     """Simulate TASC-spec on held-out outputs with the setting ``start``, and those along ``grid``.
 
+    Returns None without held-out outputs.
+    """
+    found = simulations_of(analysis, held_out, tokenizer)
+    return found and search(found, start, grid, cost=cost, progress=progress)
+
+
+def simulations_of(
+    analysis: Analysis, held_out: Corpus | None, tokenizer: LoadedTokenizer
+) -> Simulations | None:
+    """Return the simulations of drafts on held-out outputs.
+
     Without another split, a tenth of the outputs are held out, at least FEWEST but at most half.
     Returns None without held-out outputs.
     """
@@ -69,7 +80,7 @@ def simulate_drafts(
     repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
     known = expand(once.encoded, repeated).split()
     references = References.of(tokenizer, prompts, outputs)
-    return search(Simulations(known, references), start, grid, cost=cost, progress=progress)
+    return Simulations(known, references)
 
 
 def advise(

@@ -73,7 +73,8 @@ class _Branch:
 class Constrained:
     """A drafter whose drafts satisfy a grammar. Drafts with distributions are left unchanged.
 
-    With ``more``, the drafter is asked for as many nodes more as were free in the last draft.
+    Nothing is pruned after tokens that the grammar forbids. With ``more``, the drafter is asked for
+    more nodes than the maximum, as some will be free.
     """
 
     def __init__(self, drafter: Drafter, grammar: Grammar, *, more: bool = False) -> None:
@@ -85,12 +86,15 @@ class Constrained:
         self.drafter.start(prompt)
 
     def observe(self, tokens: np.ndarray) -> None:
-        ends = self.grammar.ends
-        self.matcher.try_consume_tokens([token for token in tokens.tolist() if token not in ends])
+        body = [token for token in tokens.tolist() if token not in self.grammar.ends]
+        if self.matcher is not None and self.matcher.try_consume_tokens(body) < len(body):
+            self.matcher = None
         self.drafter.observe(tokens)
 
     def draft(self, max_nodes: int) -> Draft:
         draft = self.drafter.draft(max_nodes + max(self.freed, 12) * self.more if max_nodes else 0)
+        if self.matcher is None:
+            return draft.subtree(np.arange(min(max_nodes, len(draft)), dtype=np.int32))
         if draft.q is not None:  # rejection sampling is exact only if all of its nodes are verified
             return draft
         tree = self._grown(draft)

@@ -19,7 +19,6 @@ from tasc.serving.parts import CONSTRAINT_FILES, Format, Parts, Start
 from tasc.serving.table import EXPORTS
 from tasc.tokenizer.loaded import load_tokenizer
 
-
 # how a request asks for outputs of a schema
 _REQUESTS = {
     "vllm": "by `structured_outputs` in the request",

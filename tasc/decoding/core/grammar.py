@@ -104,7 +104,7 @@ class Grammar:
         if matcher.is_error():
             reason = " ".join(matcher.get_error().split())
             raise InputError(
-                f"{self.constraint.name} is too complex for this output ({reason:.200}): simplify "
+                f"{self.constraint.name} is too complex for this output ({reason:.200}): shorten "
                 "the constraint"
             )
         found: np.ndarray = np.unpackbits(bits, bitorder="little")[: len(self.lengths)]
@@ -228,4 +228,4 @@ def _check(constraint: Constraint, compile: Any) -> None:  # noqa: ANN401
     except (RuntimeError, MemoryError) as error:
         problem = str(error)
     if problem:
-        raise InputError(f"{name} cannot be used ({' '.join(problem.split()):.300}): change it")
+        raise InputError(f"{name} cannot be used ({' '.join(problem.split()):.300}): correct it")

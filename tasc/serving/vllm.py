@@ -224,7 +224,7 @@ def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Facto
     if method.name == "suffix" and indexes:
         outputs = [output for index in indexes for output in indexed_outputs(index)]
     constraint = read_constraint(options.schema, options.grammar, options.regex)
-    grammar = constraint and Grammar(constraint, tokenizer, (tokenizer.eos_id,))
+    grammar = None if constraint is None else Grammar(constraint, tokenizer, (tokenizer.eos_id,))
     resources = Resources(outputs, tokenizer.eos_id, indexes=indexes, grammar=grammar)
     return method.prepare(resources)
 

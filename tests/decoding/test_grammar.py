@@ -276,3 +276,67 @@ def test_an_output_without_an_end_token_can_be_complete(made):
     masks.extend(ids_of(loaded, VALID["schema"][0]))
     assert masks.complete
     assert not torch.isfinite(masks([], torch.zeros(len(loaded.vocabulary())))).any()
+
+
+WORDS = st.sampled_from(
+    [
+        "type",
+        "properties",
+        "items",
+        "required",
+        "enum",
+        "const",
+        "anyOf",
+        "allOf",
+        "oneOf",
+        "not",
+        "$ref",
+        "$defs",
+        "pattern",
+        "format",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+        "multipleOf",
+        "additionalProperties",
+        "patternProperties",
+        "prefixItems",
+        "x-guidance",
+        "if",
+        "then",
+        "uniqueItems",
+        "minProperties",
+    ]
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**30), 10**30),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["#", "#/$defs/a", "object", "array", "string", "(a|aa)+$", "[", "date", "\0"]),
+    st.text(max_size=5),
+)
+hostile = st.dictionaries(
+    WORDS,
+    st.recursive(
+        SCALARS,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+        max_leaves=12,
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=COUNT, deadline=None)
+@given(hostile)
+def test_a_hostile_schema_gives_a_result_or_one_line(made, schema):
+    loaded = made["base"]
+    try:
+        found = Grammar(Constraint.of_schema(schema), loaded, (loaded.eos_id,))
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - others do not raise
+        return
+    written(found, loaded, 1)

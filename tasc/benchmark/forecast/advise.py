@@ -46,7 +46,7 @@ def simulate_drafts(
     Returns None without held-out outputs.
     """
     found = simulations_of(analysis, held_out, tokenizer)
-    return found and search(found, start, grid, cost=cost, progress=progress)
+    return None if found is None else search(found, start, grid, cost=cost, progress=progress)
 
 
 def simulations_of(

@@ -239,7 +239,7 @@ def test_a_large_schema_ends_in_bounded_time(made, schema):
         Masks(found)([], torch.zeros(len(loaded.vocabulary())))
     except InputError as error:
         assert "\n" not in str(error)  # noqa: PT017 - others do not raise
-    assert time.monotonic() - begin < 60  # twice the limit, on a busy machine
+    assert time.monotonic() - begin < 60  # several times the limit, for a loaded machine
 
 
 @pytest.mark.parametrize(
@@ -280,35 +280,10 @@ def test_an_output_without_an_end_token_can_be_complete(made):
 
 WORDS = st.sampled_from(
     [
-        "type",
-        "properties",
-        "items",
-        "required",
-        "enum",
-        "const",
-        "anyOf",
-        "allOf",
-        "oneOf",
-        "not",
-        "$ref",
-        "$defs",
-        "pattern",
-        "format",
-        "minItems",
-        "maxItems",
-        "minLength",
-        "maxLength",
-        "minimum",
-        "maximum",
-        "multipleOf",
-        "additionalProperties",
-        "patternProperties",
-        "prefixItems",
-        "x-guidance",
-        "if",
-        "then",
-        "uniqueItems",
-        "minProperties",
+        *("type", "properties", "items", "required", "enum", "const", "anyOf", "allOf", "oneOf"),
+        *("not", "$ref", "$defs", "pattern", "format", "minItems", "maxItems", "minLength"),
+        *("maxLength", "minimum", "maximum", "multipleOf", "additionalProperties", "if", "then"),
+        *("patternProperties", "prefixItems", "x-guidance", "uniqueItems", "minProperties"),
     ]
 )
 SCALARS = st.one_of(

@@ -49,15 +49,8 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
         _work_along(command, options)
         return
     folder = output_folder(flags, command.name)
-    if flags.push_to_hub is not None:
-        _check_push(options, flags.push_to_hub)
     check_output(folder, force=flags.force)
     done = _make(options, folder, flags)
-    pushed = ""
-    if flags.push_to_hub is not None:
-        from tasc.models.folder.push import push
-
-        pushed = push(done.output / "model", flags.push_to_hub)
     if flags.json:
         print_json(done.report.to_dict())
         return
@@ -65,8 +58,6 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
     for label, path in command.files:
         if (done.output / path).exists():
             say(f"{label}: {done.output / path}")
-    if pushed:
-        say(f"pushed to the Hub: {pushed}")
     if following := next_command(options, done.output, done.report):
         say(f"Next: {following}")
 
@@ -100,14 +91,6 @@ def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
             note(f"interrupted: a checkpoint is saved; resume with {line}")
             raise SystemExit(INTERRUPTED) from None
         raise
-
-
-def _check_push(options: "StepOptions", repository: str) -> None:
-    from tasc.models.folder.push import check_repository
-
-    if "model" not in options.makes:
-        raise InputError("--push-to-hub needs a plain model: add --merge, or drop --push-to-hub")
-    check_repository(repository)
 
 
 def output_folder(flags: RunFlags, name: str) -> Path:

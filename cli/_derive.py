@@ -1,7 +1,7 @@
 """Commands derived from the classes of their options, so that each option is defined once.
 
-The flags that are not options of the library are defined here: --output, --force, --json, --resume
-and --push-to-hub. A class is imported when its command is used, so ``tasc --help`` imports none.
+The flags that are not options of the library are defined here: --output, --force, --json and
+--resume. A class is imported when its command is used, so ``tasc --help`` imports none.
 """
 
 import inspect
@@ -36,14 +36,6 @@ class RunFlags:
         bool,
         typer.Option("--resume", help="Resume from the checkpoints of an interrupted run."),
     ] = False
-    push_to_hub: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REPO",
-            help="Then push the plain model to this Hub repository, with the token in HF_TOKEN. A "
-            "new repository is private.",
-        ),
-    ] = None
 
 
 Kind = Callable[[], "type[CommandOptions]"]

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from tasc.decoding.core.sampling import Sampling as Sampling
     from tasc.decoding.custom_generate import custom_generate as custom_generate
     from tasc.decoding.drafters.ngram.options import IndexOptions as IndexOptions
+    from tasc.decoding.library import Choice as Choice
     from tasc.decoding.library import Completion as Completion
+    from tasc.decoding.library import choose as choose
     from tasc.decoding.library import generate as generate
     from tasc.options.task import Data as Data
     from tasc.serving.exports.transformers import load_custom_generate as load_custom_generate
@@ -61,7 +63,7 @@ _PUBLIC = {
     "tasc.decoding.core.sampling": "Sampling",
     "tasc.decoding.custom_generate": "custom_generate",
     "tasc.decoding.drafters.ngram.options": "IndexOptions",
-    "tasc.decoding.library": "Completion generate",
+    "tasc.decoding.library": "Choice Completion choose generate",
     "tasc.options.task": "Data",
     "tasc.serving.exports.transformers": "load_custom_generate",
     "tasc.serving.options": "ExportOptions",

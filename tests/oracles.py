@@ -162,7 +162,7 @@ class SlowAcceptance:
     """What tasc._native.Acceptance counts and estimates, node by node."""
 
     def __init__(self) -> None:
-        self.claims: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])  # tried, accepted
+        self.claims: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])  # claimed, accepted
         self.ranks: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
     def estimate(
@@ -172,13 +172,17 @@ class SlowAcceptance:
         for i, parent in enumerate(parents):
             before = path[parent] if parent >= 0 else 1.0
             if probabilities is None:
-                tried, accepted = self.ranks[min(i, 63)]
-                path.append(min(before, (accepted + 2 * 0.6 ** (i + 1)) / (tried + 2)))
+                path.append(min(before, self._rate(self.ranks[min(i, 63)], 0.6 ** (i + 1))))
             else:
                 claim = given_parent(parents, probabilities, i)
-                tried, accepted = self.claims[min(int(claim * 16), 15)]
-                path.append(before * (accepted + 2 * claim) / (tried + 2))
+                path.append(before * self._rate(self.claims[min(int(claim * 16), 15)], claim))
         return path
+
+    @staticmethod
+    def _rate(counts: Sequence[float], claim: float) -> float:
+        """Return a claim scaled by accepted / claimed nodes, as if two more had claimed it."""
+        claimed, accepted = counts
+        return min(claim * (accepted + 2 * claim) / (claimed + 2 * claim), 1.0) if claim else 0.0
 
     def learn(
         self,
@@ -194,12 +198,13 @@ class SlowAcceptance:
             if len(taken) == len(committed) and hangs_below(parents, i, taken[-1]):
                 continue  # deeper than what was committed: not known yet
             if probabilities is None:
-                counts = self.ranks[min(i, 63)]
+                claim, counts = 0.6 ** (i + 1), self.ranks[min(i, 63)]
             elif parent < 0 or parent in taken:
-                counts = self.claims[min(int(given_parent(parents, probabilities, i) * 16), 15)]
+                claim = given_parent(parents, probabilities, i)
+                counts = self.claims[min(int(claim * 16), 15)]
             else:
                 continue
-            counts[0] += 1
+            counts[0] += claim
             counts[1] += i in taken
 
 

@@ -274,13 +274,11 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused(capsys,
         ("vocab", base, wrong, "--data", task),
         ("vocab", wrong, base, "--data", task),
         ("analyze", task, *model),
-        ("chat", wrong),
         ("export", wrong, "--to", "vllm"),
         ("finetune", task, *model),
         ("finetune", task, *model, "--draft-head"),
     ):
-        out = () if command[0] == "chat" else ("--output", tmp_path / "out")
-        line = refused(capsys, *command, *out)
+        line = refused(capsys, *command, "--output", tmp_path / "out")
         assert (
             "wrong has 320 tokens, but the model has 300 embedding rows: use the model's own"
             in line
@@ -289,6 +287,6 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused(capsys,
 
 
 def test_how_data_are_read_is_not_dropped_where_none_are_named(capsys, tmp_path):
-    code, _, err = tasc(capsys, "chat", tmp_path, "--template", "Q: {input}")
+    code, _, err = tasc(capsys, "export", tmp_path, "--to", "vllm", "--template", "Q: {input}")
     assert code == 2
     assert "--template has no effect without data: add --data" in err

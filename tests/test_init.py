@@ -11,6 +11,7 @@ from tasc.commands.plan import Overrides, read
 from tasc.commands.starter import fit
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
+from tasc.options.task import Task
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, tasc
 from tests.data.files import jsonl, write
@@ -114,6 +115,24 @@ def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):
     assert "TASC-ft, each" not in Path("recipe.yaml").read_text()
 
 
+def test_labels_and_schemas_are_written_beside_the_task_file(capsys):
+    data = [{"input": f"wake me at {n}", "output": ["on", "off"][n % 2]} for n in range(100)]
+    write(Path("mine.jsonl"), jsonl(data))
+    made = done(capsys, "init", "mine.jsonl")
+    assert (made["constraint"], made["fitting"]) == ("mine-labels.txt", 1.0)
+    assert Path("mine-labels.txt").read_text() == "off\non\n"
+    bench = planned().steps["bench"]
+    assert (bench.choices, bench.methods) == ("mine-labels.txt", ("ar", "tasc-spec", "choices"))
+    assert bench.metrics == ("exact_match", "valid:choices=mine-labels.txt")
+    named = [{**row, "output": json.dumps({"state": row["output"]})} for row in data]
+    write(Path("json.jsonl"), jsonl(named))
+    Path("other").mkdir()
+    out = tasc(capsys, "init", "json.jsonl", "--recipe", "other/recipe.yaml")[1]
+    assert "outputs: other/json-schema.json fits 100.0% of held-out outputs" in out
+    task = yaml.safe_load(Path("other/task.yaml").read_text())
+    assert task.get("schema") == ("json-schema.json" if "schema" in Task.model_fields else None)
+
+
 @pytest.mark.parametrize(("size", "tokens"), [(3, 64), (200, 128), (1000, 1024), (90_000, 2048)])
 def test_the_longest_output_says_how_many_tokens_may_be_written(capsys, size, tokens):
     rows = [{"input": str(i), "output": f"{i} {'ab ' * (size // 3)}"} for i in range(30)]
@@ -193,7 +212,7 @@ def test_names_that_steer_are_quoted(capsys):
         (("task",), "has no split test: add one beside the others"),
         (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is not a folder: create it"),
         (("mine.jsonl", "--recipe", "mine.jsonl"), "mine.jsonl exists and is not replaced"),
-        (("mine.jsonl", "--recipe", " "), "a name is empty: give --recipe a file"),
+        (("mine.jsonl", "--recipe", " "), "--recipe or --model is empty: give a file"),
     ],
 )
 def test_what_cannot_be_started_with_is_refused_and_nothing_is_written(capsys, arguments, said):
@@ -284,7 +303,7 @@ def test_hours_that_are_too_short_name_how_many_are_needed(capsys, base, monkeyp
     assert not Path("recipe.yaml").exists()
     assert not Path("mine-splits").exists()
     code, _, err = tasc(capsys, "init", "mine.jsonl", "--hours", "1")
-    assert (code, "--hours 1 needs a model and data on this machine" in err) == (2, True)
+    assert (code, "--hours 1 measures a model and data on this machine" in err) == (2, True)
 
 
 def test_hours_are_measured_with_the_model(capsys, base):

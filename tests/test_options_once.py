@@ -74,7 +74,7 @@ def test_only_what_is_no_option_of_the_library_is_declared_to_the_parser_by_hand
         for path, call in calls("Option")
     } - {("_typed.py", "")}
     assert by_hand == {
-        ("_derive.py", ""),  # --output, --push-to-hub
+        ("_derive.py", ""),  # --output
         ("_derive.py", "--force"),
         ("_derive.py", "--json"),
         ("_derive.py", "--resume"),

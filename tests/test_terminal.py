@@ -145,7 +145,7 @@ def test_nonsense_is_refused_in_one_line_that_says_what_to_type(capsys, tmp_path
     assert err.count("\n") == 1
 
 
-NO_OUTPUT = ("chat", "compare", "data", "doctor", "init", "serve")
+NO_OUTPUT = ("compare", "data", "doctor", "init", "serve")
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in NO_OUTPUT])

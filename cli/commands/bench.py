@@ -19,8 +19,7 @@ def show(found: "BenchResults") -> None:
 
     _cells(found)
     say("Steps include the prefill. Tokens/step is the mean over the steps after it.")
-    if found.cells[0].lossless is None:
-        say("Sampled outputs differ by chance, so the speed-up is a ratio of tokens per second.")
+    _notes(found)
     for pair in found.pairs:
         say(pair_line(pair, found))
     if found.seeds:
@@ -32,6 +31,19 @@ def show(found: "BenchResults") -> None:
     warn_of_rough(found.prediction.cells)
     for match in found.reference:
         say(reference_line(match, found.settings.dtype))
+
+
+def _notes(found: "BenchResults") -> None:
+    for model, own in found.by_model.items():
+        if shared := own[0].shared_prompt_tokens:
+            say(f"Shared by all prompts, read once before the measurement: {shared} of {model}")
+    if found.cells[0].lossless is None:
+        say("Sampled outputs differ by chance, so the speed-up is a ratio of tokens per second.")
+    if any(cell.chooses for cell in found.cells):
+        say("Methods that choose among labels have outputs of their own, not compared (–).")
+    for cell in found.cells:
+        if cell.calibration_error is not None:
+            say(f"Calibration error (ECE, 10 bins) of {cell.label}: {cell.calibration_error:.3f}")
 
 
 def _cells(found: "BenchResults") -> None:
@@ -137,4 +149,4 @@ def _lossless(cell: "Cell") -> str:
     if not cell.compared:
         return "–"  # the model's other methods are compared with this one
     ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
-    return f"{found.identical}/{found.of}{ties}"
+    return f"{found.identical}/{found.of}{ties}" + ", bitwise" * found.bitwise

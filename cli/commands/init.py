@@ -22,6 +22,8 @@ def run(options: "InitOptions", flags: RunFlags) -> None:
     if made.held_out:
         counts = ", ".join(f"{name} {rows:,}" for name, rows in made.held_out.items())
         say(f"splits: {made.folder} ({counts})")
+    if made.constraint:
+        say(f"outputs: {made.constraint} fits {made.fitting:.1%} of held-out outputs")
     say(f"task: {made.task}")
     say(f"recipe: {made.recipe}")
     say(f"Next: tasc run {made.recipe} --dry-run")

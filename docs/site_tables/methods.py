@@ -6,9 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 from site_tables import markdown
-from tasc.benchmark.metrics import JUDGE, METRICS, bert, find
+from tasc.benchmark.metrics import JUDGE, METRICS, bert, find, structured
 from tasc.benchmark.metrics.metric import Metric
-from tasc.decoding.drafters.table import DRAFTERS, NEEDS, Entry
+from tasc.decoding.drafters.table import METHODS, NEEDS, Entry
 from tasc.decoding.verify import VERIFIERS
 from tasc.execution import EXECUTORS
 
@@ -19,10 +19,10 @@ def drafters(_block: str) -> str:
         ["method", "needs", "tree size", "source"],
         [
             [f"[`{name}`](#{name})", NEEDS.get(e.needs, ""), str(e.budget or 0), e.paper]
-            for name, e in DRAFTERS.items()
+            for name, e in METHODS.items()
         ],
     )
-    return "\n\n".join([overview, *(_drafter(name, entry) for name, entry in DRAFTERS.items())])
+    return "\n\n".join([overview, *(_drafter(name, entry) for name, entry in METHODS.items())])
 
 
 def _drafter(name: str, entry: Entry) -> str:
@@ -70,7 +70,7 @@ def metrics(_block: str) -> str:
         [
             [f"`{name}`", metric.label, metric.summary, ", ".join(_wanted(metric))]
             for name, metric in (
-                METRICS | {name: find(name) for name in (bert.USAGE, JUDGE)}
+                METRICS | {name: find(name) for name in (structured.USAGE, bert.USAGE, JUDGE)}
             ).items()
         ],
     )

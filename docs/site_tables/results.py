@@ -178,7 +178,9 @@ def origins(files: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yield machine, versions, conditions and commands of files, grouped where they agree."""
     alike: dict[str, list[str]] = {}
     for name, held in files.items():
-        command = " ".join(f'"{part}"' if " " in part else part for part in held["command"])
+        command = held["command"]  # as typed, or a list of arguments
+        if not isinstance(command, str):
+            command = " ".join(f'"{part}"' if " " in part else part for part in command)
         line = f"[{name}](root:results/data/{name}): `{command}`"
         alike.setdefault(" · ".join(_facts(held)), []).append(line)
     for facts, made in alike.items():

@@ -77,20 +77,24 @@ void Acceptance::learn(const DraftView& draft, std::span<const int32_t> committe
     }
   }
   const bool open = matched == committed.size() && at >= 0;
-  for (auto& bin : claims_) bin.tried *= kDecay, bin.accepted *= kDecay;
-  for (auto& bin : ranks_) bin.tried *= kDecay, bin.accepted *= kDecay;
+  for (auto& bin : claims_) bin.claimed *= kDecay, bin.accepted *= kDecay;
+  for (auto& bin : ranks_) bin.claimed *= kDecay, bin.accepted *= kDecay;
+  double unknown = 1.0;
   for (size_t i = 0; i < n; ++i) {
     const int parent = draft.parents[i];
+    unknown *= kUnknown;
     if (open && parent >= 0 && (parent == at || fate[parent] == kBelow)) {
       fate[i] = kBelow;
       continue;
     }
     Bin* bin = &ranks_[std::min<size_t>(i, kRanks - 1)];
+    double claim = unknown;
     if (!draft.probabilities.empty()) {
       if (parent >= 0 && fate[parent] != kHit) continue;
-      bin = &claims_[bin_of(given_parent(draft, i))];
+      claim = given_parent(draft, i);
+      bin = &claims_[bin_of(claim)];
     }
-    bin->tried += 1;
+    bin->claimed += claim;
     bin->accepted += fate[i] == kHit;
   }
 }

@@ -42,10 +42,10 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
 
     tokenizer: Annotated[str | None, TOKENIZER] = None
     model: str | None = Field(
-        None, description=f"{MODEL}: predict TASC-spec's speed-up for it, here."
+        None, description=f"{MODEL}, to predict the speed-up of TASC-spec on this machine."
     )
     grid: bool = Field(
-        False, description="Simulate settings of TASC-spec on held-out outputs; --model implies it."
+        False, description="Simulate settings of TASC-spec on held-out outputs; implied by --model."
     )
     dtype: Dtype = "float32"
     device: Device = "auto"
@@ -61,7 +61,8 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
     )
     speculative_tokens: Numbers = Field(
         "4,8,16",
-        description="Numbers of draft tokens to predict for --serve, with commas between.",
+        description="With --serve: numbers of draft tokens per step to predict for, with commas "
+        "between.",
     )
 
     @property
@@ -81,8 +82,8 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
     @model_validator(mode="after")
     def _tokens_to_draft(self) -> Self:
         if (self.grid or self.serve) and not (self.tokenizer or self.model):
-            what = "the grid" if self.grid else "serve"
-            raise ValueError(f"{what} drafts tokens: give a tokenizer or a model")
+            what = "grid" if self.grid else "serve"
+            raise ValueError(f"{what} needs a tokenizer: give a tokenizer or a model")
         if not all(1 <= number <= MOST_NODES for number in self.chains):
             raise ValueError(f"speculative_tokens: numbers from 1 to {MOST_NODES}")
         return self

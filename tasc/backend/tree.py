@@ -1,6 +1,6 @@
 """Draft trees in arrays: node i continues node ``parents[i]``; -1 is the last accepted token.
 
-All functions raise InputError if a parent does not precede its child, or for more than 4096 nodes.
+All functions raise InputError if a parent does not precede its child, or above 4,096 nodes.
 """
 
 from collections.abc import Iterator

@@ -29,12 +29,15 @@ class LoadOptions(QualityOptions):
         description="OpenAI-compatible server, as URL or NAME=URL (http://127.0.0.1:8000/v1); "
         "repeatable. Servers take turns.",
     )
-    models: Annotated[tuple[str, ...], Shell("model", default="the first that a server lists")] = (
+    models: Annotated[tuple[str, ...], Shell("model", default="the first in the server's list")] = (
         Field((), description="Model to request: one for all endpoints, or one for each, in order.")
     )
     concurrency: int = Field(1, ge=1, le=999, description="Number of requests in flight.")
     max_new_tokens: int = Field(
-        256, ge=1, le=LONGEST, description="Longest output, in tokens: max_tokens of a request."
+        256,
+        ge=1,
+        le=LONGEST,
+        description="Maximum number of tokens per output (max_tokens of a request).",
     )
     stop: tuple[Text, ...] = Field(
         (), description="Text that ends an output and is not part of it; repeatable."

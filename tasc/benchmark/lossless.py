@@ -1,16 +1,19 @@
 """Compare outputs that should be equal, and measure the margin at the first difference.
 
 In float32, a method's greedy output equals the model's own output, token for token. So does a
-sampled output with the same random numbers. In bfloat16, a tree forward rounds differently from a
-one-token forward, which can reverse a near tie. The margin is the gap between the two likeliest
-tokens at the first difference: a small margin indicates a near tie.
+sampled output with the same random numbers. In bfloat16 without packed layers, a tree forward
+rounds differently from a one-token forward, which can reverse a near tie. The margin is the gap
+between the two likeliest tokens at the first difference: a small margin indicates a near tie.
 
 Methods are compared with their model's first method, which runs on the same loop and the same
-attention as all others. So that they cannot all be wrong together, its greedy outputs of a few
-prompts are compared with those of transformers' own ``generate``.
+attention as all others. With packed layers, a few samples are decoded again after the measurement,
+to compare the logits of each committed token bit by bit. So that the methods cannot all be wrong
+together, greedy outputs of a few prompts are compared with those of transformers' own ``generate``.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 import torch
@@ -19,8 +22,12 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from tasc.benchmark.matrix import Cell, Loaded, decode, firsts
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.results.cells import Difference, Lossless, ReferenceMatch
+from tasc.decoding.adaptive import Adaptive
+from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import Grammar, Masks
+from tasc.decoding.core.protocols import Adjust, Verifier
 from tasc.models.folder.quiet import quiet
+from tasc.models.packed import is_packed
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
 
@@ -59,24 +66,64 @@ def match(
 
 
 def matches(
-    cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]], *, sampled: bool
+    cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]], options: BenchOptions
 ) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
+    A method that chooses among labels has its own outputs and is compared with itself, as the first
+    one is.
     ``prompts`` maps a model's label to its prompts, each (L_i,) int32.
     """
-    first = firsts(cells)
-    return [
-        match(
+    first, found = firsts(cells), list[Lossless]()
+    digests = dict[str, list[bytes]]()  # of the logits of each model's first cell
+    for cell in cells:
+        label = cell.model.label
+        against = cell if cell.method.chooses else first[label]
+        result = match(
             cell.model.target,
-            prompts[cell.model.label],
-            [g.tokens for g in first[cell.model.label].runs[0]],
-            [g.tokens for g in cell.runs[0]],
-            first[cell.model.label].method.label,
-            sampled=sampled,
+            prompts[label],
+            *([g.tokens for g in one.runs[0]] for one in (against, cell)),
+            against.method.label,
+            sampled=options.sampling is not None,
         )
-        for cell in cells
-    ]
+        if cell is not against and is_packed(cell.model.target.model):
+            if label not in digests:
+                digests[label] = logits_of(against, prompts[label], options)
+            own, plain = logits_of(cell, prompts[label], options), digests[label]
+            equal = sum(a == b for a, b in zip(own, plain, strict=False))
+            of = max(len(own), len(plain))
+            result = result.model_copy(update={"logits_identical": equal, "logits_of": of})
+        found.append(result)
+    return found
+
+
+def logits_of(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> list[bytes]:
+    """Decode a few of ``prompts`` again; return a digest of each committed token's logits (V,)."""
+    some = [prompts[i] for i in _varied(prompts)]
+    digests: list[list[bytes]] = [[] for _ in some]
+
+    def recording(sample: int, verify: Verifier) -> Verifier:
+        def record(
+            draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
+        ) -> tuple[np.ndarray, int]:
+            path, bonus = verify(draft, logits, adjust)
+            for row in (0, *(path + 1).tolist()):
+                bits = logits[row].contiguous().view(torch.uint8).numpy()
+                digests[sample].append(blake2b(bits, digest_size=16).digest())
+            return path, bonus
+
+        return record
+
+    policy = cell.policy and Adaptive(cell.policy.cost, learns=cell.policy.learns)
+    again = replace(cell, policy=policy)
+    made = decode(again, some, slice(0, len(some)), options, recording)
+    return [d for own, one in zip(digests, made, strict=True) for d in own[: len(one.tokens)]]
+
+
+def _varied(prompts: Sequence[np.ndarray]) -> tuple[int, ...]:
+    """Return the first prompt, the shortest and the longest: lengths are the risk in a batch."""
+    lengths = [len(prompt) for prompt in prompts]
+    return tuple(sorted({0, int(np.argmin(lengths)), int(np.argmax(lengths))}))
 
 
 def _margin(target: Target, tokens: np.ndarray) -> float:
@@ -95,7 +142,7 @@ def references(
     ``prompts`` maps a model's label to its prompts, each (L_i,) int32. Sampled outputs are decoded
     again without sampling, in batches of the same size.
     """
-    chosen = list(firsts(cells).values())
+    chosen = [cell for cell in firsts(cells).values() if not cell.method.chooses]
     found = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))
@@ -104,9 +151,7 @@ def references(
 
 
 def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> ReferenceMatch:
-    # The first prompt, the shortest and the longest: in a batch, different lengths are the risk.
-    lengths = [len(prompt) for prompt in prompts]
-    samples = tuple(sorted({0, int(np.argmin(lengths)), int(np.argmax(lengths))}))
+    samples = _varied(prompts)
     some = [prompts[i] for i in samples]
     grammar = cell.resources and cell.resources.grammar
     expected = [

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import UserDict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ from pydantic import BaseModel
 
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
+from tasc.data.choices import find_choices
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
+from tasc.decoding.choices import Labels
 from tasc.decoding.core.grammar import Grammar
-from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
@@ -24,7 +26,7 @@ from tasc.decoding.library import chosen
 from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
 from tasc.models.folder.disk_cache import cache_folder
-from tasc.models.target import Target
+from tasc.models.target import Target, common_prefix
 from tasc.options.references import parse_path
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -56,6 +58,7 @@ class Cell:
     policy: Adaptive | None = None
     runs: list[list[Generation]] = field(default_factory=list)
     resources: Resources | None = None
+    labels: Labels | None = None  # of a method that chooses among them
 
     def drafter(self) -> Drafter:
         """Make the drafter of one sequence; an adaptive budget learns from all of them."""
@@ -131,6 +134,9 @@ def prepare(
     """
     methods, cells = [parse(text) for text in options.methods], list[Cell]()
     constraint = options.constraint
+    texts = list[str]()
+    if options.choices and any(method.chooses for method in methods):
+        texts = find_choices(options.choices, corpus.source, corpus.split)
     for model in models:
         resources = Resources(
             model.encode(corpus.outputs),
@@ -153,13 +159,16 @@ def prepare(
             Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
             for m in methods
         ]
+        for cell in cells[-len(methods) :] if texts else ():
+            if cell.method.chooses:
+                cell.labels = Labels(model.encode(texts), model.end_ids[0])
     return cells
 
 
 def slices(samples: int, length: int | None) -> list[slice]:
-    """Cut the samples into what is decoded in one piece, by one machine: all, where None is said.
+    """Cut the samples into slices of ``length``; None is one slice of all samples.
 
-    Drafters that learn from outputs begin anew in each.
+    One machine decodes a slice. Drafters that learn from outputs start again in each slice.
     """
     step = length or max(samples, 1)
     return [slice(i, min(i + step, samples)) for i in range(0, samples, step)]
@@ -175,11 +184,13 @@ def decode_slice(
 ) -> None:
     """Decode a slice of the samples with every cell, and append the outputs to the cells' runs.
 
-    ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32.
+    ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32. Tokens with
+    which all of them begin are read once per model, before anything is measured.
     """
     turns = _turns(part, options.batch_size)
     every = itertools.product(range(options.repeats), turns, range(len(cells)))
     unfinished = {(n, i) for n, turn, i in every if (n, turn.start, i) not in measured}
+    share(cells, prompts)
     warmup = options.warmup if unfinished else 0
     warm = slice(part.start, min(part.start + warmup, part.stop))
     for turn, cell in itertools.product(_turns(warm, options.batch_size), cells):
@@ -194,8 +205,8 @@ def decode_slice(
             if len(cell.runs) == repeat:
                 cell.runs.append([])
         for turn in turns:
-            # Drawn anew, so that no cell always runs behind the same one; samples stay in order,
-            # as drafters that learn from outputs depend on it.
+            # A new order for each turn, so that no cell always follows the same one. Samples
+            # stay in order, because drafters that learn from outputs depend on it.
             for i in order.permutation(len(cells)).tolist():
                 cell, key = cells[i], (repeat, turn.start, i)
                 mine = prompts[cell.model.label]
@@ -208,6 +219,12 @@ def decode_slice(
             progress("decode", done, options.repeats * samples)
 
 
+def share(cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Read the tokens with which all prompts of a model begin, for all of its methods alike."""
+    for cell in firsts(cells).values():
+        cell.model.target.share(common_prefix(prompts[cell.model.label]))
+
+
 def _turns(part: slice, batch_size: int) -> list[slice]:
     """Cut samples into what a cell decodes before it is the next one's turn."""
     length = turn_length(batch_size)
@@ -215,27 +232,41 @@ def _turns(part: slice, batch_size: int) -> list[slice]:
 
 
 def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:
-    """Return the first cell of each model, by its label: the one that others are compared with."""
+    """Return the first cell of each model, by its label: the one that others are compared with.
+
+    A method that chooses among labels is the first one only if there is no other.
+    """
     first: dict[str, Cell] = {}
-    for cell in cells:
+    for cell in sorted(cells, key=lambda cell: cell.method.chooses):
         first.setdefault(cell.model.label, cell)
     return first
 
 
 def decode(
-    cell: Cell, prompts: Sequence[np.ndarray], turn: slice, options: BenchOptions
+    cell: Cell,
+    prompts: Sequence[np.ndarray],
+    turn: slice,
+    options: BenchOptions,
+    verifiers: Callable[[int, Verifier], Verifier] = lambda _sample, verify: verify,
 ) -> list[Generation]:
-    """Decode a turn of all ``prompts``; random numbers depend on the sample, not on its turn."""
+    """Decode one turn of ``prompts``. Random numbers depend on the sample, not on the turn.
+
+    ``verifiers`` may replace the verifier of a sample.
+    """
     mine = prompts[turn]
+    if cell.labels is not None:
+        how, labels = cell.method.options, cell.labels
+        pruned = labels.choose_pruned if how.prune else labels.choose
+        choose = labels.greedy if how.greedy else pruned
+        return choose(cell.model.target, mine, options.batch_size)
     samples = range(turn.start, turn.start + len(mine))
+    rules = [verifiers(i, chosen(options.verify, options.sampling, i)) for i in samples]
     grammar = cell.resources and cell.resources.grammar
     return generate_all(
         cell.model.target,
         [
-            Request(
-                prompt, cell.drafter, chosen(options.verify, options.sampling, i), grammar=grammar
-            )
-            for i, prompt in zip(samples, mine, strict=True)
+            Request(prompt, cell.drafter, rule, grammar=grammar)
+            for prompt, rule in zip(mine, rules, strict=True)
         ],
         max_new_tokens=options.max_new_tokens,
         end_ids=cell.model.end_ids,

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tasc.benchmark.endpoint import Address, AllowRemote, check_reach
 from tasc.benchmark.metrics import JUDGE, check_metrics, described
+from tasc.benchmark.metrics.structured import KINDS
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 class QualityOptions(StepOptions):
     """Options of commands that compare outputs with references."""
 
+    choices: str | None = Field(
+        None,
+        description="Labels of the task, for the method choices and the metric valid: a file with "
+        "one per line or a JSON list, or a column of the data.",
+    )
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
         ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
     )
@@ -41,7 +47,11 @@ class QualityOptions(StepOptions):
 
     @field_validator("metrics")
     @classmethod
-    def _metrics(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _metrics(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        kinds = [kind for kind in KINDS if info.data.get(kind)]
+        if kinds:  # the metric ``valid`` by the constraint of the task
+            full = f"valid:{kinds[0]}={info.data[kinds[0]]}"
+            value = tuple(full if name == "valid" else name for name in value)
         with as_value_error():
             check_metrics(value)
         return value
@@ -61,6 +71,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions, ConstrainedOpt
             "draft_head": "draft head",
             "token_counts": "token counts",
             **REFERENCES,
+            "choices": "labels",
         },
         makes=frozenset({"results"}),
         chat_template_of="models",
@@ -185,7 +196,14 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions, ConstrainedOpt
     def _together(self) -> Self:
         methods = [parse(text) for text in self.methods]
         with as_value_error():
-            check(methods, head=bool(self.draft_head), draft=self.draft_model is not None)
+            check(
+                methods,
+                head=bool(self.draft_head),
+                draft=self.draft_model is not None,
+                choices=self.choices is not None,
+            )
+        if self.temperature is not None and (labels := [m.label for m in methods if m.chooses]):
+            raise ValueError(f"methods: {labels[0]} does not sample: remove temperature")
         if self.constraint is None and (needing := [m for m in methods if m.name == "grammar"]):
             raise ValueError(f"methods: {needing[0].label} needs schema, grammar or regex: set one")
         if self.executor != "local" and self.slice is None:

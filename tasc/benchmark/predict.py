@@ -25,7 +25,6 @@ from tasc.benchmark.results.prediction import (
 )
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive
-from tasc.decoding.drafters import DRAFTERS
 from tasc.decoding.simulate import References, simulate
 from tasc.models.cost import measured_cost
 from tasc.models.cost_model import CostModel
@@ -78,26 +77,30 @@ def cost_of(
     """Measure T(k) of a model here. ``tokenizer`` is its own, None if another one is used."""
     model = load_model(folder, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
     pack(model)
-    return measured_cost(target_for(model), fresh=True)
+    target = target_for(model)
+    return replace(measured_cost(target, fresh=True), chains_only=target.chains_only)
 
 
 def _simulates(cell: Cell) -> bool:
-    return DRAFTERS[cell.method.name].simulates
+    return cell.method.entry.simulates
 
 
 def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Iterator[Simulated]:
     """Predict the methods of one model."""
     model = cells[0].model
     cost = measured_cost(model.target, fresh=True)  # right after the run that it predicts
-    references = References.of(model.tokenizer, test.prompts, test.outputs, max_new_tokens)
+    chains_only = model.target.chains_only
+    texts = test.prompts, test.outputs
+    references = References.of(model.tokenizer, *texts, max_new_tokens, chains_only=chains_only)
+    read = [prompt[model.target.shared :] for prompt in references.prompts]
     for cell in filter(_simulates, cells):
         # A new policy and new drafters, which have not seen these outputs
         fresh = replace(cell, policy=Adaptive(cost, learns=False) if cell.policy else None)
         fresh.forget()
         steps = simulate(fresh.drafter, references, cell.method.budget)
-        ms = steps.ms_per_sample(references.prompts, cost)
+        ms = steps.ms_per_sample(read, cost)
         figures = StepFigures(**steps.to_dict(), ms_per_sample=ms)
-        by_turn = steps.ms_by_turn(references.prompts, cost)
+        by_turn = steps.ms_by_turn(read, cost)
         yield Simulated(model.label, cell.method.label, figures, by_turn)
 
 

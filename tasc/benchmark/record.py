@@ -34,7 +34,9 @@ def records(
         outputs = _outputs(cell)
         lossless = None if matches is None else matches[i]
         quality = score(metrics, [output.text for output in outputs], references, delimiter)
-        rows.append(_record(cell, outputs, quality, lossless))
+        error = calibration_error(outputs, references)
+        row = _record(cell, outputs, quality, lossless)
+        rows.append(row.model_copy(update={"calibration_error": error}))
     return tuple(rows)
 
 
@@ -54,6 +56,7 @@ def _record(
         samples=len(first),
         tokens=tokens,
         tokens_per_output=tokens / len(first),
+        shared_prompt_tokens=cell.model.target.shared,
         decoding_steps=forwards,
         decoding_steps_per_output=forwards / len(first),
         ms_per_sample=float(np.mean(ms)),
@@ -77,6 +80,24 @@ def _record(
         outputs=outputs,
         sizing=None if cell.policy is None else _sizing(cell.policy),
     )
+
+
+def calibration_error(
+    outputs: Sequence[results.Output], references: Sequence[str], bins: int = 10
+) -> float | None:
+    """Return the expected calibration error of the outputs' probabilities; None without any.
+
+    Outputs are put into ``bins`` of equal width by probability. The error is the mean over outputs
+    of the gap between a bin's mean probability and its share of right outputs (Guo et al. 2017,
+    On Calibration of Modern Neural Networks, arXiv:1706.04599, equation 5).
+    """
+    sums = np.zeros(bins)
+    for output, reference in zip(outputs, references, strict=True):
+        if output.probability is None:
+            return None
+        right = output.text.strip() == reference.strip()
+        sums[min(int(output.probability * bins), bins - 1)] += right - output.probability
+    return float(np.abs(sums).sum() / len(outputs))
 
 
 def _sizing(policy: Adaptive) -> results.Sizing:
@@ -106,6 +127,7 @@ def _outputs(cell: Cell) -> tuple[results.Output, ...]:
             "tokens": len(runs[0].tokens),
             "steps": runs[0].decoding_steps,
             "cut": runs[0].finish == "length",
+            "probability": runs[0].probability,
             "ms": tuple(round(1000 * g.timeline.total, 4) for g in runs),
             "accepted": tuple((begin, end) for begin, end, _ in spans),
             "sources": tuple(source for _, _, source in spans),

@@ -45,17 +45,18 @@ def bench(
     draft = load_draft_source(options)
     progress("loading the models", 0, 0)
     models = load_models(options, test.end)
+    prompts = {m.label: m.encode(test.prompts) for m in models}
     measured = matrix.Measured(work, resume=resume)
     if options.executor == "local":
         cells = matrix.run(models, corpus, test, options, progress, draft, measured)
     else:
         cells = matrix.prepare(models, corpus, options, progress, draft)
         decode_elsewhere(cells, corpus, test, options, (work, resume), progress)
-    prompts = {m.label: m.encode(test.prompts) for m in models}
+        matrix.share(cells, prompts)
     matches = None
     if options.sampling is None or options.verify == "sampled":
         progress("checking that outputs are equal", 0, 0)
-        matches = lossless.matches(cells, prompts, sampled=options.sampling is not None)
+        matches = lossless.matches(cells, prompts, options)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
     if judging:
         rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)

@@ -63,7 +63,7 @@ def at_work(options: StepOptions, context: StepContext | None) -> Iterator[StepC
 
 @contextmanager
 def using_threads(options: StepOptions) -> Iterator[None]:
-    """Set torch's number of CPU threads for the block, unless it is None."""
+    """Run the block with ``options.threads`` CPU threads in torch; None keeps their number."""
     if not isinstance(options, ModelOptions) or options.threads is None:
         yield
         return
@@ -84,7 +84,7 @@ def with_prompts(options: StepOptions, texts: Texts) -> Texts:
     roles. Without a chat template, chats stay unwritten, and reading their prompts is an error.
 
     Raises:
-        InputError: a chat template cannot be used, or those of several models differ.
+        InputError: a chat template cannot be used, or the models have different ones.
     """
     if not any(corpus.is_chat for corpus in texts.corpora.values()):
         return texts

@@ -169,11 +169,6 @@ _TABLE = (
         "serving.options:ServeOptions",
     ),
     Command(
-        "chat",
-        "Chat with a model; text that came from drafts is coloured.",
-        "commands.conversation_options:ChatOptions",
-    ),
-    Command(
         "doctor",
         "Show versions, devices, kernels and memory, and the times of a model.",
         "commands.doctor:DoctorOptions",

@@ -12,7 +12,10 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc._native import NgramIndex
+from tasc.data.choices import check_labels
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
+from tasc.decoding.choices import Labels, probabilities
+from tasc.decoding.core.generation import PhaseTimer
 from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Verifier
@@ -20,11 +23,12 @@ from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Generation, Request, Timeline, TokenCallback, generate_all
-from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, default_method, parse
+from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.static import Graphs, restore_model, target_from_model
+from tasc.models.target import common_prefix
 from tasc.options.constraint import read_constraint
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -114,6 +118,8 @@ def generate(
             the prompt and the output so far.
         options: see GenerateOptions.
 
+    Tokens with which all prompts begin are read once; the completions share that time evenly.
+
     Returns one completion per prompt. Raises InputError.
     """
     if isinstance(prompts, str):
@@ -127,6 +133,8 @@ def generate(
     callbacks = _callbacks(options.get("on_tokens"), len(prompts), batch_size)
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     method = parse(drafter or default_method(head=head is not None))
+    if method.chooses:
+        raise InputError(f"drafter {method.label!r} drafts nothing: call tasc.choose")
     draft, graphs = options.get("draft_model"), options.get("graphs", "off")
     with restore_model(draft), target_from_model(model, graphs) as target:
         resources = Resources(
@@ -141,6 +149,9 @@ def generate(
         )
         make = prepare(method, corpus, tokenizer, resources)
         verify, processors = options.get("verify", "sampled"), options.get("processors", ())
+        timer = PhaseTimer()
+        target.share(common_prefix(ids))
+        timer.end("prefill")
         done = generate_all(
             target,
             [
@@ -160,8 +171,46 @@ def generate(
             budget=method.budget,
             batch_size=batch_size,
         )
+        timer.add_prefill([one.timeline for one in done])
     texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
     return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The most probable label after a prompt, and the probability of each label."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+def choose(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Prompt],
+    choices: Sequence[str],
+    *,
+    batch_size: int = 1,
+) -> list[Choice]:
+    """Choose one of ``choices`` for each prompt, by one forward that scores all of them.
+
+    A label's score is the probability that the model writes it and then the end token; of equal
+    scores the first label wins. Probabilities are normalised over the labels. Prompts and models as
+    in ``generate``. Raises InputError for no labels, an empty label, or one that is given twice.
+    """
+    check_labels(choices)
+    ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
+    ends = end_ids(model, tokenizer.eos_token_id)
+    if not ends:
+        raise InputError("the tokenizer has no end token, which ends a label: set its eos_token")
+    labels = Labels([ids_of(label, tokenizer) for label in choices], ends[0])
+    with target_from_model(model, "off") as target:
+        batches = [ids[i : i + batch_size] for i in range(0, len(ids), batch_size)]
+        rows = [row for batch in batches for row in probabilities(labels.scores(target, batch)[0])]
+    return [
+        Choice(choices[int(row.argmax())], dict(zip(choices, row.tolist(), strict=True)))
+        for row in rows
+    ]
 
 
 def _grammar(
@@ -218,7 +267,7 @@ def prepare(
         outputs = [ids_of(c, tokenizer) for c in corpus]
     if resources.target is not None:
         resources.target.check_ids(np.concatenate([*outputs, [0]]), "the corpus")
-    drafts = DRAFTERS[method.name].needs in ("draft", "either")
+    drafts = method.entry.needs in ("draft", "either")
     needed = drafts or resources.token_counts is not None
     known = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
     indexes = (corpus,) if isinstance(corpus, NgramIndex) else ()

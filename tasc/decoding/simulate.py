@@ -19,13 +19,15 @@ MOST_SAMPLES = 400  # outputs of a simulation: enough for a narrow interval
 class References:
     """Prompts (L_i,) int32 and their outputs (T_i,) int32, without the ``end`` token.
 
-    As in a decoding loop, an output has at most ``max_new_tokens``, including the end token.
+    As in a decoding loop, an output has at most ``max_new_tokens``, including the end token, and
+    drafts are cut to chains if the target scores ``chains_only``.
     """
 
     prompts: Sequence[np.ndarray]
     outputs: Sequence[np.ndarray]
     end: int
     max_new_tokens: int = LONGEST
+    chains_only: bool = False
 
     @classmethod
     def of(
@@ -34,6 +36,8 @@ class References:
         prompts: Sequence[str],
         outputs: Sequence[str],
         max_new_tokens: int = LONGEST,
+        *,
+        chains_only: bool = False,
     ) -> "References":
         """Encode at most MOST_SAMPLES examples, spread evenly over all.
 
@@ -47,7 +51,7 @@ class References:
         prompt_ids, output_ids = (
             tokenizer.encode([texts[i] for i in chosen]).split() for texts in (prompts, outputs)
         )
-        return cls(prompt_ids, output_ids, tokenizer.eos_id, max_new_tokens)
+        return cls(prompt_ids, output_ids, tokenizer.eos_id, max_new_tokens, chains_only)
 
     def targets(self) -> list[np.ndarray]:
         """Return the tokens that the target writes: (≤ max_new_tokens,) int32 per output."""
@@ -77,6 +81,7 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
             room = references.max_new_tokens - (len(target) - len(rest)) - 1
             begin = time.perf_counter()
             draft = drafter.draft(min(tree_size, room))
+            draft = draft.best_chain() if references.chains_only else draft
             seconds += time.perf_counter() - begin
             agreeing = len(draft.path_of(rest))
             was_drafted = agreeing == len(rest)  # the last token, too

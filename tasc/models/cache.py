@@ -1,6 +1,6 @@
 """A preallocated key/value cache that drops rejected tree nodes and finished rows in place."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,9 +77,21 @@ class KVCache:
         """Drop all rows; keep the memory."""
         self._commit(np.zeros(0, np.int64))
 
-    def open(self) -> None:
-        """Let the next forward write new rows from position 0."""
+    def open(self, rows: int, prefix: Mapping[Hashable, torch.Tensor] | None = None) -> None:
+        """Let the next forward write ``rows`` new rows, after a ``prefix`` (as of ``row``)."""
         self.first, self.length = len(self.lengths), 0
+        for kind, block in (prefix or {}).items():
+            layer, end = self.kinds.index(kind), block.shape[4]
+            if kind not in self.blocks or end > self.blocks[kind].shape[4]:
+                self._ensure(layer, block[0, 0], end)
+            self.blocks[kind][:, :, self.first : self.first + rows, :, :end] = block
+            self.length = end
+
+    def row(self, number: int) -> dict[Hashable, torch.Tensor]:
+        """Return a copy of a row's accepted positions, by kind: (layers, 2, 1, heads, L, dim)."""
+        end = int(self.lengths[number])
+        rows = slice(number, number + 1)
+        return {kind: block[:, :, rows, :, :end].clone() for kind, block in self.blocks.items()}
 
     def fill(self, lengths: Sequence[int]) -> None:
         """Accept the new rows that this forward wrote, up to ``lengths`` tokens each."""

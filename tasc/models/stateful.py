@@ -2,9 +2,10 @@
 
 A state contains all tokens that a layer has read, so rejected drafts must be taken out of it. Each
 sequence has its own states, and a draft is a chain. A convolution's window is recorded over the
-step and cut. A recurrent layer reads the chain token by token, as without drafts, and its state
-after each token is kept until the chain is verified. Only the recurrence runs token by token: the
-projections around it, which read all weights, run once.
+step and cut. A gated delta net reads the chain at once (``delta_rule``). Any other recurrent layer
+reads it token by token, as without drafts, and its state after each token is kept until the chain
+is verified. Only the recurrence runs token by token: the projections around it, which read all
+weights, run once.
 """
 
 import sys
@@ -27,6 +28,7 @@ from transformers.cache_utils import (
 
 from tasc.errors import InputError
 from tasc.models.cache import KVCache, KVLayer
+from tasc.models.delta_rule import DeltaStates, delta_rules
 from tasc.models.recurrent import Attribute, Finder, HeldState, Recurrent
 from tasc.models.target import Target, Tree
 
@@ -75,14 +77,19 @@ class StatefulTarget(Target):
         self.sequences += joining
         return self._padded(outputs)[:, 0]
 
+    def restart(self, lengths: Sequence[int] | np.ndarray) -> None:
+        if any(lengths):
+            raise InputError("a state cannot be taken back: pass lengths of 0")
+        self.sequences = [_Decoded(self, self.capacity) for _ in lengths]
+
     @torch.inference_mode()
-    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:
         outputs = []
         for sequence, token, (tokens, parents) in zip(self.sequences, last, trees, strict=True):
             if (parents != np.arange(-1, len(parents) - 1)).any():
                 raise InputError(f"{type(self.model).__name__} decodes chains only: pass no trees")
             outputs.append(self._read(sequence, np.append(np.int32(token), tokens)))
-        return self._padded(outputs)
+        return self._padded(outputs)[:, skipped:]
 
     def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
         for sequence, path in zip(self.sequences, paths, strict=True):
@@ -95,13 +102,17 @@ class StatefulTarget(Target):
     def _read(self, sequence: "_Decoded", tokens: np.ndarray, last: int = 0) -> _Read:
         """Return the logits (1, r, V) of the last tokens (0 = all), and the states (1, q, d)."""
         begin, count = sequence.kv_cache.length, len(tokens)
+        sequence.settle(sequence.read)  # if nothing was kept, as where forwards are timed
         ids = torch.from_numpy(tokens.astype(np.int64))[None].to(self.device)
         positions = torch.arange(begin, begin + count, device=self.device)[None]
         with ExitStack() as stack:
             if begin and count > 1:
+                modules = [recurrent.module for recurrent in self.recurrent.values()]
+                at_once = stack.enter_context(delta_rules(modules))
                 for layer, recurrent in self.recurrent.items():
-                    mark = sequence.states[layer].mark
-                    stack.enter_context(recurrent.token_by_token(count, mark))
+                    if recurrent.module not in at_once:
+                        mark = sequence.states[layer].mark
+                        stack.enter_context(recurrent.token_by_token(count, mark))
             for state in sequence.states.values():
                 if isinstance(state, HeldState):
                     stack.enter_context(state.loaded())
@@ -130,7 +141,7 @@ class _Decoded:
         like = DynamicCache(config=target.model.config.get_text_config()).layers
         attention = [i for i, layer in enumerate(like) if isinstance(layer, CacheLayerMixin)]
         self.kv_cache = KVCache([0] * len(attention), capacity)
-        self.kv_cache.open()
+        self.kv_cache.open(1)
         self.states: dict[int, StateLayer | HeldState] = {
             ~i: HeldState(attributes) for i, attributes in enumerate(target.attributes)
         }
@@ -152,8 +163,14 @@ class _Decoded:
             self.kv_cache.advance(count)
         else:
             self.kv_cache.fill([count])
-        for state in self.states.values():
-            state.keep(count, self.read)
+        self.settle(count)
+
+    def settle(self, count: int) -> None:
+        """Reduce the states to those after the first ``count`` tokens of the last forward."""
+        if self.read:
+            for state in self.states.values():
+                state.keep(count, self.read)
+        self.read = 0
 
 
 def _cache_class(model: PreTrainedModel) -> type[Cache]:
@@ -209,6 +226,9 @@ class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
                 end = window.shape[-1] - (read - count)
                 begin = max(end - self.conv_kernel_size[i], 0)
                 self.conv_states[i] = window[..., begin:end].clone()
+        for i, state in self.recurrent_states.items():
+            if isinstance(state, DeltaStates):
+                self.recurrent_states[i] = state.after(count)
         if self.marks and count < read:
             self.recurrent_states.update(self.marks[count - 1])
         self.marks.clear()

@@ -117,11 +117,12 @@ class StaticTarget(Target):
             super().allocate(needed if size == 1 else capacity, size)
 
     @torch.inference_mode()
-    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:
         (tokens, parents), kv_cache = trees[0], self.kv_cache
         n, keys = len(tokens), _keys(kv_cache.length + QUERIES[-1])
-        if kv_cache.rows > 1 or n >= QUERIES[-1] or keys > kv_cache.capacity:
-            return super().score(last, trees)
+        unusual = not kv_cache.blocks or skipped  # the first forward, or labels
+        if unusual or kv_cache.rows > 1 or n >= QUERIES[-1] or keys > kv_cache.capacity:
+            return super().score(last, trees, skipped)
         step = self.step(next(q for q in QUERIES if q > n), keys)
         bits, depths = ancestor_bits(parents)
         step.load(last[0], tokens, bits[:, 0] if n else bits.ravel(), depths, kv_cache.length)

@@ -6,8 +6,9 @@ tokens move down once per step, for all layers at once.
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,8 +20,38 @@ from tasc.backend.tree import tree_inputs
 from tasc.errors import InputError, UnavailableError
 from tasc.models import attention
 from tasc.models.cache import KVCache, tree_cache
+from tasc.models.packed import native_threads
 
 Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
+_FEWEST_SHARED = 4  # tokens: reading fewer costs about as much as copying their keys
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """A beginning of prompts that was read once: its tokens (P,) int32 and what join needs."""
+
+    tokens: np.ndarray
+    blocks: Mapping[Hashable, torch.Tensor]  # as in KVCache, of one row and P positions
+    states: torch.Tensor  # (1, P, d) last hidden states
+
+    def begins(self, prompt: np.ndarray) -> bool:
+        """Return whether ``prompt`` (L,) has these tokens first, and others after them."""
+        count = len(self.tokens)
+        return len(prompt) > count and np.array_equal(prompt[:count], self.tokens)
+
+
+def common_prefix(prompts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the tokens (P,) with which all ``prompts`` (L_i,) int32 begin, P < L_i.
+
+    Nothing for a single prompt, and where they are too few to share.
+    """
+    if len(prompts) < 2:
+        return np.empty(0, np.int32)
+    first, length = prompts[0], max(min(map(len, prompts)) - 1, 0)
+    for other in prompts[1:]:
+        unequal = np.flatnonzero(first[:length] != other[:length])
+        length = int(unequal[0]) if len(unequal) else length
+    return first[: length if length >= _FEWEST_SHARED else 0]
 
 
 class Target:
@@ -67,6 +98,7 @@ class Target:
             chunk = int(config.attention_chunk_size)
             self.max_positions = min(self.max_positions or chunk, chunk)
         self.kv_cache: KVCache
+        self.prefix: Prefix | None = None
         self.capture_hidden = False
         self.states: torch.Tensor | None = None  # (B, q, d) of the latest capture_hidden forward
 
@@ -104,6 +136,28 @@ class Target:
         """Create the cache for ``size`` sequences of ``capacity`` positions."""
         self.cache, self.kv_cache = tree_cache(self.kinds, capacity, size)
 
+    @property
+    def shared(self) -> int:
+        """Number of tokens that ``share`` read."""
+        return 0 if self.prefix is None else len(self.prefix.tokens)
+
+    @torch.inference_mode()
+    def share(self, tokens: np.ndarray) -> None:
+        """Read ``tokens`` (P,) int32 once; prompts that begin with them read only the rest.
+
+        Replaces the tokens shared before; none are shared if P is 0 or the model has a recurrent
+        state. Drops all sequences. With packed layers, logits keep their bits.
+        """
+        self.prefix = None
+        if len(tokens) and not self.chains_only:
+            self.check(tokens, 0)
+            self.begin(len(tokens))
+            with native_threads(self.model):
+                self.join([tokens], hidden=True)
+            assert self.states is not None
+            self.prefix = Prefix(tokens, self.kv_cache.row(0), self.states.clone())
+            self.begin(1)
+
     @torch.inference_mode()
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
         """Read ``prompts``, each (L_i,) int32, as new sequences; return their last logits (r, V).
@@ -118,13 +172,17 @@ class Target:
             )
         self.capture_hidden = self.capture_hidden or hidden
         lengths = np.array([len(p) for p in prompts])
-        ids = np.zeros((len(prompts), lengths.max()), np.int64)
+        shared = self.prefix
+        if shared is not None and not all(shared.begins(prompt) for prompt in prompts):
+            shared = None
+        known = self.shared if shared is not None else 0
+        ids = np.zeros((len(prompts), lengths.max() - known), np.int64)
         for row, prompt in zip(ids, prompts, strict=True):
-            row[: len(prompt)] = prompt
+            row[: len(prompt) - known] = prompt[known:]
         # No mask: causal attention does not see the padding after a prompt.
-        positions = torch.arange(ids.shape[1], device=self.device).expand(len(prompts), -1)
-        last, which = np.unique(lengths - 1, return_inverse=True)
-        kv_cache.open()
+        positions = torch.arange(known, lengths.max(), device=self.device).expand(len(prompts), -1)
+        last, which = np.unique(lengths - known - 1, return_inverse=True)
+        kv_cache.open(len(prompts), {} if shared is None else shared.blocks)
         logits = self.forward(
             self.cache,
             torch.from_numpy(ids).to(self.device),
@@ -133,14 +191,33 @@ class Target:
             torch.from_numpy(last).to(self.device),
         )
         kv_cache.fill(lengths.tolist())
+        if shared is not None and self.states is not None:
+            before = shared.states.expand(len(prompts), -1, -1)
+            self.states = torch.cat([before, self.states], dim=1)
         return logits[torch.arange(len(prompts)), torch.from_numpy(which)]
 
+    def open_shared(self, prompts: Sequence[np.ndarray]) -> int:
+        """Begin ``prompts`` with the shared tokens, if all have them; return their number."""
+        if self.prefix is None or not all(self.prefix.begins(prompt) for prompt in prompts):
+            return 0
+        self.kv_cache.open(len(prompts), self.prefix.blocks)
+        self.kv_cache.fill([self.shared] * len(prompts))
+        return self.shared
+
+    def restart(self, lengths: Sequence[int] | np.ndarray) -> None:
+        """Go back to sequences of the first ``lengths`` (B,) tokens that the cache holds.
+
+        0 begins a sequence whose first tokens ``score`` reads.
+        """
+        self.kv_cache.clear()
+        self.kv_cache.fill(list(lengths))
+
     @torch.inference_mode()
-    def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:
         """Return the logits (B, 1 + n, V) of each sequence's ``last`` token and tree.
 
         Entry 0 is after the last token, entry i + 1 after node i. n is the size of the largest
-        tree; smaller ones are padded at the end.
+        tree; smaller ones are padded at the end. The first ``skipped`` entries are left out.
         """
         lengths, start = self.kv_cache.lengths, self.kv_cache.length
         queries = 1 + max(len(tokens) for tokens, _ in trees)
@@ -161,6 +238,7 @@ class Target:
             torch.from_numpy(ids).to(self.device),
             torch.from_numpy(positions).to(self.device),
             None if mask is None else torch.from_numpy(mask).to(self.device),
+            queries - skipped if skipped else 0,
         )
 
     def _mask(self, queries: int) -> np.ndarray:

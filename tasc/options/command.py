@@ -29,6 +29,7 @@ Kind = Literal[
     "token counts",
     "schema",
     "grammar",
+    "labels",
     "training report",
     "results",
     "run",
@@ -48,8 +49,8 @@ class CommandOptions(Options):
     """Options of a command. Invalid ones raise an InputError, in Python and on the command line."""
 
     command: ClassVar[str]
-    # Those of --output, --force, --json, --resume and --push-to-hub that the command has. They
-    # are not fields, because no recipe, which may be a stranger's, may set them.
+    # Those of --output, --force, --json and --resume that the command has. They are not fields,
+    # because no recipe, which may be a stranger's, may set them.
     flags: ClassVar[tuple[str, ...]] = ("output", "force", "json")
 
     if not TYPE_CHECKING:  # mypy reads the fields instead

@@ -29,8 +29,8 @@ from tasc.options.references import expanded
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 in a file
 _SPLIT_FIELDS = ("split", "corpus_split", "held_out", "validation")
 CONSTRAINTS = ("schema", "grammar", "regex")  # options of which one may be given
-_DEFAULTS = ("metrics", "delimiter", "max_new_tokens", *CONSTRAINTS)
-_FILES = ("schema", "grammar")  # relative to the task file, if one is beside it
+_DEFAULTS = ("metrics", "delimiter", "max_new_tokens", "choices", *CONSTRAINTS)
+_FILES = ("choices", "schema", "grammar")  # relative to the task file, if one is beside it
 # The key is schema, as users call the file; pydantic's method of that name is deprecated.
 warnings.filterwarnings("ignore", 'Field name "schema"', UserWarning)
 
@@ -123,6 +123,10 @@ class Task(Data):
     )
     grammar: str | None = Field(None, description="Lark grammar of the outputs, a file.")
     regex: str | None = Field(None, description="Regular expression that the outputs match.")
+    choices: str | None = Field(
+        None,
+        description="Labels of the task: a file with one per line or a JSON list, or a column.",
+    )
 
     def data(self) -> Data:
         """Return the data alone."""

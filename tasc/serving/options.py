@@ -50,7 +50,9 @@ class ExportOptions(ConstrainedOptions):
         description="Draft tokens per step; tasc analyze --serve recommends a number.",
     )
     weights: Weights = Field(
-        "f32", description="Data type of the weights, for llama-cpp; others keep the model's."
+        "f32",
+        description="Data type of the weights, for llama-cpp; other engines keep the "
+        "model's data type.",
     )
 
     @property
@@ -66,7 +68,7 @@ class ExportOptions(ConstrainedOptions):
         if self.head and self.index:
             raise ValueError("index and head exclude each other: give one of them")
         if self.weights != "f32" and self.to != "llama-cpp":
-            raise ValueError(f"weights is for llama-cpp: leave it out, {self.to} keeps the model's")
+            raise ValueError(f"weights has no effect on {self.to}: leave it out")
         return self
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from tasc.decoding.core.grammar import Grammar
-from tasc.decoding.drafters import DRAFTERS, Factory, Method, Resources, parse
+from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import FILE, indexed_outputs, load_index
 from tasc.errors import InputError, TascError
 from tasc.models.cost_model import TOKEN_COST, CostModel
@@ -46,8 +46,8 @@ class ProposerOptions(Options):
 
     index: str | dict[str, str] = Field(
         default_factory=dict,
-        description="Index folder from tasc index, built with the served model's tokenizer; or "
-        "several, by name.",
+        description="Folder of tasc index, made with the served model's tokenizer; or several "
+        "folders by name.",
     )
     use: list[str] | None = Field(
         None, description="Names of the indexes to draft from (default: all)."
@@ -108,7 +108,7 @@ class ProposerOptions(Options):
 
 
 class Watch:
-    """Checks files at most once per ``EVERY`` seconds."""
+    """Notices replaced files, with one check per ``EVERY`` seconds at most."""
 
     def __init__(self, files: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
         self.files, self.clock = files, clock
@@ -231,7 +231,7 @@ def chain_factory(options: ProposerOptions, tokenizer: LoadedTokenizer) -> Facto
 
 def _chains(method: Method) -> Method:
     """Return ``method`` with one child per node: vLLM verifies chains."""
-    if method.name in ("ar", "ngrammys") or not DRAFTERS[method.name].simulates:
+    if method.name in ("ar", "ngrammys") or not method.entry.simulates:
         raise InputError(
             f"method {method.label!r} needs a model, or drafts nothing: choose another method"
         )

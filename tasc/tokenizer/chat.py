@@ -79,10 +79,6 @@ class ChatTemplate:
             )
         return prompt, answer[: len(answer) - len(self._tail)] + self._before_end
 
-    def prompt(self, messages: Sequence[Message]) -> str:
-        """Return the prompt for an answer to the last message."""
-        return self._write(messages, None, prompt=True)
-
     def _write(self, messages: Sequence[Message], tools: Any, *, prompt: bool = False) -> str:  # noqa: ANN401
         with self._as_input_error():
             return self._forked([list(messages), tools, prompt])

@@ -28,7 +28,10 @@ class TrainingOptions(ModelOptions):
     flags: ClassVar[tuple[str, ...]] = ("output", "force", "json", "resume")
 
     epochs: float = Field(
-        3.0, gt=0, le=MOST_EPOCHS, description="Passes over the examples; may be a fraction."
+        3.0,
+        gt=0,
+        le=MOST_EPOCHS,
+        description="Number of passes over the examples; may be a fraction.",
     )
     validation: str | None = Field(
         "validation",
@@ -39,8 +42,8 @@ class TrainingOptions(ModelOptions):
         None,
         ge=1,
         le=MOST_EPOCHS,
-        description="Stop after this many evaluations without a better one, and keep the weights "
-        "of the best: by exact match, then by loss.",
+        description="Stop after this many evaluations without improvement, and keep the best "
+        "weights, by exact match and then by loss.",
     )
     device: Device = "auto"
     checkpoint_steps: int = Field(
@@ -113,7 +116,7 @@ class BaseOptions(TrainingOptions):
         256,
         ge=2,
         le=LONGEST,
-        description="Tokens per training example, into which texts are packed.",
+        description="Number of tokens per training example. Texts are packed into examples.",
     )
     batch_blocks: int = Field(
         9, ge=1, le=MOST_SEQUENCES, description="Training examples per optimizer step."
@@ -122,7 +125,7 @@ class BaseOptions(TrainingOptions):
         4096,
         ge=2,
         le=LONGEST,
-        description="Longest sequence, in tokens, that config.json declares.",
+        description="Maximum sequence length in tokens, as declared in config.json.",
     )
 
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
@@ -144,7 +147,7 @@ class BaseOptions(TrainingOptions):
 class FinetuneOptions(AdapterOptions, TrainingOptions):
     """Options of ``tasc finetune``.
 
-    EAGLE's own rate is 3e-5, for heads as wide as a 7B model; small ones need more.
+    EAGLE's learning rate of 3e-5 is for heads as wide as a 7B model; small heads need a higher one.
     """
 
     command = "finetune"
@@ -156,7 +159,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         incidental=frozenset({"processes"}),
         distributed=True,
     )
-    flags: ClassVar = (*TrainingOptions.flags, "push_to_hub")
 
     model: str = Field(description=f"{MODEL} to start from.")
     augmented: str | None = Field(
@@ -171,7 +173,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     )
     tokens_of: str | None = Field(
         None,
-        description="Output of another finetune: train on as many tokens, for equal compute.",
+        description="Output of another tasc finetune: train on the same number of tokens.",
     )
     draft_head: bool = Field(False, description="Train a draft head on the model's own answers.")
     learning_rate: Annotated[
@@ -184,7 +186,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         0,
         ge=0,
         le=MOST,
-        description="Steps in which the learning rate of adapters rises to its peak.",
+        description="Number of steps in which the learning rate of adapters rises to its peak.",
     )
     batch_size: int = Field(8, ge=1, le=MOST_SEQUENCES, description="Examples per forward.")
     effective_batch: Annotated[
@@ -194,24 +196,25 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         512,
         ge=8,
         le=LONGEST,
-        description="Tokens of prompt and output together; longer prompts lose their beginning.",
+        description="Maximum number of tokens of prompt and output; longer prompts are cut at the "
+        "beginning.",
     )
     max_new_tokens: int = Field(
-        256, ge=1, le=LONGEST, description="With --draft-head: tokens per answer, at most."
+        256, ge=1, le=LONGEST, description="With --draft-head: maximum number of tokens per answer."
     )
     repetition_penalty: float = Field(
         1.0,
         ge=1,
         le=1000,
-        description="With --draft-head: repetition penalty of the answers, against loops.",
+        description="With --draft-head: repetition penalty of the answers, to avoid loops.",
     )
     dtype: Dtype = "auto"
     processes: int = Field(
         1,
         ge=1,
         le=1024,
-        description="Processes on this machine that share each step's examples; leave it out "
-        "under torchrun or accelerate launch.",
+        description="Number of processes on this machine that share the examples of each step. "
+        "Omit it under torchrun or accelerate launch.",
     )
 
     @property
@@ -253,11 +256,11 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         if self.augmented or self.merge:
             raise ValueError("draft_head trains no adapter: leave out augmented and merge")
         if self.adapter == "none":
-            raise ValueError("draft_head trains nothing but a head: leave out adapter")
+            raise ValueError("draft_head trains only a head: leave out adapter")
         if self.processes > 1:
             raise ValueError("draft_head trains in one process: leave out processes")
         if lengths - {"epochs"}:
-            raise ValueError(f"{min(lengths)} is for adapters: leave it out with draft_head")
+            raise ValueError(f"{min(lengths)} has no effect with draft_head: leave it out")
         if self.max_new_tokens >= self.max_length:
             raise ValueError(
                 f"max_new_tokens must be below max_length {self.max_length}, got "

@@ -100,7 +100,10 @@ def test_a_bench_takes_it_and_a_folder_that_cannot_be_read_is_one_line(model, tm
         (f"{name},layer=x", "give the folder"),
         (f"bert_score:layer=1,model={model}", "give the folder"),
         (f"{name},layer=4", "has 3 layers, not 4"),
-        (f"bert_score:model={tmp_path}/none", "no such folder: bert_score downloads nothing"),
+        (
+            f"bert_score:model={tmp_path}/none",
+            "no such folder: bert_score does not download models",
+        ),
         ("bert_score:model=roberta-large", "no such folder"),
         ("exact_match:model=x", "unknown metric 'exact_match:model=x'"),
     ):

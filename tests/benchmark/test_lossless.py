@@ -1,12 +1,20 @@
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from tasc.benchmark.lossless import match
+from tasc.benchmark.lossless import match, matches
+from tasc.benchmark.matrix import Loaded, run
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
+from tasc.models.packed import pack
 from tasc.models.target import Target
-from tests.pico import ARCHITECTURES, build_model
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.models.test_packed import needs_avx512
+from tests.options import BenchOptions
+from tests.pico import ARCHITECTURES, TEXTS, build_model, make_tokenizer
 
 NEW_TOKENS = 60
 
@@ -63,3 +71,35 @@ def test_a_difference_is_found_with_its_margin():
     largest = row.topk(2).values
     assert first.margin == pytest.approx(float(largest[0] - largest[1]), abs=1e-4)
     assert result.largest_margin == max(first.margin, second.margin)
+
+
+@needs_avx512
+@pytest.mark.parametrize("limits", [{}, {"batch_size": 3, "temperature": 0.8}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_packed_logits_are_compared_bit_by_bit(dtype, limits, tmp_path):
+    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
+    model = build_model().to(dtype)
+    pack(model)
+    loaded = Loaded("m", Target(model), tokenizer, (0,))
+    split: Any = SimpleNamespace(prompts=TEXTS[:4], outputs=["x"] * 4, examples=[None] * 4)
+    options = BenchOptions(
+        methods=("ar", "tasc-spec:budget=6", "suffix:width=1"), max_new_tokens=12, **limits
+    )
+    cells = run([loaded], split, split, options)
+    texts = {"m": loaded.encode(TEXTS[:4])}
+    plain, tree, chain = matches(cells, texts, options)
+    assert (plain.logits_of, plain.bitwise) == (None, False)
+    for one in (tree, chain):
+        assert one.bitwise
+        assert one.logits_identical == one.logits_of > 12  # of three samples
+
+    score = loaded.target.score
+
+    def rounded_otherwise(last, trees):
+        logits = score(last, trees)
+        return logits * (1 + 2**-6) if any(len(tokens) for tokens, _ in trees) else logits
+
+    loaded.target.score = rounded_otherwise
+    _, tree, _ = matches(cells, texts, options)
+    assert not tree.bitwise
+    assert tree.logits_identical < tree.logits_of

@@ -69,3 +69,27 @@ def test_cells_take_turns_in_an_order_drawn_anew_with_the_seed(bench, monkeypatc
     for cell in orders[0]:  # none runs first much more often than the others
         assert 5 <= sum(order[0] == cell for order in orders) <= 27
     assert order(3) == seen != order(4)
+
+
+def test_the_common_beginning_of_prompts_is_read_before_anything_is_measured(bench):
+    model, _ = bench
+    texts = [f"wake me up at nine and {word}" for word in ("play", "rain", "stop the lights")]
+    split: Any = SimpleNamespace(prompts=texts, outputs=["x"] * 3, examples=[None] * 3)
+    read: list[int] = []
+    hook = model.target.model.get_input_embeddings().register_forward_hook(
+        lambda _module, args, _out: read.append(args[0].shape[1])
+    )
+    options = BenchOptions(methods=("ar", "suffix"), max_new_tokens=4, warmup=0)
+    cells = run([model], split, split, options)
+    hook.remove()
+    shared = model.target.shared
+    assert 4 <= shared == read[0]
+    prompts = model.encode(texts)
+    assert sum(read[1:].count(len(p) - shared) for p in prompts) >= 6  # by both methods
+    assert max(read[1:]) < shared
+    model.target.share(prompts[0][:0])
+    for prompt, *outputs in zip(prompts, *(cell.runs[0] for cell in cells), strict=True):
+        alone = generate(
+            model.target, Autoregressive(), prompt, max_new_tokens=4, end_ids=model.end_ids
+        )
+        assert all((alone.tokens == made.tokens).all() for made in outputs)

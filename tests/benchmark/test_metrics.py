@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import issparse
 
-from tasc.benchmark.metrics import METRICS, check_metrics, score
+from tasc.benchmark.metrics import METRICS, check_metrics, find, score
 from tasc.benchmark.metrics.texts import normalised_sql, slots
 from tasc.errors import InputError
 
@@ -26,6 +26,54 @@ def test_a_worked_example():
     assert result["micro_recall"] == pytest.approx(4 / 6)
     # a, b, x and the text are right; d and y are never said, and nobody expects c.
     assert result["macro_f1"] == pytest.approx(4 / 6)
+
+
+def test_fields_of_json_are_compared_by_path_and_value():
+    references = ['{"intent": "set", "slots": {"at": "five", "on": ["mo", "tu"]}}', '{"a": 1}']
+    outputs = ['{"intent": "set", "slots": {"at": "six", "on": ["tu", "mo"]}, "x": {}}', "{'a': 1}"]
+    found = score(["json_fields", "json_f1"], outputs, references, ";")
+    # Only the intent of 4 + 1 fields; without the arrays' order also both days, of 5 and 5 pairs.
+    assert found["json_fields"] == pytest.approx(1 / 5)
+    assert found["json_f1"] == pytest.approx(2 * 3 / (5 + 5))
+    assert score(["json_f1"], ["[" * 100_000], ["{}"], ";")["json_f1"] == 0
+
+
+def test_validity_is_by_schema_labels_or_expression(tmp_path):
+    schema, labels = tmp_path / "schema.json", tmp_path / "labels.txt"
+    labels.write_text("on\noff\n")
+    outputs = ['{"a": 1}', '{"a": 1, "b": 2}', "on", "no", "{"]
+    schema.write_text('{"type": "object", "properties": {"a": {}}, "additionalProperties": false}')
+    for constraint, expected in {
+        f"valid:schema={schema}": [1, 0, 0, 0, 0],
+        f"valid:choices={labels}": [0, 0, 1, 0, 0],
+        r"valid:regex=o.|\{": [0, 0, 1, 0, 1],
+    }.items():
+        check_metrics([constraint])
+        counts = find(constraint).count(outputs, outputs, ";")
+        assert counts.tolist() == [[value, 1] for value in expected]
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("valid", "has no constraint: write valid:schema=FILE"),
+        ("valid:shape=x", "has no constraint"),
+        ("valid:schema=missing.json", "missing.json: no such file"),
+        ("valid:schema={}", "is not a JSON Schema"),
+        ("valid:regex=(", "is no regular expression"),
+    ],
+)
+def test_a_constraint_that_cannot_be_read_is_one_line(tmp_path, metric, said):
+    broken = tmp_path / "schema.json"
+    broken.write_text('{"type": "nonsense"}')
+    with pytest.raises(InputError, match=said):
+        check_metrics([metric.replace("{}", str(broken))])
+
+
+def test_a_schema_reads_nothing_outside_its_file(tmp_path):
+    (tmp_path / "s.json").write_text('{"$ref": "http://127.0.0.1:9/schema.json"}')
+    with pytest.raises(InputError, match="write the definition into the file"):
+        find(f"valid:schema={tmp_path / 's.json'}").count(["1"], ["1"], ";")
 
 
 def test_repeated_items_count_as_often_as_they_stand_there():
@@ -65,6 +113,8 @@ def test_every_metric_is_perfect_on_references_and_the_mean_weighs_samples_by_th
         "intent: stop, slot fills: {what: the music, where: here}",
     ]
     others = ["intent: call, slot fills: {who: bob, when: at nine}", "{nothing"]
+    if metric.needs == "JSON":
+        references, others = ['{"a": [1, {"b": null}]}', "{}"], ['{"a": [2, 1]}', "[]"]
     sides: Any = (metric.count(texts, references, ",") for texts in (references, others))
     right, wrong = (side.toarray() if issparse(side) else side for side in sides)
     assert right.shape == wrong.shape

@@ -64,7 +64,7 @@ def test_every_length_is_simulated_and_one_recommended(capsys, tmp_path, tokeniz
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--serve", "vllm"), "serve drafts tokens"),
+        (("--serve", "vllm"), "serve needs a tokenizer"),
         (("--serve", "vllm", "--tokenizer", "x", "--speculative-tokens", "4,a"), "speculative"),
         (("--serve", "vllm", "--tokenizer", "x", "--speculative-tokens", "0"), "from 1 to"),
         (("--serve", "tgi", "--tokenizer", "x"), "vllm"),

@@ -9,11 +9,13 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.campaign import faults, oracles, verdict
+from tests.campaign import faults, oracles, servers, verdict
 from tests.campaign.process import prepare, run
 from tests.campaign.seeds import Seeds
 
-HOSTILE = ("data", "files", "models", "options", "recipes", "tokenizers")
+HOSTILE = (
+    *("data", "exports", "files", "models", "options", "recipes", "templates", "tokenizers"),
+)
 Case = Callable[[Random, Path], tuple[str, list[str]]]
 
 
@@ -37,6 +39,8 @@ PARTS = {
     "killed": 5,
     "starved": 5,
     "together": 1,
+    "load": 3,
+    "judge": 2,
     "round_trips": 1,
     "lossless": 2,
 }
@@ -48,6 +52,8 @@ def cases(seeds: Seeds, home: Path) -> dict[str, Case]:
     found: dict[str, Case] = {name: _hostile(name, seeds) for name in HOSTILE}
     for name in ("killed", "starved", "together"):
         found[name] = partial(getattr(faults, name), undisturbed)
+    for name in ("load", "judge"):
+        found[name] = partial(getattr(servers, name), seeds)
     for name, oracle in oracles.ORACLES.items():
         found[name] = partial(oracles.play, oracle)
     for i, pair in enumerate(oracles.sampled()):
@@ -73,16 +79,17 @@ def _special(folder: str, names: list[str]) -> set[str]:
 
 
 def _hostile(name: str, seeds: Seeds) -> Case:
-    build = importlib.import_module(f"tests.campaign.generators.{name}").build
+    module = importlib.import_module(f"tests.campaign.generators.{name}")
+    check = getattr(module, "check", lambda output: [])
 
     def case(rng: Random, sandbox: Path) -> tuple[str, list[str]]:
         prepare(sandbox)
-        given = list(map(str, build(rng, seeds, sandbox / "in")))
+        given = list(map(str, module.build(rng, seeds, sandbox / "in")))
         if "--output" not in given:
             given += ["--output", str(sandbox / "made" / "out")]
         before = verdict.state(sandbox / "in")
         ended = run(given, sandbox)
-        found = verdict.problems(ended, sandbox, before)
+        found = verdict.problems(ended, sandbox, before) + check(sandbox / "made" / "out")
         if found:
             (sandbox / "arguments.json").write_text(json.dumps(given))
         return " ".join(given), found

@@ -54,6 +54,7 @@ class Ended:
     calls: int  # that changed files, and bytes written, below the sandbox
     bytes: int
     stray: str  # a path outside of the sandbox that was opened to be changed
+    grown: int = 0  # bytes of memory at the peak, beside what this process has
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def wait(started: Started, limit_s: float = LIMIT_S) -> Ended:
     os.close(handle)
     if not ready:
         os.kill(started.pid, signal.SIGKILL)
-    _, status = os.waitpid(started.pid, 0)
+    _, status, used = os.wait4(started.pid, 0)
     seconds = time.monotonic() - started.began
     _end_group(started.pid)
     killed = os.WIFSIGNALED(status)
@@ -134,6 +135,7 @@ def wait(started: Started, limit_s: float = LIMIT_S) -> Ended:
         calls=calls,
         bytes=written,
         stray=started.shared[_SHARED.size :].rstrip(b"\0").decode(errors="replace"),
+        grown=(used.ru_maxrss << 10) - _pages(1),
     )
 
 
@@ -203,9 +205,14 @@ def _enter(sandbox: Path) -> None:
         HF_HUB_OFFLINE="1",
     )
     tempfile.tempdir = str(sandbox / "tmp")  # unsaid, Python would try the folder with a file
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+    used = _pages(0)
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _pages(column: int) -> int:
+    """Return bytes of this process: 0 is its address space, 1 its resident memory."""
+    return int(Path("/proc/self/statm").read_text().split()[column]) * mmap.PAGESIZE
 
 
 def _main(arguments: Sequence[str]) -> int:

@@ -15,10 +15,12 @@ _ACTIONS = re.compile(
     r"raise|read|rebuild|reinstall|remove|rename|repair|repeat|replace|return|run|save|say|see|set|"
     r"shorten|split|take|tell|train|try|type|unpack|unset|use|wait|write)\b"
 )
+MEMORY = 256 << 20  # bytes that data from elsewhere may take
 _CLAUSE = re.compile(r"(?:[;:,(?]|\b(?:or|and|then|first)\b)\s*")
 _CHOICE = re.compile(r",? (?:or|and|then|first),? ")
 _QUOTED = re.compile(r"\{[^{}]*\}|(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`")
-_STEP = re.compile(r".+: (done|up to date) \(")  # what a recipe says before the step that fails
+# What a recipe prints before the step that fails, and a command on columns that it recognised.
+_STEP = re.compile(r".+: ((done|up to date) \(|read as [\w ]+ \()")
 _PROGRESS = re.compile(r"(?!error: ).*, \d+ s")  # a line now and then while it works
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from tasc.data.chat import Turn
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
@@ -215,7 +216,8 @@ def test_all_chats_together_have_a_limit(pico, monkeypatch):
     monkeypatch.setattr(forked, "_EACH", 0.001)
     slow = CHATML + "{% for i in range(1500) %}{% for j in range(400) %}{% endfor %}{% endfor %}"
     template = ChatTemplate.of(with_template(pico, slow))
-    chats = (template.prompt([USER]) for _ in range(500))
+    turn = Turn((USER,), {"role": "assistant", "content": "4"})
+    chats = (template.write(turn) for _ in range(500))
     with pytest.raises(InputError, match=r"s for \d+ chats; fix the chat template"):
         list(chats)
 

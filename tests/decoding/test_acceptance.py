@@ -61,10 +61,18 @@ def test_claims_are_corrected_by_what_became_of_them():
     first = 2 * 0.8 / 3
     assert acceptance.estimate(*draft).tolist() == pytest.approx([first, first * 0.5])
     acceptance.learn(*draft, ints(5))  # right, and the second is deeper than what was committed
-    first = (1 + 2 * 0.8) / (0.98 + 1 + 2)
+    first = 0.8 * (1 + 2 * 0.8) / (0.98 * 0.8 + 0.8 + 2 * 0.8)
     assert acceptance.estimate(*draft).tolist() == pytest.approx([first, first * 0.5])
     acceptance.learn(*draft, ints(5, 6))
     assert acceptance.estimate(*draft)[1] > first * 0.5
+
+
+def test_a_correction_keeps_the_order_of_claims():
+    acceptance = Acceptance()
+    for _ in range(50):  # unlikely tokens that come more often than claimed
+        acceptance.learn(ints(5, 6), ints(-1, -1), np.array([0.06, 0.01], np.float32), ints(5))
+    found = acceptance.estimate(ints(5, 6), ints(-1, -1), np.array([0.04, 0.01], np.float32))
+    assert found[0] > 3 * found[1] > 0.03
 
 
 def test_without_claims_nodes_are_known_by_rank():

@@ -56,6 +56,14 @@ def test_generate_gives_what_transformers_gives(model, tokenizer, drafter):
     assert all(len(c.timeline.steps) == len(c.generation.accepted) for c in done)
 
 
+def test_prompts_that_begin_alike_give_what_each_gives_alone(model, tokenizer):
+    prompts = [f"{PROMPTS[0]} and {prompt}" for prompt in PROMPTS]
+    done = tasc.generate(model, tokenizer, prompts, max_new_tokens=12)
+    for prompt, together in zip(prompts, done, strict=True):
+        (alone,) = tasc.generate(model, tokenizer, [prompt], max_new_tokens=12)
+        assert together.tokens.tolist() == alone.tokens.tolist()
+
+
 def test_a_corpus_of_texts_no_corpus_and_prompts_of_ids_give_the_same(model, tokenizer):
     ids = [tokenizer(p)["input_ids"] for p in PROMPTS]
     plain = tasc.generate(model, tokenizer, PROMPTS, "ar", max_new_tokens=12)

@@ -14,7 +14,7 @@ from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import CostModel
-from tasc.models.target import Target
+from tasc.models.static import target_for
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import build_model, make_tokenizer
 
@@ -91,10 +91,10 @@ METHODS = (
 LIMIT = 60
 
 
-@pytest.fixture(scope="module")
-def heart():
+@pytest.fixture(scope="module", params=["qwen2", "lfm2"])
+def heart(request):
     """A target, prompts, what it says after them, and an end token that some of that ends with."""
-    target, rng = Target(build_model("qwen2")), np.random.default_rng(1)
+    target, rng = target_for(build_model(request.param), graphs="off"), np.random.default_rng(1)
     prompts = [rng.integers(1, 320, 6).astype(np.int32) for _ in range(12)]
     free = [generate(target, Autoregressive(), p, max_new_tokens=LIMIT).tokens for p in prompts]
     late = [int(token) for text in free for token in text if token not in text[:10]]
@@ -118,7 +118,8 @@ def test_every_step_is_that_of_a_loop_that_says_the_references(heart, text):
 
     measured = StepStats.of(decode(method.prepare(Resources(known, end))))
     factory = method.prepare(Resources(known, end))
-    found = simulate(factory, References(prompts, said, end, LIMIT), method.budget)
+    written = References(prompts, said, end, LIMIT, chains_only=target.chains_only)
+    found = simulate(factory, written, method.budget)
     for field in ("tokens", "steps", "drafted", "accepted"):
         assert getattr(found, field).tolist() == getattr(measured, field).tolist(), field
     assert found.tokens_per_step == measured.tokens_per_step

@@ -12,6 +12,7 @@ from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import verifier
 from tasc.errors import InputError
+from tasc.models.delta_rule import delta_rule
 from tasc.models.static import target_for
 from tests.decoding.scripted import Scripted, floats, ints
 from tests.pico import HYBRIDS, build_model
@@ -63,6 +64,29 @@ def test_greedy_output_equals_transformers_with_wrong_and_right_drafts(target):
         requests = [Request(p, lambda: Scripted(again)) for p in prompts]
         done = generate_all(target, requests, max_new_tokens=12, end_ids=(0,), batch_size=size)
         assert [g.tokens.tolist() for g in done] == expected
+
+
+def test_the_gated_delta_rule_over_a_draft_equals_transformers_token_by_token():
+    from transformers.models.qwen3_5.modeling_qwen3_5 import torch_recurrent_gated_delta_rule
+
+    def drawn(*shape):
+        return torch.randn(1, *shape, generator=torch.Generator().manual_seed(shape[-1]))
+
+    args = drawn(6, 2, 16), drawn(6, 2, 16).flip(1), drawn(6, 4, 24)
+    decay, rate, state = -drawn(6, 4).exp(), drawn(6, 4).sigmoid(), drawn(4, 16, 24)
+    outputs, states = delta_rule(*args, g=decay, beta=rate, initial_state=state)
+    for count in range(1, 7):
+        *rows, g, beta = (x[:, :count] for x in (*args, decay, rate))
+        theirs, after = torch_recurrent_gated_delta_rule(
+            *rows,
+            g=g,
+            beta=beta,
+            initial_state=state,
+            output_final_state=True,
+            use_qk_l2norm_in_kernel=True,
+        )
+        torch.testing.assert_close(outputs[:, :count], theirs)
+        torch.testing.assert_close(states.after(count), after)
 
 
 def test_a_tree_is_refused(target):

@@ -110,9 +110,12 @@ def test_tf32_is_refused_without_a_cuda_device_and_undone_with_one(start, tmp_pa
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"adapter": "none", "rank": 4}, "rank is for adapters"),
-        ({"adapter": "none", "target_modules": "q_proj"}, "target_modules is for adapters"),
-        ({"adapter": "none", "quantize": "nf4"}, "quantised weights cannot train"),
+        ({"adapter": "none", "rank": 4}, "rank has no effect with adapter=none"),
+        (
+            {"adapter": "none", "target_modules": "q_proj"},
+            "target_modules has no effect with adapter=none",
+        ),
+        ({"adapter": "none", "quantize": "nf4"}, "quantised weights cannot be trained"),
         ({"adapter": "none", "train_rows": "new"}, "adapter=none trains all rows"),
         ({"adapter": "none", "draft_head": True}, "leave out adapter"),
         ({"quantize": False}, "not true or false: use none"),

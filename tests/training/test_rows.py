@@ -100,5 +100,5 @@ def test_a_folder_without_a_training_report_is_refused(base, tmp_path, content):
 def test_a_training_has_one_length():
     with pytest.raises(OptionsError, match="epochs and tokens exclude each other"):
         FinetuneOptions(epochs=2.0, tokens=100)
-    with pytest.raises(OptionsError, match="tokens_of is for adapters"):
+    with pytest.raises(OptionsError, match="tokens_of has no effect with draft_head"):
         FinetuneOptions(tokens_of="x", draft_head=True)

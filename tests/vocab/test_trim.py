@@ -124,7 +124,7 @@ def test_trim_alone_adds_no_token_and_rows_need_it():
     assert AugmentOptions(trim=True).wanted == 0
     assert AugmentOptions(**{"trim": True, "budget": 7}).wanted == 7
     assert AugmentOptions(trim=True).makes == {"tokenizer", "new tokens", "model"}
-    with pytest.raises(InputError, match="rows: it is the number of tokens that --trim keeps"):
+    with pytest.raises(InputError, match="rows has no effect without trim"):
         AugmentOptions(rows=3)
     with pytest.raises(InputError, match="new_tokens: got 0, give a number from 1 to"):
         AugmentOptions(new_tokens=0)

@@ -1,5 +1,6 @@
 // Selects the nodes of a draft that are worth verifying, from the acceptance of earlier drafts.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -44,9 +45,13 @@ class Acceptance {
   static constexpr double kDecay = 0.98;   // of the counts, per draft
   static constexpr double kUnknown = 0.6;  // node r of a draft without claims: 0.6 ^ (r + 1)
 
+  // Scales claims by the ratio of accepted to claimed nodes, so that claims of a bin keep their order.
   struct Bin {
-    double tried = 0, accepted = 0;
-    double rate(double claim) const { return (accepted + kStrength * claim) / (tried + kStrength); }
+    double claimed = 0, accepted = 0;
+    double rate(double claim) const {
+      const double prior = kStrength * claim;
+      return prior > 0 ? std::min(claim * (accepted + prior) / (claimed + prior), 1.0) : 0.0;
+    }
   };
 
   static int bin_of(double claim);

@@ -45,12 +45,17 @@ def simulate_drafts(
 
     Returns None without held-out outputs.
     """
-    found = simulations_of(analysis, held_out, tokenizer)
+    chains_only = cost is not None and cost.chains_only
+    found = simulations_of(analysis, held_out, tokenizer, chains_only=chains_only)
     return None if found is None else search(found, start, grid, cost=cost, progress=progress)
 
 
 def simulations_of(
-    analysis: Analysis, held_out: Corpus | None, tokenizer: LoadedTokenizer
+    analysis: Analysis,
+    held_out: Corpus | None,
+    tokenizer: LoadedTokenizer,
+    *,
+    chains_only: bool = False,
 ) -> Simulations | None:
     """Return the simulations of drafts on held-out outputs.
 
@@ -79,7 +84,7 @@ def simulations_of(
     times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
     repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
     known = expand(once.encoded, repeated).split()
-    references = References.of(tokenizer, prompts, outputs)
+    references = References.of(tokenizer, prompts, outputs, chains_only=chains_only)
     return Simulations(known, references)
 
 

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from tasc.benchmark.metrics import bert, items, texts
+from tasc.benchmark.metrics import bert, items, structured, texts
 from tasc.benchmark.metrics.metric import Metric, f1, precision, recall, share
 from tasc.errors import InputError
 
@@ -72,6 +72,20 @@ METRICS: dict[str, Metric] = {
         share,
         zero_one=True,
     ),
+    "json_fields": Metric(
+        "JSON fields",
+        "Share of the reference's JSON fields with the same value in the output.",
+        structured.count_fields,
+        share,
+        "JSON",
+    ),
+    "json_f1": Metric(
+        "JSON F1",
+        "F1 over all (path, value) pairs of all outputs; arrays are compared without their order.",
+        structured.count_pairs,
+        f1,
+        "JSON",
+    ),
     "rouge_l": Metric(
         "ROUGE-L",
         "Mean over outputs of the F-measure of the longest common subsequence of words.",
@@ -98,6 +112,8 @@ def find(text: str) -> Metric:
         return _JUDGE
     if name == "bert_score":
         return _bert_score(options)
+    if name == "valid":
+        return _valid(options)
     if name not in METRICS or colon:
         raise InputError(f"unknown metric {text!r}: choose from {described()}")
     return METRICS[name]
@@ -111,9 +127,24 @@ def _bert_score(options: str) -> Metric:
     )
 
 
+@cache  # keeps the constraint as it was read
+def _valid(options: str) -> Metric:
+    metric = structured.Valid.parse(options)
+    package = "jsonschema" if metric.kind == "schema" else ""
+    return Metric(
+        structured.LABEL,
+        structured.SUMMARY,
+        metric.count,
+        share,
+        package=package,
+        zero_one=True,
+        ready=metric.check,
+    )
+
+
 def described() -> str:
     """Return the names of all metrics, as a list in a sentence."""
-    return ", ".join([*METRICS, bert.USAGE, JUDGE])
+    return ", ".join([*METRICS, structured.USAGE, bert.USAGE, JUDGE])
 
 
 def check_metrics(names: Sequence[str]) -> None:

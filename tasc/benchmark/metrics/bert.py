@@ -39,8 +39,8 @@ class BertScore:
         folder, _, layer = options.removeprefix("model=").partition(",layer=")
         if not options.startswith("model=") or not folder or not (layer or "0").isdecimal():
             raise InputError(
-                f"metric 'bert_score:{options}' is not {USAGE} or {USAGE},layer=N: give the folder "
-                "of a model such as roberta-large, usually with layer=17"
+                f"metric 'bert_score:{options}' must be {USAGE} or {USAGE},layer=N: give the "
+                "folder of a model such as roberta-large, usually with layer=17"
             )
         return cls(str(expanded(Path(folder))), int(layer or 0))
 
@@ -49,7 +49,7 @@ class BertScore:
         folder, what = Path(self.model), f"model {self.model}"
         if not folder.is_dir():
             raise InputError(
-                f"{what}: no such folder: bert_score downloads nothing; give a local folder"
+                f"{what}: no such folder: bert_score does not download models; give a local folder"
             )
         config = read_json(folder / CONFIG, what)
         layers = config.get("num_hidden_layers")

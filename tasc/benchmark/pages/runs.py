@@ -26,10 +26,11 @@ def _lines(results: JoinedResults) -> Iterator[list[object]]:
     for run in results.runs:
         for cell, speedup, predicted in run.rows():
             bounds = (predicted and predicted.speedup_interval) or ("", "")
+            same = None if cell.chooses else cell.lossless
             yield [
                 *(run.label, cell.model, cell.method, cell.samples, cell.ms_per_sample),
                 *(cell.tokens_per_second, speedup),
                 *("" if predicted is None else predicted.speedup, *bounds),
-                *(cell.tokens_per_step, "" if cell.lossless is None else cell.lossless.identical),
+                *(cell.tokens_per_step, "" if same is None else same.identical),
                 *(cell.quality.get(name, "") for name in results.metrics),
             ]

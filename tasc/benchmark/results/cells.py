@@ -36,6 +36,8 @@ class Output(Record):
     sources: tuple[DraftedFrom, ...] = ()
     """Source of each span of ``accepted``; of a mixture, the one with the largest share of its
     probability. "other" if the method does not report sources."""
+    probability: float | None = None
+    """Of a chosen label among all labels; None for other methods."""
 
 
 class Difference(Record):
@@ -58,6 +60,18 @@ class Lossless(Record):
     first_difference: Difference | None = None
     largest_margin: float | None = None
     """Largest margin of all first differences, in nats."""
+    logits_identical: int | None = None
+    """Committed tokens whose logits have the same bits as the other method's, in samples decoded
+    again: the first one, the shortest and the longest. None without packed layers."""
+    logits_of: int | None = None
+
+    @property
+    def bitwise(self) -> bool:
+        """Whether all compared outputs and logits are equal."""
+        return bool(self.logits_of) and (self.identical, self.logits_identical) == (
+            self.of,
+            self.logits_of,
+        )
 
 
 class ReferenceMatch(Lossless):
@@ -106,6 +120,8 @@ class Cell(Record):
     samples: int
     tokens: int
     tokens_per_output: float
+    shared_prompt_tokens: NonNegativeInt = 0
+    """Tokens with which all prompts begin. They were read once, before the measurement."""
     decoding_steps: int
     decoding_steps_per_output: float
     ms_per_sample: float
@@ -135,6 +151,8 @@ class Cell(Record):
     outputs: tuple[Output, ...]
     sizing: Sizing | None = None
     """None if the budget is fixed."""
+    calibration_error: float | None = None
+    """Expected calibration error of the chosen labels' probabilities, in 10 bins."""
 
     @property
     def label(self) -> str:
@@ -145,6 +163,11 @@ class Cell(Record):
     def compared(self) -> bool:
         """Whether its outputs were compared with those of another method."""
         return self.lossless is not None and self.lossless.against != self.method
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it chose among labels, so that its outputs are not those of plain decoding."""
+        return self.method.partition(":")[0] == "choices"
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -18,13 +18,13 @@ _LARGE_RATE = 2e-4
 _LARGE = 10**8  # parameters from which 4 bits save memory
 _READ = 2000  # examples whose lengths are counted
 _MICRO_BATCH = 2048  # tokens
-_STEPS = 100  # of the optimizer, that even few examples should give
+_STEPS = 100  # of the optimizer: the fewest for any number of examples
 _NEW_TOKENS = 64, 2048  # the least and the most
-_UNSEEN = 150  # tokens of an output that is not seen
+_UNSEEN = 150  # assumed tokens per output if the data cannot be read
 _TEST = 200  # test examples
 _EPOCHS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3.0, 2.0, 10.0
 _FEWEST = 100  # training examples
-_SPARE = 0.85  # of the time: the rest loads models, builds indexes, validates drafts
+_SPARE = 0.85  # of the time; the rest is for loading models, building indexes and checking drafts
 _FORWARD = 0.4  # of a training step: the forward alone
 _BENCH = 3.0  # times the cost of decoding the baseline alone
 
@@ -82,8 +82,8 @@ def within(
 ) -> Fit:
     """Choose the training examples and epochs that ``hours`` allow on this machine.
 
-    One training step of each kind is measured. A baseline and TASC-ft are trained on as many
-    tokens, each on at least two epochs, with ``validation`` examples after each epoch.
+    One training step of each kind is measured. The baseline and TASC-ft train on the same number
+    of tokens, for at least two epochs, and are evaluated on ``validation`` examples after each.
 
     Raises:
         InputError: the time is too short.

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from tasc.commands.starter.fit import Fit, fit, within
 from tasc.commands.starter.holdout import hold_out, write_splits
+from tasc.commands.starter.infer import Inferred, infer
 from tasc.data.corpus import Corpus, as_recognised, load, splits
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
@@ -23,7 +24,7 @@ from tasc.models.folder.files import elements, tensor_shapes, weight_files
 from tasc.options.command import LARGEST_SEED, CommandOptions
 from tasc.options.fields import MODEL, as_value_error
 from tasc.options.references import expand_user, resolve_model
-from tasc.options.task import Data, is_task_file
+from tasc.options.task import Data, Task, is_task_file
 from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
@@ -46,7 +47,7 @@ class InitOptions(CommandOptions):
         description=f"{MODEL} to fine-tune; without it the recipe trains a small one from scratch.",
     )
     recipe: str = Field(
-        "recipe.yaml", description="File to write; one that exists is never replaced."
+        "recipe.yaml", description="Recipe file to write. An existing file is never replaced."
     )
     hours: float | None = Field(
         None,
@@ -56,7 +57,10 @@ class InitOptions(CommandOptions):
         "examples and epochs; needs a local --model.",
     )
     seed: int = Field(
-        0, ge=0, le=LARGEST_SEED, description="Of the recipe, and of which examples are held out."
+        0,
+        ge=0,
+        le=LARGEST_SEED,
+        description="Seed of the recipe, and of the choice of held-out examples.",
     )
 
     @field_validator("model", "recipe")
@@ -65,9 +69,7 @@ class InitOptions(CommandOptions):
         if value is None:
             return None
         if not value.strip():
-            raise ValueError(
-                "a name is empty: give --recipe a file, and --model a folder or Hub id"
-            )
+            raise ValueError("--recipe or --model is empty: give a file, and a folder or Hub id")
         with as_value_error():
             return expand_user(value)
 
@@ -85,6 +87,10 @@ class Started(Report):
     """Rows of the splits that were written, by name; none where the data have them."""
     folder: Path | None
     """Where those were written."""
+    constraint: Path | None = None
+    """The labels or the JSON Schema of the outputs, if 99 % of the outputs have one."""
+    fitting: float = 0.0
+    """Share of held-out outputs that satisfy it."""
 
 
 def start_recipe(options: InitOptions) -> Started:
@@ -101,12 +107,7 @@ def start_recipe(options: InitOptions) -> Started:
     _check_free(recipe, "another file with --recipe")
     if not recipe.parent.is_dir():
         raise InputError(f"{recipe.parent} is not a folder: create it, or give another --recipe")
-    source = options.source.source()
-    existing = splits(source)
-    if "train" not in existing:
-        has = ", ".join(existing)
-        raise InputError(f"{source.path} has no split train but {has}: give data to learn from")
-    source, how = as_recognised(source, "train")
+    source, how, existing = _source(options)
     given = Path(options.source.written["path"])
     task = given if is_task_file(str(given)) else recipe.parent / "task.yaml"
     if task != given:
@@ -125,14 +126,50 @@ def start_recipe(options: InitOptions) -> Started:
     if source.chat and not source.names("template") and not _writes_chats(options.model):
         data["template"] = _WITHOUT_ROLES
     held_out = {name: len(lines) for name, lines in held.items()}
-    texts = _texts(options, source, data, how, held_out)
+    here = is_local(source.path) or source.path.startswith(BUILTIN)
+    corpus = load(source, "train") if here else None
+    inferred = None if task == given else _inferred(options, source, corpus)
+    if inferred is not None and inferred.option in Task.model_fields:
+        data[inferred.option] = inferred.file
+    texts = _texts(options, source, data, how, held_out, corpus)
+    files = {recipe: texts["recipe.yaml"]}
+    files |= {task: texts["task.yaml"]} if task != given else {}
+    files |= {recipe.parent / inferred.file: inferred.text} if inferred else {}
     with writing(recipe):
         if folder is not None:
             write_splits(folder, held)
-        if task != given:
-            task.write_text(texts["task.yaml"], encoding="utf-8")
-        recipe.write_text(texts["recipe.yaml"], encoding="utf-8")
-    return Started(recipe=recipe, task=task, read_as=how, held_out=held_out, folder=folder)
+        for file, text in files.items():
+            file.write_text(text, encoding="utf-8")
+    return Started(
+        recipe=recipe,
+        task=task,
+        read_as=how,
+        held_out=held_out,
+        folder=folder,
+        constraint=recipe.parent / inferred.file if inferred else None,
+        fitting=inferred.share if inferred else 0.0,
+    )
+
+
+def _source(options: InitOptions) -> tuple[Source, str, list[str]]:
+    """Return the data as recognised, how they were, and their splits."""
+    source = options.source.source()
+    existing = splits(source)
+    if "train" not in existing:
+        has = ", ".join(existing)
+        raise InputError(f"{source.path} has no split train but {has}: give data to learn from")
+    return *as_recognised(source, "train"), existing
+
+
+def _inferred(options: InitOptions, source: Source, corpus: Corpus | None) -> Inferred | None:
+    """Infer the labels or the schema of the outputs; never of chats and data on the Hub."""
+    if corpus is None or source.chat:
+        return None
+    found = infer(corpus.outputs, _name(source), options.seed)
+    if found is not None:
+        file = Path(options.recipe).parent / found.file
+        _check_free(file, "a recipe in another folder with --recipe")
+    return found
 
 
 def _check_free(path: Path, advice: str) -> None:
@@ -175,8 +212,8 @@ def _fit(
         return made
     if tokenizer is None or corpus is None or options.model is None:
         raise InputError(
-            f"--hours {options.hours:g} needs a model and data on this machine to measure them: "
-            "name a folder, or leave out --hours"
+            f"--hours {options.hours:g} measures a model and data on this machine, but got none: "
+            "give both as folders, or leave out --hours"
         )
     rows = held_out.get("validation", 0)
     if "validation" in splits(source):
@@ -191,7 +228,12 @@ def _name(source: Source) -> str:
 
 
 def _texts(
-    options: InitOptions, source: Source, data: dict[str, Any], how: str, held_out: dict[str, int]
+    options: InitOptions,
+    source: Source,
+    data: dict[str, Any],
+    how: str,
+    held_out: dict[str, int],
+    corpus: Corpus | None,
 ) -> dict[str, str]:
     """Fill in the templates: values as YAML, and texts of comments as one line."""
     environment = Environment(
@@ -204,8 +246,6 @@ def _texts(
     recipe, given = Path(options.recipe), options.source.written["path"]
     task = given if is_task_file(given) else str(recipe.parent / "task.yaml")
     look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
-    here = is_local(source.path) or source.path.startswith(BUILTIN)
-    corpus = load(source, "train") if here else None
     values = {
         "look": visible_line(shlex.join(look)),
         "task": _value(os.path.relpath(task, recipe.parent)),

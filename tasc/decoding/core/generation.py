@@ -79,7 +79,7 @@ class Generation:
     drafted and accepted in step i. ``finish``: "end" after an end token, "stop" after a stop
     rule, or if a grammar's output is complete and there are no end tokens; "length" at the limit,
     which also cuts a grammar's output. ``sources`` (T,) uint8: as in ``ReportsSources``, None if
-    the drafter does not report them.
+    the drafter does not report them. ``probability``: of a chosen label among all labels.
     """
 
     tokens: Tokens
@@ -88,6 +88,7 @@ class Generation:
     timeline: Timeline = field(default_factory=Timeline)
     finish: str = "length"
     sources: Sources | None = None
+    probability: float | None = None
 
     @property
     def decoding_steps(self) -> int:

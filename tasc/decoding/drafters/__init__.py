@@ -10,6 +10,7 @@ from tasc.decoding.drafters.constrained import constrained
 from tasc.decoding.drafters.table import ADAPTIVE as ADAPTIVE
 from tasc.decoding.drafters.table import DEFAULT_BUDGET as DEFAULT_BUDGET
 from tasc.decoding.drafters.table import DRAFTERS as DRAFTERS
+from tasc.decoding.drafters.table import METHODS as METHODS
 from tasc.decoding.drafters.table import Entry as Entry
 from tasc.decoding.drafters.table import needing
 from tasc.errors import InputError
@@ -32,14 +33,24 @@ class Method:
     adaptive: bool = False
 
     @property
+    def entry(self) -> Entry:
+        """The method's entry in the table."""
+        return METHODS[self.name]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it chooses among labels, so that its outputs differ from plain decoding."""
+        return self.entry.needs == "choices"
+
+    @property
     def learns(self) -> bool:
         """Whether drafters learn from earlier sequences."""
-        always = DRAFTERS[self.name].needs in ("logits", "either")
+        always = self.entry.needs in ("logits", "either")
         return getattr(self.options, "adapt", always)
 
     def source(self, resources: Resources | None) -> str:
         """Return the source of drafts for a drafter that does not report it, or "other"."""
-        needs = DRAFTERS[self.name].needs
+        needs = self.entry.needs
         if self.name in ("prompt-lookup", "ngram-trie"):
             return "prompt"
         if needs == "head" or (needs == "either" and resources and resources.draft_head):
@@ -52,7 +63,7 @@ class Method:
         """Build the parts shared by all sequences; the result makes one drafter per sequence."""
         if resources.target is not None:  # else the error is about the missing target
             self.check(resources.draft_head is not None, draft=resources.draft is not None)
-        entry, grammar = DRAFTERS[self.name], resources.grammar
+        entry, grammar = self.entry, resources.grammar
         if entry.needs == "grammar" and grammar is None:
             raise InputError(f"method {self.label!r} needs a grammar: give schema or grammar")
         make = entry.prepare(resources, self.options)
@@ -62,7 +73,7 @@ class Method:
 
     def check(self, head: bool, *, draft: bool) -> None:
         """Raise InputError if a needed draft head, or draft model, is missing."""
-        needs = DRAFTERS[self.name].needs
+        needs = self.entry.needs
         if head or needs not in ("head", "either") or (needs == "either" and draft):
             return
         *some, last = (*needing("head"), *needing("either"))
@@ -80,9 +91,9 @@ def parse(text: str) -> Method:
     bounds.
     """
     name, _, rest = text.partition(":")
-    if name not in DRAFTERS:
-        raise InputError(f"unknown method {name!r}: choose from {', '.join(DRAFTERS)}")
-    entry = DRAFTERS[name]
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}: choose from {', '.join(METHODS)}")
+    entry = METHODS[name]
     drafts, budget = entry.budget is not None, entry.budget or 0
     adaptive = budget == ADAPTIVE
     known = {f.name.rstrip("_"): f for f in fields(entry.options)}
@@ -110,12 +121,16 @@ def default_method(*, head: bool) -> str:
     return "mix" if head else "tasc-spec"
 
 
-def check(methods: Sequence[Method], *, head: bool, draft: bool) -> None:
-    """Raise InputError for a method given twice, or one that lacks a draft head or draft model."""
+def check(methods: Sequence[Method], *, head: bool, draft: bool, choices: bool = False) -> None:
+    """Raise InputError for a method given twice, or one that lacks what it needs."""
     if len({method.label for method in methods}) < len(methods):
         raise InputError("a method is given twice: pass each --method once")
     for method in methods:
         method.check(head, draft=draft)
+        if method.chooses and not choices:
+            raise InputError(
+                f"method {method.label!r} needs labels: pass a file or a column with --choices"
+            )
 
 
 def describe() -> str:
@@ -126,6 +141,7 @@ def describe() -> str:
         "with --draft ": needing("draft"),
         "with --draft-head ": needing("head"),
         "with either ": needing("either"),
+        "with --choices ": needing("choices"),
     }
     return (
         "; ".join(given + ", ".join(names) for given, names in groups.items())

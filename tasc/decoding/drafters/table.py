@@ -1,6 +1,7 @@
 """The table of methods. To add a method, write one file and one entry here."""
 
 import inspect
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -19,6 +20,7 @@ NEEDS = {
     "draft": "`--draft`, a small model; else n-grams",
     "head": "a trained draft head: `--draft-head`",
     "either": "`--draft-head`, a trained draft head, or else `--draft`, a small model",
+    "choices": "`--choices`, the labels of the task",
 }
 
 
@@ -104,8 +106,13 @@ DRAFTERS: dict[str, Entry] = {
     "microspec": Entry("heads.methods:microspec", _MICRO, "head", 60),
     "mix": Entry("mix", _MIX, "either", ADAPTIVE),
 }
+# methods with outputs of their own, which are not compared with plain decoding
+CHOICES: dict[str, Entry] = {
+    "choices": Entry("none:choices", "all labels in one forward", "choices", budget=None),
+}
+METHODS = ChainMap(CHOICES, DRAFTERS)  # drafters come first
 
 
 def needing(need: str) -> list[str]:
     """Return the names of the methods with the need ``need``."""
-    return [name for name, entry in DRAFTERS.items() if entry.needs == need]
+    return [name for name, entry in METHODS.items() if entry.needs == need]

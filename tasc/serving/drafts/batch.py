@@ -62,8 +62,8 @@ def together(
 ) -> list[list[int]]:
     """Do the same for drafters of one kind with a ``native`` drafter inside.
 
-    If a sequence ends, sequences run one by one, so that the next ones know its output. The threads
-    of ``pool`` share a large step; the chains are the same.
+    If a sequence ends, all run one by one, so that those after it can draft from its output. The
+    threads of ``pool`` share a large step; the chains are the same.
     """
     end = getattr(drafters[0], "end", None) if drafters else None
     if end is not None and any(len(new) and new[-1] == end for new in tokens):

@@ -18,7 +18,7 @@ class AdapterOptions(Options):
     """What to train: adapters and embedding rows, or all weights. Defaults are App. B.2's."""
 
     adapter: Literal["lora", "none"] = Field(
-        "lora", description="What to train: lora adapters, or none (all weights)."
+        "lora", description="lora trains adapters, none trains all weights."
     )
     rank: int = Field(16, ge=1, le=2**14, description="LoRA rank.")
     alpha: int = Field(
@@ -74,9 +74,11 @@ class AdapterOptions(Options):
             return self
         names = sorted(self.model_fields_set.intersection(_OF_ADAPTERS))
         if names:
-            raise ValueError(f"{names[0]} is for adapters: leave it out with adapter=none")
+            raise ValueError(f"{names[0]} has no effect with adapter=none: leave it out")
         if self.quantization != "none":
-            raise ValueError("quantised weights cannot train: leave out quantize or adapter=none")
+            raise ValueError(
+                "quantised weights cannot be trained: leave out quantize or adapter=none"
+            )
         if self.trained_rows != "all":
             raise ValueError("adapter=none trains all rows: leave out train_rows")
         return self

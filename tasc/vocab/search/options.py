@@ -39,7 +39,8 @@ class AugmentOptions(MergeSearchOptions):
         OVERFIT_PENALTY,
         ge=0,
         le=MOST,
-        description="For auto: per cent of time that weighs as much as 1 % of spoilt outputs.",
+        description="With auto: percentage of decoding time that weighs as much as 1 % of spoilt "
+        "outputs.",
     )
     conditional: bool = Field(
         False, description="Count prefix collisions given the preceding n - 1 tokens."
@@ -67,7 +68,7 @@ class AugmentOptions(MergeSearchOptions):
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
         if self.rows is not None and not self.trim:
-            raise ValueError("rows: it is the number of tokens that --trim keeps: add --trim")
+            raise ValueError("rows has no effect without trim: add --trim")
         return self
 
     @property

@@ -197,7 +197,7 @@ def check_counts(index: NgramIndex, options: Counts) -> None:
     wanted = Counts(options.n_max, options.p_min, options.discount, options.strength, options.mark)
     if saved != wanted:
         raise InputError(
-            f"the index was counted with {_written(saved)}, the method needs {_written(wanted)}: "
+            f"the index was made with {_written(saved)}, but the method has {_written(wanted)}: "
             "give the method the index's values, or make another index"
         )
 

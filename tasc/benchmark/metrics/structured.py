@@ -1,0 +1,131 @@
+"""Metrics of structured outputs: validity, and the fields of JSON.
+
+A JSON text is flattened into pairs of the path to a value and the value, such as
+``("slots.date", "today")``. Empty objects and arrays are values too. An output that is not JSON has
+no pairs.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasc.benchmark.metrics.items import shared
+from tasc.data.choices import read_choices
+from tasc.data.lines import text_lines
+from tasc.errors import InputError
+
+LABEL = "Valid"
+SUMMARY = "Share of outputs that satisfy a JSON Schema, are a label, or match a regular expression."
+USAGE = "valid:schema=FILE"
+KINDS = ("schema", "choices", "regex")
+
+
+def count_pairs(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
+    """Count the pairs (N, 3) in both, in the output, and in the reference; arrays have no order."""
+    own, wanted = ([Counter(pairs(t, ordered=False)) for t in s] for s in (outputs, references))
+    return shared(own, wanted)
+
+
+def count_fields(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
+    """Count the reference's fields (N, 2): those with the same value in the output, and all."""
+    both = zip(outputs, references, strict=True)
+    counts = [({*pairs(a, ordered=True)}, {*pairs(b, ordered=True)}) for a, b in both]
+    return np.array([[len(own & wanted), len(wanted)] for own, wanted in counts], float)
+
+
+def pairs(text: str, *, ordered: bool) -> list[str]:
+    """Flatten a JSON text into pairs as JSON; with ``ordered``, paths have array positions."""
+    try:
+        return list(_flatten(json.loads(text), "", ordered))
+    except (ValueError, RecursionError):
+        return []
+
+
+def _flatten(value: object, path: str, ordered: bool) -> Iterator[str]:
+    if isinstance(value, dict) and value:
+        for name, part in value.items():
+            yield from _flatten(part, f"{path}.{name}", ordered)
+    elif isinstance(value, list) and value:
+        for i, part in enumerate(value):
+            yield from _flatten(part, f"{path}[{i if ordered else ''}]", ordered)
+    else:
+        yield json.dumps([path, value])
+
+
+@dataclass(frozen=True)
+class Valid:
+    """Validity under a constraint: ``kind`` is one of ``KINDS``, ``value`` a file or expression."""
+
+    kind: str
+    value: str
+
+    @classmethod
+    def parse(cls, options: str) -> "Valid":
+        """Read ``schema=FILE``, ``choices=FILE`` or ``regex=EXPRESSION``. Raises InputError."""
+        kind, _, value = options.partition("=")
+        if kind not in KINDS or not value:
+            raise InputError(
+                f"metric 'valid{':' * bool(options)}{options}' has no constraint: write {USAGE}, "
+                "valid:choices=FILE or valid:regex=EXPRESSION, or set choices for the task"
+            )
+        return cls(kind, value)
+
+    def check(self) -> None:
+        """Raise InputError if the constraint cannot be read."""
+        self.is_valid("")
+
+    def count(
+        self, outputs: Sequence[str], _references: Sequence[str], _delimiter: str
+    ) -> np.ndarray:
+        """Return whether each output is valid, and 1: (N, 2)."""
+        return np.array([[self.is_valid(output), 1.0] for output in outputs])
+
+    @cached_property
+    def is_valid(self) -> Callable[[str], bool]:
+        """The test of one output, as it was read. Raises InputError."""
+        if self.kind == "regex":
+            try:
+                expression = re.compile(self.value)
+            except re.error as error:
+                raise InputError(
+                    f"{self.value!r:.60} is no regular expression ({error}): correct it"
+                ) from None
+            return lambda output: expression.fullmatch(output) is not None
+        if not Path(self.value).is_file():
+            raise InputError(f"{self.value}: no such file for the metric valid: give a file")
+        if self.kind == "choices":
+            return frozenset(read_choices(Path(self.value))).__contains__
+        return _schema_test(Path(self.value))
+
+
+def _schema_test(path: Path) -> Callable[[str], bool]:
+    """Return a test of JSON texts by the schema in a file. References outside it are not read."""
+    from jsonschema import SchemaError, validators
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    try:
+        schema: Any = json.loads("".join(text_lines(path)))
+        kind = validators.validator_for(schema)
+        kind.check_schema(schema)
+    except (ValueError, RecursionError, SchemaError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path} is not a JSON Schema ({reason}): correct it") from None
+    validator = kind(schema, registry=Registry())
+
+    def is_valid(output: str) -> bool:
+        try:
+            return bool(validator.is_valid(json.loads(output)))
+        except Unresolvable as error:
+            raise InputError(f"{path}: {error}: write the definition into the file") from None
+        except (ValueError, RecursionError):
+            return False
+
+    return is_valid

@@ -1,0 +1,263 @@
+"""Labels in one forward: score every label of a list over the trie of the labels' tokens.
+
+The score of a label is the log-probability of its tokens and the end token after the prompt, which
+are encoded separately, as in training. Prompt and trie are one tree, so one forward reads both, and
+shared prefixes are scored once. A trie that is too large is cut into parts, each of which repeats
+the path that it shares with the part before.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+
+import numpy as np
+import torch
+
+from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.core.generation import Generation, PhaseTimer
+from tasc.decoding.decode import Request, generate_all
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.errors import InputError
+from tasc.models.packed import native_threads
+from tasc.models.target import Target
+
+_MOST_NODES = 1024  # per forward; a tree has at most 4096 nodes
+_MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32
+_FEW_NODES = 12  # of the first pruned forward, hardly longer than of one token; later ones double
+_LONGEST_CHAIN = 512  # tokens of a prompt that is read together with the trie
+
+
+Rows = dict[tuple[int, ...], np.ndarray]  # log-probabilities (V,) after the tokens of a prefix
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the trie: a tree of tokens, and the last node of each label in it, -1 for none."""
+
+    tree: Draft
+    labels: np.ndarray  # (m,) int64, positions in the list of labels
+    ends: np.ndarray  # (m,) int64
+
+
+def trie_parts(labels: Sequence[np.ndarray], max_nodes: int) -> Iterator[Part]:
+    """Yield the trie of ``labels``, each (T_i,) int32, in trees of at most ``max_nodes`` nodes.
+
+    A longer label is a part of its own, so ``max_nodes`` 0 yields one chain per label.
+    """
+    tokens, parents, ends = list[int](), list[int](), dict[int, int]()
+    path, previous = list[int](), list[int]()  # nodes and tokens of the label before
+    for label in sorted(range(len(labels)), key=lambda i: labels[i].tolist()):
+        own = labels[label].tolist()
+        pairs = zip(own, previous, strict=False)
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if ends and len(tokens) + len(own) - shared > max_nodes:
+            yield _part(tokens, parents, ends)
+            tokens, parents, ends, shared = [], [], {}, 0
+        del path[shared:]
+        for token in own[shared:]:
+            parents.append(path[-1] if path else -1)
+            path.append(len(tokens))
+            tokens.append(token)
+        ends[label] = path[-1] if path else -1
+        previous = own
+    if ends:
+        yield _part(tokens, parents, ends)
+
+
+def _part(tokens: list[int], parents: list[int], ends: dict[int, int]) -> Part:
+    tree = Draft(np.array(tokens, np.int32), np.array(parents, np.int32))
+    return Part(tree, np.array(list(ends)), np.array(list(ends.values())))
+
+
+class Labels:
+    """A list of labels in the tokens of a model."""
+
+    def __init__(self, tokens: Sequence[np.ndarray], end: int) -> None:
+        """Take the ``tokens`` (T_i,) int32 of each label, and the token that ends an output.
+
+        Raises InputError without labels.
+        """
+        if not len(tokens):
+            raise InputError("there are no labels to choose from: give a list with one or more")
+        self.tokens, self.end = list(tokens), end
+        self.parts = cache(lambda most: list(trie_parts(self.tokens, most)))
+        self.outputs = [np.append(label, np.int32(end)).astype(np.int32) for label in tokens]
+
+    def choose(
+        self, target: Target, prompts: Sequence[np.ndarray], batch_size: int = 1
+    ) -> list[Generation]:
+        """Choose the most probable label for each of ``prompts`` (L_i,) int32; ties: the first."""
+        chosen = []
+        for i in range(0, len(prompts), batch_size):
+            batch, timer = prompts[i : i + batch_size], PhaseTimer()
+            scores, nodes = self.scores(target, batch)
+            timer.end("prefill")
+            for row in scores:
+                best, later = int(row.argmax()), nodes[1:]
+                made = Generation(self.outputs[best], later, [0] * len(later), finish="end")
+                made.probability = float(probabilities(row)[best])
+                chosen.append(made)
+            timer.add_prefill([made.timeline for made in chosen[i:]])
+        return chosen
+
+    def scores(self, target: Target, prompts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[int]]:
+        """Return the log-probabilities (B, labels) float64 of the labels after each prompt.
+
+        The second value is the number of trie nodes of each forward. Raises InputError for a prompt
+        that is empty or too long.
+        """
+        room = max(map(len, self.outputs))
+        for prompt in prompts:
+            target.check(prompt, room)
+        vocabulary = int(target.model.config.get_text_config().vocab_size)
+        fits = _MOST_LOGITS // (vocabulary * len(prompts))
+        most = 0 if target.chains_only else min(max(fits, 1), _MOST_NODES)
+        parts = self.parts(most)
+        lengths = np.array([len(prompt) for prompt in prompts])
+        target.begin(int(lengths.max()) + max(len(part.tree) for part in parts), len(prompts))
+        found = np.empty((len(prompts), len(self.tokens)))
+        read = np.full_like(lengths, target.open_shared(prompts))
+        with native_threads(target.model):
+            if not target.chains_only and (lengths - read).max() > _LONGEST_CHAIN:
+                target.join([prompt[: max(len(prompt) - 1, 1)] for prompt in prompts])
+                read = lengths - 1
+            for part in parts:
+                target.restart(read)
+                rest = [prompt[begin:] for prompt, begin in zip(prompts, read, strict=True)]
+                found[:, part.labels] = _score(target, rest, part, self.end)
+                if not target.chains_only:  # later parts find the prompt in the cache
+                    read = lengths - 1
+        return found, [len(part.tree) for part in parts]
+
+    def choose_pruned(
+        self, target: Target, prompts: Sequence[np.ndarray], batch_size: int = 1
+    ) -> list[Generation]:
+        """Choose the same labels as ``choose``, and score only those that can still win.
+
+        A label whose scored prefix is less probable than the best label cannot win. Forwards are
+        small, so on a CPU this is faster. ``probability`` is a lower bound: labels that were not
+        scored count with the probability of their scored prefix. Chains are not pruned.
+        """
+        if target.chains_only:
+            return self.choose(target, prompts, batch_size)
+        with native_threads(target.model):
+            return [self._prune(target, prompt) for prompt in prompts]
+
+    def _prune(self, target: Target, prompt: np.ndarray) -> Generation:
+        longest, timer, steps = max(map(len, self.outputs)), PhaseTimer(), list[int]()
+        target.check(prompt, longest)
+        target.begin(len(prompt) + max(_FEW_NODES, longest), 1)
+        outputs = [output.tolist() for output in self.outputs]
+        known: Rows = {(): target.join([prompt])[0].float().log_softmax(-1).cpu().numpy()}
+        timer.end("prefill")
+        while True:
+            paths = [_walk(known, output) for output in outputs]
+            bounds = np.array([bound for bound, _ in paths])
+            exact = np.array([len(p) == len(o) for (_, p), o in zip(paths, outputs, strict=True)])
+            best = int(np.where(exact, bounds, -np.inf).argmax())
+            waiting = [i for i in np.argsort(-bounds, kind="stable").tolist() if not exact[i]]
+            if exact[best] and all(bounds[i] < bounds[best] for i in waiting[:1]):
+                break
+            most = min(_FEW_NODES << len(steps), _MOST_NODES)
+            part = _largest_part([self.tokens[i] for i in waiting], most)
+            target.restart([len(prompt) - 1])
+            tree = part.tree
+            logits = target.score([int(prompt[-1])], [(tree.tokens, tree.parents)])[0]
+            prefixes: list[tuple[int, ...]] = [()]
+            for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
+                prefixes.append((*prefixes[parent + 1], token))
+            rows = logits[: len(prefixes)].float().log_softmax(-1).cpu().numpy()
+            known = dict(zip(prefixes, rows, strict=True)) | known
+            steps.append(len(tree))
+        made = Generation(self.outputs[best], steps, [0] * len(steps), finish="end")
+        timer.end("forward")
+        made.timeline.prefill, made.timeline.forward = (
+            timer.seconds[phase] for phase in ("prefill", "forward")
+        )
+        masses = {prefix: bound for bound, prefix in paths}  # labels may share a prefix
+        made.probability = float(1 / np.exp(np.array([*masses.values()]) - bounds[best]).sum())
+        return made
+
+    def greedy(
+        self, target: Target, prompts: Sequence[np.ndarray], batch_size: int = 1
+    ) -> list[Generation]:
+        """Decode a label after each prompt greedily, token by token, among the labels' tokens."""
+        following = dict[tuple[int, ...], set[int]]()
+        for output in self.outputs:
+            for i, token in enumerate(output.tolist()):
+                following.setdefault(tuple(output[:i].tolist()), set()).add(token)
+        allowed = {prefix: torch.tensor(sorted(found)) for prefix, found in following.items()}
+        requests = [
+            Request(prompt, Autoregressive, processors=[_Allow(allowed, len(prompt))])
+            for prompt in prompts
+        ]
+        longest = max(map(len, self.outputs))
+        return generate_all(
+            target, requests, max_new_tokens=longest, end_ids=[self.end], batch_size=batch_size
+        )
+
+
+def _walk(known: Rows, output: list[int]) -> tuple[float, tuple[int, ...]]:
+    """Return the log-probability of the longest scored prefix of an output, and the prefix."""
+    total = 0.0
+    for i, token in enumerate(output):
+        row = known.get(tuple(output[:i]))
+        if row is None:
+            return total, tuple(output[:i])
+        total += float(row[token])
+    return total, tuple(output)
+
+
+def _largest_part(labels: Sequence[np.ndarray], most: int) -> Part:
+    """Return the trie of the first ``labels`` with at most ``most`` nodes, or of the first one."""
+    nodes = set[tuple[int, ...]]()
+    for count, label in enumerate(labels):
+        nodes |= {tuple(label[: i + 1].tolist()) for i in range(len(label))}
+        if count and len(nodes) > most:
+            return next(trie_parts(labels[:count], _MOST_NODES))
+    return next(trie_parts(labels, _MOST_NODES))
+
+
+@dataclass(frozen=True)
+class _Allow:
+    """A logits processor that keeps the tokens ``allowed`` after those that follow the prompt."""
+
+    allowed: dict[tuple[int, ...], torch.Tensor]
+    prompt: int  # number of tokens
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        kept = self.allowed[tuple(ids[0, self.prompt :].tolist())].to(scores.device)
+        return torch.full_like(scores, -torch.inf).index_copy_(1, kept, scores[:, kept])
+
+
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    """Normalise log-probabilities (..., labels) over the labels."""
+    shifted = np.exp(scores - scores.max(-1, keepdims=True))
+    normalised: np.ndarray = shifted / shifted.sum(-1, keepdims=True)
+    return normalised
+
+
+@torch.inference_mode()
+def _score(target: Target, prompts: Sequence[np.ndarray], part: Part, end: int) -> np.ndarray:
+    """Return the log-probabilities (B, m) of a part's labels after the unread ``prompts``."""
+    tree, trees = part.tree, []
+    for prompt in prompts:
+        before = chain(prompt[1:])
+        parents = tree.parents + np.int32(len(before))  # the prompt's last token is the root
+        trees.append((np.append(before.tokens, tree.tokens), np.append(before.parents, parents)))
+    skipped = min(map(len, prompts)) - 1
+    logits = target.score([int(prompt[0]) for prompt in prompts], trees, skipped)
+    tokens, rows = torch.from_numpy(tree.tokens).long(), torch.from_numpy(tree.parents + 1).long()
+    found = np.empty((len(prompts), len(part.labels)))
+    for scores, prompt, own in zip(found, prompts, logits, strict=True):
+        root = len(prompt) - 1 - skipped
+        own = own[root : root + 1 + len(tree)].float()
+        total = own.logsumexp(-1)
+        ends = (own[:, end] - total).double().cpu().numpy()
+        edges = own[rows.to(own.device), tokens.to(own.device)] - total[rows.to(own.device)]
+        sums = [0.0]  # of each path from the root
+        for parent, edge in zip(tree.parents.tolist(), edges.double().tolist(), strict=True):
+            sums.append(sums[parent + 1] + edge)
+        scores[:] = np.array(sums)[part.ends + 1] + ends[part.ends + 1]
+    return found

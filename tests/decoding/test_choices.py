@@ -1,0 +1,194 @@
+"""Labels in one forward: equal to a forward per label, with ties, parts, batches and states."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tasc
+from tasc.decoding import choices
+from tasc.decoding.choices import Labels, probabilities, trie_parts
+from tasc.errors import InputError
+from tasc.models.static import StaticTarget, target_for
+from tasc.models.target import Target
+from tests.pico import build_model, build_windowed, make_base
+
+END = 0
+LABELS = [
+    np.array(ids, np.int32)
+    for ids in ([7], [7, 8], [7, 8, 9], [5, 6], [5, 6, 11, 12, 13], [5], [300, 2], [9, 9, 9])
+]
+PROMPTS = [
+    np.array(ids, np.int32) for ids in ([3], [4, 19, 250, 77, 31, 8, 90, 14, 2, 61], [12, 13, 14])
+]
+
+
+@torch.inference_mode()
+def one_by_one(model, prompt, labels, end=END):
+    """Score by the definition: a forward per label, the log-probabilities of its tokens summed."""
+    scores = []
+    for label in labels:
+        ids = torch.from_numpy(np.concatenate([prompt, label, [end]]).astype(np.int64))
+        logits = model(ids[None]).logits[0].float().log_softmax(-1)
+        begin = len(prompt)
+        scores.append(float(logits[begin - 1 : -1].gather(1, ids[begin:, None]).double().sum()))
+    return np.array(scores)
+
+
+def check(model, labels=LABELS, prompts=PROMPTS, tolerance=1e-4):
+    expected = np.stack([one_by_one(model, prompt, labels) for prompt in prompts])
+    target = target_for(model)
+    scorer = Labels(labels, END)
+    batch, _ = scorer.scores(target, prompts)
+    np.testing.assert_allclose(batch, expected, atol=tolerance)
+    for prompt, row in zip(prompts, expected, strict=True):
+        np.testing.assert_allclose(scorer.scores(target, [prompt])[0][0], row, atol=tolerance)
+    chosen = scorer.choose(target, prompts, batch_size=2)
+    assert [made.tokens.tolist() for made in chosen] == [[*labels[i], END] for i in batch.argmax(1)]
+    pruned = scorer.choose_pruned(target, prompts)
+    assert [made.tokens.tolist() for made in pruned] == [made.tokens.tolist() for made in chosen]
+    for made, bound, row in zip(chosen, pruned, batch, strict=True):
+        assert made.probability == pytest.approx(probabilities(row).max(), abs=1e-3)
+        assert bound.probability <= made.probability + 1e-3
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma2", "gpt2", "deepseek_v2"])
+def test_scores_are_those_of_one_forward_per_label(architecture):
+    check(build_model(architecture))
+
+
+def test_windows_hide_what_is_far_from_a_node():
+    fit = [label % 64 for label in LABELS]
+    check(build_windowed(), fit, [prompt % 64 for prompt in PROMPTS])
+
+
+@pytest.mark.parametrize("architecture", ["lfm2", "mamba"])
+def test_models_with_a_state_score_label_by_label(architecture):
+    check(build_model(architecture))
+
+
+def test_scores_in_bfloat16_differ_by_rounding_only():
+    check(build_model("llama").to(torch.bfloat16), tolerance=0.3)
+
+
+def test_parts_and_long_prompts_give_the_same_scores(monkeypatch):
+    model = build_model("qwen2")
+    monkeypatch.setattr(choices, "_MOST_NODES", 4)
+    assert len(list(trie_parts(LABELS, 4))) > 3
+    check(model)
+    monkeypatch.setattr(choices, "_LONGEST_CHAIN", 2)
+    check(model)
+    static = StaticTarget(model, graphs=False)
+    few = Labels(LABELS[:3], END)
+    for _ in range(2):  # the second time, the cache is that of the first
+        expected = one_by_one(model, PROMPTS[1], LABELS[:3])
+        np.testing.assert_allclose(few.scores(static, PROMPTS[1:2])[0][0], expected, atol=1e-4)
+
+
+def test_tokens_that_all_prompts_share_are_read_once(monkeypatch):
+    model, begin = build_model("llama"), np.arange(20, 30, dtype=np.int32)
+    prompts = [np.concatenate([begin, prompt]) for prompt in PROMPTS]
+    expected = np.stack([one_by_one(model, prompt, LABELS) for prompt in prompts])
+    for most in (1024, 4):
+        monkeypatch.setattr(choices, "_MOST_NODES", most)
+        target, scorer = target_for(model), Labels(LABELS, END)
+        target.share(begin)
+        forwards = watched(target, monkeypatch)
+        scores, _ = scorer.scores(target, prompts)
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
+        assert all(int(positions.min()) >= len(begin) for _, _, positions, *_ in forwards)
+        others = scorer.scores(target, PROMPTS)[0]  # which do not begin so
+        np.testing.assert_allclose(others[0], one_by_one(model, PROMPTS[0], LABELS), atol=1e-4)
+
+
+def watched(target, monkeypatch):
+    """Return the list of the arguments of all later forwards."""
+    seen, forward = [], target.forward
+    monkeypatch.setattr(target, "forward", lambda *given: (seen.append(given), forward(*given))[1])
+    return seen
+
+
+@pytest.mark.slow
+def test_ten_thousand_labels_in_several_trees():
+    rng = np.random.default_rng(0)
+    found = {tuple(rng.integers(1, 320, rng.integers(1, 6)).tolist()) for _ in range(13_000)}
+    labels = [np.array(ids, np.int32) for ids in sorted(found)[:10_000]]
+    assert len(labels) == 10_000
+    model, prompt = build_model("llama"), PROMPTS[1]
+    scores, nodes = Labels(labels, END).scores(target_for(model), [prompt])
+    assert len(nodes) > 10
+    with torch.inference_mode():  # the definition, a thousand labels padded to a batch
+        for i in range(0, 10_000, 1000):
+            own = [np.append(label, END) for label in labels[i : i + 1000]]
+            ids = torch.zeros(len(own), len(prompt) + 6, dtype=torch.int64)
+            for row, label in zip(ids, own, strict=True):
+                row[: len(prompt) + len(label)] = torch.from_numpy(np.append(prompt, label))
+            logits = model(ids).logits[:, len(prompt) - 1 : -1].log_softmax(-1)
+            each = logits.gather(2, ids[:, len(prompt) :, None])[..., 0].double().numpy()
+            kept = np.arange(each.shape[1]) < np.array([[len(label)] for label in own])
+            np.testing.assert_allclose(scores[0, i : i + 1000], (each * kept).sum(1), atol=1e-4)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=1, max_size=30), st.integers(0, 9)
+)
+def test_parts_hold_every_label_once_and_share_prefixes(ids, most):
+    labels = [np.array(label, np.int32) for label in ids]
+    seen = {}
+    for part in trie_parts(labels, most):
+        assert len(part.tree) <= most or len(part.labels) == 1
+        paths = {-1: []}
+        for node, (token, parent) in enumerate(
+            zip(part.tree.tokens, part.tree.parents, strict=True)
+        ):
+            paths[node] = [*paths[parent], int(token)]
+        assert len({*map(tuple, paths.values())}) == len(paths), "a prefix is there twice"
+        for label, end in zip(part.labels, part.ends, strict=True):
+            seen[int(label)] = paths[int(end)]
+    assert seen == dict(enumerate(ids))
+
+
+def test_equal_scores_go_to_the_label_that_comes_first():
+    twice = [LABELS[3], LABELS[0], LABELS[0], LABELS[3]]
+    target = target_for(build_model("qwen2"))
+    (chosen,) = Labels(twice, END).choose(target, PROMPTS[:1])
+    scores, _ = Labels(twice, END).scores(target, PROMPTS[:1])
+    assert scores[0, 1] == scores[0, 2]
+    assert scores[0, 0] == scores[0, 3]
+    assert chosen.probability == pytest.approx(probabilities(scores[0])[int(scores[0].argmax())])
+    assert int(scores[0].argmax()) in (0, 1)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.sampled_from(range(len(LABELS))), min_size=1, unique=True))
+def test_greedy_decoding_keeps_to_the_labels(which):
+    target = shared_target()
+    labels = Labels([LABELS[i] for i in which], END)
+    for made in labels.greedy(target, PROMPTS, batch_size=2):
+        assert made.tokens.tolist() in [output.tolist() for output in labels.outputs]
+
+
+def shared_target(known: list[Target] = []) -> Target:  # noqa: B006 - one for all examples
+    known.extend([target_for(build_model("qwen2"))] if not known else ())
+    return known[0]
+
+
+def test_the_library_chooses_with_probabilities(tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = make_base(tmp_path / "base")
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    names = ["alarm_set", "alarm_off", "play_music"]
+    found = tasc.choose(model, tokenizer, ["wake me up\n", "play jazz\n"], names, batch_size=2)
+    for prompt, choice in zip(["wake me up\n", "play jazz\n"], found, strict=True):
+        ids = [np.array(tokenizer(t)["input_ids"], np.int32) for t in (prompt, *names)]
+        expected = probabilities(one_by_one(model, ids[0], ids[1:]))
+        np.testing.assert_allclose(list(choice.probabilities.values()), expected, atol=1e-5)
+        assert list(choice.probabilities) == names
+        assert choice.label == names[int(expected.argmax())]
+    with pytest.raises(InputError, match="no labels"):
+        tasc.choose(model, tokenizer, ["x"], [])
+    with pytest.raises(InputError, match="twice"):
+        tasc.choose(model, tokenizer, ["x"], ["a", "a"])

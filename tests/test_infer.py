@@ -1,0 +1,81 @@
+"""``tasc init`` infers labels and schemas that the outputs satisfy."""
+
+import json
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasc.commands.starter.infer import fits, infer, schema_of
+
+SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-2, 2) | st.sampled_from("abc")
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(JSON, min_size=1, max_size=12), JSON)
+def test_every_output_satisfies_the_schema_that_is_inferred_from_it(values, other):
+    schema = schema_of(values)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    assert all(map(validator.is_valid, values))
+    if not isinstance(other, float):  # a float without a fraction is an integer to jsonschema
+        assert fits(schema, other) == validator.is_valid(other) or 0.0 in _floats(other)
+    assert all(fits(schema, value) for value in values)
+
+
+def _floats(value):
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return [0.0 for part in parts if _floats(part)]
+    return [0.0] if isinstance(value, float) else []
+
+
+def test_labels_are_inferred_from_few_outputs_that_repeat():
+    found = infer(["b c", "a"] * 50, "mine", seed=0)
+    assert found is not None
+    assert (found.option, found.file, found.share) == ("choices", "mine-labels.txt", 1.0)
+    assert found.text == "a\nb c\n"
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [f"alarm_set, at {i}" for i in range(100)],
+        ["a", "b"] * 5,  # too few
+        ["a\nb", "c"] * 50,
+        ["x" * 65, "c"] * 50,
+        ["a"] * 90 + list("bcdefghijk"),  # rare labels: too many held-out outputs are new
+    ],
+)
+def test_other_outputs_have_no_labels(outputs):
+    assert infer(outputs, "mine", seed=0) is None
+
+
+def test_a_schema_has_keys_in_order_and_what_is_required():
+    rng = np.random.default_rng(0)
+    outputs = [
+        json.dumps(
+            {"intent": ["set", "off"][i % 2], "at": int(rng.integers(99))}
+            | ({"note": f"n{i}", "tags": ["x"] * (i % 3)} if i % 2 else {})
+        )
+        for i in range(200)
+    ]
+    found = infer(outputs, "mine", seed=0)
+    assert found is not None
+    assert (found.option, found.file, found.share) == ("schema", "mine-schema.json", 1.0)
+    schema = json.loads(found.text)
+    assert list(schema["properties"]) == ["intent", "at", "note", "tags"]
+    assert schema["required"] == ["intent", "at"]
+    assert schema["properties"]["intent"] == {"type": "string", "enum": ["off", "set"]}
+    assert schema["properties"]["note"] == {"type": "string"}
+    assert schema["properties"]["tags"]["items"] == {"type": "string", "enum": ["x"]}
+    assert schema["additionalProperties"] is False
+    assert infer([*outputs[:-4], "{", "no", "[", "x"], "mine", seed=0) is None

@@ -8,7 +8,7 @@ from .._console import say, speedup_text, table, warn_of_rough
 if TYPE_CHECKING:
     from tasc.analysis.report import TokenReport
     from tasc.benchmark.results.analysis import AnalysisResults
-    from tasc.benchmark.results.search import Drafting, ServedDrafts
+    from tasc.benchmark.results.search import Drafting, ServedDrafts, Structured
     from tasc.vocab.search.predict import BudgetPoint
 
 
@@ -58,6 +58,8 @@ def show(found: "AnalysisResults") -> None:
         say("tasc augment --trim --rows N keeps N tokens, and with them all that the task uses.")
     if found.drafting:
         _show_drafting(found.drafting)
+    if found.structured:
+        _show_structured(found.structured)
     if found.serving:
         _show_serving(found.serving)
     say(f"Verdict: {found.verdict.choice}")
@@ -136,6 +138,28 @@ def _show_drafting(drafting: "Drafting") -> None:
     warn_of_rough(trials)
     if len(trials) > 1:
         say(f"Best: --method {drafting.best.method}")
+
+
+def _show_structured(found: "Structured") -> None:
+    say(
+        f"{found.valid:.1%} of the held-out outputs satisfy {found.constraint}. It determines "
+        f"{found.determined:.1%} of their tokens and leaves {found.decisions:.2f} per output open."
+    )
+    if found.methods:
+        table(
+            f"Drafts of {found.constraint}, simulated on {found.samples:,} valid outputs",
+            ["", "tokens/step", "95 % CI", "steps/output", "speed-up"],
+            [
+                [
+                    row.name,
+                    f"{row.tokens_per_step:.2f}",
+                    "{:.2f}–{:.2f}".format(*row.interval) if row.interval else "too few",
+                    f"{row.steps_per_output:.2f}",
+                    speedup_text(row),
+                ]
+                for row in found.methods
+            ],
+        )
 
 
 def _show_serving(serving: "ServedDrafts") -> None:

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST, MOST_NODES
 from tasc.options.command import Kind, ModelOptions, OtherSplit, StepOptions, StepSpec
+from tasc.options.constraint import REFERENCES, ConstrainedOptions
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import MODEL, TOKENIZER, Device, Dtype, Numbers, Shell, parse_numbers
 
@@ -25,13 +26,13 @@ class MergeSearchOptions(StepOptions):
     held_out: str = Field("validation", description="Split to measure on, if the source has it.")
 
 
-class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions):
+class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, ConstrainedOptions):
     """Options of ``tasc analyze``; ``model`` is timed, and its tokenizer taken if none is named."""
 
     command = "analyze"
     spec = StepSpec(
         "analysis.json",
-        references={"tokenizer": "tokenizer", "model": "model"},
+        references={"tokenizer": "tokenizer", "model": "model", **REFERENCES},
         other_splits=HELD_OUT,
         incidental=EXECUTOR_FIELDS,
         by_hand=ADDRESS,

@@ -17,13 +17,14 @@ from hashlib import blake2b
 
 import numpy as np
 import torch
-from transformers import GenerationConfig
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from tasc.benchmark.matrix import Cell, Loaded, decode, firsts
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.results.cells import Difference, Lossless, ReferenceMatch
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.grammar import Grammar, Masks
 from tasc.decoding.core.protocols import Adjust, Verifier
 from tasc.models.folder.quiet import quiet
 from tasc.models.packed import is_packed
@@ -153,7 +154,10 @@ def references(
 def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> ReferenceMatch:
     samples = _varied(prompts)
     some = [prompts[i] for i in samples]
-    expected = [generate_reference(cell.model, prompt, options.max_new_tokens) for prompt in some]
+    grammar = cell.resources and cell.resources.grammar
+    expected = [
+        generate_reference(cell.model, prompt, options.max_new_tokens, grammar) for prompt in some
+    ]
     if options.sampling is None:
         made = [cell.runs[0][i] for i in samples]
     else:
@@ -166,7 +170,21 @@ def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions)
     return ReferenceMatch(**dict(result) | of | {"first_difference": first})
 
 
-def generate_reference(loaded: Loaded, prompt: np.ndarray, max_new_tokens: int) -> np.ndarray:
+class _Masked(LogitsProcessor):
+    """Applies a grammar's masks in transformers' ``generate``, for one sequence."""
+
+    def __init__(self, grammar: Grammar, prompt: int) -> None:
+        self.grammar, self.prompt = grammar, prompt
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Mask the scores (1, V) after ``ids`` (1, L)."""
+        masks = Masks(self.grammar)
+        return masks(ids[0, self.prompt :].tolist(), scores[0])[None]
+
+
+def generate_reference(
+    loaded: Loaded, prompt: np.ndarray, max_new_tokens: int, grammar: Grammar | None = None
+) -> np.ndarray:
     """Return what transformers' greedy ``generate`` adds to ``prompt`` (L,): tokens (T,) int32.
 
     The model has its own attention meanwhile; penalties of its generation config do not count.
@@ -181,7 +199,10 @@ def generate_reference(loaded: Loaded, prompt: np.ndarray, max_new_tokens: int) 
     with loaded.target.untouched() as model, quiet():
         configured, model.generation_config = model.generation_config, plain
         try:
-            out = model.generate(ids, attention_mask=torch.ones_like(ids))
+            processors = LogitsProcessorList([_Masked(grammar, len(prompt))] if grammar else [])
+            out = model.generate(
+                ids, attention_mask=torch.ones_like(ids), logits_processor=processors
+            )
         finally:
             model.generation_config = configured
     added: np.ndarray = out[0, len(prompt) :].cpu().numpy().astype(np.int32)

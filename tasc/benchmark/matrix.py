@@ -16,6 +16,7 @@ from tasc.data.choices import find_choices
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.choices import Labels
+from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
@@ -132,6 +133,7 @@ def prepare(
     vocabulary of their own draft with.
     """
     methods, cells = [parse(text) for text in options.methods], list[Cell]()
+    constraint = options.constraint
     texts = list[str]()
     if options.choices and any(method.chooses for method in methods):
         texts = find_choices(options.choices, corpus.source, corpus.split)
@@ -148,6 +150,7 @@ def prepare(
             tokenizer=model.tokenizer,
             draft=draft,
             sampling=options.sampling,
+            grammar=constraint and Grammar(constraint, model.tokenizer, model.end_ids),
         )
         if any(method.adaptive for method in methods):
             progress(f"measuring T(k) of {model.label}", 0, 0)
@@ -258,9 +261,13 @@ def decode(
         return choose(cell.model.target, mine, options.batch_size)
     samples = range(turn.start, turn.start + len(mine))
     rules = [verifiers(i, chosen(options.verify, options.sampling, i)) for i in samples]
+    grammar = cell.resources and cell.resources.grammar
     return generate_all(
         cell.model.target,
-        [Request(p, cell.drafter, rule) for p, rule in zip(mine, rules, strict=True)],
+        [
+            Request(prompt, cell.drafter, rule, grammar=grammar)
+            for prompt, rule in zip(mine, rules, strict=True)
+        ],
         max_new_tokens=options.max_new_tokens,
         end_ids=cell.model.end_ids,
         budget=cell.method.budget,

@@ -12,6 +12,7 @@ from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
 from tasc.options.command import MOST_EXAMPLES, ModelOptions, OtherSplit, StepOptions, StepSpec
+from tasc.options.constraint import REFERENCES, ConstrainedOptions
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import (
     LONGEST,
@@ -56,7 +57,7 @@ class QualityOptions(StepOptions):
         return value
 
 
-class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
+class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions, ConstrainedOptions):
     """Options of ``tasc bench``."""
 
     command = "bench"
@@ -69,6 +70,7 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
             "draft_model": "model",
             "draft_head": "draft head",
             "token_counts": "token counts",
+            **REFERENCES,
             "choices": "labels",
         },
         makes=frozenset({"results"}),
@@ -202,6 +204,8 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions):
             )
         if self.temperature is not None and (labels := [m.label for m in methods if m.chooses]):
             raise ValueError(f"methods: {labels[0]} does not sample: remove temperature")
+        if self.constraint is None and (needing := [m for m in methods if m.name == "grammar"]):
+            raise ValueError(f"methods: {needing[0].label} needs schema, grammar or regex: set one")
         if self.executor != "local" and self.slice is None:
             raise ValueError("executor: without slice, one worker decodes all samples: set slice")
         if self.executor != "local" and not any(method.name == "ar" for method in methods):

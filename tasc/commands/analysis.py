@@ -13,11 +13,13 @@ from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
 from tasc.analysis.scan import count_pieces
 from tasc.analysis.token_counts import save_counts
-from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_drafts
+from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_drafts, simulations_of
+from tasc.benchmark.forecast.structured import predict_structured
 from tasc.benchmark.forecast.tune import GRID
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting
 from tasc.commands.context import StepContext
+from tasc.decoding.core.grammar import Grammar
 from tasc.models.folder.fetch import local_folder
 from tasc.options.references import resolve_model
 from tasc.tokenizer.files import tokenizer_folder
@@ -106,6 +108,14 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
             lengths = {"tree_size": options.chains}
             chains = simulated(lengths, start=start, cost=cost, progress=context.progress)
             served = served_drafts(options.serve, chains) if chains else None
+    structured = None
+    constraint = options.constraint
+    if tokenizer and constraint:
+        context.progress("simulate drafts under the constraint", 0, 0)
+        held_out, chains = context.texts.corpora.get("held_out"), bool(cost and cost.chains_only)
+        runs = simulations_of(found, held_out, tokenizer, chains_only=chains)
+        grammar = Grammar(constraint, tokenizer, (tokenizer.eos_id,))
+        structured = runs and predict_structured(runs, grammar, cost)
     verdict = advise(found.report, drafts, new_tokens)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
@@ -114,6 +124,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         recommended_size=new_tokens.recommended_size,
         trim=trimmed,
         drafting=drafting,
+        structured=structured,
         serving=served,
         verdict=verdict,
     )

@@ -16,7 +16,7 @@ from tasc._native import Acceptance
 from tasc.decoding.batch_width import MOST_NODES, BatchWidth
 from tasc.decoding.core.account import Account, Pace, Typical
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Drafter, HasCostlyDrafts
+from tasc.decoding.core.protocols import Drafter, HasCostlyDrafts, inner
 from tasc.models.cost_model import CostModel
 
 FIRST_DRAFT = 4  # nodes, while the cost of drafting is unknown
@@ -271,7 +271,8 @@ class AdaptiveDrafter:
 
     def __init__(self, drafter: Drafter, policy: Adaptive) -> None:
         self.drafter, self.policy = drafter, policy
-        self.costly = drafter if isinstance(drafter, HasCostlyDrafts) else None
+        own = inner(drafter)
+        self.costly = own if isinstance(own, HasCostlyDrafts) else None
 
     def start(self, prompt: np.ndarray) -> None:
         self.step: Step | None = None  # the prompt's first token is committed without one

@@ -13,7 +13,8 @@ import torch
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
-from tasc.decoding.core.processors import Processor, Processors
+from tasc.decoding.core.grammar import FORCED, Grammar, Masks
+from tasc.decoding.core.processors import InTurn, Processor, Processors
 from tasc.decoding.core.protocols import (
     Drafter,
     Factory,
@@ -41,7 +42,8 @@ class Request:
 
     An end token or ``stop`` ends the output, even inside an accepted draft. ``on_tokens`` is called
     with the tokens (k,) int32 that each step commits. ``processors`` are transformers' logits
-    processors.
+    processors. ``grammar`` allows only tokens that continue a valid output; an output that cannot
+    go on ends, with an end token if there is one.
     """
 
     prompt: np.ndarray
@@ -50,6 +52,7 @@ class Request:
     stop: Stop | None = None
     on_tokens: TokenCallback | None = None
     processors: Sequence[Processor] = ()
+    grammar: Grammar | None = None
 
 
 def generate(
@@ -79,7 +82,8 @@ def generate_all(
 ) -> list[Generation]:
     """Decode each request until an end token, a stop or ``max_new_tokens``; return them in order.
 
-    Each step drafts at most ``budget`` nodes per sequence, scores them with the last token in one
+    Each step drafts at most ``budget`` nodes per sequence, besides those that a grammar determines
+    (at most FORCED nodes in all), scores them with the last token in one
     forward, and keeps the verified paths. ``batch_size`` sequences are decoded at a time. They
     share the time of a step evenly, so the timelines of all generations add up to the time that
     passed. Raises InputError before any work for a prompt that is empty or too long.
@@ -89,7 +93,8 @@ def generate_all(
     for request in requests:
         target.check(request.prompt, max_new_tokens)  # drafts never run past it
     longest = max((len(request.prompt) for request in requests), default=0)
-    padding = min(budget, max_new_tokens) + 1 if batch_size > 1 else 0  # after the longest sequence
+    widest = max(budget, FORCED) if any(request.grammar for request in requests) else budget
+    padding = min(widest, max_new_tokens) + 1 if batch_size > 1 else 0  # after the longest sequence
     with native_threads(target.model):
         target.begin(longest + max_new_tokens + padding, batch_size)
         sequences = [
@@ -129,21 +134,25 @@ class _Sequence:
         own = inner(self.drafter)
         self.uses_hidden_states = own if isinstance(own, UsesHiddenStates) else None
         self.uses_logits = own if isinstance(own, UsesLogits) else None
-        self.adjust = (
-            Processors(request.processors, request.prompt, self.limit, device)
-            if request.processors
-            else None
-        )
+        self.masks = None if request.grammar is None else Masks(request.grammar)
+        self.adjust: Processors | Masks | InTurn | None = self.masks
+        if request.processors:
+            first = Processors(request.processors, request.prompt, self.limit, device)
+            self.adjust = first if self.masks is None else InTurn(first, self.masks)
 
     @property
     def done(self) -> bool:
         return bool(self.finished) or len(self.tokens) >= self.limit
 
     def draft(self, max_nodes: int) -> Draft:
-        max_nodes = min(max_nodes, self.limit - len(self.tokens) - 1)  # the bonus token comes last
+        room = self.limit - len(self.tokens) - 1  # the bonus token comes last
+        max_nodes = min(max_nodes, room)
         draft = self.drafter.draft(max_nodes)
-        if len(draft) > max_nodes:
+        most = max_nodes if self.masks is None else max(max_nodes, FORCED)
+        if len(draft) > most:
             raise InputError(f"the drafter proposed {len(draft)} nodes for a budget of {max_nodes}")
+        if len(draft) > room:
+            draft = draft.subtree(np.arange(room, dtype=np.int32))
         return draft.best_chain() if self.chains_only else draft
 
     def verify(self, draft: Draft, rows: torch.Tensor) -> tuple[np.ndarray, int]:
@@ -164,6 +173,8 @@ class _Sequence:
         committed = self.tokens[before:]
         if self.adjust is not None:
             self.adjust.extend(committed)
+        if self.masks is not None and not self.ends and self.masks.complete:
+            self.finished = self.finished or "stop"
         return np.array(committed, np.int32)
 
     def observe(
@@ -189,7 +200,7 @@ class _Sequence:
         self.result.finish = self.finished or "length"
         if isinstance(own := inner(self.drafter), ReportsSources):
             self.result.sources = own.sources()[: len(self.tokens)]
-        del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust
+        del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust, self.masks
 
 
 def _prefill(target: Target, joining: Sequence[_Sequence]) -> list[np.ndarray]:

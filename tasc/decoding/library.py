@@ -16,6 +16,7 @@ from tasc.data.choices import check_labels
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.choices import Labels, probabilities
 from tasc.decoding.core.generation import PhaseTimer
+from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Verifier
 from tasc.decoding.core.resources import DraftSource, end_ids
@@ -28,6 +29,7 @@ from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.static import Graphs, restore_model, target_from_model
 from tasc.models.target import common_prefix
+from tasc.options.constraint import read_constraint
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 Prompt = str | Sequence[int] | np.ndarray
@@ -73,6 +75,9 @@ class GenerateOptions(TypedDict, total=False):
         draft_tokenizer: the draft model's tokenizer.
         draft_head: folder of a trained head, for "mix", "eagle" and the other head methods.
         token_counts: folder of ``tasc analyze``; fr-spec and microspec use its counts.
+        schema: JSON Schema, as a file or a dict, that every completion satisfies.
+        grammar: file of a grammar in Lark that every completion satisfies.
+        regex: regular expression that every completion matches.
     """
 
     max_new_tokens: int
@@ -87,6 +92,9 @@ class GenerateOptions(TypedDict, total=False):
     draft_tokenizer: PreTrainedTokenizerBase | None
     draft_head: Path | None
     token_counts: Path | None
+    schema: Path | str | dict[str, Any] | None
+    grammar: Path | str | None
+    regex: str | None
 
 
 def generate(
@@ -137,6 +145,7 @@ def generate(
             sampling=sampling,
             draft_head=head,
             token_counts=options.get("token_counts"),
+            grammar=_grammar(options, tokenizer, ends),
         )
         make = prepare(method, corpus, tokenizer, resources)
         verify, processors = options.get("verify", "sampled"), options.get("processors", ())
@@ -146,7 +155,15 @@ def generate(
         done = generate_all(
             target,
             [
-                Request(prompt, make, chosen(verify, sampling, i), rule, callbacks[i], processors)
+                Request(
+                    prompt,
+                    make,
+                    chosen(verify, sampling, i),
+                    rule,
+                    callbacks[i],
+                    processors,
+                    resources.grammar,
+                )
                 for i, prompt in enumerate(ids)
             ],
             max_new_tokens=options.get("max_new_tokens", 256),
@@ -194,6 +211,23 @@ def choose(
         Choice(choices[int(row.argmax())], dict(zip(choices, row.tolist(), strict=True)))
         for row in rows
     ]
+
+
+def _grammar(
+    options: GenerateOptions, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]
+) -> Grammar | None:
+    """Compile the constraint of a call. Raises InputError without a fast tokenizer."""
+    schema, grammar = options.get("schema"), options.get("grammar")
+    if isinstance(schema, Path):
+        schema = str(schema)
+    lark = None if grammar is None else str(grammar)
+    constraint = read_constraint(schema, lark, options.get("regex"))
+    if constraint is None:
+        return None
+    known = fast_tokenizer(tokenizer)
+    if known is None:
+        raise InputError("a constraint needs a fast tokenizer: load it with AutoTokenizer")
+    return Grammar(constraint, known, ends)
 
 
 def _callbacks(

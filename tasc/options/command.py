@@ -15,7 +15,7 @@ from tasc.options.bounds import Bounded, Bounds
 from tasc.options.explain import explain
 from tasc.options.fields import Shell, Split, as_value_error
 from tasc.options.references import expand_user
-from tasc.options.task import Data, Options, as_task
+from tasc.options.task import CONSTRAINTS, Data, Options, as_task
 
 MOST_EXAMPLES = 10**9
 LARGEST_SEED = 2**32 - 1  # valid for the random generators of all libraries
@@ -27,6 +27,8 @@ Kind = Literal[
     "index",
     "draft head",
     "token counts",
+    "schema",
+    "grammar",
     "labels",
     "training report",
     "results",
@@ -78,7 +80,10 @@ class CommandOptions(Options):
             task = as_task(renamed.get("source"))
         if task is None:
             return renamed
-        return task.defaults(cls.model_fields) | renamed | {"source": task.data()}
+        defaults = task.defaults(cls.model_fields)
+        if any(name in renamed for name in CONSTRAINTS):  # another constraint than the task's
+            defaults = {n: value for n, value in defaults.items() if n not in CONSTRAINTS}
+        return defaults | renamed | {"source": task.data()}
 
 
 class OtherSplit(NamedTuple):

@@ -1,6 +1,7 @@
 """The data source of a command, and task files: YAML files with a task's data and defaults."""
 
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -27,8 +28,11 @@ from tasc.options.references import expanded
 
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 in a file
 _SPLIT_FIELDS = ("split", "corpus_split", "held_out", "validation")
-_DEFAULTS = ("metrics", "delimiter", "max_new_tokens", "choices")
+CONSTRAINTS = ("schema", "grammar", "regex")  # options of which one may be given
+_DEFAULTS = ("metrics", "delimiter", "max_new_tokens", "choices", *CONSTRAINTS)
 _FILES = ("choices", "schema", "grammar")  # relative to the task file, if one is beside it
+# The key is schema, as users call the file; pydantic's method of that name is deprecated.
+warnings.filterwarnings("ignore", 'Field name "schema"', UserWarning)
 
 
 class Options(BaseModel):
@@ -114,6 +118,11 @@ class Task(Data):
     metrics: tuple[str, ...] | None = Field(None, description="Quality metrics of the task.")
     delimiter: str | None = Field(None, description="Separator between the items of an output.")
     max_new_tokens: int | None = Field(None, description="Limit of an output's length, in tokens.")
+    schema: str | None = Field(  # type: ignore[assignment]
+        None, description="JSON Schema of the outputs, a file."
+    )
+    grammar: str | None = Field(None, description="Lark grammar of the outputs, a file.")
+    regex: str | None = Field(None, description="Regular expression that the outputs match.")
     choices: str | None = Field(
         None,
         description="Labels of the task: a file with one per line or a JSON list, or a column.",

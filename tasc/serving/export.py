@@ -15,9 +15,16 @@ from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code
 from tasc.report.record import Record, Report
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
-from tasc.serving.parts import Format, Parts, Start
+from tasc.serving.parts import CONSTRAINT_FILES, Format, Parts, Start
 from tasc.serving.table import EXPORTS
 from tasc.tokenizer.loaded import load_tokenizer
+
+# how a request asks for outputs of a schema
+_REQUESTS = {
+    "vllm": "by `structured_outputs` in the request",
+    "llama-cpp": "by `json_schema` in the request",
+    "transformers": "by `schema` of `tasc.generate`",
+}
 
 
 class IndexSize(Record):
@@ -58,12 +65,16 @@ class Exported:
         parts, options = self.parts, self.parts.options
         drafts = parts.index is not None or parts.head is not None
         tokens, prompt = options.speculative_tokens, _prompt(parts.corpus)
-        return Start(parts.name, drafts, tokens, _exact(parts), LOOPBACK, PORT, prompt)
+        given = {name: file for name, file in CONSTRAINT_FILES.items() if getattr(options, name)}
+        constraint = given | ({"regex": options.regex} if options.regex else {})
+        exact = _exact(parts)
+        return Start(parts.name, drafts, tokens, exact, LOOPBACK, PORT, prompt, constraint)
 
     def save(self, folder: Path) -> None:
         """Write the engine's files and README.md."""
         folder.mkdir(parents=True, exist_ok=True)
         self.format.save(folder)
+        self.parts.save_constraint(folder)
         text = _readme(self.parts.options.to, self.start, self.format)
         (folder / "README.md").write_text(text, encoding="utf-8")
 
@@ -161,6 +172,10 @@ def _readme(engine: str, start: Start, format: Format) -> str:
         parts += [block("sh", _wrapped(command))]
         parts += ["It listens on this machine only; `--host 0.0.0.0` admits other machines."]
     notes = [entry.limits, *format.notes()]
+    if start.constraint:
+        ((name, given),) = start.constraint.items()
+        how = _REQUESTS.get(engine, "with the engine's own structured output")
+        notes.append(f"outputs follow the {name} {code(given)} if requests ask for it, {how}")
     if "--dtype" in command:
         notes.append("it computes in float32, like the saved model; without `--dtype` it rounds")
     parts += ["## Use", format.example(start), "## Limits"]

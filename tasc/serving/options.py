@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST_NODES
-from tasc.options.command import CommandOptions, Kind, StepOptions, StepSpec
+from tasc.options.command import CommandOptions, Kind, StepSpec
+from tasc.options.constraint import REFERENCES, ConstrainedOptions
 from tasc.options.fields import MODEL, Shell, UserPath
 from tasc.options.task import Data
 from tasc.serving.table import EXPORTS
@@ -20,13 +21,13 @@ LOOPBACK = "127.0.0.1"
 PORT = 8000
 
 
-class ExportOptions(StepOptions):
+class ExportOptions(ConstrainedOptions):
     """Options of ``tasc export``; without data, index and head, the export has no drafts."""
 
     command = "export"
     spec = StepSpec(
         "export.json",
-        references={"model": "model", "index": "index", "head": "draft head"},
+        references={"model": "model", "index": "index", "head": "draft head", **REFERENCES},
         chat_template_of="model",
     )
 

@@ -3,7 +3,7 @@
 import json
 import shutil
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save as save_tokenizer
 
 INDEX_FOLDER, HEAD_FOLDER = "index", "head"
+CONSTRAINT_FILES = {"schema": "schema.json", "grammar": "grammar.lark"}
 _GENERATION = "generation_config.json"
 
 
@@ -30,6 +31,12 @@ class Parts:
     index: NgramIndex | None  # n-grams to draft from, or None
     head: Path | None  # folder of a draft head, or None
     corpus: Corpus | None  # examples of the task, if any
+
+    def save_constraint(self, folder: Path) -> None:
+        """Copy the schema or grammar of the outputs, if there is one."""
+        for name, file in CONSTRAINT_FILES.items():
+            if given := getattr(self.options, name):
+                shutil.copyfile(given, folder / file)
 
     def save_model(self, folder: Path) -> None:
         """Copy weights and configuration, without references to code; write the tokenizer."""
@@ -47,7 +54,7 @@ class Start:
     """The settings that start an engine.
 
     ``exact``: the model is in float32, which engines round to 16 bits by default. ``prompt``: an
-    example for the README.
+    example for the README. ``constraint``: file or expression of the outputs, by its option.
     """
 
     name: str
@@ -57,6 +64,7 @@ class Start:
     host: str
     port: int
     prompt: str = "your prompt"
+    constraint: dict[str, str] = field(default_factory=dict)
 
     def module(self, name: str, model: str) -> list[str]:
         """Return the command that starts a Python server here; ``model`` is its model option."""

@@ -10,7 +10,7 @@ from tasc.errors import InputError, UnavailableError
 from tasc.models.folder.files import read_json
 from tasc.serving import hook
 from tasc.serving.options import ExportOptions, ServeOptions
-from tasc.serving.parts import Start
+from tasc.serving.parts import CONSTRAINT_FILES, Start
 from tasc.serving.table import EXPORTS, Entry
 
 
@@ -37,7 +37,13 @@ def command(options: ServeOptions) -> list[str]:
     if entry is None or not plain or not flags:
         raise InputError(f"{file} is damaged: create the folder again with tasc export")
     start = Start(
-        str(name), bool(drafts), int(tokens or 0), bool(exact), options.host, options.port
+        str(name),
+        bool(drafts),
+        int(tokens or 0),
+        bool(exact),
+        options.host,
+        options.port,
+        constraint={n: path for n, path in CONSTRAINT_FILES.items() if (folder / path).is_file()},
     )
     words = entry.format.command(start)
     if not words:

@@ -16,10 +16,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, ValidationError
 
+from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
 from tasc.errors import InputError
 from tasc.models.cost_model import TOKEN_COST, CostModel
+from tasc.options.constraint import read_constraint
 from tasc.options.explain import explain
 from tasc.options.task import Options
 from tasc.serving.drafts.policy import ChainPolicy
@@ -74,6 +76,13 @@ class ProposerOptions(Options):
         description="Method as in tasc bench. tasc-spec drafts from the indexes, the prompt, and "
         "the outputs of finished requests.",
     )
+    schema: str | None = Field(  # type: ignore[assignment]
+        None,
+        description="JSON Schema, a file: drafts satisfy it. Requests ask for such outputs with "
+        "response_format.",
+    )
+    grammar: str | None = Field(None, description="Grammar in Lark, a file, that drafts satisfy.")
+    regex: str | None = Field(None, description="Regular expression that drafts match.")
     guard: bool = Field(
         True, description="Adaptive drafting: draft less while drafts are rejected."
     )
@@ -249,7 +258,10 @@ def chain_factory(
     outputs = [np.empty(0, np.int32)]
     if method.name == "suffix" and indexes:
         outputs = [output for index in indexes for output in indexed_outputs(index)]
-    return method.prepare(Resources(outputs, tokenizer.eos_id, indexes=indexes))
+    constraint = read_constraint(options.schema, options.grammar, options.regex)
+    grammar = None if constraint is None else Grammar(constraint, tokenizer, (tokenizer.eos_id,))
+    resources = Resources(outputs, tokenizer.eos_id, indexes=indexes, grammar=grammar)
+    return method.prepare(resources)
 
 
 def _chains(method: Method) -> Method:

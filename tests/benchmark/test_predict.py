@@ -58,7 +58,7 @@ def test_a_prediction_has_the_spread_of_the_turns_that_it_comes_from():
 
 def test_whatever_drafts_from_tokens_alone_is_predicted():
     simulated = {name for name, entry in DRAFTERS.items() if entry.simulates}
-    own = {"ar", "tasc-spec", "tasc-spec-paper", "corpus", "prompt"}
+    own = {"ar", "grammar", "tasc-spec", "tasc-spec-paper", "corpus", "prompt"}
     assert simulated == own | {"prompt-lookup", "ngram-trie", "suffix", "ngrammys"}
 
 

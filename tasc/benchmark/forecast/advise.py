@@ -43,7 +43,26 @@ def simulate_drafts(
 ) -> Search | None:
     """Simulate TASC-spec on held-out outputs with the setting ``start``, and those along ``grid``.
 
-    The default setting drafts adaptively where ``cost``, T(k) of the model, is known.
+    The default setting drafts adaptively where ``cost``, T(k) of the model, is known. Returns None
+    without held-out outputs.
+    """
+    chains_only = cost is not None and cost.chains_only
+    found = simulations_of(analysis, held_out, tokenizer, chains_only=chains_only)
+    if found is None:
+        return None
+    start = start or (DEFAULT if cost is None else Setting(tree_size=0))
+    found.cost = cost
+    return search(found, start, grid, cost=cost, progress=progress)
+
+
+def simulations_of(
+    analysis: Analysis,
+    held_out: Corpus | None,
+    tokenizer: LoadedTokenizer,
+    *,
+    chains_only: bool = False,
+) -> Simulations | None:
+    """Return the simulations of drafts on held-out outputs.
 
     Without another split, a tenth of the outputs are held out, at least FEWEST but at most half.
     Returns None without held-out outputs.
@@ -70,11 +89,8 @@ def simulate_drafts(
     times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
     repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
     known = expand(once.encoded, repeated).split()
-    chains_only = cost is not None and cost.chains_only
     references = References.of(tokenizer, prompts, outputs, chains_only=chains_only)
-    start = start or (DEFAULT if cost is None else Setting(tree_size=0))
-    simulations = Simulations(known, references, cost)
-    return search(simulations, start, grid, cost=cost, progress=progress)
+    return Simulations(known, references)
 
 
 def advise(

@@ -125,9 +125,9 @@ def search(
     def scores(settings: Sequence[Setting]) -> list[float]:
         new = [setting for setting in dict.fromkeys(settings) if setting not in trials]
         for setting, steps in zip(new, in_order(runs.run(Simulations.run, new)), strict=True):
-            speeds = {} if cost is None else _speeds(steps, plain, references.prompts, cost)
+            times = {} if cost is None else speeds(steps, plain, references.prompts, cost)
             trials[setting] = Trial(
-                setting=setting, method=setting.method, **steps.to_dict(), **speeds
+                setting=setting, method=setting.method, **steps.to_dict(), **times
             )
             progress("simulate drafts", len(trials), total)
         done = [trials[setting] for setting in settings]
@@ -145,7 +145,7 @@ def search(
     )
 
 
-def _speeds(
+def speeds(
     steps: StepStats, plain: StepStats, prompts: Sequence[np.ndarray], cost: "CostModel"
 ) -> dict[str, Any]:
     """Predict the time of an output, and the speed-up over ``plain``."""

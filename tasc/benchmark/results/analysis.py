@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasc.analysis.report import TaskReport
-from tasc.benchmark.results.search import Drafting, ServedDrafts
+from tasc.benchmark.results.search import Drafting, ServedDrafts, Structured
 from tasc.report.record import Report
 from tasc.vocab.search.budget import Point
 from tasc.vocab.search.predict import BudgetPoint
@@ -32,5 +32,6 @@ class AnalysisResults(TaskReport, Report):
     trim: tuple[TrimPoint, ...]
     # TASC-spec simulated on held-out outputs; None without a tokenizer or held-out outputs
     drafting: Drafting | None
+    structured: Structured | None = None  # drafts under the constraint of the options
     serving: ServedDrafts | None  # chains simulated for the engine of --serve
     verdict: Verdict

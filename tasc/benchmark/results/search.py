@@ -53,6 +53,12 @@ class Simulated(Record):
     """The simulated settings."""
 
 
+class PredictedMethod(StepFigures):
+    """A method of drafting, simulated with or without a constraint."""
+
+    name: str
+
+
 class Search(Simulated):
     """A search for the best setting."""
 
@@ -70,6 +76,21 @@ class Drafting(Search):
 
     model: str | None
     """The model that was timed."""
+
+
+class Structured(Record):
+    """Drafts under a constraint, simulated on the held-out outputs that satisfy it."""
+
+    samples: int
+    constraint: str
+    valid: float
+    """Share of the held-out outputs that satisfy the constraint."""
+    determined: float
+    """Share of their tokens that the constraint determines, the end token included."""
+    decisions: float
+    """Mean number of tokens per output that it leaves open: no draft can save more."""
+    methods: tuple[PredictedMethod, ...]
+    """The constraint alone, n-grams alone, and both."""
 
 
 class ServedDrafts(Simulated):

@@ -76,9 +76,10 @@ class Generation:
 
     ``tokens`` (T,) int32: without the prompt, with the end token if there is one. The prefill
     commits the first token, steps the others. ``drafted[i]`` and ``accepted[i]`` count the nodes
-    drafted and accepted in step i. ``finish``: "end" after an end token, "stop" after a stop rule,
-    "length" at the limit. ``sources`` (T,) uint8: as in ``ReportsSources``, None if the drafter
-    does not report them. ``probability``: of a chosen label among all labels.
+    drafted and accepted in step i. ``finish``: "end" after an end token, "stop" after a stop
+    rule, or if a grammar's output is complete and there are no end tokens; "length" at the limit,
+    which also cuts a grammar's output. ``sources`` (T,) uint8: as in ``ReportsSources``, None if
+    the drafter does not report them. ``probability``: of a chosen label among all labels.
     """
 
     tokens: Tokens

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from tasc.decoding.core.grammar import Masks
 from tasc.errors import InputError
 
 # (ids (1, L) int64, scores (1, V) float32) -> scores (1, V)
@@ -53,3 +54,19 @@ class Processors:
     def _write(self, tokens: Sequence[int]) -> None:
         end = self.length + len(tokens)
         self.ids[0, self.length : end] = torch.tensor(tokens, dtype=torch.int64)
+
+
+class InTurn:
+    """Adjusts logits with ``first``, then excludes what ``masks`` forbids."""
+
+    def __init__(self, first: Processors, masks: Masks) -> None:
+        self.first, self.masks = first, masks
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append the committed tokens of a step."""
+        self.first.extend(tokens)
+        self.masks.extend(tokens)
+
+    def __call__(self, path: Sequence[int], row: torch.Tensor) -> torch.Tensor:
+        """Return the row (V,) float32 after the sequence and the tokens of ``path``."""
+        return self.masks(path, self.first(path, row))

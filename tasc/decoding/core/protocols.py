@@ -95,9 +95,10 @@ class HasCostlyDrafts(Protocol):
 
 
 def inner(drafter: Drafter) -> Drafter:
-    """Return the drafter inside an adaptive one, or ``drafter`` itself."""
-    wrapped: Drafter = getattr(drafter, "drafter", drafter)
-    return wrapped
+    """Return the drafter inside adaptive and constrained ones, or ``drafter`` itself."""
+    while wrapped := getattr(drafter, "drafter", None):
+        drafter = wrapped
+    return drafter
 
 
 class Verifier(Protocol):

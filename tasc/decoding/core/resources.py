@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from tasc._native import NgramIndex
+    from tasc.decoding.core.grammar import Grammar
     from tasc.decoding.core.sampling import Sampling
     from tasc.models.target import Target
     from tasc.tokenizer.loaded import LoadedTokenizer
@@ -51,7 +52,7 @@ class Resources:
     ``sampling`` (None: greedily).
     ``draft_head`` is the folder of a head trained for that target. ``token_counts``, written by
     ``tasc analyze`` with its tokenizer, ranks tokens for drafts that keep to frequent ones; without
-    it, ``outputs`` do.
+    it, ``outputs`` do. Drafts satisfy ``grammar``.
     """
 
     outputs: Sequence[np.ndarray]
@@ -65,3 +66,4 @@ class Resources:
     sampling: "Sampling | None" = None
     draft_head: Path | None = None
     token_counts: Path | None = None
+    grammar: "Grammar | None" = None

@@ -6,6 +6,7 @@ from typing import Any
 
 from tasc.decoding.core.protocols import Factory as Factory
 from tasc.decoding.core.resources import Resources as Resources
+from tasc.decoding.drafters.constrained import constrained
 from tasc.decoding.drafters.table import ADAPTIVE as ADAPTIVE
 from tasc.decoding.drafters.table import DEFAULT_BUDGET as DEFAULT_BUDGET
 from tasc.decoding.drafters.table import DRAFTERS as DRAFTERS
@@ -62,7 +63,13 @@ class Method:
         """Build the parts shared by all sequences; the result makes one drafter per sequence."""
         if resources.target is not None:  # else the error is about the missing target
             self.check(resources.draft_head is not None, draft=resources.draft is not None)
-        return self.entry.prepare(resources, self.options)
+        entry, grammar = self.entry, resources.grammar
+        if entry.needs == "grammar" and grammar is None:
+            raise InputError(f"method {self.label!r} needs a grammar: give schema or grammar")
+        make = entry.prepare(resources, self.options)
+        if grammar is None or entry.budget is None:
+            return make
+        return constrained(make, grammar, more=entry.needs in ("", "model", "logits"))
 
     def check(self, head: bool, *, draft: bool) -> None:
         """Raise InputError if a needed draft head, or draft model, is missing."""
@@ -130,6 +137,7 @@ def describe() -> str:
     """Return the help text of ``--method``."""
     groups = {
         "": [name for name, entry in DRAFTERS.items() if entry.needs in ("", "model", "logits")],
+        "with --schema, --grammar or --regex ": needing("grammar"),
         "with --draft ": needing("draft"),
         "with --draft-head ": needing("head"),
         "with either ": needing("either"),

@@ -14,6 +14,7 @@ DEFAULT_BUDGET = 12
 ADAPTIVE = 64  # upper limit of ``budget=auto``
 # a method's needs beyond the tokens of prompt, output and corpus -> description
 NEEDS = {
+    "grammar": "`--schema`, `--grammar` or `--regex`",
     "model": "the target's own predictions",
     "logits": "the logits of the target while it decodes",
     "draft": "`--draft`, a small model; else n-grams",
@@ -58,7 +59,7 @@ class Entry:
     @property
     def simulates(self) -> bool:
         """Whether recorded outputs can replace the target, because its states are not read."""
-        return self.needs in ("", "model")
+        return self.needs in ("", "model", "grammar")
 
 
 # The constants of Tsur et al.; discount = strength = 0 is their back-off.
@@ -85,6 +86,7 @@ _MIX = "`tasc-spec`, and a head or model as one more source"
 
 DRAFTERS: dict[str, Entry] = {
     "ar": Entry("none", "plain autoregressive decoding", budget=None),
+    "grammar": Entry("none", "the text that a grammar determines, and nothing else", "grammar"),
     "tasc-spec": Entry("ngram.tasc_spec", _TSUR, budget=ADAPTIVE),
     "tasc-spec-paper": Entry("ngram.tasc_spec", _TSUR, budget=10, preset=PAPER),
     "corpus": Entry("ngram.tasc_spec", f"{_TSUR}: p_corp", preset=CORPUS),

@@ -7,6 +7,7 @@ import torch
 
 from tasc.backend.tree import ancestor_bits
 from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.grammar import Masks
 from tasc.decoding.core.protocols import Adjust
 from tasc.decoding.core.sampling import NO_TOKEN, Sampling
 from tasc.decoding.verify import ops
@@ -32,9 +33,12 @@ def greedy(draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None) -> 
     """Walk the tree along the target's arg-max, taking the smaller id on ties.
 
     Without ``adjust``, verification is one native call that reads only the logits on its path.
+    With a grammar, that is enough if the grammar allows what it finds.
     """
-    if adjust is None and ops.available(logits):
-        return ops.run(ops.GREEDY, logits, draft.tokens, draft.parents)
+    if (adjust is None or isinstance(adjust, Masks)) and ops.available(logits):
+        path, bonus = ops.run(ops.GREEDY, logits, draft.tokens, draft.parents)
+        if adjust is None or adjust.allows([*draft.tokens[path].tolist(), bonus]):
+            return path, bonus
 
     def choose(node: int, path: Sequence[int]) -> int:
         row = logits[node + 1]

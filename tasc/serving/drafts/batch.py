@@ -12,7 +12,7 @@ import numpy as np
 
 from tasc._native import LookupDrafter, NgramDrafter, SuffixDrafter, ThreadPool, step_chains
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.core.protocols import Drafter, inner
 
 _NATIVE = (NgramDrafter, SuffixDrafter, LookupDrafter)
 
@@ -39,14 +39,15 @@ def one_by_one(
     Shared source weights change only after all have drafted. A chain ends before a token whose path
     has less than ``min_probability``; drafts without probabilities count as certain.
     """
-    natives = [getattr(drafter, "native", None) for drafter in drafters]
+    natives = [getattr(inner(drafter), "native", None) for drafter in drafters]
     learning = [n for n in natives if isinstance(n, NgramDrafter)] if len(natives) > 1 else []
     for native in learning:
         native.defer_updates()
     chains = []
     for drafter, new, most in zip(drafters, tokens, max_nodes, strict=True):
         drafter.observe(np.array(new, np.int32))
-        chains.append(_first_path(drafter.draft(most), min_probability) if most > 0 else [])
+        path = _first_path(drafter.draft(most), min_probability) if most > 0 else []
+        chains.append(path[:most])  # determined text does not count towards a maximum
     for native in learning:
         native.apply_updates()
     return chains

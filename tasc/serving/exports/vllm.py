@@ -20,6 +20,7 @@ class VllmExport(Format):
                 "model": _PROPOSER,
                 "num_speculative_tokens": start.speculative_tokens,
             }
+            ours = {"index": INDEX_FOLDER, **start.constraint}
             words += ["--speculative-config", json.dumps(speculative)]
-            words += ["--additional-config", json.dumps({"tasc": {"index": INDEX_FOLDER}})]
+            words += ["--additional-config", json.dumps({"tasc": ours})]
         return words

@@ -1,0 +1,71 @@
+"""Predict what a constraint on outputs saves, from the simulator that counts like the loop."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasc.benchmark.forecast.tune import Simulations, speeds
+from tasc.benchmark.results.search import PredictedMethod, Structured
+from tasc.decoding.core.grammar import Grammar
+from tasc.decoding.core.resources import Resources
+from tasc.decoding.drafters import DEFAULT_BUDGET, parse
+from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.simulate import simulate
+
+if TYPE_CHECKING:
+    from tasc.models.cost_model import CostModel
+
+_NGRAMS = f"tasc-spec:budget={DEFAULT_BUDGET}"
+_METHODS = (("constraint", "grammar", True), ("n-grams", _NGRAMS, False), ("both", _NGRAMS, True))
+
+
+def predict_structured(
+    simulations: Simulations, grammar: Grammar, cost: "CostModel | None" = None
+) -> Structured:
+    """Simulate drafts under ``grammar`` on the references that satisfy it.
+
+    With T(k) of a model, ``cost``, also predict the speed-up over decoding without drafts.
+    """
+    every, name = simulations.references, grammar.constraint.name
+    valid = [i for i, output in enumerate(every.outputs) if grammar.accepts(output.tolist())]
+    share = len(valid) / max(len(every.outputs), 1)
+    if not valid:
+        return Structured(
+            samples=0, constraint=name, valid=share, determined=0, decisions=0, methods=()
+        )
+    prompts, outputs = ([texts[i] for i in valid] for texts in (every.prompts, every.outputs))
+    references = replace(every, prompts=prompts, outputs=outputs)
+    targets = references.targets()
+    saved, total = sum(determined(grammar, target) for target in targets), sum(map(len, targets))
+    plain, rows = simulate(Autoregressive, references, 0), []
+    for label, text, constrained in _METHODS:
+        method = parse(text)
+        known = Resources(
+            simulations.known, references.end, grammar=grammar if constrained else None
+        )
+        steps = simulate(method.prepare(known), references, method.budget)
+        times = {} if cost is None else speeds(steps, plain, prompts, cost)
+        rows.append(PredictedMethod(name=label, **steps.to_dict(), **times))
+    return Structured(
+        samples=len(valid),
+        constraint=name,
+        valid=share,
+        determined=saved / total,
+        decisions=(total - saved) / len(valid),
+        methods=tuple(rows),
+    )
+
+
+def determined(grammar: Grammar, output: np.ndarray) -> int:
+    """Return the number of tokens of ``output`` (T,) int32 that the grammar determines."""
+    matcher, count, rest = grammar.matcher(), 0, list[int]()
+    for token in output.tolist():
+        rest = rest or list[int](grammar.forced(matcher))
+        follows: Sequence[int] = rest[:1]
+        count += token in follows
+        rest = rest[1:] if token in follows else []
+        if token not in grammar.ends:
+            matcher.try_consume_tokens([token])
+    return count

@@ -1,0 +1,231 @@
+"""A constraint compiled for a tokenizer, and the masks that it puts on logits.
+
+llguidance parses bytes, so a grammar fixes the text of an output and leaves its tokenization to the
+model: a token is allowed if its bytes continue a valid output. An end token is allowed where the
+output is complete.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tasc.errors import InputError, UnavailableError
+from tasc.options.constraint import Constraint
+from tasc.tokenizer.forked import Forked
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+FORCED = 64  # nodes of a draft, with those that the grammar determines
+_REMEMBERED = 10_000  # texts that must come next
+_SECONDS, _MEMORY = 10.0, 4 << 30  # to compile a grammar
+_NO_ENGINE = (
+    "schema, grammar and regex need llguidance, which is not installed: pip install "
+    "'tasc-lm[grammar]'"
+)
+# Without forcing, a mask allows every tokenization of a text that the grammar determines.
+_OPTIONS = '%llguidance {"no_forcing": true}\n'
+
+
+class Vocabulary:
+    """A tokenizer in the form that llguidance reads: the bytes of each token."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, tokenizer: LoadedTokenizer, ends: Collection[int]) -> None:
+        """Let ``ends`` end outputs; without any, an id that no model has stands for them."""
+        self.tokens = tokenizer.vocabulary()
+        self.ends = sorted(ends) or [len(self.tokens)]
+        self.tokens += [b""] * (max(self.ends) + 1 - len(self.tokens))
+        for end in self.ends:
+            self.tokens[end] = b""
+        self.eos_token_id = self.ends[0]
+        self.special_token_ids = [i for i, string in enumerate(self.tokens) if not string]
+
+    def __call__(self, text: object) -> list[int]:  # noqa: ARG002
+        """Return no tokens: tokens are not forced."""
+        return []
+
+
+class Grammar:
+    """A constraint compiled for the tokens of ``tokenizer``; sequences share it.
+
+    Raises:
+        InputError: the constraint is invalid, or takes too long to compile.
+        UnavailableError: llguidance is not installed.
+    """
+
+    def __init__(
+        self, constraint: Constraint, tokenizer: LoadedTokenizer, ends: Collection[int]
+    ) -> None:
+        """Compile for outputs that one of ``ends`` ends."""
+        try:
+            from llguidance import LLMatcher, LLTokenizer
+        except ImportError:
+            raise UnavailableError(_NO_ENGINE) from None
+        self.constraint, self.tokenizer, self.ends = constraint, tokenizer, frozenset(ends)
+        vocabulary = Vocabulary(tokenizer, ends)
+        self.lengths = np.array([len(string) for string in vocabulary.tokens])
+        slices = LLTokenizer.json_slices() if constraint.kind == "schema" else None
+        engine = LLTokenizer(
+            vocabulary,  # type: ignore[arg-type] # it has the attributes
+            n_vocab=len(vocabulary.tokens),
+            eos_token=vocabulary.ends,
+            slices=slices,
+        )
+        # Some tokenizers write a space before the first word, which decoding removes.
+        first = tokenizer.encode(["a"]).tokens.tolist()
+        spaced = b"".join(vocabulary.tokens[token] for token in first).startswith(b" ")
+        text = _written(constraint, spaced=spaced)
+
+        def compile(_: object) -> str:
+            made = LLMatcher(engine, text, log_level=0)
+            if not made.is_error():
+                made.compute_bitmask()
+            return str(made.get_error())
+
+        _check(constraint, compile)
+        self._matcher = LLMatcher(engine, text, log_level=0)
+        self._end = tuple(ends) if len(self.ends) == 1 else ()
+        self._forced: dict[bytes, Sequence[int]] = {}
+
+    def matcher(self) -> Any:  # noqa: ANN401 - llguidance's LLMatcher
+        """Return the state of a new output."""
+        return self._matcher.deep_copy()
+
+    def allowed(self, matcher: Any) -> np.ndarray:  # noqa: ANN401
+        """Return whether each token may come next, (V,) bool. Raises InputError at a limit."""
+        bits = np.frombuffer(matcher.compute_bitmask(), np.uint8)
+        if matcher.is_error():
+            reason = " ".join(matcher.get_error().split())
+            raise InputError(
+                f"{self.constraint.name} is too complex for this output ({reason:.200}): shorten "
+                "the constraint"
+            )
+        found: np.ndarray = np.unpackbits(bits, bitorder="little")[: len(self.lengths)]
+        return found.view(bool)
+
+    def forced(self, matcher: Any) -> Sequence[int]:  # noqa: ANN401
+        """Return the tokens of the text that must come next, without those that may go on.
+
+        They are the tokenizer's own; a model may write the same text with others. Found once per
+        text: after other outputs they may be fewer than there could be, or one too many.
+        """
+        if matcher.is_stopped():
+            return self._end
+        text = matcher.compute_ff_bytes()
+        if not text:
+            return ()
+        if text not in self._forced and len(self._forced) < _REMEMBERED:
+            self._forced[text] = self._encoded(matcher, text)
+        return self._forced.get(text, ())
+
+    def _encoded(self, matcher: Any, text: bytes) -> Sequence[int]:  # noqa: ANN401
+        try:
+            tokens = self.tokenizer.encode([text.decode()]).tokens.tolist()
+        except UnicodeDecodeError:  # the text ends within a character
+            return ()
+        taken = matcher.try_consume_tokens(tokens)
+        if taken < len(tokens):
+            matcher.rollback(taken)
+            return ()
+        while tokens:
+            matcher.rollback(1)
+            if self.lengths[self.allowed(matcher)].max(initial=0) <= self.lengths[tokens[-1]]:
+                break
+            tokens.pop()
+        matcher.rollback(max(len(tokens) - 1, 0))
+        return tuple(tokens)
+
+    def accepts(self, tokens: Sequence[int]) -> bool:
+        """Return whether ``tokens``, with or without an end token, are a complete output."""
+        masks = Masks(self)
+        body = tokens[:-1] if len(tokens) and tokens[-1] in self.ends else tokens
+        masks.extend(list(body))
+        return len(masks.tokens) == len(body) and bool(masks.matcher.is_accepting())
+
+
+class Masks:
+    """Adjusts one sequence's logits: tokens that the grammar forbids become -inf."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        """Start an output."""
+        self.grammar, self.matcher = grammar, grammar.matcher()
+        self.tokens: list[int] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether the output is complete and cannot go on."""
+        return bool(self.matcher.is_stopped())
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append the committed tokens of a step, up to an end token."""
+        body = self._before_end(tokens)
+        self.tokens += body[: self.matcher.try_consume_tokens(body)]
+
+    def allows(self, tokens: Sequence[int]) -> bool:
+        """Return whether ``tokens`` may come next, up to an end token."""
+        body = self._before_end(tokens)
+        if self.matcher.validate_tokens(body) < len(body):
+            return False
+        with self._after(body):
+            return len(body) == len(tokens) or bool(self.matcher.is_accepting())
+
+    def __call__(self, path: Sequence[int], row: "torch.Tensor") -> "torch.Tensor":
+        """Return the row (V,) float32 after the output and the tokens of ``path``."""
+        import torch
+
+        body = self._before_end(path)
+        if len(body) < len(path):  # after the end, nothing counts
+            return row
+        with self._after(body):
+            allowed = torch.from_numpy(self.grammar.allowed(self.matcher))
+        most = min(len(row), len(allowed))
+        scores = torch.full_like(row, float("-inf"), dtype=torch.float32)
+        kept = allowed[:most].to(row.device)
+        scores[:most] = torch.where(kept, row[:most].float(), float("-inf"))
+        return scores
+
+    def _before_end(self, tokens: Sequence[int]) -> list[int]:
+        ends = self.grammar.ends
+        return list(tokens[: next((i for i, t in enumerate(tokens) if t in ends), len(tokens))])
+
+    @contextmanager
+    def _after(self, tokens: list[int]) -> Iterator[None]:
+        taken = self.matcher.try_consume_tokens(tokens)
+        try:
+            yield
+        finally:
+            self.matcher.rollback(taken)
+
+
+def _written(constraint: Constraint, *, spaced: bool) -> str:
+    """Return llguidance's description of a grammar, ``spaced`` if a space may come first."""
+    from llguidance import LLMatcher
+
+    start = _OPTIONS + "start: " + '" "? ' * spaced + "@main"
+    if constraint.kind == "schema":
+        main = {"json_schema": json.loads(constraint.text)}
+    elif constraint.kind == "regex":
+        main = json.loads(LLMatcher.grammar_from_regex(constraint.text))["grammars"][0]
+    else:
+        main = {"lark_grammar": constraint.text}
+    return json.dumps({"grammars": [{"lark_grammar": start}, main | {"name": "main"}]})
+
+
+def _check(constraint: Constraint, compile: Any) -> None:  # noqa: ANN401
+    """Compile in a process that can be ended. Raises InputError."""
+    name = constraint.name
+    try:
+        problem = Forked(compile, _SECONDS, _MEMORY)(None)
+    except TimeoutError:
+        problem = f"it takes more than {_SECONDS:.0f} s to compile"
+    except (RuntimeError, MemoryError) as error:
+        problem = str(error)
+    if problem:
+        raise InputError(f"{name} cannot be used ({' '.join(problem.split()):.300}): correct it")

@@ -1,0 +1,136 @@
+"""A constraint through the commands: task file, analyze, bench, export and vLLM's drafts."""
+
+import json
+from types import SimpleNamespace
+
+import jsonschema
+import numpy as np
+import pytest
+
+from tasc.errors import InputError
+from tasc.serving.vllm import TascProposer
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.cli import done, tasc
+from tests.decoding.grammars import SCHEMA
+from tests.options import AnalyzeOptions, BenchOptions
+from tests.pico import make_base
+
+OUTPUTS = [
+    json.dumps({"intent": intent, "slots": {"time": time}})
+    for intent in ("alarm_set", "alarm_query", "audio_volume_up")
+    for time in ("nine", "ten")
+] + ["not JSON"]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return make_base(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    """A task file with a schema beside it, and data of which one output in seven is invalid."""
+    folder = tmp_path_factory.mktemp("task")
+    rows = [{"input": f"do {i}", "output": OUTPUTS[i % 7]} for i in range(42)]
+    for split in ("train", "test"):
+        lines = [json.dumps(row) + "\n" for row in rows]
+        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+    small = SCHEMA | {"properties": SCHEMA["properties"] | {"slots": {"enum": [{}, {"a": "b"}]}}}
+    (folder / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    (folder / "small.json").write_text(json.dumps(small), encoding="utf-8")
+    (folder / "task.yaml").write_text("path: .\nschema: schema.json\n", encoding="utf-8")
+    return folder
+
+
+def test_a_task_file_carries_its_schema_and_another_constraint_replaces_it(task):
+    file = str(task / "task.yaml")
+    assert BenchOptions(source=file, models=("m",)).schema == str(task / "schema.json")
+    other = AnalyzeOptions(source=file, regex="a+")
+    assert (other.schema, other.regex) == (None, "a+")
+
+
+def test_analyze_predicts_what_the_constraint_saves(capsys, tmp_path, base, task):
+    options = ("analyze", task / "task.yaml", "--tokenizer", base, "--held-out", "test")
+    found = done(capsys, *options, "--output", tmp_path / "a")["structured"]
+    assert found["valid"] == pytest.approx(6 / 7)
+    assert found["samples"] == 36
+    assert 0.3 < found["determined"] < 0.9
+    names = {row["name"]: row["tokens_per_step"] for row in found["methods"]}
+    assert 1 < names["constraint"] < names["both"]
+    assert names["n-grams"] <= names["both"]
+    code, out, _ = tasc(capsys, *options, "--output", tmp_path / "b")
+    assert code == 0
+    assert "85.7% of the held-out outputs satisfy schema" in out
+
+
+def test_every_method_of_a_bench_writes_valid_outputs(capsys, tmp_path, base, task):
+    found = done(
+        *(capsys, "bench", task / "task.yaml", "--schema", task / "small.json", "--model", base),
+        *("--method", "ar", "--method", "grammar", "--method", "tasc-spec:budget=6"),
+        *("--limit", 3, "--max-new-tokens", 70, "--output", tmp_path / "bench"),
+    )
+    assert [cell["lossless"]["match_rate"] for cell in found["cells"]] == [1, 1, 1]
+    assert found["reference"][0]["match_rate"] == 1
+    outputs = found["cells"][2]["outputs"]
+    assert len(outputs) == 3
+    for output in outputs:
+        if not output["cut"]:
+            jsonschema.validate(json.loads(output["text"]), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--method", "grammar"), "needs schema, grammar or regex"),
+        (("--schema", "none.json"), "no schema file 'none.json'"),
+        (("--regex", "a", "--grammar", "b"), "exclude each other"),
+        (("--regex", "("), "cannot be used"),
+    ],
+)
+def test_a_mistake_is_one_line(capsys, tmp_path, base, task, options, reason):
+    run = ("bench", task, "--model", base, *options, "--limit", 1, "--output", tmp_path / "bench")
+    code, _, error = tasc(capsys, *run)
+    assert code == 2
+    assert reason in error
+    assert "Traceback" not in error
+
+
+def test_an_export_carries_the_schema_and_vllm_drafts_by_it(capsys, tmp_path, base, task):
+    folder = tmp_path / "served"
+    done(capsys, "export", base, "--to", "vllm", "--data", task / "task.yaml", "--output", folder)
+    assert json.loads((folder / "schema.json").read_text(encoding="utf-8")) == SCHEMA
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert '"schema": "schema.json"' in readme
+    assert "structured_outputs" in readme
+
+
+@pytest.mark.parametrize("schema", [None, "schema.json"])
+def test_vllms_drafts_are_determined_text_within_the_limit(base, task, schema):
+    options = {"method": "prompt-lookup", "guard": False}
+    if schema:
+        options["schema"] = str(task / schema)
+    config = SimpleNamespace(
+        additional_config={"tasc": options},
+        model_config=SimpleNamespace(tokenizer=str(base), max_model_len=400),
+        speculative_config=SimpleNamespace(num_speculative_tokens=3),
+        scheduler_config=SimpleNamespace(max_num_seqs=4),
+    )
+    tokenizer = load_tokenizer(str(base))
+    prompt, output = (tokenizer.encode([text]).tokens.tolist() for text in ("do\n", OUTPUTS[0]))
+    tokens = np.zeros((1, 400), np.int32)
+    sequence = [*prompt, output[0]]
+    tokens[0, : len(sequence)] = sequence
+    made = TascProposer(config)
+    (draft,) = made.propose([[output[0]]], np.array([len(sequence)], np.int32), tokens)
+    assert draft == (output[1:4] if schema else [])
+
+
+def test_vllms_options_name_a_missing_schema(base):
+    config = SimpleNamespace(
+        additional_config={"tasc": {"schema": "none.json"}},
+        model_config=SimpleNamespace(tokenizer=str(base), max_model_len=400),
+        speculative_config=SimpleNamespace(num_speculative_tokens=3),
+        scheduler_config=SimpleNamespace(max_num_seqs=4),
+    )
+    with pytest.raises(InputError, match="no schema file"):
+        TascProposer(config)

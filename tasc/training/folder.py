@@ -2,13 +2,27 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from tasc.errors import UnavailableError
 from tasc.files.disk import writing
+from tasc.models.folder.fetch import model_folder
+from tasc.models.folder.files import (
+    CODE,
+    CONFIG,
+    INDEX,
+    WEIGHTS,
+    read_json,
+    tensor_shapes,
+    weight_files,
+)
 from tasc.models.folder.quiet import quiet
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -33,7 +47,44 @@ def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path)
     size = sum(p.nbytes for p in model.parameters())
     with quiet(), writing(folder, size):
         model.save_pretrained(folder)
+        _add_unread(model, folder)
     save_tokenizer(tokenizer, folder)
+
+
+def _add_unread(model: PreTrainedModel, folder: Path) -> None:
+    """Add the tensors of the model's checkpoint that its class does not read.
+
+    These are vision towers and heads for several tokens. They get a shard of their own. The
+    configuration becomes the checkpoint's, with the model's as its text part.
+    """
+    patterns = getattr(model, "_keys_to_ignore_on_load_unexpected", None)
+    if not patterns or not model.name_or_path:
+        return
+    source, unread = model_folder(model.name_or_path), dict[str, torch.Tensor]()
+    for file in weight_files(source):
+        with safe_open(file, "pt") as held:
+            names = [name for name in held.keys() if any(re.search(p, name) for p in patterns)]  # noqa: SIM118 - no dictionary
+            unread |= {name: held.get_tensor(name) for name in names}
+    if not unread:
+        return
+    if (folder / WEIGHTS).exists():
+        (folder / WEIGHTS).rename(folder / "model-read.safetensors")
+    save_file(unread, folder / "model-unread.safetensors", {"format": "pt"})
+    shards = sorted(folder.glob("model-*.safetensors"))
+    names_of = {shard.name: tensor_shapes([shard], f"model {folder}") for shard in shards}
+    where = {name: shard for shard, names in names_of.items() for name in names}
+    size = sum(shard.stat().st_size for shard in shards)
+    _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": where})
+    outer = read_json(source / CONFIG, f"model {source}")
+    if "text_config" in outer:
+        text = read_json(folder / CONFIG, f"model {folder}")
+        text.pop("architectures", None)
+        outer |= {"text_config": text, "tie_word_embeddings": text.get("tie_word_embeddings")}
+        _write_json(folder / CONFIG, {key: outer[key] for key in outer if key not in CODE})
+
+
+def _write_json(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _saveable(config: GenerationConfig) -> GenerationConfig:

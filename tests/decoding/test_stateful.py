@@ -1,5 +1,7 @@
 """Models with recurrent or convolutional layers: rejected drafts leave no trace in their states."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -120,21 +122,25 @@ def test_the_chain_of_drawn_nodes_does_not_depend_on_their_tokens():
 
 @pytest.mark.parametrize("kind", ["lfm2", "qwen3_5_text", "falcon_h1"])
 def test_sampled_tokens_have_the_distribution_of_the_model(kind):
-    """Compare the second and third tokens with and without drafts, by total variation."""
-    target, runs = target_for(build_model(kind, tied=False), graphs="off"), 100
+    """Compare the second and third tokens with and without drafts, by total variation.
+
+    TASC_SEQUENCES=20000 draws that many outputs, which narrows the bound.
+    """
+    target = target_for(build_model(kind, tied=False), graphs="off")
+    runs = int(os.environ.get("TASC_SEQUENCES", "100"))
 
     def pairs(drafter, seed):
         requests = [
             Request(ints(1, 2, 3), drafter, verifier("rejection", Sampling(1.0, top_k=2, seed=s)))
-            for s in range(seed, seed + runs)
+            for s in range(seed * runs, (seed + 1) * runs)
         ]
         return [tuple(g.tokens[:3]) for g in generate_all(target, requests, max_new_tokens=4)]
 
-    plain, other = (pairs(Autoregressive, seed) for seed in (0, 10_000))
+    plain, other = (pairs(Autoregressive, seed) for seed in (0, 1))
     likely = max(set(plain), key=plain.count)
-    drafted = pairs(lambda: Scripted(chain(ints(*likely[1:]))), 20_000)
+    drafted = pairs(lambda: Scripted(chain(ints(*likely[1:]))), 2)
 
     def distance(one, two):
         return sum(abs(one.count(x) - two.count(x)) for x in {*one, *two}) / (2 * runs)
 
-    assert distance(plain, drafted) < distance(plain, other) + 0.12
+    assert distance(plain, drafted) < distance(plain, other) + 1.2 / runs**0.5

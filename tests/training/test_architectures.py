@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    GenerationConfig,
+)
 
 from tasc.data.corpus import Example
 from tasc.errors import InputError, TascError
 from tasc.models.embeddings import extend_embeddings, per_layer_table
+from tasc.models.folder.files import weight_files
 from tasc.models.load import load_model
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.adapters import lora
@@ -125,6 +132,39 @@ def test_the_table_that_every_layer_reads_grows_too():
     assert table is not None
     assert table.num_embeddings == 330
     torch.testing.assert_close(table.weight[320], table.weight[5:7].mean(0))
+
+
+# The smallest towers: hidden sizes and depths by the names of each configuration.
+VISION = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "patch_size": 4}
+MULTIMODAL: dict[str, tuple[str, dict[str, int]]] = {
+    "qwen3_5": ("qwen3_5_text", {"depth": 1, "num_heads": 2, "out_hidden_size": 64}),
+    "gemma3": ("gemma3_text", {"num_hidden_layers": 1, "image_size": 16}),
+}
+
+
+@pytest.mark.parametrize("kind", MULTIMODAL)
+def test_a_grown_model_keeps_vision_and_the_weights_that_only_engines_read(kind, tmp_path):
+    text, vision = MULTIMODAL[kind]
+    folder, out = pico.make_tokenizer(tmp_path / "model"), tmp_path / "out"
+    inner = pico.build_model(text, layers=2).config.to_dict()
+    parts = {"text_config": inner, "vision_config": VISION | vision}
+    config = AutoConfig.for_model(kind, **parts, tie_word_embeddings=True)
+    AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
+    before = load_file(folder / "model.safetensors")
+    if kind == "qwen3_5":
+        before["mtp.fc.weight"] = torch.ones(4, 8)
+        save_file(before, folder / "model.safetensors", {"format": "pt"})
+    model = load_model(str(folder))
+    extend_embeddings(model, [Added(320, (5, 6))], 321)
+    save_model(model, load_tokenizer(str(folder)), out)
+    after = {name: x for file in weight_files(out) for name, x in load_file(file).items()}
+    assert not [name for name, x in before.items() if not torch.equal(x, after[name][: len(x)])]
+    ids = torch.arange(5, 15)[None]
+    whole = AutoModelForImageTextToText.from_pretrained(out)
+    with torch.no_grad():
+        expected = model(ids).logits
+        torch.testing.assert_close(load_model(str(out))(ids).logits, expected)
+        torch.testing.assert_close(whole(input_ids=ids).logits, expected)
 
 
 def test_a_draft_head_is_not_trained_beyond_the_models_positions(tmp_path):

@@ -39,16 +39,12 @@ BYTE_LEVEL = {
 
 def split(pattern: str) -> dict[str, Any]:
     """A Split of tokenizer.json that keeps what the pattern matches as a piece."""
-    return {
-        "type": "Split",
-        "pattern": {"Regex": pattern},
-        "behavior": "Isolated",
-        "invert": False,
-    }
+    shape = {"behavior": "Isolated", "invert": False}
+    return {"type": "Split", "pattern": {"Regex": pattern}, **shape}
 
 
-# Pre-tokenizers that are a sequence: SmolLM2, StarCoder2 and Granite; Falcon, which splits digits
-# after bytes became characters, and so within some characters; DeepSeek-V3.
+# Pre-tokenizers that are a sequence: SmolLM2, StarCoder2 and Granite; Phi-4; Falcon, which splits
+# digits after bytes became characters, and so within some characters; DeepSeek-V3.
 SEQUENCES: dict[str, list[dict[str, Any]]] = {
     "falcon": [
         {"type": "Punctuation", "behavior": "Contiguous"},
@@ -57,6 +53,10 @@ SEQUENCES: dict[str, list[dict[str, Any]]] = {
         split("[0-9][0-9][0-9]"),
     ],
     "digits": [DIGITS, BYTE_LEVEL],
+    "inverted": [
+        split(PATTERNS["llama3"]) | {"behavior": "Removed", "invert": True},
+        BYTE_LEVEL | {"use_regex": False},
+    ],
     "deepseek": [
         split(r"\p{N}{1,3}"),
         split("[一-龥\u3040-ゟ゠-ヿ]+"),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
+from tasc.training.loop import Run
 from tests.benchmark.test_spread import without_times
 from tests.campaign import verdict
 from tests.campaign.process import Ended, Faults, preload, prepare, run
@@ -46,16 +47,20 @@ class Stops:
     def __init__(self, seeds: Seeds, home: Path) -> None:
         """Keep the undisturbed runs below ``home``."""
         self.seeds, self.home = seeds, home
-        self.whole: dict[str, tuple[float, dict[str, str]]] = {}
-        self.repeated: list[int] = []  # turns of a bench, and steps of a training, done twice
+        self.whole: dict[str, tuple[float, int, dict[str, str]]] = {}
+        home.mkdir(exist_ok=True, parents=True)
+        self.steps = home / "steps"  # of a training, one byte for each
+        _count_steps(self.steps)
 
     def case(self, rng: Random, sandbox: Path, command: str = "") -> tuple[str, list[str]]:
         """Stop a command once or more, then let it end; return it and what is wrong."""
         command = command or rng.choice(list(COMMANDS))
-        seconds, expected = self.undisturbed(command)
+        seconds, steps, expected = self.undisturbed(command)
         prepare(sandbox)
         line, found, done = self.line(command, sandbox), list[str](), 0
-        for _ in range(rng.choice((1, 1, 2))):
+        self.steps.write_text("")
+        stops = rng.choice((1, 1, 2))
+        for _ in range(stops):
             after = rng.uniform(0, seconds)
             ended = run(line, sandbox, Faults(kill_after_s=after, signal=signal.SIGTERM))
             if ended.code == 0 or found:
@@ -71,20 +76,25 @@ class Stops:
         different = sorted(n for n in made.keys() | expected if made.get(n) != expected.get(n))
         found += [f"another result: {different}"] if different else []
         if not found and command == "bench":
-            results = json.loads((sandbox / "made/out/results.json").read_text())
-            self.repeated.append(done - results["resumed_turns"])
-            if self.repeated[-1]:
-                found.append(f"{self.repeated[-1]} turns were measured again")
+            again = (
+                done - json.loads((sandbox / "made/out/results.json").read_text())["resumed_turns"]
+            )
+            found += [f"{again} turns were measured again"] if again else []
+        again = self.steps.stat().st_size - steps
+        if again > 2 * stops:  # there is a checkpoint after every second step
+            found.append(f"{again} steps of the training were done again")
         return command, found
 
-    def undisturbed(self, command: str) -> tuple[float, dict[str, str]]:
-        """Return the seconds of a whole run, and what it made."""
+    def undisturbed(self, command: str) -> tuple[float, int, dict[str, str]]:
+        """Return the seconds and training steps of a whole run, and what it made."""
         if command not in self.whole:
             sandbox = self.home / command
             prepare(sandbox)
+            self.steps.write_text("")
             ended = run(self.line(command, sandbox), sandbox)
             assert ended.code == 0, ended.err
-            self.whole[command] = ended.seconds, _made(sandbox / "made/out")
+            steps = self.steps.stat().st_size
+            self.whole[command] = ended.seconds, steps, _made(sandbox / "made/out")
         return self.whole[command]
 
     def line(self, command: str, sandbox: Path) -> list[str]:
@@ -101,6 +111,18 @@ def _stopped(ended: Ended, sandbox: Path) -> tuple[list[str], list[str]]:
     if bool(said and said[0]) != any((sandbox / "made").iterdir()) and ended.code:
         found.append(f"no word of what is left: {ended.err[-300:]}")
     return shlex.split(said[0])[1:] if said and said[0] else [], found
+
+
+def _count_steps(file: Path) -> None:
+    """Let every step of a training in a run add a byte to ``file``."""
+    whole = Run._step
+
+    def counted(self: Run, step: int) -> float:
+        with file.open("a") as steps:
+            steps.write(".")
+        return whole(self, step)
+
+    Run._step = counted  # type: ignore[method-assign]
 
 
 def _done(sandbox: Path) -> int:

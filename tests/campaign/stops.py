@@ -123,7 +123,7 @@ def _count_steps(file: Path) -> None:
             steps.write(".")
         return whole(self, step)
 
-    Run._step = counted  # type: ignore[method-assign]
+    Run._step = counted
 
 
 def _done(sandbox: Path) -> int:

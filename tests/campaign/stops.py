@@ -38,7 +38,7 @@ COMMANDS: dict[str, Callable[[Seeds], Sequence[object]]] = {
     "run": lambda s: ("run", s.recipe),
 }
 _SAID = re.compile(r"^interrupted: .*?(?:resume with (?P<line>tasc .*)|run again)$", re.M)
-_TOLD = ("cells", "cuts", "chosen", "steps")  # parts of a report that no clock decides
+_TOLD = ("cells", "cuts", "chosen", "steps")  # parts of a report that do not depend on the time
 
 
 class Stops:
@@ -133,7 +133,7 @@ def _done(sandbox: Path) -> int:
 
 
 def _made(output: Path) -> dict[str, str]:
-    """Return what each file says that no clock decides."""
+    """Return the contents of each file that do not depend on the time."""
     found = {}
     for path in (path for path in output.rglob("*") if path.is_file()):
         name, text = str(path.relative_to(output)), ""

@@ -1,5 +1,7 @@
 """Run commands: check the options, do the work, print the result."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -74,23 +76,30 @@ def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
     from tasc.commands.steps import run_step
     from tasc.files.resume import work_of
 
+    kept = resumable(work_of(folder).exists, "a checkpoint is saved", "--resume")
+    with kept, show_progress() as progress:
+        return run_step(
+            options,
+            folder,
+            force=flags.force,
+            resume="only" if flags.resume else "resume" not in options.flags,
+            progress=progress,
+            tell=note,
+        )
+
+
+@contextmanager
+def resumable(kept: Callable[[], bool], what: str, option: str = "") -> Iterator[None]:
+    """End an interrupted block with the command that resumes it, if something was ``kept``."""
     try:
-        with show_progress() as progress:
-            return run_step(
-                options,
-                folder,
-                force=flags.force,
-                resume="only" if flags.resume else "resume" not in options.flags,
-                progress=progress,
-                tell=note,
-            )
+        yield
     except KeyboardInterrupt:
-        if work_of(folder).exists():
-            line = shell_line()
-            line += "" if "--resume" in line else " --resume"
-            note(f"interrupted: a checkpoint is saved; resume with {line}")
-            raise SystemExit(INTERRUPTED) from None
-        raise
+        if not kept():
+            raise
+        line = shell_line()
+        line += f" {option}" if option and option not in line else ""
+        note(f"interrupted: {what}; resume with {line}")
+        raise SystemExit(INTERRUPTED) from None
 
 
 def output_folder(flags: RunFlags, name: str) -> Path:

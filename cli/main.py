@@ -25,6 +25,7 @@ register_all(app)
 _CLOSED_PIPE = 141  # 128 + SIGPIPE
 _MISSING = re.compile("^Missing (?:option|argument) '(.+)'")
 _LONGEST = 300  # characters of the parser's message that are shown
+_LONG_WORD = re.compile(r"(\S{300})\S{100,}(\S{100})")  # such as a path that no system takes
 _CHANGED = {"--no-quantize": "--quantize none"}  # options that were replaced
 # The parser's base error; typer exports only this subclass.
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__base__)
@@ -98,7 +99,7 @@ def _main(arguments: list[str] | None) -> NoReturn:
 
 
 def _refuse(why: str) -> NoReturn:
-    note(f"error: {why}")
+    note("error: " + _LONG_WORD.sub(r"\1…\2", why))
     sys.exit(2)
 
 

@@ -290,3 +290,11 @@ def test_how_data_are_read_is_not_dropped_where_none_are_named(capsys, tmp_path)
     code, _, err = tasc(capsys, "export", tmp_path, "--to", "vllm", "--template", "Q: {input}")
     assert code == 2
     assert "--template has no effect without data: add --data" in err
+
+
+def test_a_path_that_no_system_takes_is_shortened(capsys, tmp_path):
+    for name in ("x" * 5000, "/".join(["y" * 200] * 25)):
+        code, _, err = tasc(capsys, "run", tmp_path / name)
+        assert (code, err.count("\n")) == (2, 1)
+        assert len(err) < 600
+        assert "…" in err

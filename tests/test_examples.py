@@ -9,17 +9,8 @@ import pytest
 import tasc
 
 CHAIN = [
-    "base",
-    "inspect_data",
-    "start_recipe",
-    "analyze",
-    "augment",
-    "finetune",
-    "index",
-    "tune",
-    "bench",
-    "export",
-    "compare_vocabularies",
+    *("base", "inspect_data", "start_recipe", "analyze", "augment", "finetune", "index", "tune"),
+    *("bench", "export", "compare_vocabularies"),
 ]
 SERVED = {"load_test"}  # its example needs a server
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tasc.commands import calls
 from tasc.commands.context import StepContext
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tests.cli import tasc
@@ -70,6 +71,31 @@ def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, mo
     assert (code, "--resume" in err, err.count("interrupted")) == (130, True, 1)
     assert "run again" not in err
     assert {p.name for p in tmp_path.iterdir()} == before | {".out.work"}
+
+
+@pytest.mark.usefixtures("heard")
+def test_an_interrupted_recipe_names_the_command_that_resumes_it(capsys, tmp_path, monkeypatch):
+    task, tokenizer = tmp_path / "task.jsonl", make_tokenizer(tmp_path / "tok")
+    task.write_text('{"input": "a", "output": "b b"}\n')
+    recipe, out, whole = tmp_path / "recipe.yaml", tmp_path / "out", calls.index
+    step = f"{{command: index, tokenizer: {tokenizer}, n_max: "
+    recipe.write_text(
+        f"name: r\ndescription: d\ndata: {{path: {task}}}\nsteps:\n"
+        f"  one: {step}2}}\n  two: {step}3}}\n"
+    )
+
+    def interrupted(options: IndexOptions, job: StepContext) -> object:
+        return os.kill(os.getpid(), signal.SIGTERM) if options.n_max == 3 else whole(options, job)
+
+    monkeypatch.setattr(sys, "argv", ["tasc", "run", str(recipe), "--output", str(out)])
+    monkeypatch.setattr("tasc.commands.calls.index", interrupted)
+    code, _, err = tasc(capsys, *sys.argv[1:])
+    said = [line for line in err.splitlines() if line.startswith("interrupted")]
+    told = f"finished steps are kept; resume with tasc run {recipe} --output {out}"
+    assert (code, said) == (130, [f"interrupted: {told}"])
+    monkeypatch.setattr("tasc.commands.calls.index", whole)
+    code, _, err = tasc(capsys, *sys.argv[1:])
+    assert (code, "one: up to date" in err, "two: done" in err) == (0, True, True)
 
 
 def _adapter(folder: Path) -> str:

@@ -56,6 +56,8 @@ def _show(sample: "Sample", found: "DataReport") -> None:
         _say_tokens(tokens[:half], state)
         say(f"    … {len(tokens) - 2 * half:,} tokens not shown …")
         _say_tokens(tokens[-half:], state)
+    if sample.unlisted:
+        say(f"  … {sample.unlisted:,} more tokens at the ends are cut …")
     say("")
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._command import module, output_folder
+from .._command import module, output_folder, resumable
 from .._console import note, print_json, say, table
 from .._derive import RunFlags
 from .._progress import show_progress
@@ -29,12 +29,13 @@ def run(options: "RunOptions", flags: RunFlags) -> None:
         return
     results: dict[str, Any] = {}
     outcomes = run_recipe(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
-    for name, step, done in outcomes:
-        results[name] = done.report.to_dict()
-        state = "up to date" if done.reused else "done"
-        note(f"{name}: {state} ({done.output})")
-        if not flags.json:
-            module(step.command).show(done.report)
+    with resumable(lambda: folder.exists() and any(folder.iterdir()), "finished steps are kept"):
+        for name, step, done in outcomes:
+            results[name] = done.report.to_dict()
+            state = "up to date" if done.reused else "done"
+            note(f"{name}: {state} ({done.output})")
+            if not flags.json:
+                module(step.command).show(done.report)
     if flags.json:
         print_json(results)
 

@@ -16,6 +16,7 @@ from tasc.report.record import Record, Report
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
+_NEAR = 1000  # cut tokens that are listed before, and after, those that training sees
 
 State = Literal["cut", "read", "learnt"]
 
@@ -59,7 +60,9 @@ class Sample(Record):
     number: int
     """Its position among the examples, from 1."""
     tokens: tuple[Token, ...]
-    """Prompt, output, end token."""
+    """Prompt, output, end token; of cut tokens, the 1,000 nearest to the others on each side."""
+    unlisted: int = 0
+    """Cut tokens farther away."""
 
 
 class Cuts(Record):
@@ -164,30 +167,29 @@ def _samples(
     count = min(options.samples, len(corpus.examples))
     chosen = sorted(random.Random(options.seed).sample(range(len(corpus.examples)), count))
     strings = tokenizer.vocabulary() if chosen else []
-    return tuple(
-        Sample(number=i + 1, tokens=_tokens(tokenizer, strings, corpus, i, options.max_length))
-        for i in chosen
-    )
+    return tuple(_sample(tokenizer, strings, corpus, i, options.max_length) for i in chosen)
 
 
-def _tokens(
+def _sample(
     tokenizer: LoadedTokenizer, strings: list[bytes], corpus: Corpus, number: int, most: int
-) -> tuple[Token, ...]:
-    """Return all tokens of an example, those that a training of at most ``most`` never sees too."""
+) -> Sample:
+    """Return an example with its tokens, of which a training of at most ``most`` sees some."""
     from tasc.training.core.batch import encode_examples, kept_lengths
 
     texts = [corpus.prompts[number]], [corpus.outputs[number]]
     prompt, answer = (len(tokenizer.encode(text).tokens) for text in texts)
-    whole = encode_examples(tokenizer, *texts, prompt + answer + 1)
+    whole = encode_examples(tokenizer, *texts, prompt + answer + 1).tokens
     seen = encode_examples(tokenizer, *texts, most)
-    states: list[State] = ["cut"] * len(whole.tokens)
+    states: list[State] = ["cut"] * len(whole)
     begin = prompt - kept_lengths(prompt, answer + 1, most)[0]
     for i, learnt in enumerate(seen.targets, start=begin):
         states[i] = "learnt" if learnt else "read"
-    return tuple(
+    listed = slice(max(0, begin - _NEAR), begin + len(seen.targets) + _NEAR)
+    tokens = tuple(
         Token(id=i, text=_text(tokenizer, strings, i), state=state)
-        for i, state in zip(whole.tokens.tolist(), states, strict=True)
+        for i, state in zip(whole[listed].tolist(), states[listed], strict=True)
     )
+    return Sample(number=number + 1, tokens=tokens, unlisted=len(whole) - len(tokens))
 
 
 def _text(tokenizer: LoadedTokenizer, strings: list[bytes], number: int) -> str:

@@ -157,3 +157,8 @@ def test_it_says_nothing(model, capfd):
         find(f"bert_score:model={model}").count(OUTPUTS, REFERENCES, ";")
     assert capfd.readouterr() == ("", "")
     assert "bert_score" in sys.modules
+
+
+def test_two_models_head_two_columns():
+    labels = [find(f"bert_score:model={name}").label for name in ("/a/bert", "b,layer=3")]
+    assert labels == ["BERTScore (bert)", "BERTScore (b, layer 3)"]

@@ -11,7 +11,7 @@ from tests.cli import done
 from tests.options import BenchOptions
 from tests.pico import make_base
 
-TIMES = re.compile(r"ms|ms_.*|.*_ms|seconds|.*speed.*|tokens_per_second|started|command_line")
+TIMES = re.compile(r"ms|ms_.*|.*_ms|.*seconds|.*speed.*|tokens_per_second|started|command_line")
 NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc-lm[ray]")
 QUIET = pytest.mark.filterwarnings("ignore::")  # of Ray's own making
 

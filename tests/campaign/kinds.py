@@ -12,6 +12,7 @@ from random import Random
 from tests.campaign import faults, oracles, servers, verdict
 from tests.campaign.process import prepare, run
 from tests.campaign.seeds import Seeds
+from tests.campaign.stops import Stops
 
 HOSTILE = (
     *("data", "exports", "files", "models", "options", "recipes", "templates", "tokenizers"),
@@ -39,6 +40,7 @@ PARTS = {
     "killed": 5,
     "starved": 5,
     "together": 1,
+    "stopped": 3,
     "load": 3,
     "judge": 2,
     "round_trips": 1,
@@ -52,6 +54,7 @@ def cases(seeds: Seeds, home: Path) -> dict[str, Case]:
     found: dict[str, Case] = {name: _hostile(name, seeds) for name in HOSTILE}
     for name in ("killed", "starved", "together"):
         found[name] = partial(getattr(faults, name), undisturbed)
+    found["stopped"] = Stops(seeds, home / "stopped").case
     for name in ("load", "judge"):
         found[name] = partial(getattr(servers, name), seeds)
     for name, oracle in oracles.ORACLES.items():

@@ -37,6 +37,7 @@ class Faults:
 
     kill_at_call: int = 0  # the n-th call that changes files ends the process
     kill_after_s: float | None = None
+    signal: int = signal.SIGKILL  # that ends it then
     room: int = -1  # bytes that can be written before ``error``
     error: int = 0
 
@@ -66,7 +67,7 @@ class Started:
     shared: mmap.mmap
     out: IO[bytes]
     err: IO[bytes]
-    kill_after_s: float | None
+    faults: Faults
 
 
 def preload() -> None:
@@ -109,14 +110,17 @@ def fork(body: Callable[[], int], sandbox: Path, faults: Faults) -> Started:
         os.dup2(out.fileno(), 1)
         os.dup2(err.fileno(), 2)
         _child(body, sandbox, faults, shared)
-    return Started(pid, time.monotonic(), shared, out, err, faults.kill_after_s)
+    return Started(pid, time.monotonic(), shared, out, err, faults)
 
 
 def wait(started: Started, limit_s: float = LIMIT_S) -> Ended:
     """Wait for a run to end; kill it, and all that it started, at its limit."""
     handle = os.pidfd_open(started.pid)
-    limit = limit_s if started.kill_after_s is None else started.kill_after_s
-    ready, _, _ = select.select([handle], [], [], limit)
+    after, stopped = started.faults.kill_after_s, False
+    ready, _, _ = select.select([handle], [], [], limit_s if after is None else after)
+    if not ready and started.faults.signal != signal.SIGKILL:
+        os.kill(started.pid, started.faults.signal)
+        stopped, (ready, _, _) = True, select.select([handle], [], [], limit_s)
     os.close(handle)
     if not ready:
         os.kill(started.pid, signal.SIGKILL)
@@ -128,7 +132,7 @@ def wait(started: Started, limit_s: float = LIMIT_S) -> Ended:
     return Ended(
         code=None if killed else os.WEXITSTATUS(status),
         signal=os.WTERMSIG(status) if killed else 0,
-        hung=not ready and started.kill_after_s is None,
+        hung=not ready and (stopped or after is None),
         out=_text(started.out),
         err=_text(started.err),
         seconds=seconds,

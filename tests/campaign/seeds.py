@@ -78,7 +78,12 @@ steps:
   tuned:
     {{command: finetune, model: {seeds.base}, augmented: tokens, merge: true, epochs: 1, limit: 12}}
   proof:
-    {{command: bench, models: [{seeds.base}, tuned], limit: 2, max_new_tokens: 8, warmup: 0}}
+    command: bench
+    models: [{seeds.base}, tuned]
+    methods: [ar, tasc-spec:budget=12]  # adaptive drafts depend on the time
+    limit: 2
+    max_new_tokens: 8
+    warmup: 0
 """
 
 

@@ -24,6 +24,13 @@ def test_a_recipe_that_is_killed_ends_with_the_same_artefacts(tmp_path):
     assert "'kills': 2" in done.stdout
 
 
+@pytest.mark.slow
+def test_commands_that_are_stopped_resume_to_the_same_results():
+    command = [sys.executable, "-m", "tests.campaign.stops", "--stops", "2"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
 def test_a_campaign_notices_what_is_wrong(tmp_path):
     from tests.campaign.process import Ended
     from tests.campaign.verdict import problems, state

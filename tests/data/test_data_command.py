@@ -71,6 +71,18 @@ def test_what_a_training_would_cut_is_shown_and_counted(tmp_path, plain, most):
     assert found.cuts.unfinished == 1
 
 
+def test_of_a_long_text_the_cut_tokens_nearest_to_the_others_are_listed(capsys, tmp_path, plain):
+    rows = [{"input": "a" * 5000, "output": "b"}, {"input": "c", "output": "d" * 5000}]
+    task = write(tmp_path / "train.jsonl", jsonl(rows))
+    found = inspected(task, plain, max_length=40)
+    assert [len(sample.tokens) for sample in found.samples] == [1040, 1041]
+    assert [sample.unlisted for sample in found.samples] == [3963, 3962]
+    assert {t.text for t in found.samples[0].tokens} == {"a", "b", "\n", "<|endoftext|>"}
+    assert found.samples[1].tokens[-1].text == "d"
+    code, out, _ = run(capsys, "data", task, "--tokenizer", plain, "--max-length", 40)
+    assert (code, "… 3,963 more tokens at the ends are cut …" in out) == (0, True)
+
+
 def test_bytes_that_are_no_character_are_written_as_bytes(tmp_path, plain):
     task = write(tmp_path / "train.jsonl", jsonl([{"input": "x", "output": "é"}]))
     texts = [token.text for token in inspected(task, plain).samples[0].tokens]

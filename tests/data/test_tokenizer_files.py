@@ -146,19 +146,8 @@ def test_known_vocabularies_give_the_published_ids(real_tokenizer, name, ids):
 def test_the_model_encodes_as_the_ranks_do(text):
     """The definition: merge the neighbours of the lowest rank, leftmost first, to the end."""
     tokens = [
-        b"a",
-        b"b",
-        b"c",
-        b" ",
-        b"ab",
-        b"bc",
-        b" a",
-        b"abc",
-        b"cc",
-        b"aa",
-        b"aaa",
-        b"ccc",
-        b" ab",
+        *(b"a", b"b", b"c", b" ", b"ab", b"bc", b" a", b"abc", b"cc", b"aa", b"aaa", b"ccc"),
+        *(b" ab",),
     ]
     ranks = {token: rank for rank, token in enumerate(tokens)}
     parts = [bytes([byte]) for byte in text.encode()]

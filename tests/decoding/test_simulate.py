@@ -77,16 +77,8 @@ def test_an_output_ends_at_its_limit_or_its_first_end_token():
 
 
 METHODS = (
-    "ar",
-    "tasc-spec",
-    "tasc-spec:budget=4,width=1",
-    "tasc-spec:adapt=false",
-    "tasc-spec-paper",
-    "corpus",
-    "prompt",
-    "prompt-lookup",
-    "suffix",
-    "ngram-trie",
+    *("ar", "tasc-spec", "tasc-spec:budget=4,width=1", "tasc-spec:adapt=false"),
+    *("tasc-spec-paper", "corpus", "prompt", "prompt-lookup", "suffix", "ngram-trie"),
 )
 LIMIT = 60
 

@@ -123,7 +123,7 @@ def find(text: str) -> Metric:
 def _bert_score(options: str) -> Metric:
     metric = bert.BertScore.parse(options)
     return Metric(
-        bert.LABEL, bert.SUMMARY, metric.count, share, package="bert-score", ready=metric.check
+        metric.label, bert.SUMMARY, metric.count, share, package="bert-score", ready=metric.check
     )
 
 

@@ -18,7 +18,6 @@ from tasc.errors import InputError
 from tasc.models.folder.files import CONFIG, read_json, weight_files
 from tasc.options.references import expanded
 
-LABEL = "BERTScore"
 SUMMARY = "Mean over outputs of the F1 of tokens matched by their embeddings in model DIR."
 USAGE = "bert_score:model=DIR"
 _LONGEST = 512  # tokens, the context of BERT and similar models
@@ -43,6 +42,12 @@ class BertScore:
                 "folder of a model such as roberta-large, usually with layer=17"
             )
         return cls(str(expanded(Path(folder))), int(layer or 0))
+
+    @property
+    def label(self) -> str:
+        """Return the name of the metric with this model, the last part of its path."""
+        layer = f", layer {self.layer}" if self.layer else ""
+        return f"BERTScore ({Path(self.model).name}{layer})"
 
     def check(self) -> None:
         """Raise InputError if the folder contains no usable model, or one with code."""

@@ -14,18 +14,15 @@ if TYPE_CHECKING:
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _STRANGE_KEYS: tuple[tuple[str, Any], ...] = (
-    ("quantization_config", {"quant_method": "gptq", "bits": 4}),
-    ("quantization_config", {"quant_method": "bitsandbytes", "load_in_4bit": True}),
-    ("quantization_config", {"quant_method": "fp8"}),
-    ("auto_map", {"AutoModelForCausalLM": "modeling.Model", "AutoConfig": "modeling.Config"}),
-    ("transformers_weights", "adapter_model.bin"),
-    ("attn_implementation", "someone/kernel"),
-    ("rope_parameters", {"rope_type": "yarn", "factor": 0}),
-    ("layer_types", ["sliding_attention", "full_attention"]),
-    ("sliding_window", 1),
-    ("vision_config", {"num_hidden_layers": 10**7}),
-    ("architectures", ["MambaForCausalLM"]),
-    ("model_type", "gpt_neo"),
+    *(("quantization_config", {"quant_method": "gptq", "bits": 4}),),
+    *(("quantization_config", {"quant_method": "bitsandbytes", "load_in_4bit": True}),),
+    *(("quantization_config", {"quant_method": "fp8"}),),
+    *(("auto_map", {"AutoModelForCausalLM": "modeling.Model", "AutoConfig": "modeling.Config"}),),
+    *(("transformers_weights", "adapter_model.bin"), ("attn_implementation", "someone/kernel")),
+    *(("rope_parameters", {"rope_type": "yarn", "factor": 0}),),
+    *(("layer_types", ["sliding_attention", "full_attention"]), ("sliding_window", 1)),
+    *(("vision_config", {"num_hidden_layers": 10**7}), ("architectures", ["MambaForCausalLM"])),
+    *(("model_type", "gpt_neo"),),
 )
 
 

@@ -77,6 +77,8 @@ def _main(arguments: list[str] | None) -> NoReturn:
         given = sys.argv[1:] if arguments is None else arguments
         _check_text(given)
         code = app(args=given or ["--help"], prog_name="tasc", standalone_mode=False)
+    except KeyboardInterrupt:  # before or after typer catches it
+        code = INTERRUPTED
     except TascError as error:
         _refuse(str(error))
     except _UsageError as error:

@@ -98,6 +98,16 @@ def test_an_interrupted_recipe_names_the_command_that_resumes_it(capsys, tmp_pat
     assert (code, "one: up to date" in err, "two: done" in err) == (0, True, True)
 
 
+@pytest.mark.usefixtures("heard")
+def test_an_interrupt_before_the_command_begins_is_one_line(capsys, monkeypatch):
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tasc_cli.main.app", interrupted)
+    code, _, err = tasc(capsys, "doctor")
+    assert (code, err) == (130, "interrupted: no incomplete output is left; run again\n")
+
+
 def _adapter(folder: Path) -> str:
     data = (folder / "adapter" / "adapter_model.safetensors").read_bytes()
     return hashlib.sha256(data).hexdigest()

@@ -154,7 +154,7 @@ def references(
 def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> ReferenceMatch:
     samples = _varied(prompts)
     some = [prompts[i] for i in samples]
-    grammar = cell.resources and cell.resources.grammar
+    grammar = cell.resources.grammar if cell.resources else None
     expected = [
         generate_reference(cell.model, prompt, options.max_new_tokens, grammar) for prompt in some
     ]
@@ -170,7 +170,7 @@ def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions)
     return ReferenceMatch(**dict(result) | of | {"first_difference": first})
 
 
-class _Masked(LogitsProcessor):
+class _Masked(LogitsProcessor):  # type: ignore[misc] # transformers has no types
     """Applies a grammar's masks in transformers' ``generate``, for one sequence."""
 
     def __init__(self, grammar: Grammar, prompt: int) -> None:

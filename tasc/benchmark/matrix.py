@@ -150,7 +150,7 @@ def prepare(
             tokenizer=model.tokenizer,
             draft=draft,
             sampling=options.sampling,
-            grammar=constraint and Grammar(constraint, model.tokenizer, model.end_ids),
+            grammar=Grammar(constraint, model.tokenizer, model.end_ids) if constraint else None,
         )
         if any(method.adaptive for method in methods):
             progress(f"measuring T(k) of {model.label}", 0, 0)
@@ -261,7 +261,7 @@ def decode(
         return choose(cell.model.target, mine, options.batch_size)
     samples = range(turn.start, turn.start + len(mine))
     rules = [verifiers(i, chosen(options.verify, options.sampling, i)) for i in samples]
-    grammar = cell.resources and cell.resources.grammar
+    grammar = cell.resources.grammar if cell.resources else None
     return generate_all(
         cell.model.target,
         [

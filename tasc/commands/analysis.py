@@ -112,8 +112,8 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     constraint = options.constraint
     if tokenizer and constraint:
         context.progress("simulate drafts under the constraint", 0, 0)
-        held_out, chains = context.texts.corpora.get("held_out"), bool(cost and cost.chains_only)
-        runs = simulations_of(found, held_out, tokenizer, chains_only=chains)
+        held_out, only = context.texts.corpora.get("held_out"), bool(cost and cost.chains_only)
+        runs = simulations_of(found, held_out, tokenizer, chains_only=only)
         grammar = Grammar(constraint, tokenizer, (tokenizer.eos_id,))
         structured = runs and predict_structured(runs, grammar, cost)
     verdict = advise(found.report, drafts, new_tokens)

@@ -38,7 +38,7 @@ INVALID = {
 }
 
 
-def constraint(kind: str) -> Constraint:
+def constraint(kind: Any) -> Constraint:
     """Return a small constraint of a kind."""
     if kind == "schema":
         return Constraint.of_schema(SCHEMA)

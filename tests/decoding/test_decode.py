@@ -154,7 +154,7 @@ def test_a_draft_with_another_number_of_probabilities_is_refused():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("magic", "unknown method 'magic': choose from ar, tasc-spec"),
+        ("magic", "unknown method 'magic': choose from ar, grammar, tasc-spec"),
         ("tasc-spec:gamma=3", "unknown option 'gamma'; options: budget, n_max"),
         ("tasc-spec:n_max=x", "n_max must be int, got 'x'"),
         ("tasc-spec:lambda=2", "lambda must lie between 0 and 1, got 2.0"),

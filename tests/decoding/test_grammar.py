@@ -7,6 +7,7 @@ import json
 import os
 import random
 import time
+from typing import Any
 
 import jsonschema
 import pytest
@@ -178,7 +179,7 @@ def test_random_schemas_reach_every_valid_document_and_no_other(made, case, kind
 def test_every_kind_is_read_from_its_option(tmp_path, kind):
     path, of = tmp_path / "file", constraint(kind)
     path.write_text(of.text, encoding="utf-8")
-    given_as = {"schema": str(path), "lark": str(path), "regex": of.text}[kind]
+    given_as: Any = {"schema": str(path), "lark": str(path), "regex": of.text}[kind]
     read = read_constraint(**{"grammar" if kind == "lark" else kind: given_as})
     assert (read.kind, read.text) == (kind, of.text)
 

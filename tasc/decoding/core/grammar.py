@@ -73,7 +73,7 @@ class Grammar:
         self.lengths = np.array([len(string) for string in vocabulary.tokens])
         slices = LLTokenizer.json_slices() if constraint.kind == "schema" else None
         engine = LLTokenizer(
-            vocabulary,  # type: ignore[arg-type] # it has the attributes
+            vocabulary,
             n_vocab=len(vocabulary.tokens),
             eos_token=vocabulary.ends,
             slices=slices,

@@ -240,8 +240,8 @@ def attend(
 def dense_instructions() -> str: ...
 
 class Layer:
-    # matrices of q, k, v, o, gate, up and down; addresses of the norms before attention and MLP, and
-    # of queries' and keys' (0 = none)
+    # matrices of q, k, v, o, gate, up and down; addresses of the norms before attention and MLP,
+    # and of queries' and keys' (0 = none)
     def __init__(
         self,
         matrices: tuple[PackedMatrix, ...],
@@ -257,6 +257,7 @@ class Layer:
     def after_attention(
         self, data: tuple[int, ...], rows: int, pool: ThreadPool | None
     ) -> None: ...
+
 def step_chains(
     drafters: _Natives,
     tokens: Sequence[Sequence[int]],

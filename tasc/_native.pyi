@@ -238,6 +238,25 @@ def attend(
     pool: ThreadPool | None,
 ) -> None: ...
 def dense_instructions() -> str: ...
+
+class Layer:
+    # matrices of q, k, v, o, gate, up and down; addresses of the norms before attention and MLP, and
+    # of queries' and keys' (0 = none)
+    def __init__(
+        self,
+        matrices: tuple[PackedMatrix, ...],
+        norms: tuple[int, ...],
+        epsilon: float,
+        d: int,
+    ) -> None: ...
+    # addresses of x, cos, sin, query, key and value; cos and sin have ``turns`` rows
+    def before_attention(
+        self, data: tuple[int, ...], rows: int, turns: int, pool: ThreadPool | None
+    ) -> None: ...
+    # addresses of x, what the heads attended to, and out
+    def after_attention(
+        self, data: tuple[int, ...], rows: int, pool: ThreadPool | None
+    ) -> None: ...
 def step_chains(
     drafters: _Natives,
     tokens: Sequence[Sequence[int]],

@@ -32,6 +32,7 @@ void bind_acceptance(nb::module_& m);
 void bind_chains(nb::module_& m);
 void bind_context_match(nb::module_& m);
 void bind_dense(nb::module_& m);
+void bind_layer(nb::module_& m);
 void bind_merge_search(nb::module_& m);
 void bind_ngram_count(nb::module_& m);
 void bind_ngram_draft(nb::module_& m);

@@ -14,4 +14,5 @@ NB_MODULE(_native, m) {
   bind_window_vocab(m);
   bind_chains(m);
   bind_dense(m);
+  bind_layer(m);
 }

@@ -16,10 +16,12 @@ struct Kernels {
   bool supported;
   DenseKernel float32, bfloat16;
   AttentionKernel attend_float32, attend_bfloat16;
+  const RowKernels *rows_float32, *rows_bfloat16;
 };
 
 #define TASC_KERNELS(name, supported) \
-  {#name, supported, name::dense_float32, name::dense_bfloat16, name::attend_float32, name::attend_bfloat16}
+  {#name, supported, name::dense_float32, name::dense_bfloat16, name::attend_float32, name::attend_bfloat16, \
+   &name::rows_float32, &name::rows_bfloat16}
 
 // The best come first.
 std::vector<Kernels> all_kernels() {
@@ -57,6 +59,8 @@ bool use_dense_instructions(std::string_view name) {
     if (each.supported && each.name == name) kernels() = each;
   return kernels().name == name;
 }
+
+const RowKernels& row_kernels(bool half) { return half ? *kernels().rows_bfloat16 : *kernels().rows_float32; }
 
 void PackedMatrix::Free::operator()(char* memory) const { std::free(memory); }
 

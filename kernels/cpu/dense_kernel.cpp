@@ -1,100 +1,12 @@
 // The kernels of dense.h, compiled once per instruction set, TASC_ISA. They call no inline function of a
 // library, as the linker keeps one copy of each, which might be that of the newest instruction set.
-#include <stdint.h>
-#include <string.h>
-#ifdef __AVX512F__
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own header
-#endif
-#include <immintrin.h>
-#endif
-
-#include "dense.h"
+#include "lanes.h"
 
 namespace tasc::TASC_ISA {
 namespace {
 
-typedef float Lanes __attribute__((vector_size(64)));
-typedef uint32_t Bits __attribute__((vector_size(64)));
-typedef uint16_t Halves __attribute__((vector_size(32)));
 constexpr int64_t kAhead = 16;  // steps over k to prefetch
 constexpr int kMostRows = 6;    // with four panels: 24 of 32 registers hold sums
-
-template <class V>
-inline V load(const void* from) {
-  V lanes;
-  memcpy(&lanes, from, sizeof lanes);
-  return lanes;
-}
-
-inline float widen(uint32_t upper) { return load<float>(&upper); }
-
-inline Lanes all(float x) { return Lanes{} + x; }
-
-inline Lanes multiply_add(Lanes x, Lanes w, Lanes sum) {
-#ifdef __AVX512F__
-  return (Lanes)_mm512_fmadd_ps((__m512)x, (__m512)w, (__m512)sum);
-#else
-  return sum + x * w;  // fused where the machine can, as -ffp-contract=fast allows
-#endif
-}
-
-inline Lanes multiply_add(float x, Lanes w, Lanes sum) { return multiply_add(all(x), w, sum); }
-
-inline float sum_of(Lanes x) {
-#ifdef __AVX512F__
-  return _mm512_reduce_add_ps((__m512)x);
-#else
-  for (int half = 8; half; half /= 2)
-    for (int i = 0; i < half; ++i) x[i] += x[i + half];
-  return x[0];
-#endif
-}
-
-// e^x for x <= 0, within two units in the last place; 0 below -87.
-inline Lanes exp_of(Lanes x) {
-  const Lanes shifted = multiply_add(1.44269504f, x, all(12582912.f)), whole = shifted - 12582912.f;
-  const Lanes part = multiply_add(-2.12194440e-4f, -whole, multiply_add(-0.693359375f, whole, x));
-  constexpr float kTerms[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 0.5f, 1.f, 1.f};
-  Lanes power = all(1.9875691500e-4f);
-  for (const float term : kTerms) power = multiply_add(part, power, all(term));
-  const Bits scaled = (Bits)power + ((Bits)shifted << 23);
-  return x < -87.f ? Lanes{} : (Lanes)scaled;
-}
-
-struct Float32 {
-  using X = float;
-  static Lanes widened(const X* x) { return load<Lanes>(x); }
-  static constexpr int64_t kStep = 1;  // elements
-  static Lanes weights(const char* line) { return load<Lanes>(line); }
-  static float pair(const X* x) { return *x; }
-  static float last(const X* x) { return *x; }
-  static Lanes add(Lanes sum, float x, Lanes w) { return multiply_add(x, w, sum); }
-  static Lanes rounded(Lanes sum) { return sum; }
-};
-
-struct BFloat16 {
-  using X = uint16_t;
-  static Lanes widened(const X* x) { return (Lanes)(__builtin_convertvector(load<Halves>(x), Bits) << 16); }
-  static constexpr int64_t kStep = 2;
-  static Bits weights(const char* line) { return load<Bits>(line); }
-  static uint32_t pair(const X* x) { return load<uint32_t>(x); }
-  static uint32_t last(const X* x) { return *x; }  // and a zero
-  static Lanes add(Lanes sum, uint32_t x, Bits w) {
-#ifdef __AVX512BF16__
-    const __m512i both = _mm512_set1_epi32(static_cast<int>(x));
-    return (Lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)both, (__m512bh)w);
-#else
-    const Bits even = w << 16, odd = w & 0xffff0000u;
-    return multiply_add(widen(x & 0xffff0000u), (Lanes)odd, multiply_add(widen(x << 16), (Lanes)even, sum));
-#endif
-  }
-  static Halves rounded(Lanes sum) {  // to the nearest, ties to even
-    const Bits bits = (Bits)sum, up = bits + 0x7fffu + (bits >> 16 & 1u);
-    const auto number = sum == sum;
-    return __builtin_convertvector((number ? up : bits | 0x400000u) >> 16, Halves);
-  }
-};
 
 // Sums R rows in P panels, and fetches `lines` lines from `ahead` on per step into the second-level cache.
 // An output's sum does not depend on R and P.
@@ -158,15 +70,6 @@ void dense(const DenseCall& call, int64_t begin, int64_t end) {
     const int64_t left = panels - g * kGroup, width = left < kGroup ? left : kGroup;
     kGroups[width - 1](call, call.panels + g * kGroup * steps * kLine, g * kGroup * kPanel);
   }
-}
-
-// Up to 16 elements of a head, the others 0.
-template <class T>
-inline Lanes chunk(const typename T::X* from, int64_t count) {
-  if (count >= kPanel) return T::widened(from);
-  typename T::X padded[kPanel] = {};
-  memcpy(padded, from, static_cast<size_t>(count) * sizeof *from);
-  return T::widened(padded);
 }
 
 // Writes the slots that a query may attend to in ascending order; returns their number.

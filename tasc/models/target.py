@@ -20,6 +20,7 @@ from tasc.backend.tree import tree_inputs
 from tasc.errors import InputError, UnavailableError
 from tasc.models import attention
 from tasc.models.cache import KVCache, tree_cache
+from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
 
 Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
@@ -89,6 +90,7 @@ class Target:
                 "transformers"
             )
         self.model = model.eval()
+        fuse(model)
         parameters = inspect.signature(model.forward).parameters
         self.cache_argument = "cache_params" if "cache_params" in parameters else "past_key_values"
         self.device = model.device

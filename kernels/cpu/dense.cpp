@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <vector>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include "dense.h"
 
@@ -47,6 +52,36 @@ int64_t steps_of(int64_t k, Element element) { return element == Element::kFloat
 
 int64_t size_of(Element element) { return element == Element::kFloat32 ? 4 : 2; }
 
+constexpr size_t kHugePage = 1 << 21, kChunk = 32 * kHugePage, kSmall = 1 << 16;
+
+std::shared_ptr<char> new_chunk(size_t bytes, size_t alignment) {
+  const size_t whole = (bytes + alignment - 1) / alignment * alignment;
+  std::shared_ptr<char> chunk(static_cast<char*>(std::aligned_alloc(alignment, whole)), std::free);
+  if (!chunk) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  if (alignment == kHugePage) madvise(chunk.get(), whole, MADV_HUGEPAGE);
+#endif
+  return chunk;
+}
+
+// Matrices lie side by side in huge pages, where the system grants them, as they are read in one sweep. A chunk
+// is freed with the last of its matrices.
+std::shared_ptr<char> allocate(size_t bytes) {
+  if (bytes < kSmall) return new_chunk(bytes, kLine);
+  static std::mutex mutex;
+  static std::weak_ptr<char> latest;
+  static size_t used = 0;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<char> chunk = latest.lock();
+  if (!chunk || used + bytes > kChunk) {
+    chunk = new_chunk(std::max(bytes, kChunk), kHugePage);
+    latest = chunk;
+    used = 0;
+  }
+  used += bytes;
+  return {chunk, chunk.get() + used - bytes};
+}
+
 constexpr int64_t kWorthSharing = 1 << 16;  // products of keys, fewer of which one thread does sooner
 constexpr int64_t kCell = kLine / kPanel;  // bytes of a row for one step
 
@@ -62,14 +97,11 @@ bool use_dense_instructions(std::string_view name) {
 
 const RowKernels& row_kernels(bool half) { return half ? *kernels().rows_bfloat16 : *kernels().rows_float32; }
 
-void PackedMatrix::Free::operator()(char* memory) const { std::free(memory); }
-
 PackedMatrix::PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias)
     : n_(n), k_(k), element_(element) {
   const int64_t panels = divided_up(n, kPanel);
   const auto bytes = static_cast<size_t>(std::max<int64_t>(panels * steps_of(k, element), 1) * kLine);
-  panels_.reset(static_cast<char*>(std::aligned_alloc(kLine, bytes)));
-  if (!panels_) throw std::bad_alloc();
+  panels_ = allocate(bytes);
   std::memset(panels_.get(), 0, bytes);
   const auto* from = static_cast<const char*>(weights);
   each_cell([&](char* cell, int64_t at, size_t size) { std::memcpy(cell, from + at, size); });

@@ -32,15 +32,12 @@ class PackedMatrix {
   void unpack(void* weights) const;
 
  private:
-  struct Free {
-    void operator()(char* memory) const;
-  };
   template <class Visit>
   void each_cell(const Visit& visit) const;
 
   int64_t n_, k_;
   Element element_;
-  std::unique_ptr<char, Free> panels_;  // see cpu/dense.h
+  std::shared_ptr<char> panels_;   // see cpu/dense.h
   std::unique_ptr<float[]> bias_;  // padded to whole panels
 };
 

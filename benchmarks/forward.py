@@ -3,8 +3,10 @@
 T(k) is the time of a step: the forward over a token and k - 1 draft nodes after a context, and the
 arg-max of its rows. Layers, dtypes and sizes alternate; each number of threads is a round of its
 own. Then random trees, chains and batches are scored, and the logits of a path in each are compared
-with those of one token per forward, bit for bit. Usage:
+with those of one token per forward, bit for bit. ``--shapes`` compares only, on random weights in
+the shapes of four models, with few layers: so many forwards for each shape and dtype. Usage:
 python -m benchmarks.forward --model FOLDER [--json FILE]
+python -m benchmarks.forward --shapes 1250
 """
 
 import argparse
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.figures import publish, script
 from tasc.models.load import load_model
@@ -25,12 +28,30 @@ SIZES = (1, 2, 4, 8, 13, 32, 61)
 CONTEXT = 128
 DTYPES = ("float32", "bfloat16")
 Way = tuple[str, str]  # layers, dtype
+LAYERS = 2
+_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+)
+SHAPES: dict[str, tuple[str, int, tuple[int, ...]]] = {  # type, vocabulary, _SIZES
+    "SmolLM2-135M": ("llama", 49152, (576, 1536, 9, 3, 64)),
+    "Qwen2.5-0.5B": ("qwen2", 151936, (896, 4864, 14, 2, 64)),
+    "Llama-3.2-1B": ("llama", 128256, (2048, 8192, 32, 8, 64)),
+    "Gemma-3-270M": ("gemma3_text", 262144, (640, 2048, 4, 1, 256)),
+}
 
 
 def main() -> None:
     """Measure and print the figures as JSON."""
-    parser = script(__doc__, model=str, repeats=15, most_threads=2, forwards=500)
+    parser = script(__doc__, model="smollm2", repeats=15, most_threads=2, forwards=500, shapes=0)
     options = parser.parse_args()
+    if options.shapes:
+        with torch.inference_mode():
+            publish({"layers": LAYERS, "bits": compare_shapes(options.shapes)}, options.json)
+        return
     targets = {
         (layers, dtype): _target(options.model, dtype, packed=layers == "packed")
         for dtype in DTYPES
@@ -73,7 +94,7 @@ def _turn(target: Target) -> Iterator[tuple[int, float]]:
     target.prefill(tokens[:CONTEXT], SIZES[-1])
     for k in SIZES:
         begin = time.perf_counter()
-        target.score([1], [(tokens[: k - 1], chain[: k - 1])]).argmax(-1)
+        target.score([1], [(tokens[: k - 1], chain[: k - 1])]).max(-1)
         yield k, time.perf_counter() - begin
 
 
@@ -86,6 +107,22 @@ def _summary(way: Way, times: dict[int, list[float]]) -> dict[str, Any]:
         "quartiles": {k: quantiles(taken)[::2] for k, taken in times.items()},
         "of_one_token": {k: taken / medians[1] for k, taken in medians.items()},
     }
+
+
+def compare_shapes(forwards: int) -> dict[str, dict[str, dict[str, int]]]:
+    """Compare the bits of ``forwards`` forwards of each shape and dtype, with random weights."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for name, (kind, vocabulary, sizes) in SHAPES.items():
+        shape = dict(zip(_SIZES, sizes, strict=True))
+        config = AutoConfig.for_model(
+            kind, vocab_size=vocabulary, num_hidden_layers=LAYERS, tie_word_embeddings=True, **shape
+        )
+        for dtype in DTYPES:
+            torch.manual_seed(0)
+            model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+            pack(model)
+            found.setdefault(name, {})[dtype] = compare(Target(model), forwards)
+    return found
 
 
 def compare(target: Target, forwards: int) -> dict[str, int]:

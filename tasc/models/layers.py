@@ -3,6 +3,7 @@
 A layer is some forty small operations besides its products, which took as long as the products.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ def fuse(model: PreTrainedModel) -> None:
             layer.forward = FusedLayer(layer).forward
 
 
-def _linears(layer: Any) -> list[nn.Module]:  # noqa: ANN401 - a layer of any model
+def _linears(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
     mlp = layer.mlp
     own = [getattr(layer.self_attn, name) for name in _PROJECTIONS]
     return [*own, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
@@ -38,7 +39,7 @@ def _norms(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
     return [layer.input_layernorm, layer.post_attention_layernorm, *heads]
 
 
-def _is_packed(layer: nn.Module) -> bool:
+def _is_packed(layer: Any) -> bool:  # noqa: ANN401 - a layer of any model
     linears = _linears(layer)
     if not all(type(linear) is packed.PackedLinear for linear in linears):
         return False
@@ -55,7 +56,8 @@ class FusedLayer:
 
     def __init__(self, layer: Any) -> None:  # noqa: ANN401 - a layer of any model
         """Take the weights of ``layer``, which stay where they are."""
-        self.plain, self.attention = layer.forward, layer.self_attn
+        self.plain: Callable[..., torch.Tensor] = layer.forward
+        self.attention = layer.self_attn
         norms = _norms(layer)
         self.weights = [None if norm is None else norm.weight.detach() for norm in norms]
         self.d = self.attention.head_dim

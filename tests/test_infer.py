@@ -9,6 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasc.commands.starter.infer import fits, infer, schema_of
+from tasc.decoding.core.grammar import Grammar
+from tasc.options.constraint import Constraint
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.pico import make_tokenizer
 
 SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-2, 2) | st.sampled_from("abc")
 JSON = st.recursive(
@@ -79,3 +83,17 @@ def test_a_schema_has_keys_in_order_and_what_is_required():
     assert schema["properties"]["tags"]["items"] == {"type": "string", "enum": ["x"]}
     assert schema["additionalProperties"] is False
     assert infer([*outputs[:-4], "{", "no", "[", "x"], "mine", seed=0) is None
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
+def test_a_schema_describes_how_outputs_are_written(separators, tmp_path):
+    values = [{"b": f"n{i}", "a": [i, i + 1]} for i in range(100)]
+    outputs = [json.dumps(value, separators=separators) for value in values]
+    found = infer(outputs, "mine", seed=0)
+    assert found is not None
+    constraint = Constraint.of_schema(json.loads(found.text))
+    grammar = Grammar(constraint, load_tokenizer(str(make_tokenizer(tmp_path / "tokenizer"))), [])
+    assert all(grammar.accepts(grammar.tokenizer.encode([o]).tokens.tolist()) for o in outputs)
+    assert infer([json.dumps(value, indent=1) for value in values], "mine", seed=0) is None
+    turned = [json.dumps({"a": v["a"], "b": v["b"]}, separators=separators) for v in values[::2]]
+    assert infer([*outputs[::2], *turned], "mine", seed=0) is None

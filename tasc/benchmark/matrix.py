@@ -27,6 +27,7 @@ from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target, common_prefix
+from tasc.options.constraint import Constraint
 from tasc.options.references import parse_path
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -133,10 +134,11 @@ def prepare(
     vocabulary of their own draft with.
     """
     methods, cells = [parse(text) for text in options.methods], list[Cell]()
-    constraint = options.constraint
-    texts = list[str]()
-    if options.choices and any(method.chooses for method in methods):
+    constraint, texts = options.constraint, list[str]()
+    if options.choices:
         texts = find_choices(options.choices, corpus.source, corpus.split)
+        if not all(method.chooses for method in methods):
+            constraint = Constraint.of_strings(texts, f"choices {options.choices}")
     for model in models:
         resources = Resources(
             model.encode(corpus.outputs),
@@ -255,9 +257,8 @@ def decode(
     """
     mine = prompts[turn]
     if cell.labels is not None:
-        how, labels = cell.method.options, cell.labels
-        pruned = labels.choose_pruned if how.prune else labels.choose
-        choose = labels.greedy if how.greedy else pruned
+        labels, prune = cell.labels, cell.method.options.prune
+        choose = labels.choose_pruned if prune else labels.choose
         return choose(cell.model.target, mine, options.batch_size)
     samples = range(turn.start, turn.start + len(mine))
     rules = [verifiers(i, chosen(options.verify, options.sampling, i)) for i in samples]

@@ -37,8 +37,8 @@ class QualityOptions(StepOptions):
 
     choices: str | None = Field(
         None,
-        description="Labels of the task, for the method choices and the metric valid: a file with "
-        "one per line or a JSON list, or a column of the data.",
+        description="Labels of the task: a file with one per line or a JSON list, or a column of "
+        "the data. Each output is one of them.",
     )
     metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
         ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
@@ -204,8 +204,13 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions, ConstrainedOpt
             )
         if self.temperature is not None and (labels := [m.label for m in methods if m.chooses]):
             raise ValueError(f"methods: {labels[0]} does not sample: remove temperature")
-        if self.constraint is None and (needing := [m for m in methods if m.name == "grammar"]):
-            raise ValueError(f"methods: {needing[0].label} needs schema, grammar or regex: set one")
+        if self.choices is not None and self.constraint is not None:
+            raise ValueError("choices and another constraint exclude each other: remove one")
+        free = self.constraint is None and self.choices is None
+        if free and (needing := [m.label for m in methods if m.name == "grammar"]):
+            raise ValueError(
+                f"methods: {needing[0]} needs schema, grammar, regex or choices: set one"
+            )
         if self.executor != "local" and self.slice is None:
             raise ValueError("executor: without slice, one worker decodes all samples: set slice")
         if self.executor != "local" and not any(method.name == "ar" for method in methods):

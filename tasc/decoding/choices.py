@@ -16,8 +16,6 @@ import torch
 
 from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.core.generation import Generation, PhaseTimer
-from tasc.decoding.decode import Request, generate_all
-from tasc.decoding.drafters.none import Autoregressive
 from tasc.errors import InputError
 from tasc.models.packed import native_threads
 from tasc.models.target import Target
@@ -179,24 +177,6 @@ class Labels:
         made.probability = float(1 / np.exp(np.array([*masses.values()]) - bounds[best]).sum())
         return made
 
-    def greedy(
-        self, target: Target, prompts: Sequence[np.ndarray], batch_size: int = 1
-    ) -> list[Generation]:
-        """Decode a label after each prompt greedily, token by token, among the labels' tokens."""
-        following = dict[tuple[int, ...], set[int]]()
-        for output in self.outputs:
-            for i, token in enumerate(output.tolist()):
-                following.setdefault(tuple(output[:i].tolist()), set()).add(token)
-        allowed = {prefix: torch.tensor(sorted(found)) for prefix, found in following.items()}
-        requests = [
-            Request(prompt, Autoregressive, processors=[_Allow(allowed, len(prompt))])
-            for prompt in prompts
-        ]
-        longest = max(map(len, self.outputs))
-        return generate_all(
-            target, requests, max_new_tokens=longest, end_ids=[self.end], batch_size=batch_size
-        )
-
 
 def _walk(known: Rows, output: list[int]) -> tuple[float, tuple[int, ...]]:
     """Return the log-probability of the longest scored prefix of an output, and the prefix."""
@@ -217,18 +197,6 @@ def _largest_part(labels: Sequence[np.ndarray], most: int) -> Part:
         if count and len(nodes) > most:
             return next(trie_parts(labels[:count], _MOST_NODES))
     return next(trie_parts(labels, _MOST_NODES))
-
-
-@dataclass(frozen=True)
-class _Allow:
-    """A logits processor that keeps the tokens ``allowed`` after those that follow the prompt."""
-
-    allowed: dict[tuple[int, ...], torch.Tensor]
-    prompt: int  # number of tokens
-
-    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        kept = self.allowed[tuple(ids[0, self.prompt :].tolist())].to(scores.device)
-        return torch.full_like(scores, -torch.inf).index_copy_(1, kept, scores[:, kept])
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:

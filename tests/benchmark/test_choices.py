@@ -17,7 +17,7 @@ from tests.pico import make_base
 ROWS = [
     {"input": f"wake me at {n}", "output": ["on", "off", "night_mode"][n % 3]} for n in range(6)
 ]
-METHODS = ("choices", "choices:prune=true", "choices:greedy=true")
+METHODS = ("choices", "choices:prune=true")
 
 
 @pytest.fixture
@@ -42,21 +42,20 @@ def test_outputs_are_labels_with_probabilities_and_are_not_compared(capsys, task
     found = bench(capsys, *methods, "--batch-size", 2)
     cells = {cell["method"]: cell for cell in found["cells"]}
     labels = {"on", "off", "night_mode"}
-    for name in METHODS:
+    for name in (*METHODS, "ar", "prompt"):
         assert {output["text"] for output in cells[name]["outputs"]} <= labels
         assert cells[name]["quality"]["valid:choices=labels.txt"] == 1
-        assert cells[name]["lossless"]["against"] == name
-    assert cells["prompt"]["lossless"]["against"] == "ar"
+        assert cells[name]["lossless"]["against"] == (name if name in METHODS else "ar")
     assert {match["method"] for match in found["reference"]} == {"ar"}
-    texts = [[output["text"] for output in cells[name]["outputs"]] for name in METHODS[:2]]
+    texts = [[output["text"] for output in cells[name]["outputs"]] for name in METHODS]
     assert texts[0] == texts[1]
-    for name in METHODS[:2]:
+    for name in METHODS:
         outputs = [Output(**output) for output in cells[name]["outputs"]]
         error = calibration_error(outputs, [row["output"] for row in ROWS])
         assert cells[name]["calibration_error"] == pytest.approx(error)
         assert all(0 < output.probability <= 1 for output in outputs)
     assert cells["choices"]["decoding_steps_per_output"] == 1
-    assert cells["choices:greedy=true"]["calibration_error"] is None
+    assert cells["ar"]["calibration_error"] is None
     page = (task / "out" / "report.html").read_text()
     assert "outputs of their own, which are not compared" in page
     assert "Calibration error of base · choices: " in page

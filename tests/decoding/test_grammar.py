@@ -192,7 +192,7 @@ def test_strings_become_a_grammar(made):
     assert not any(found.accepts(ids_of(loaded, text)) for text in ("", "b", "7", "aa"))
 
 
-HOSTILE = [
+HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"type": "strin"}, "strin"),
     ({"$ref": "#/nowhere"}, "nowhere"),
     ({"not": {"type": "string"}}, "not"),
@@ -215,13 +215,13 @@ def test_a_schema_that_cannot_be_used_is_refused_in_one_line(made, schema, reaso
 
 
 def deep(levels):
-    schema = {"type": "integer"}
+    schema: dict[str, Any] = {"type": "integer"}
     for _ in range(levels):
         schema = {"type": "array", "items": schema}
     return schema
 
 
-BOMBS = [
+BOMBS: list[dict[str, Any]] = [
     deep(400),
     {"anyOf": [{"type": "string", "pattern": f"(a|b){{{n}}}.*(c|d){{{n}}}"} for n in range(90)]},
     {"type": "string", "pattern": "((((a{1,99}){1,99}){1,99}){1,99}){1,99}"},

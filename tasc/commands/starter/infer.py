@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ _FITS = 0.99  # smallest share of outputs that fit
 _FEWEST = 20  # outputs
 _REPEATS = 5  # mean number of outputs per label or value of an enum
 _LONGEST = 64  # characters of a label
-_MOST_VALUES = 50  # of an enum
+_MOST_VALUES = 100  # of an enum
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+_LAYOUTS = ((", ", ": "), (",", ":"))  # separators of items and of keys
 Schema = dict[str, Any]
 
 
@@ -39,8 +41,11 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
     values = [value for value in map(_json, outputs) if isinstance(value, dict | list)]
     if len(values) >= _FITS * len(outputs):
         known = schema_of([v for v in map(_json, rest) if isinstance(v, dict | list)])
-        share = _share(held, lambda output: fits(known, _json(output)))
-        text = json.dumps(schema_of(values), indent=2, ensure_ascii=False) + "\n"
+        layout = max(_LAYOUTS, key=lambda own: _share(rest, partial(_is_written, known, own)))
+        share = _share(held, lambda o: _is_written(known, layout, o) and fits(known, _json(o)))
+        marks = dict(zip(("item_separator", "key_separator"), layout, strict=True))
+        own = {} if layout == _LAYOUTS[0] else {"x-guidance": marks}
+        text = json.dumps(schema_of(values) | own, indent=2, ensure_ascii=False) + "\n"
         made = Inferred("schema", f"{name}-schema.json", text, share)
         return made if share >= _FITS else None
     labels = sorted(set(outputs))
@@ -54,6 +59,26 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
 
 def _share(outputs: Sequence[str], test: Callable[[str], bool]) -> float:
     return sum(map(test, outputs)) / len(outputs)
+
+
+def _is_written(schema: Schema, separators: tuple[str, str], text: str) -> bool:
+    """Return whether a JSON text has these separators, and its keys in the order of a schema."""
+    value = _arranged(schema, _json(text))
+    return any(
+        json.dumps(value, separators=separators, ensure_ascii=escaped) == text
+        for escaped in (False, True)
+    )
+
+
+def _arranged(schema: Schema, value: Any) -> Any:  # noqa: ANN401
+    """Return a JSON value with the keys that a schema knows, in its order."""
+    for form in schema.get("anyOf", [schema]):
+        if form.get("type") == "object" and isinstance(value, dict):
+            parts = form["properties"].items()
+            return {name: _arranged(part, value[name]) for name, part in parts if name in value}
+        if "items" in form and isinstance(value, list):
+            return [_arranged(form["items"], part) for part in value]
+    return value
 
 
 def _is_label(text: str) -> bool:
@@ -72,7 +97,7 @@ def _json(text: str) -> Any:  # noqa: ANN401
 def schema_of(values: Sequence[Any]) -> Schema:
     """Return the smallest schema of its form that all JSON ``values`` satisfy.
 
-    Objects have all keys of their examples, in the order in which they occur, and no other;
+    Objects have all keys of their examples, in the order in which they occur first, and no other;
     a key of all examples is required. Strings with few different values become an enum.
     """
     forms: list[Schema] = []

@@ -24,8 +24,8 @@ FORCED = 64  # nodes of a draft, with those that the grammar determines
 _REMEMBERED = 10_000  # texts that must come next
 _SECONDS, _MEMORY = 10.0, 4 << 30  # to compile a grammar
 _NO_ENGINE = (
-    "schema, grammar and regex need llguidance, which is not installed: pip install "
-    "'tasc-lm[grammar]'"
+    "schema, grammar, regex and choices need llguidance, which is not installed: pip install "
+    "llguidance"
 )
 # Without forcing, a mask allows every tokenization of a text that the grammar determines.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'

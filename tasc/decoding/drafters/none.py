@@ -24,11 +24,9 @@ class ChoicesOptions:
     """The options of ``choices``.
 
     ``prune`` scores only labels that can still win, in several small forwards: faster on a CPU.
-    ``greedy`` decodes token by token among the labels' tokens, to compare with.
     """
 
     prune: bool = False
-    greedy: bool = False
 
 
 def choices(resources: Resources, options: ChoicesOptions) -> Factory:  # noqa: ARG001

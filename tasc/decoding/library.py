@@ -226,7 +226,7 @@ def _grammar(
         return None
     known = fast_tokenizer(tokenizer)
     if known is None:
-        raise InputError("a constraint needs a fast tokenizer: load it with AutoTokenizer")
+        raise InputError("a constraint needs a fast tokenizer: pass one that AutoTokenizer loads")
     return Grammar(constraint, known, ends)
 
 

@@ -37,7 +37,7 @@ class Letters:
 
 def cell(model: str, method: str, *runs: list[Generation]) -> Any:
     return SimpleNamespace(
-        model=Loaded(model, None, Letters(), (24, 25)),  # type: ignore[arg-type]
+        model=Loaded(model, SimpleNamespace(shared=0), Letters(), (24, 25)),  # type: ignore[arg-type]
         method=SimpleNamespace(label=method, source=lambda _resources: "other"),
         runs=list(runs),
         policy=None,

@@ -6,6 +6,7 @@ python -m tests.campaign.stops --stops 20 [--commands bench run]
 import argparse
 import hashlib
 import json
+import mmap
 import re
 import shlex
 import shutil
@@ -49,8 +50,7 @@ class Stops:
         self.seeds, self.home = seeds, home
         self.whole: dict[str, tuple[float, int, dict[str, str]]] = {}
         home.mkdir(exist_ok=True, parents=True)
-        self.steps = home / "steps"  # of a training, one byte for each
-        _count_steps(self.steps)
+        self.steps = _count_steps()
 
     def case(self, rng: Random, sandbox: Path, command: str = "") -> tuple[str, list[str]]:
         """Stop a command once or more, then let it end; return it and what is wrong."""
@@ -58,7 +58,7 @@ class Stops:
         seconds, steps, expected = self.undisturbed(command)
         prepare(sandbox)
         line, found, done = self.line(command, sandbox), list[str](), 0
-        self.steps.write_text("")
+        self.steps[0] = 0
         stops = rng.choice((1, 1, 2))
         for _ in range(stops):
             after = rng.uniform(0, seconds)
@@ -80,7 +80,7 @@ class Stops:
                 done - json.loads((sandbox / "made/out/results.json").read_text())["resumed_turns"]
             )
             found += [f"{again} turns were measured again"] if again else []
-        again = self.steps.stat().st_size - steps
+        again = self.steps[0] - steps
         if again > 2 * stops:  # there is a checkpoint after every second step
             found.append(f"{again} steps of the training were done again")
         return command, found
@@ -90,10 +90,10 @@ class Stops:
         if command not in self.whole:
             sandbox = self.home / command
             prepare(sandbox)
-            self.steps.write_text("")
+            self.steps[0] = 0
             ended = run(self.line(command, sandbox), sandbox)
             assert ended.code == 0, ended.err
-            steps = self.steps.stat().st_size
+            steps = self.steps[0]
             self.whole[command] = ended.seconds, steps, _made(sandbox / "made/out")
         return self.whole[command]
 
@@ -114,16 +114,16 @@ def _stopped(ended: Ended, sandbox: Path) -> tuple[list[str], list[str]]:
     return shlex.split(said[0])[1:] if said and said[0] else [], found
 
 
-def _count_steps(file: Path) -> None:
-    """Let every step of a training in a run add a byte to ``file``."""
-    whole = Run._step
+def _count_steps() -> memoryview:
+    """Return a number, shared with all processes, to which each step of a training adds one."""
+    whole, counter = Run._step, memoryview(mmap.mmap(-1, 8)).cast("q")
 
     def counted(self: Run, step: int) -> float:
-        with file.open("a") as steps:
-            steps.write(".")
+        counter[0] += 1
         return whole(self, step)
 
     Run._step = counted
+    return counter
 
 
 def _done(sandbox: Path) -> int:

@@ -111,7 +111,7 @@ def test_what_is_refused_leaves_nothing(capsys, tmp_path, base):
         ((base, "--to", "vllm", "--head", other), "takes no draft head"),
         ((base, "--to", "transformers", "--head", narrow), "it belongs to another model"),
         ((base, "--to", "transformers", "--head", foreign), "was made for 9999 tokens"),
-        ((base, "--to", "vllm", "--weights", "f16"), "vllm keeps the model's"),
+        ((base, "--to", "vllm", "--weights", "f16"), "weights has no effect on vllm"),
         ((tmp_path / "absent", "--to", "vllm"), "no such"),
         ((base, "--to", "tensorrt"), "vllm"),
     ]:

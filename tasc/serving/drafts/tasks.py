@@ -113,7 +113,9 @@ class Tasks:
             file = self._tag_file(name)
             tag = file.read_text(encoding="utf-8").strip() if file.is_file() else f"[{name}]"
             if not tag or tag in (t for n, t in self.tags.items() if n != name):
-                raise InputError(f"{file}: the tag {tag!r} is empty or another task's: change it")
+                raise InputError(
+                    f"{file}: the tag {tag!r} is empty or another task's: write one of its own"
+                )
             factory = self.make([self.folder / name])
             self.tags[name] = tag
             _log.info("task %s: requests with %r in the first %d tokens", name, tag, WINDOW)

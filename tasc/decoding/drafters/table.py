@@ -14,7 +14,7 @@ DEFAULT_BUDGET = 12
 ADAPTIVE = 64  # upper limit of ``budget=auto``
 # a method's needs beyond the tokens of prompt, output and corpus -> description
 NEEDS = {
-    "grammar": "`--schema`, `--grammar` or `--regex`",
+    "grammar": "`--schema`, `--grammar`, `--regex` or `--choices`",
     "model": "the target's own predictions",
     "logits": "the logits of the target while it decodes",
     "draft": "`--draft`, a small model; else n-grams",

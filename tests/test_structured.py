@@ -81,7 +81,7 @@ def test_every_method_of_a_bench_writes_valid_outputs(capsys, tmp_path, base, ta
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--method", "grammar"), "needs schema, grammar or regex"),
+        (("--method", "grammar"), "needs schema, grammar, regex or choices"),
         (("--schema", "none.json"), "no schema file 'none.json'"),
         (("--regex", "a", "--grammar", "b"), "exclude each other"),
         (("--regex", "("), "cannot be used"),

@@ -108,9 +108,10 @@ def _stopped(ended: Ended, sandbox: Path) -> tuple[list[str], list[str]]:
     found = verdict.half_written(sandbox / "made/out")
     if (ended.code, ended.hung, len(said)) not in ((130, False, 1), (None, False, 0)):
         found.append(f"exit {ended.code}, signal {ended.signal}: {ended.err[-300:]}")
-    left = any(path.is_file() for path in (sandbox / "made").rglob("*"))
-    if ended.code and bool(said and said[0]) != left:
-        found.append(f"no word of what is left: {ended.err[-300:]}")
+    left = [str(path) for path in (sandbox / "made").rglob("*") if path.is_file()]
+    complete = (sandbox / "made/out/manifest.json").exists()  # stopped just before its end
+    if ended.code and bool(said and said[0]) != bool(left) and not complete:
+        found.append(f"no word of what is left, {left[:3]}: {ended.err[-300:]}")
     return shlex.split(said[0])[1:] if said and said[0] else [], found
 
 

@@ -45,6 +45,12 @@ def test_missing_column_names_the_columns_there_are(capsys, task, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("option", ["--input-column=", "--output-column=", "--shard="])
+def test_an_option_without_a_value_is_refused(capsys, task, tmp_path, option):
+    line = refused(capsys, "index", task, "--tokenizer", "x", option, "--output", tmp_path / "out")
+    assert option[2:-1] in line.replace("_", "-")
+
+
 def test_missing_or_empty_split(capsys, task, tmp_path):
     line = refused(capsys, "analyze", task, "--split", "test", "--output", tmp_path / "out")
     assert "test" in line

@@ -66,11 +66,14 @@ class Data(Options):
     )
     input_column: str = Field(
         Source.input_column,
+        min_length=1,
         description="Column of the inputs; lists are read as words. If neither column is given, "
         "chats and instructions are recognised by their columns.",
     )
     output_column: str = Field(
-        Source.output_column, description="Column of the outputs; lists are read as words."
+        Source.output_column,
+        min_length=1,
+        description="Column of the outputs; lists are read as words.",
     )
     template: Unescaped = Field(
         Source.template,

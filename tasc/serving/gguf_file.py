@@ -1,6 +1,8 @@
 """Convert a model folder to one GGUF file, with the ``gguf`` package."""
 
+import struct
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,11 +118,16 @@ def write_gguf(
             kind = kinds.F16  # a block may not span two rows
         data = gguf.quants.quantize(np.ascontiguousarray(tensor), kind)
         writer.add_tensor(known, data, raw_dtype=kind)
-    with writing(path):
+    with writing(path), closing(writer):
         writer.write_header_to_file(path)
-        writer.write_kv_data_to_file()
+        try:
+            writer.write_kv_data_to_file()
+        except struct.error as error:  # such as 2^40 positions
+            raise InputError(
+                f"{source.folder / CONFIG} has a number that a GGUF file cannot store ({error}): "
+                "correct it"
+            ) from None
         writer.write_tensors_to_file()
-        writer.close()
 
 
 def _describe(writer: "GGUFWriter", source: Source, name: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tasc.data.foreign import one_line
 
-_LEAST, _EACH = 60.0, 0.1  # seconds of all calls that are always allowed, and of each in the mean
+_LEAST, _EACH = 30.0, 0.1  # seconds of all calls that are always allowed, and of each in the mean
 
 
 class Forked:

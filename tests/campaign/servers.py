@@ -28,7 +28,7 @@ def load(seeds: Seeds, rng: Random, sandbox: Path) -> tuple[str, list[str]]:
     good, kind = rng.choice((0, 1, 2, 5, ROWS)), rng.choice(list(BAD))
     path = "/x" * rng.choice((1, 1, 1, 900, 9999))
     prepare(sandbox)
-    given = ["load", str(seeds.task), "--split", "train", "--timeout", "3", "--warmup", "1"]
+    given = ["load", str(seeds.task), "--split", "train", "--timeout", "2", "--warmup", "1"]
     given += ["--concurrency", str(rng.choice((1, 3))), "--max-new-tokens", "9", "--model", "m"]
     with _serving(rng.random(), ROWS * 9, kind) as one, _serving(rng.random(), good, kind) as two:
         given += ["--endpoint", f"a={one}", "--endpoint", f"b={two}{path}"]

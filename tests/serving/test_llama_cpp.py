@@ -186,6 +186,12 @@ def test_other_tokenizers_and_models_are_refused_in_one_line(tmp_path, task):
     (tmp_path / "long" / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="type yarn"):
         tasc.export(tasc.ExportOptions(model=str(tmp_path / "long"), to="llama-cpp"))
+    del config["rope_parameters"]
+    (tmp_path / "long" / "config.json").write_text(
+        json.dumps(config | {"max_position_embeddings": 2**40})
+    )
+    with pytest.raises(InputError, match="a number that a GGUF file cannot store"):
+        exported(tmp_path / "long", task, tmp_path / "out")
 
 
 @pytest.mark.parametrize("weights", ["f32", "f16", "bf16", "q8_0"])

@@ -107,14 +107,14 @@ def test_identical_outputs_are_counted_not_repeated():
 @pytest.mark.parametrize("texts", [OUTPUTS[:6], [*OUTPUTS[:6], *LABELS]])
 def test_a_budget_beyond_the_candidates_names_the_largest_that_works(texts):
     few = corpus(texts)
-    with pytest.raises(InputError, match=r"tiny.jsonl: budget 900 is larger than the ") as e:
+    with pytest.raises(InputError, match=r"tiny.jsonl: 900 new tokens are more than the ") as e:
         augment(few, tokenizer(), AugmentOptions(new_tokens=900))
     largest = int(re.search(r"--new-tokens (\d+) or auto$", str(e.value))[1])
     made = augment(few, tokenizer(), AugmentOptions(new_tokens=largest))
     assert 0 < len(made.tokens) <= largest
-    with pytest.raises(InputError, match="is larger than"):
+    with pytest.raises(InputError, match="are more than"):
         augment(few, tokenizer(), AugmentOptions(new_tokens=largest + 1))
-    with pytest.raises(InputError, match=r"larger than the 0 n-grams .* use more outputs"):
+    with pytest.raises(InputError, match=r"more than the 0 n-grams .* use more outputs"):
         augment(corpus(["x"]), tokenizer(), AugmentOptions())
 
 

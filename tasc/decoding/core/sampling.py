@@ -8,7 +8,8 @@ from tasc.errors import InputError
 from tasc.options.bounds import check_temperature
 
 NO_TOKEN = (
-    "a row of logits has no finite maximum: the model or a logits processor excludes all tokens"
+    "a row of logits has no finite maximum: the model or a logits processor excludes all tokens; "
+    "check the model's weights"
 )
 
 _USUAL_NUCLEUS = 1024

@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 _FAILURES = {
     -1: "draft tree: node {} has a parent that is not an earlier node",
     -2: "row {} of the logits has no finite maximum: the model or a logits processor leaves no "
-    "token to choose",
+    "token to choose; check the model's weights",
     -3: "draft tree: entry {} of distributions.of refers to a missing row",
 }
 

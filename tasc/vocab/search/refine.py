@@ -188,7 +188,7 @@ class Refiner:
                     f"{self._options.min_gain:g} of the tokens: use a lower --min-gain"
                 )
             raise InputError(
-                f"{name}: budget {budget} is larger than the {most} n-grams that "
+                f"{name}: {budget} new tokens are more than the {most} n-grams that "
                 f"recur in {int(self._outputs.weights.sum())} outputs and pass "
                 f"PCS < {self._options.pcs}: {advice}"
             )

@@ -74,8 +74,10 @@ class IndexOptions(ExecutorOptions):
     @field_validator("shard")
     @classmethod
     def _is_part(cls, value: str | None) -> str | None:
-        found = value and re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", value)
-        if value and not (found and 1 <= int(found[1]) <= int(found[2])):
+        if value is None:
+            return None
+        found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", value)
+        if not (found and 1 <= int(found[1]) <= int(found[2])):
             raise ValueError(
                 f"shard: {value!r:.60} is not a part I/N: write 1/4 to 4/4 for 4 parts"
             )

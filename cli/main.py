@@ -26,7 +26,6 @@ _CLOSED_PIPE = 141  # 128 + SIGPIPE
 _MISSING = re.compile("^Missing (?:option|argument) '(.+)'")
 _LONGEST = 300  # characters of the parser's message that are shown
 _LONG_WORD = re.compile(r"(\S{300})\S{100,}(\S{100})")  # such as a path that no system takes
-_CHANGED = {"--no-quantize": "--quantize none"}  # options that were replaced
 # The parser's base error; typer exports only this subclass.
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__base__)
 
@@ -110,9 +109,6 @@ def _usage(error: typer.BadParameter) -> str:
     command = error.ctx.command_path if error.ctx else "tasc"
     what = _MISSING.sub(r"give \1", " ".join(error.format_message().split()))
     what = what.rstrip(".")[:_LONGEST]
-    option = getattr(error, "option_name", "")
-    if option in _CHANGED:
-        what = f"{option} was replaced: use {_CHANGED[option]}"
     return f"{command}: {what[:1].lower()}{what[1:]}: see {command} --help"
 
 

@@ -179,15 +179,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     learning_rate: Annotated[
         float | None, Shell(default=f"{_RATE:g}; {_HEAD_RATE:g} for a draft head")
     ] = Field(None, gt=0, le=MOST_RATE, description="Peak learning rate of AdamW.")
-    embedding_learning_rate: Annotated[float | None, Shell(default="the same")] = Field(
-        None, gt=0, le=MOST_RATE, description="Peak learning rate of embedding rows."
-    )
-    warmup_steps: int = Field(
-        0,
-        ge=0,
-        le=MOST,
-        description="Number of steps in which the learning rate of adapters rises to its peak.",
-    )
     batch_size: int = Field(8, ge=1, le=MOST_SEQUENCES, description="Examples per forward.")
     effective_batch: Annotated[
         int | None, Shell(default=f"{_BATCH}; {_HEAD_BATCH} for a draft head")
@@ -236,7 +227,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             micro_batch=min(self.batch_size, whole),
             effective_batch=whole,
             shape="cosine" if self.draft_head else "linear",
-            warmup_steps=20 if self.draft_head else self.warmup_steps,
+            warmup_steps=20 if self.draft_head else 0,
             floor=0.05 if self.draft_head else 0.0,
             clip=0.5 if self.draft_head else 1.0,
             bfloat16=bfloat16,

@@ -22,7 +22,7 @@ from tasc.training import processes
 from tasc.training.adapters import lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import encode_examples, longest_example
-from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
+from tasc.training.core.precision import multiplies_in_bfloat16
 from tasc.training.core.schedule import Schedule
 from tasc.training.finetuned import FinetuneResult, Start
 from tasc.training.loop import Run
@@ -82,7 +82,6 @@ def _finetune(
     if options.gradient_checkpointing:
         with quiet():  # a deprecation warning from transformers 5.20 on
             model.gradient_checkpointing_enable({"use_reentrant": False})
-    rates = options.peak, options.embedding_learning_rate or options.peak
     trained: PeftModel | PreTrainedModel
     if options.adapter == "none":
         trained = model.float().requires_grad_(True)  # bfloat16 cannot represent an AdamW step
@@ -98,10 +97,16 @@ def _finetune(
                 dropout=options.dropout,
                 targets=options.target_modules,
             )
-    groups = lora.parameter_groups(trained, *rates)
+    groups = [
+        {
+            "params": [p for p in trained.parameters() if p.requires_grad],
+            "lr": options.peak,
+            "weight_decay": 0.0,
+        }
+    ]
     name = f"{start.model} {options.training}"
     run = Run(language.learner(trained), groups, examples, schedule, work=work, name=name)
-    with quiet(), tensor_float32(options.tf32, model.device):
+    with quiet():
         report = run.train(held_out, resume=resume, progress=progress)
     return FinetuneResult(trained, report, tokenizer, start, options.merge)
 

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -112,19 +110,14 @@ def test_trainable_parameters_are_float32_on_a_bfloat16_base(tmp_path):
     assert model.get_input_embeddings().weight.dtype == torch.bfloat16
 
 
-def test_new_rows_have_their_own_learning_rate(tmp_path):
-    model = adapted(pico.make_model(tmp_path, tied=False))
-    groups: list[dict[str, Any]] = lora.parameter_groups(model, 1e-4, 1e-3)
-    adapters, rows = groups
-    assert (adapters["lr"], rows["lr"]) == (1e-4, 1e-3)
-    assert len(rows["params"]) == 2
-    trainable = sum(p.requires_grad for p in model.parameters())
-    assert len(adapters["params"]) + len(rows["params"]) == trainable
-
-
-def test_without_new_tokens_only_adapters_train(tmp_path):
-    model = adapted(pico.make_model(tmp_path), rows=())
-    assert len(lora.parameter_groups(model, 1e-4, 1e-3)) == 1
+@pytest.mark.parametrize(("rows", "matrices"), [(ROWS, 2), ((), 0)])
+def test_adapters_train_and_the_rows_of_new_tokens(tmp_path, rows, matrices):
+    model = adapted(pico.make_model(tmp_path, tied=False), rows=rows)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    adapters = [name for name in trained if "lora_" in name]
+    assert adapters
+    assert sum("trainable_tokens" in name for name in trained) == matrices
+    assert len(trained) == len(adapters) + matrices
 
 
 def test_a_head_with_a_bias_is_refused(tmp_path):

@@ -118,7 +118,6 @@ def test_new_tokens_of_another_tokenizer_are_refused(base, tmp_path):
     ("change", "said"),
     [
         ({"learning_rate": 0.0}, "learning_rate: input should be greater than 0"),
-        ({"embedding_learning_rate": -1.0}, "embedding_learning_rate"),
         ({"dropout": 1.0}, "dropout"),
         ({"max_length": 1}, "max_length"),
         ({"effective_batch": 6}, "not a multiple"),

@@ -73,21 +73,6 @@ def attach(
     return adapted
 
 
-def parameter_groups(
-    model: PeftModel | PreTrainedModel, rate: float, embedding_rate: float
-) -> list[dict[str, object]]:
-    """Return AdamW groups without decay: embedding and LM head, or rows, at ``embedding_rate``."""
-    ends = (model.get_input_embeddings(), model.get_output_embeddings())
-    matrices = {id(p) for module in ends if module is not None for p in module.parameters()}
-    rows, others = list[torch.nn.Parameter](), list[torch.nn.Parameter]()
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            is_row = "trainable_tokens" in name or id(parameter) in matrices
-            (rows if is_row else others).append(parameter)
-    pairs = [(others, rate), (rows, embedding_rate)]
-    return [{"params": ps, "lr": lr, "weight_decay": 0.0} for ps, lr in pairs if ps]
-
-
 @torch.no_grad()
 def merge_into(model: PeftModel, plain: PreTrainedModel) -> None:
     """Write the weights of an adapted model into ``plain``, the same model without quantisation.

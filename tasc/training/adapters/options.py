@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from tasc.options.bounds import MOST
 from tasc.options.fields import Shell
@@ -48,7 +48,6 @@ class AdapterOptions(Options):
         description="Multiply in bfloat16 (autocast); the default on devices with bfloat16 "
         "instructions, unless --dtype is float32.",
     )
-    tf32: bool = Field(False, description="Multiply float32 matrices as TF32, on CUDA.")
 
     @property
     def quantization(self) -> Quantization:
@@ -59,14 +58,6 @@ class AdapterOptions(Options):
     def trained_rows(self) -> TrainedRows:
         """Rows of embedding and LM head to train."""
         return self.train_rows or ("used" if self.adapter == "lora" else "all")
-
-    @field_validator("quantize", mode="before")
-    @classmethod
-    def _by_name(cls, value: object) -> object:
-        if isinstance(value, bool):
-            use = "nf4" if value else "none"
-            raise ValueError(f"quantize takes nf4, 8bit or none, not true or false: use {use}")
-        return value
 
     @model_validator(mode="after")
     def _no_options_of_adapters(self) -> Self:

@@ -17,6 +17,7 @@ from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import processes
 from tasc.training.core.batch import Examples, longest_example
+from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
 from tasc.training.generate_targets import generate_targets
 from tasc.training.loop import Run
@@ -104,6 +105,6 @@ def train_head(
     held_out = None
     if validation is not None:
         held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
-    with quiet():
+    with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return HeadResult(head.to(model.dtype), report)

@@ -117,7 +117,11 @@ def save_tokenizer(tokenizer: LoadedTokenizer, folder: Path) -> None:
     for name, contents in tokenizer.files.items():
         (folder / name).write_bytes(contents)
     stated = json.loads(tokenizer.files.get(_CONFIG, b"{}"))
-    for change in ({}, {"tokenizer_class": _FAST}, {"tokenizer_class": _FAST, "auto_map": _NO_MAP}):
+    for change in (
+        {},
+        {"tokenizer_class": _FAST},
+        {"tokenizer_class": _FAST, "auto_map": {"AutoTokenizer": []}},
+    ):
         text = json.dumps(stated | change, indent=2, ensure_ascii=False)
         (folder / _CONFIG).write_text(text + "\n", encoding="utf-8")
         if _reads_the_same(folder, tokenizer):
@@ -126,9 +130,6 @@ def save_tokenizer(tokenizer: LoadedTokenizer, folder: Path) -> None:
         f"this version of transformers does not read the augmented tokenizer beside {folder.name}: "
         "augment with --export added, or install the version in constraints.txt"
     )
-
-
-_NO_MAP: dict[str, list[str]] = {"AutoTokenizer": []}
 
 
 def _reads_the_same(folder: Path, tokenizer: LoadedTokenizer) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from tasc.training import processes
 from tasc.training.adapters import lora
 from tasc.training.adapters.options import TrainedRows
 from tasc.training.core.batch import encode_examples, longest_example
-from tasc.training.core.precision import multiplies_in_bfloat16
+from tasc.training.core.precision import multiplies_in_bfloat16, tensor_float32
 from tasc.training.core.schedule import Schedule
 from tasc.training.finetuned import FinetuneResult, Start
 from tasc.training.loop import Run
@@ -106,7 +107,7 @@ def _finetune(
     ]
     name = f"{start.model} {options.training}"
     run = Run(language.learner(trained), groups, examples, schedule, work=work, name=name)
-    with quiet():
+    with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return FinetuneResult(trained, report, tokenizer, start, options.merge)
 
@@ -144,16 +145,13 @@ def _schedule(options: FinetuneOptions, device: torch.device, epoch_tokens: int)
 
 def _tokens_of(folder: Path) -> int:
     """Return the number of tokens that a finished training has read."""
-    try:
+    tokens: object = None
+    with suppress(OSError, ValueError, LookupError, TypeError):
         tokens = json.loads((folder / FinetuneOptions.spec.result_file).read_bytes())["tokens"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise InputError(
-            f"{folder} contains no training report: give a folder that tasc finetune wrote"
-        ) from error
     if type(tokens) is not int or tokens < 1:
         raise InputError(
-            f"{folder}: the training report has {tokens!r:.60} as its number of tokens: give "
-            "another folder"
+            f"{folder} contains no training report with a number of tokens: give a folder that "
+            "tasc finetune wrote"
         )
     return tokens
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tasc.errors import InputError
+from tasc.errors import InputError, UnavailableError
 from tasc.models.load import load_model
+from tasc.training.core.precision import tensor_float32
 from tasc.training.finetuned import Start
 from tasc.training.train import finetune
 from tests import pico
@@ -87,6 +88,14 @@ def test_bfloat16_is_what_the_products_are_computed_in(start, tmp_path):
     ]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
+
+
+def test_tf32_is_refused_without_a_cuda_device_and_undone_with_one(start, tmp_path):
+    with pytest.raises(UnavailableError, match="TF32 needs a CUDA device"):
+        finetune(start, corpus(), None, replace(OPTIONS, tf32=True), work=tmp_path)
+    with tensor_float32(True, torch.device("cuda")):
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 @pytest.mark.parametrize(

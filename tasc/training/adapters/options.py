@@ -48,6 +48,7 @@ class AdapterOptions(Options):
         description="Multiply in bfloat16 (autocast); the default on devices with bfloat16 "
         "instructions, unless --dtype is float32.",
     )
+    tf32: bool = Field(False, description="Multiply float32 matrices as TF32, on CUDA.")
 
     @property
     def quantization(self) -> Quantization:

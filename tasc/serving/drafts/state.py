@@ -6,7 +6,6 @@ lengths. It contains private data, so only its owner can read it.
 
 import atexit
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from safetensors.numpy import save
 from tasc.decoding.drafters import Factory
 from tasc.decoding.drafters.ngram.tasc_spec import Memory
 from tasc.errors import InputError
-from tasc.files.disk import flush
+from tasc.files.disk import replacing
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 FORMAT, VERSION = "tasc-learnt-outputs", "1"
@@ -80,15 +79,9 @@ def write_state(file: Path, outputs: Outputs, tokenizer: LoadedTokenizer) -> Non
         tensors[f"{name}/tokens"] = np.concatenate([np.empty(0, np.int32), *parts])
         tensors[f"{name}/lengths"] = np.array([len(part) for part in parts], np.int32)
     marks = {"format": FORMAT, "version": VERSION, "tokenizer": tokenizer.identity.hex()}
-    content = save(tensors, metadata=marks)
-    half = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-            out.write(content)
-        flush(half)
-        half.replace(file)
-    finally:
-        half.unlink(missing_ok=True)
+    with replacing(file) as new:
+        new.touch(0o600)
+        new.write_bytes(save(tensors, metadata=marks))
 
 
 def read_state(file: Path, tokenizer: LoadedTokenizer) -> dict[str, list[np.ndarray]]:

@@ -68,6 +68,13 @@ def empty(handle: int, mark: str) -> None:
         remove(name, handle)
 
 
+def discard(handle: int, folder: Path, mark: str) -> None:
+    """Empty the open ``folder`` and delete it, as far as the system allows."""
+    with suppress(OSError):
+        empty(handle, mark)
+        folder.rmdir()
+
+
 def publish(folder: Path, output: Path) -> None:
     """Rename ``folder`` to ``output``, atomically where the system can swap two names.
 

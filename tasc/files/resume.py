@@ -10,7 +10,17 @@ from pathlib import Path
 
 from tasc.errors import InputError
 from tasc.files.disk import files_below
-from tasc.files.folders import NEW, empty, is_at, lock, open_folder, owner_of_new, recover, remove
+from tasc.files.folders import (
+    NEW,
+    discard,
+    empty,
+    is_at,
+    lock,
+    open_folder,
+    owner_of_new,
+    recover,
+    remove,
+)
 
 _KEY = "key"  # the file with the key of the step that wrote the checkpoints
 _LONGEST = 200  # bytes of a name, so that it still fits into the usual 255 with ours around it
@@ -56,9 +66,9 @@ def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]
         except BaseException:
             remove(NEW, handle)
             if not _has_checkpoints(work):
-                _delete(handle, work)
+                discard(handle, work, _KEY)
             raise
-        _delete(handle, work)
+        discard(handle, work, _KEY)
     finally:
         os.close(handle)
 
@@ -119,9 +129,3 @@ def _has_checkpoints(work: Path) -> bool:
         name != Path(_KEY) and not any(part.endswith(".tmp") for part in name.parts)
         for name in names
     )
-
-
-def _delete(handle: int, work: Path) -> None:
-    with suppress(OSError):
-        empty(handle, _KEY)
-        work.rmdir()

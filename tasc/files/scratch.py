@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tasc.files.disk import writing
-from tasc.files.folders import empty, is_at, lock, open_folder
+from tasc.files.folders import discard, is_at, lock, open_folder
 
 _PREFIX = "tasc-scratch-"
 _MARK = ".tasc-scratch"  # a file that no other program's folder has
@@ -30,7 +30,7 @@ def scratch(base: Path | None = None) -> Iterator[Path]:
             yield folder
     finally:
         try:
-            _delete(folder, handle)
+            discard(handle, folder, _MARK)
         finally:
             os.close(handle)
 
@@ -56,12 +56,6 @@ def _sweep(base: Path) -> None:
                 names = os.listdir(handle)  # noqa: PTH208
                 ours = os.fstat(handle).st_uid == os.geteuid() and (not names or _MARK in names)
                 if ours and lock(handle):
-                    _delete(folder, handle)
+                    discard(handle, folder, _MARK)
             finally:
                 os.close(handle)
-
-
-def _delete(folder: Path, handle: int) -> None:
-    with suppress(OSError):
-        empty(handle, _MARK)
-        folder.rmdir()

@@ -76,7 +76,8 @@ def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
     flags = kind.flags
 
     def function(context: typer.Context, **values: Any) -> None:  # noqa: ANN401
-        given = {name for name in values if _is_typed(context, name)}
+        sources = {name: context.get_parameter_source(name) for name in values}
+        given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
         options = kind(**_options(fields, values, given))
         run(options, RunFlags(**{name: values[name] for name in flags}))
 
@@ -95,11 +96,6 @@ def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
     function.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
     function.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
     return function
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> dict[str, Any]:

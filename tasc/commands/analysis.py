@@ -33,14 +33,9 @@ from tasc.vocab.trim import TrimPoint, predict_trim
 class TaskAnalysis:
     """The results of ``tasc analyze``, and the counts behind them."""
 
-    results: AnalysisResults  # for readers
+    report: AnalysisResults  # for readers
     analysis: Analysis  # of words, tokens and budgets
     tokenizer: LoadedTokenizer | None  # None if only words were analysed
-
-    @property
-    def report(self) -> AnalysisResults:
-        """The results."""
-        return self.results
 
     def save(self, folder: Path) -> None:
         """Write the token counts, if there is a tokenizer."""
@@ -50,41 +45,28 @@ class TaskAnalysis:
             save_counts(folder, self.tokenizer, counts[0], counts[1])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results, as JSON values."""
-        return self.results.to_dict()
-
-
-def _tokenizer(options: AnalyzeOptions) -> LoadedTokenizer | None:
-    """Return the tokenizer to count with: the one in the options, else the model's."""
-    name = options.tokenizer
-    if options.model and name is None:
-        name = resolve_model(options.model)[1]
-    return load_tokenizer(name) if name else None
-
-
-def _counted(
-    options: AnalyzeOptions, context: StepContext, tokenizer: LoadedTokenizer | None
-) -> list[Counted]:
-    """Return the counts of workers; none if the texts are counted in this process."""
-    stream = context.texts.stream
-    if stream is None or options.executor == "local":
-        return []
-    return count_pieces(stream, tokenizer, options, **context.kept)
+        """Return the report as JSON values."""
+        return self.report.to_dict()
 
 
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     """Run ``tasc analyze``."""
-    cost, tokenizer = None, _tokenizer(options)
-    if options.model:
+    model = resolve_model(options.model)[1] if options.model else None
+    name, cost = options.tokenizer or model, None
+    tokenizer = load_tokenizer(name) if name else None
+    if model:
         from tasc.benchmark.predict import cost_of
 
-        folder, own = resolve_model(options.model)[1], None if options.tokenizer else tokenizer
-        cost = cost_of(folder, options.dtype, options.device, own)
+        own = None if options.tokenizer else tokenizer
+        cost = cost_of(model, options.dtype, options.device, own)
+    stream, counted = context.texts.stream, list[Counted]()
+    if stream is not None and options.executor != "local":  # by workers
+        counted = count_pieces(stream, tokenizer, options, **context.kept)
     found = analyze_texts(
-        context.texts.stream or context.texts.corpus,
+        stream or context.texts.corpus,
         tokenizer,
         options,
-        counted=_counted(options, context, tokenizer),
+        counted=counted,
         progress=context.progress,
     )
     new_tokens, drafts = Prediction(), None
@@ -105,8 +87,9 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         drafts = simulated(grid, cost=cost, progress=context.progress)
         if options.serve:
             start = Setting(width=1, tree_size=options.chains[0])
-            lengths = {"tree_size": options.chains}
-            chains = simulated(lengths, start=start, cost=cost, progress=context.progress)
+            chains = simulated(
+                {"tree_size": options.chains}, start=start, cost=cost, progress=context.progress
+            )
             served = served_drafts(options.serve, chains) if chains else None
     structured = None
     constraint = options.constraint
@@ -116,7 +99,6 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         runs = simulations_of(found, held_out, tokenizer, chains_only=only)
         grammar = Grammar(constraint, tokenizer, (tokenizer.eos_id,))
         structured = runs and predict_structured(runs, grammar, cost)
-    verdict = advise(found.report, drafts, new_tokens)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
         **dict(found.report),
@@ -126,6 +108,6 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         drafting=drafting,
         structured=structured,
         serving=served,
-        verdict=verdict,
+        verdict=advise(found.report, drafts, new_tokens),
     )
     return TaskAnalysis(results, found, tokenizer)

@@ -40,7 +40,7 @@ def analyze(options: AnalyzeOptions, context: StepContext | None = None) -> "Tas
 
     Example:
         >>> found = tasc.analyze(tasc.AnalyzeOptions(source="builtin:stdlib-tokens", limit=500))
-        >>> found.results.verdict.choice
+        >>> found.report.verdict.choice
         '...'
     """
     from tasc.commands import analysis

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
-Shared = TypeVar("Shared")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 MOST_LOSSES = 3  # workers that may die on one piece of work

@@ -53,7 +53,8 @@ class Processes:
         queue = Queue(tasks)
         try:
             while self._hand_out(work, queue):
-                for worker in self._ready():
+                ready = wait([worker.connection for worker in self.workers if worker.busy])
+                for worker in [worker for worker in self.workers if worker.connection in ready]:
                     number, done = self._take(worker, queue)
                     if done is None:
                         continue
@@ -76,10 +77,6 @@ class Processes:
             with suppress(OSError):  # _take replaces a dead worker
                 worker.send(work, piece)
         return any(worker.piece for worker in self.workers)
-
-    def _ready(self) -> list[_Worker]:
-        ready = wait([worker.connection for worker in self.workers if worker.busy])
-        return [worker for worker in self.workers if worker.connection in ready]
 
     def _take(self, worker: _Worker, queue: Queue) -> tuple[int, Outcome | None]:
         """Return the outcome of a worker; None if it is not needed, or the worker died."""

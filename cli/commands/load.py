@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from .._console import bounds_text, noted, say, table
 
 if TYPE_CHECKING:
-    from tasc.benchmark.results.load import LoadComparison, LoadResults
+    from tasc.benchmark.results.load import LoadResults
 
 
 def show(found: "LoadResults") -> None:
@@ -13,33 +13,23 @@ def show(found: "LoadResults") -> None:
     table(
         f"{found.task.source}: {found.task.samples} samples, "
         f"{found.settings.concurrency} requests in flight",
-        ["endpoint", "requests/s", "ms/sample", "equal"]
-        + [metric.label for metric in found.metrics.values()],
+        ["endpoint", "requests/s", "ms/sample", "equal"],
         [
             [
                 cell.endpoint,
                 f"{cell.requests_per_second:.1f}",
                 "–" if cell.ms_per_sample is None else f"{cell.ms_per_sample:.1f}",
                 f"{cell.equal.identical}/{cell.equal.of}",
-                *(f"{cell.quality[name]:.3f}" for name in found.metrics),
             ]
             for cell in found.cells
         ],
     )
     say(f"Equal: outputs with the same text as {found.cells[0].equal.against}")
     for pair in found.comparisons:
-        say(_comparison(pair, found))
+        if pair.speed:
+            bounds = bounds_text(pair.speed.interval, ".2f")
+            figure = noted(f"{pair.speed.ratio:.2f}× as fast", bounds)
+            say(f"{pair.endpoint} against {pair.against}: {figure}")
     for cell in found.cells:
         for why, times in cell.errors.items():
             say(f"FAILED: {times} of {cell.requests} requests to {cell.endpoint}: {why}")
-
-
-def _comparison(pair: "LoadComparison", found: "LoadResults") -> str:
-    parts = []
-    if pair.speed:
-        bounds = bounds_text(pair.speed.interval, ".2f")
-        parts.append(noted(f"{pair.speed.ratio:.2f}× as fast", bounds))
-    for name, seen in pair.quality.items():
-        bounds = bounds_text(seen.interval, "+z.3f") if seen.difference else ""
-        parts.append(noted(f"{found.metrics[name].label} {seen.difference:+z.3f}", bounds))
-    return f"{pair.endpoint} against {pair.against}: {', '.join(parts)}"

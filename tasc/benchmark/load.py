@@ -17,11 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from tasc.benchmark.endpoint import Client, RequestError, text_of
 from tasc.benchmark.load_options import LoadOptions
-from tasc.benchmark.metrics import score
-from tasc.benchmark.paired.pairs import Speeds, counted, qualities
-from tasc.benchmark.paired.statistics import Bootstrap, turn_length
+from tasc.benchmark.paired.pairs import Speeds
+from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
-from tasc.benchmark.results.comparisons import SpeedRatio
 from tasc.benchmark.results.conditions import Sample, SplitTask, run_facts
 from tasc.benchmark.results.load import (
     Endpoint,
@@ -105,7 +103,7 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
     servers = asyncio.run(_measure(test.prompts, options, progress))
     cells = list[LoadCell]()
     for server in servers:
-        cells.append(_cell(server, reference, test.outputs, options))
+        cells.append(_cell(server, reference))
         reference = reference or (cells[0].endpoint, _texts(cells[0].outputs))
     settings = {name: getattr(options, name) for name in LoadSettings.model_fields}
     return LoadResults(
@@ -114,7 +112,7 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
         endpoints=tuple(server.endpoint for server in servers),
         samples=samples,
         cells=tuple(cells),
-        comparisons=_comparisons(cells, test.outputs, options),
+        comparisons=tuple(_comparison(cell, cells[0], options.concurrency) for cell in cells[1:]),
         **facts,
     )
 
@@ -166,17 +164,11 @@ def _read(found: Any, most: int) -> tuple[str, int]:  # noqa: ANN401
     return text_of(found["choices"][0]["text"]), tokens
 
 
-def _cell(
-    server: _Server,
-    reference: Reference | None,
-    expected: Sequence[str],
-    options: LoadOptions,
-) -> LoadCell:
+def _cell(server: _Server, reference: Reference | None) -> LoadCell:
     outputs, label = server.outputs, server.client.address.label
     failed = sum(bool(error) for output in outputs for error in output.errors)
     requests = len(server.seconds) * len(outputs)
     latencies = [output.median_ms for output in outputs if output.median_ms is not None]
-    texts = [output.text for output in outputs]
     return LoadCell(
         endpoint=label,
         requests=requests,
@@ -184,7 +176,6 @@ def _cell(
         seconds=tuple(server.seconds),
         requests_per_second=(requests - failed) / sum(server.seconds),
         ms_per_sample=float(np.mean(latencies)) if latencies else None,
-        quality=score(options.metrics, texts, expected, options.delimiter),
         equal=_equality(reference or (label, _texts(outputs)), _texts(outputs)),
         outputs=tuple(outputs),
     )
@@ -207,34 +198,15 @@ def _equality(reference: Reference, texts: Texts) -> Equality:
     )
 
 
-def _comparisons(
-    cells: Sequence[LoadCell], expected: Sequence[str], options: LoadOptions
-) -> tuple[LoadComparison, ...]:
-    """Compare each server with the first one."""
-    bootstrap = Bootstrap(len(expected))
-    counts = [
-        counted([o.text for o in cell.outputs], expected, options.metrics, options.delimiter)
-        for cell in cells
-    ]
-    return tuple(
-        LoadComparison(
-            endpoint=cell.endpoint,
-            against=cells[0].endpoint,
-            speed=_speed(cell, cells[0], options.concurrency),
-            quality=qualities(bootstrap, own, counts[0]),
-        )
-        for cell, own in zip(cells[1:], counts[1:], strict=True)
-    )
-
-
-def _speed(cell: LoadCell, base: LoadCell, concurrency: int) -> SpeedRatio | None:
+def _comparison(cell: LoadCell, base: LoadCell, concurrency: int) -> LoadComparison:
     """Compare latencies; samples that were in flight together are resampled together."""
     both = np.array([[o.median_ms for o in one.outputs] for one in (cell, base)], float)
     both = both[:, ~np.isnan(both).any(axis=0)]
-    if not both.size:
-        return None
-    own, other = (np.stack([ms, np.ones(len(ms))], axis=-1) for ms in both)
-    return Speeds(both.shape[1], turn_length(concurrency)).of_costs(own, other)
+    speed = None
+    if both.size:
+        own, other = (np.stack([ms, np.ones(len(ms))], axis=-1) for ms in both)
+        speed = Speeds(both.shape[1], turn_length(concurrency)).of_costs(own, other)
+    return LoadComparison(endpoint=cell.endpoint, against=base.endpoint, speed=speed)
 
 
 def _read_reference(text: str, samples: Sequence[Sample]) -> Reference:

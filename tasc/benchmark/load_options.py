@@ -5,14 +5,12 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasc.benchmark.endpoint import Address, AllowRemote, check_reach
-from tasc.benchmark.metrics import JUDGE
-from tasc.benchmark.options import QualityOptions
 from tasc.options.bounds import MOST
-from tasc.options.command import StepSpec
+from tasc.options.command import StepOptions, StepSpec
 from tasc.options.fields import LONGEST, Shell, Split, Text, as_value_error
 
 
-class LoadOptions(QualityOptions):
+class LoadOptions(StepOptions):
     """Options of ``tasc load``."""
 
     command = "load"
@@ -64,8 +62,6 @@ class LoadOptions(QualityOptions):
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
-        if JUDGE in self.metrics:
-            raise ValueError(f"metric {JUDGE} is for tasc bench: leave it out")
         with as_value_error():
             addresses = self.addresses
             check_reach(addresses, self.allow_remote)

@@ -11,7 +11,7 @@ from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
 from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
-from tasc.options.command import MOST_EXAMPLES, ModelOptions, OtherSplit, StepOptions, StepSpec
+from tasc.options.command import MOST_EXAMPLES, ModelOptions, OtherSplit, StepSpec
 from tasc.options.constraint import REFERENCES, ConstrainedOptions
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import (
@@ -32,32 +32,7 @@ if TYPE_CHECKING:
     from tasc.decoding.core.sampling import Sampling
 
 
-class QualityOptions(StepOptions):
-    """Options of commands that compare outputs with references."""
-
-    choices: str | None = Field(
-        None,
-        description="Labels of the task: a file with one per line or a JSON list, or a column of "
-        "the data. Each output is one of them.",
-    )
-    metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
-        ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
-    )
-    delimiter: Text = Field(";", description="Separator of items, for the item metrics.")
-
-    @field_validator("metrics")
-    @classmethod
-    def _metrics(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        kinds = [kind for kind in KINDS if info.data.get(kind)]
-        if kinds:  # the metric ``valid`` by the constraint of the task
-            full = f"valid:{kinds[0]}={info.data[kinds[0]]}"
-            value = tuple(full if name == "valid" else name for name in value)
-        with as_value_error():
-            check_metrics(value)
-        return value
-
-
-class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions, ConstrainedOptions):
+class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
     """Options of ``tasc bench``."""
 
     command = "bench"
@@ -110,6 +85,15 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions, ConstrainedOpt
         description="Small draft model, with any tokenizer, for slem, slrs, tli, union, standard "
         "and mix.",
     )
+    choices: str | None = Field(
+        None,
+        description="Labels of the task: a file with one per line or a JSON list, or a column of "
+        "the data. Each output is one of them.",
+    )
+    metrics: Annotated[tuple[str, ...], Shell("metric")] = Field(
+        ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
+    )
+    delimiter: Text = Field(";", description="Separator of items, for the item metrics.")
     max_new_tokens: int = Field(
         256, ge=1, le=LONGEST, description="Maximum number of tokens per output."
     )
@@ -178,6 +162,17 @@ class BenchOptions(ModelOptions, QualityOptions, ExecutorOptions, ConstrainedOpt
         if isinstance(given, dict) and given.get("draft_head") and "methods" not in given:
             return {**given, "methods": ("ar", default_method(head=True))}
         return given
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        kinds = [kind for kind in KINDS if info.data.get(kind)]
+        if kinds:  # the metric ``valid`` by the constraint of the task
+            full = f"valid:{kinds[0]}={info.data[kinds[0]]}"
+            value = tuple(full if name == "valid" else name for name in value)
+        with as_value_error():
+            check_metrics(value)
+        return value
 
     @field_validator("methods")
     @classmethod

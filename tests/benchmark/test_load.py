@@ -23,7 +23,6 @@ def test_every_output_is_kept_with_its_tokens_and_times(task, concurrency):
     assert {output.tokens for output in cell.outputs} == {4}
     assert all(len(output.ms) == 2 for output in cell.outputs)
     assert (cell.requests, cell.failed, cell.errors) == (24, 0, {})
-    assert cell.quality["exact_match"] == 1
     assert (cell.equal.identical, cell.equal.of) == (12, 12)
     assert cell.ms_per_sample >= 2
     assert cell.requests_per_second == pytest.approx(24 / sum(cell.seconds))
@@ -59,8 +58,6 @@ def test_servers_take_turns_and_the_slow_one_is_compared_with_the_first(task):
     (pair,) = found.comparisons
     assert (pair.endpoint, pair.against) == ("slow", "fast")
     assert pair.speed.interval[0] <= pair.speed.ratio <= pair.speed.interval[1] < 1
-    assert pair.quality["exact_match"].difference == -1
-    assert pair.quality["exact_match"].mcnemar.only_against == 12
     assert found.cells[1].equal.identical == 0
     assert found.cells[1].equal.different == (0, 1, 2, 3, 4)
 
@@ -75,7 +72,6 @@ def test_requests_that_fail_are_counted_and_are_no_output(task):
     failed = [output for output in cell.outputs if output.errors[0]]
     assert len(failed) == 8
     assert all((o.text, o.tokens, o.ms) == ("", 0, (None,)) for o in failed)
-    assert cell.quality["exact_match"] == pytest.approx(4 / 12)
     assert (cell.equal.identical, cell.equal.of) == (4, 4)
 
 

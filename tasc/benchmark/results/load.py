@@ -6,9 +6,7 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from tasc.benchmark.metrics import find
-from tasc.benchmark.metrics.metric import Metric
-from tasc.benchmark.results.comparisons import QualityDifference, SpeedRatio
+from tasc.benchmark.results.comparisons import SpeedRatio
 from tasc.benchmark.results.conditions import RunResult, Sample, SplitTask
 from tasc.report.record import Record
 
@@ -29,9 +27,6 @@ class LoadSettings(Record):
     """Seconds after which a request failed."""
     seed: int
     """Seed of the order in which the servers took turns."""
-    metrics: tuple[str, ...]
-    delimiter: str
-    """Separates the items for metrics of items."""
 
 
 class Endpoint(Record):
@@ -96,8 +91,6 @@ class LoadCell(Record):
     """Answered requests."""
     ms_per_sample: float | None
     """Mean over samples of the median end-to-end latency; None if every request failed."""
-    quality: dict[str, float]
-    """By metric, between 0 and 1; a failed request counts as an empty output."""
     equal: Equality
     outputs: tuple[Output, ...]
 
@@ -115,13 +108,12 @@ class LoadComparison(Record):
     against: str
     speed: SpeedRatio | None
     """Ratio of end-to-end latencies over the samples that both answered; None without any."""
-    quality: dict[str, QualityDifference]
 
 
 class LoadResults(RunResult):
     """Servers measured side by side."""
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     """Version of this format."""
     task: SplitTask
     settings: LoadSettings
@@ -131,8 +123,3 @@ class LoadResults(RunResult):
     cells: tuple[LoadCell, ...]
     """One per server."""
     comparisons: tuple[LoadComparison, ...]
-
-    @property
-    def metrics(self) -> dict[str, Metric]:
-        """Metrics by name."""
-        return {name: find(name) for name in self.settings.metrics}

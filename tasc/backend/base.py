@@ -1,4 +1,4 @@
-"""Requests and results of the merge search, and checks of arrays of samples."""
+"""Requests and results of the merge search."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tasc.errors import InputError
-
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
-
-LARGEST_ID = 2**31 - 2
-N_MAX_LIMIT = 16  # longest n-gram of the merge search
 
 
 @dataclass(frozen=True)
@@ -79,63 +74,3 @@ class MergeResult:
     h1_before: float
     rejected: int  # number of n-grams rejected by PCS
     aliases: tuple[Alias, ...]
-
-
-def check_weighted(tokens: Int32, offsets: Int64, weights: Int64) -> None:
-    """Raise InputError unless tokens (T,), offsets (S + 1,) and weights (S,) fit together.
-
-    Tokens are int32 from 0 to LARGEST_ID, offsets are int64, and weights are int64 from 1.
-    """
-    _check_array("tokens", tokens, np.int32)
-    _check_array("offsets", offsets, np.int64)
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens):
-        raise InputError(f"offsets must run from 0 to the number of tokens, {len(tokens)}")
-    if np.any(np.diff(offsets) < 0):
-        raise InputError("offsets decrease: pass the bounds of the samples in order")
-    if len(tokens) and tokens.min() < 0:
-        raise InputError(f"token ids must not be negative, got {tokens.min()}")
-    if len(tokens) and tokens.max() > LARGEST_ID:
-        raise InputError(f"token ids must be at most {LARGEST_ID}, got {tokens.max()}")
-
-    _check_array("weights", weights, np.int64)
-    if len(weights) + 1 != len(offsets):
-        raise InputError(
-            f"{len(weights)} weights for {len(offsets) - 1} samples: pass one per sample"
-        )
-    if len(weights) and weights.min() < 1:
-        raise InputError(f"weights must be at least 1, got {weights.min()}")
-
-
-def check_request(request: MergeRequest) -> None:
-    """Raise InputError for a request that cannot be searched."""
-    check_weighted(request.tokens, request.offsets, request.weights)
-    if request.boundaries is not None:
-        _check_array("boundaries", request.boundaries, np.uint8)
-        if len(request.boundaries) != len(request.tokens):
-            raise InputError(
-                f"{len(request.boundaries)} boundaries for {len(request.tokens)} tokens: "
-                "pass one per token"
-            )
-    size = len(request.vocabulary)
-    highest = max([*request.special, int(request.tokens.max(initial=-1))])
-    if highest >= size or min(request.special, default=0) < 0:
-        raise InputError(
-            f"token id {highest} is not in the vocabulary of {size} tokens: "
-            "encode with the same tokenizer"
-        )
-    if not 2 <= request.n_max <= N_MAX_LIMIT:
-        raise InputError(f"n_max must lie in 2..{N_MAX_LIMIT}, got {request.n_max}")
-    if not request.alpha_pcs >= 0:
-        raise InputError(f"the PCS threshold must be 0 or more, got {request.alpha_pcs}")
-    if request.budget < 0:
-        raise InputError(f"the budget must be 0 or more, got {request.budget}")
-    if request.min_frequency < 1:
-        raise InputError(f"min_frequency must be at least 1, got {request.min_frequency}")
-    if request.min_reward < 0:
-        raise InputError(f"min_reward must be 0 or more, got {request.min_reward}")
-
-
-def _check_array(name: str, array: npt.NDArray[np.generic], dtype: type[np.generic]) -> None:
-    if array.ndim != 1 or array.dtype != dtype:
-        wanted = np.dtype(dtype).name
-        raise InputError(f"{name} must be a vector of {wanted}, got {array.dtype} {array.shape}")

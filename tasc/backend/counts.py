@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from tasc import _native
-from tasc.backend.base import Int32, Int64, UInt8, check_weighted
+from tasc.backend.base import Int32, Int64, UInt8
+from tasc.backend.tree import refusals
 from tasc.errors import InputError
 
 WORD_BATCH = 1 << 19  # words per run, of which few enough differ for 16-bit ids
@@ -60,8 +61,7 @@ def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> N
     Two lanes form a little-endian word. The file has the second word of each n-gram, then the first
     word if it changed (bit 63 is set), then the count if it is not 1 (bit 31 is set).
     """
-    check_weighted(tokens, offsets, weights)
-    with _scratch():
+    with refusals(), _scratch():
         _native.write_counts(
             np.ascontiguousarray(tokens),
             np.ascontiguousarray(offsets),

@@ -1,11 +1,12 @@
-"""The merge search: checks a request, calls ``tasc._native`` and wraps the result."""
+"""The merge search: calls ``tasc._native`` and wraps the result."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from tasc import _native
-from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult, check_request
+from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult
+from tasc.backend.tree import refusals
 from tasc.progress import Progress, silent
 
 
@@ -17,26 +18,26 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
     with the text of a base token is skipped; one with the text of a new token becomes that token.
     Raises InputError for an invalid request.
     """
-    check_request(request)
     lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
     boundaries = request.boundaries
-    found = _native.merge_search(
-        tokens=np.ascontiguousarray(request.tokens),
-        offsets=np.ascontiguousarray(request.offsets),
-        weights=np.ascontiguousarray(request.weights),
-        strings=np.frombuffer(b"".join(request.vocabulary), np.uint8),
-        string_ends=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
-        special=np.array(sorted(request.special), np.int32),
-        boundaries=np.ascontiguousarray(() if boundaries is None else boundaries, np.uint8),
-        budget=request.budget,
-        n_max=request.n_max,
-        alpha=request.alpha_pcs,
-        conditional=request.conditional,
-        min_frequency=request.min_frequency,
-        min_reward=request.min_reward,
-        admit=_admit(request),
-        tick=lambda accepted: progress("merge search", accepted, request.budget),
-    )
+    with refusals():
+        found = _native.merge_search(
+            tokens=np.ascontiguousarray(request.tokens),
+            offsets=np.ascontiguousarray(request.offsets),
+            weights=np.ascontiguousarray(request.weights),
+            strings=np.frombuffer(b"".join(request.vocabulary), np.uint8),
+            string_ends=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            special=np.array(sorted(request.special), np.int32),
+            boundaries=np.ascontiguousarray(() if boundaries is None else boundaries, np.uint8),
+            budget=request.budget,
+            n_max=request.n_max,
+            alpha=request.alpha_pcs,
+            conditional=request.conditional,
+            min_frequency=request.min_frequency,
+            min_reward=request.min_reward,
+            admit=_admit(request),
+            tick=lambda accepted: progress("merge search", accepted, request.budget),
+        )
     merges = tuple(
         Merge(ids, new_id, string, count, count * (len(ids) - 1), pcs, tokens, h2, h1, inner)
         for ids, new_id, string, count, inner, pcs, tokens, h2, h1 in found["merges"]

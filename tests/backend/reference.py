@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult, check_request
+from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult
 from tasc.progress import Progress, silent
 
 Ngram = tuple[int, ...]
@@ -13,7 +13,6 @@ Ngram = tuple[int, ...]
 
 def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeResult:
     """Find merges like ``tasc.backend.merge_search``, for corpora of a few thousand tokens."""
-    check_request(request)
     return _Search(request).run(progress)
 
 

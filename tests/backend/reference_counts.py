@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasc.backend.base import Int32, Int64, check_weighted
+from tasc.backend.base import Int32, Int64
 from tasc.backend.counts import WORD_BATCH, CountedWords, CountHistogram, Counts
 
 RUN_LENGTH = 4  # longest n-gram that is counted
@@ -18,7 +18,6 @@ Lanes = tuple[int, int, int, int]  # id + 1; 0 beyond the sample's end
 
 def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> None:
     """Write the counts of all n-grams in samples, each with its weight, to a file."""
-    check_weighted(tokens, offsets, weights)
     counts: Counter[Lanes] = Counter()
     for weight, (begin, end) in zip(weights.tolist(), pairwise(offsets.tolist()), strict=True):
         for lanes in _positions(tokens[begin:end].tolist(), end - begin):

@@ -56,17 +56,11 @@ def _show_trim(trim: "TrimReport") -> None:
 
 
 def _show_use(report: "AugmentReport") -> None:
-    seen, train = report.seen, report.train
+    seen = report.seen
     say(
         f"Occurrences per new token in the training outputs: minimum {seen.least:,}, 10th "
         f"percentile {seen.tenth:,.0f}, median {seen.median:,.0f}"
     )
-    split = train.splits_words / max(train.new_token_uses, 1)
-    if report.export == "added":
-        say(
-            f"Uses of new tokens that split a word: {train.splits_words:,} of "
-            f"{train.new_token_uses:,} ({split:.1%}). With --export pretoken there are none."
-        )
 
 
 def _show_recommended_size(curve: "Curve") -> None:

@@ -32,25 +32,15 @@ class Outputs(Distinct):
     """Distinct outputs and their counts, in tokens of the base tokenizer."""
 
     encoded: Encoded
-    starts: UInt8  # (T,) 1 where a pre-token starts; empty if not requested
-    restricted: bool  # whether new tokens respect pre-token boundaries (the pretoken export)
+    boundaries: UInt8 | None  # (T,) 1 where a pre-token starts, if new tokens respect pre-tokens
 
     @classmethod
-    def encode(
-        cls, found: Distinct, base: LoadedTokenizer, export: str, *, starts: bool = True
-    ) -> "Outputs":
-        """Encode distinct outputs; the pretoken export always computes ``starts``."""
-        restricted = export == "pretoken"
-        if starts or restricted:
-            encoded, begin = base.encode_with_boundaries(found.texts)
-        else:
-            encoded, begin = base.encode(found.texts), np.empty(0, np.uint8)
-        return cls(found.texts, found.weights, encoded, begin, restricted)
-
-    @property
-    def boundaries(self) -> UInt8 | None:
-        """``starts`` if the search is restricted to them."""
-        return self.starts if self.restricted else None
+    def encode(cls, found: Distinct, base: LoadedTokenizer, export: str) -> "Outputs":
+        """Encode distinct outputs; new tokens of the pretoken export respect pre-tokens."""
+        encoded, boundaries = None, None
+        if export == "pretoken":
+            encoded, boundaries = base.encode_with_boundaries(found.texts)
+        return cls(found.texts, found.weights, encoded or base.encode(found.texts), boundaries)
 
     def fit(self, budget: int) -> bool:
         """Return whether ``budget`` tokens can cover about all outputs of several tokens."""

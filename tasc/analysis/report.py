@@ -87,7 +87,7 @@ def analyze(
     tokens, once, result = None, None, None
     sides = found.input.tokens, found.output.tokens
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
-        once = Outputs.encode(found.sample, tokenizer, options.export, starts=False)
+        once = Outputs.encode(found.sample, tokenizer, options.export)
         most, size = max(options.new_tokens), len(tokenizer.vocabulary())
         result = search(once, tokenizer, most, options, progress)
         weights = np.repeat(once.weights, np.diff(once.encoded.offsets))

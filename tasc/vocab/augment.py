@@ -26,7 +26,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
 from tasc.vocab.exports.merges import NewToken, TokenizerChange, write_merges
 from tasc.vocab.measure.compression import apply_merges
-from tasc.vocab.measure.saved import changed_outputs, check_round_trip, usage
+from tasc.vocab.measure.saved import changed_outputs, check_round_trip
 from tasc.vocab.report import AugmentReport, OutputSizes, TrimReport
 from tasc.vocab.search.budget import MOST, Point, Sightings, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost
@@ -178,7 +178,9 @@ def _measure(
     before, after = outputs.encoded, saved.encode(outputs.texts)
     check_round_trip(outputs.texts, before, after, base, saved)
     strings, tokens = base.vocabulary(), found.chosen.tokens
-    counts, splits = usage(outputs, after, strings, [token.string.encode() for token in tokens])
+    new = after.tokens >= len(strings)
+    uses = np.repeat(outputs.weights, np.diff(after.offsets))[new]
+    counts = np.bincount(after.tokens[new] - len(strings), uses, len(tokens)).astype(np.int64)
     bytes_ = np.array([len(text.encode()) for text in outputs.texts], np.int64)
     totals = {
         "before": outputs.total(np.diff(before.offsets)),
@@ -186,7 +188,7 @@ def _measure(
         "reached": outputs.total(np.diff(after.offsets)),
     }
     size = outputs.total(bytes_)
-    sizes = OutputSizes.of(outputs.count, size, totals, int(counts.sum()), splits)
+    sizes = OutputSizes.of(outputs.count, size, totals, int(counts.sum()))
     changed = changed_outputs(before, after, [t.base_ids for t in tokens], len(strings))
     return sizes, counts, changed
 

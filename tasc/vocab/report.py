@@ -19,13 +19,9 @@ class OutputSizes(Record):
     ratio: float
     """Tokens before, divided by tokens reached."""
     new_token_uses: int
-    splits_words: int
-    """Uses of new tokens that split a word."""
 
     @classmethod
-    def of(
-        cls, outputs: int, size: int, tokens: dict[str, int], uses: int, splits: int
-    ) -> "OutputSizes":
+    def of(cls, outputs: int, size: int, tokens: dict[str, int], uses: int) -> "OutputSizes":
         """Return the sizes of ``outputs`` texts of ``size`` bytes; ``tokens`` as in the field."""
         return cls(
             outputs=outputs,
@@ -35,7 +31,6 @@ class OutputSizes(Record):
             bytes_per_token={name: size / max(n, 1) for name, n in tokens.items()},
             ratio=tokens["before"] / max(tokens["reached"], 1),
             new_token_uses=uses,
-            splits_words=splits,
         )
 
 

@@ -82,10 +82,8 @@ def test_valuable_ngrams_come_with_what_stands_around_them(corpus, tokenizer):
 def test_the_boundaries_are_for_the_pretoken_export_only(corpus, tokenizer):
     repeated = Distinct(sorted(set(corpus.outputs)), np.full(20, 3))
     assert Outputs.encode(repeated, tokenizer, "added").boundaries is None
-    assert not len(Outputs.encode(repeated, tokenizer, "added", starts=False).starts)
     once = Outputs.encode(repeated, tokenizer, "pretoken")
-    assert once.boundaries is once.starts
-    assert len(once.starts) == len(once.encoded.tokens)
+    assert len(once.boundaries) == len(once.encoded.tokens)
 
 
 @pytest.mark.parametrize(

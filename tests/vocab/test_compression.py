@@ -77,7 +77,7 @@ def test_what_stands_after_a_merge_is_what_the_samples_then_hold(samples):
 
 def test_figures_are_per_output_and_per_token():
     tokens = {"before": 40, "predicted": 12, "reached": 10}
-    sizes = OutputSizes.of(4, 120, tokens, 4, 2)
+    sizes = OutputSizes.of(4, 120, tokens, 4)
     assert sizes.tokens_per_output == {"before": 10.0, "predicted": 3.0, "reached": 2.5}
     assert sizes.bytes_per_token == {"before": 3.0, "predicted": 10.0, "reached": 12.0}
-    assert (sizes.ratio, sizes.new_token_uses, sizes.splits_words) == (4.0, 4, 2)
+    assert (sizes.ratio, sizes.new_token_uses) == (4.0, 4)

@@ -17,7 +17,7 @@ from tests.pico import make_base
 ROWS = [
     {"input": f"wake me at {n}", "output": ["on", "off", "night_mode"][n % 3]} for n in range(6)
 ]
-METHODS = ("choices", "choices:prune=true")
+METHODS = ("choices:prune=false", "choices")
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_outputs_are_labels_with_probabilities_and_are_not_compared(capsys, task
         error = calibration_error(outputs, [row["output"] for row in ROWS])
         assert cells[name]["calibration_error"] == pytest.approx(error)
         assert all(0 < output.probability <= 1 for output in outputs)
-    assert cells["choices"]["decoding_steps_per_output"] == 1
+    assert cells["choices:prune=false"]["decoding_steps_per_output"] == 1
     assert cells["ar"]["calibration_error"] is None
     page = (task / "out" / "report.html").read_text()
     assert "outputs of their own, which are not compared" in page

@@ -23,10 +23,11 @@ def prepare(resources: Resources, options: NoOptions) -> Factory:  # noqa: ARG00
 class ChoicesOptions:
     """The options of ``choices``.
 
-    ``prune`` scores only labels that can still win, in several small forwards: faster on a CPU.
+    ``prune`` scores only labels that can still win, in several small forwards, which are faster
+    than one large forward where the time of a forward grows with its tokens, as on a CPU.
     """
 
-    prune: bool = False
+    prune: bool = True
 
 
 def choices(resources: Resources, options: ChoicesOptions) -> Factory:  # noqa: ARG001

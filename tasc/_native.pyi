@@ -260,8 +260,8 @@ class Layer:
 
 class CertifiedHead:
     def __init__(self, matrix: PackedMatrix) -> None: ...
-    # addresses of states (rows, width), ids (rows, k) int32, logits (rows, k) float32, totals (rows,)
-    # float32 or 0; an id of -1 marks a row without a certificate; returns the panels multiplied
+    # addresses of states (rows, width), ids (rows, k) int32, logits (rows, k) float32, and totals
+    # (rows,) float32 (0 = none); id -1: no certificate; returns the number of panels multiplied
     def top(self, data: tuple[int, ...], rows: int, k: int, pool: ThreadPool | None) -> int: ...
 
 def step_chains(

@@ -26,25 +26,31 @@ constexpr uint32_t kOffset = 128;         // of the rows
 // Rounds up.
 float above(double x) { return std::nextafter(static_cast<float>(x * kUp), INFINITY); }
 
+// The root of the sum of squares of value(i). Four sums side by side take a quarter of the time.
+template <class Value>
+double root_of_squares(size_t size, const Value& value) {
+  double sums[4] = {};
+  for (size_t i = 0; i < size; ++i) sums[i % 4] += value(i) * value(i);
+  return std::sqrt(sums[0] + sums[1] + sums[2] + sums[3]);
+}
+
 double norm(std::span<const float> x) {
-  double squares = 0;
-  for (const float each : x) squares += static_cast<double>(each) * each;
-  return std::sqrt(squares);
+  return root_of_squares(x.size(), [&](size_t i) { return static_cast<double>(x[i]); });
 }
 
-// |x - scale * whole|, and in `length` |scale * whole|.
-template <class Whole>
-double distance(std::span<const float> x, const Whole* whole, float scale, double& length) {
-  double squares = 0, own = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double value = static_cast<double>(scale) * whole[i], rest = x[i] - value;
-    squares += rest * rest, own += value * value;
-  }
-  length = std::sqrt(own);
-  return std::sqrt(squares);
+// |scale * whole|
+template <class T>
+double length_of(const std::vector<T>& whole, double scale) {
+  return root_of_squares(whole.size(), [&](size_t i) { return scale * whole[i]; });
 }
 
-int32_t rounded(float x) { return static_cast<int32_t>(x < 0 ? x - 0.5f : x + 0.5f); }
+// |x - scale * whole|
+template <class T>
+double distance(std::span<const float> x, const std::vector<T>& whole, double scale) {
+  return root_of_squares(x.size(), [&](size_t i) { return x[i] - scale * whole[i]; });
+}
+
+int32_t rounded(float x) { return static_cast<int32_t>(x + std::copysign(0.5f, x)); }
 
 std::vector<float> wide(const char* row, int64_t k, Element element) {
   std::vector<float> made(static_cast<size_t>(k));
@@ -75,8 +81,7 @@ struct Whole {
     std::vector<int32_t> whole(h.size());
     for (size_t i = 0; scale > 0 && i < h.size(); ++i) whole[i] = rounded(h[i] / scale);
     split(whole, steps);
-    double own = 0;
-    const double error = distance(h, whole.data(), scale, own);
+    const double error = distance(h, whole, scale), own = length_of(whole, scale);
     // The exact kernels round each product and sum at most twice, and finish() in head_kernel.cpp fewer than
     // sixteen times; both errors are a share of the norms.
     const double exact = (2 * k + 8) * 0x1p-24 * 1.01, bounds = 0x1p-20;
@@ -199,19 +204,21 @@ void CertifiedHead::quantise(int64_t row, const float* weights) {
   float most = 0;
   for (const float each : w) most = std::max(most, std::abs(each));
   const float scale = most / kLargest > kTiny ? most / kLargest : 0;
-  std::vector<int8_t> whole(w.size());
+  std::vector<int8_t> whole(static_cast<size_t>(steps_ * kQuad));
   const int64_t panel = row / kPanel, first = panel / kGroup * kGroup;
   const int64_t width = std::min(kGroup, panels_ - first);
   char* lane = lines_.get() + (first * steps_ + panel - first) * kLine + row % kPanel * kQuad;
-  for (size_t i = 0; scale > 0 && i < w.size(); ++i) {
+  for (size_t i = 0; scale > 0 && i < w.size(); ++i)
     whole[i] = static_cast<int8_t>(std::clamp(rounded(w[i] / scale), -kLargest, kLargest));
-    lane[static_cast<int64_t>(i / kQuad) * width * kLine + static_cast<int64_t>(i % kQuad)] =
-        static_cast<char>(whole[i] + static_cast<int>(kOffset));
+  for (int64_t step = 0; step < steps_; ++step, lane += width * kLine) {
+    uint32_t quad;
+    std::memcpy(&quad, &whole[static_cast<size_t>(step * kQuad)], sizeof quad);
+    quad ^= 0x80808080u;  // adds kOffset to each byte
+    std::memcpy(lane, &quad, sizeof quad);
   }
   const auto at = static_cast<size_t>(row);
-  double own = 0;
-  errors_[at] = above(distance(w, whole.data(), scale, own));
-  norms_[at] = above(own);
+  errors_[at] = above(distance(w, whole, scale));
+  norms_[at] = above(length_of(whole, scale));
   scales_[at] = scale;
 }
 

@@ -18,7 +18,7 @@ from tasc import _native
 from tasc.models.packed import PackedLinear, thread_pool
 
 LEAST_ROWS = 1 << 13
-_LEAST_WEIGHTS = 1 << 22  # fewer stay in a cache, where reading them is no cost
+LEAST_WEIGHTS = 1 << 22  # fewer stay in a cache, where reading them is no cost
 _PANEL = 16  # rows that are multiplied together
 _MOST_EXACT = 1 / 32  # share of the rows above which the whole head is faster
 _CALLS = 16  # over which that share is averaged
@@ -113,7 +113,7 @@ def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> Cer
     if not isinstance(linear, PackedLinear) or linear.bias is not None:
         return None
     rows, width = linear.out_features, linear.in_features
-    small = rows < LEAST_ROWS or rows * width < _LEAST_WEIGHTS
+    small = rows < LEAST_ROWS or rows * width < LEAST_WEIGHTS
     if small or _native.dense_instructions() != "avx512bf16":
         return None
     outputs: list[torch.Tensor] = []

@@ -258,6 +258,12 @@ class Layer:
         self, data: tuple[int, ...], rows: int, pool: ThreadPool | None
     ) -> None: ...
 
+class CertifiedHead:
+    def __init__(self, matrix: PackedMatrix) -> None: ...
+    # addresses of states (rows, width), ids (rows, k) int32, logits (rows, k) float32, and totals
+    # (rows,) float32 (0 = none); id -1: no certificate; returns the number of panels multiplied
+    def top(self, data: tuple[int, ...], rows: int, k: int, pool: ThreadPool | None) -> int: ...
+
 def step_chains(
     drafters: _Natives,
     tokens: Sequence[Sequence[int]],

@@ -29,6 +29,7 @@ Output<T> to_numpy(std::vector<T>&& values) {
 }
 
 void bind_acceptance(nb::module_& m);
+void bind_certified_head(nb::module_& m);
 void bind_chains(nb::module_& m);
 void bind_context_match(nb::module_& m);
 void bind_dense(nb::module_& m);

@@ -15,4 +15,5 @@ NB_MODULE(_native, m) {
   bind_chains(m);
   bind_dense(m);
   bind_layer(m);
+  bind_certified_head(m);
 }

@@ -22,17 +22,19 @@ struct Kernels {
   DenseKernel float32, bfloat16;
   AttentionKernel attend_float32, attend_bfloat16;
   const RowKernels *rows_float32, *rows_bfloat16;
+  const HeadKernels *head_float32, *head_bfloat16;
 };
 
 #define TASC_KERNELS(name, supported) \
   {#name, supported, name::dense_float32, name::dense_bfloat16, name::attend_float32, name::attend_bfloat16, \
-   &name::rows_float32, &name::rows_bfloat16}
+   &name::rows_float32, &name::rows_bfloat16, &name::head_float32, &name::head_bfloat16}
 
 // The best come first.
 std::vector<Kernels> all_kernels() {
   return {
 #ifdef TASC_X86
-      TASC_KERNELS(avx512bf16, __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw")),
+      TASC_KERNELS(avx512bf16, __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+                                   __builtin_cpu_supports("avx512vnni")),
       TASC_KERNELS(avx512, __builtin_cpu_supports("avx512f") != 0),
       TASC_KERNELS(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")),
 #endif
@@ -64,9 +66,22 @@ std::shared_ptr<char> new_chunk(size_t bytes, size_t alignment) {
   return chunk;
 }
 
+constexpr int64_t kWorthSharing = 1 << 16;  // products of keys, fewer of which one thread does sooner
+constexpr int64_t kCell = kLine / kPanel;  // bytes of a row for one step
+
+}  // namespace
+
+std::string_view dense_instructions() { return kernels().name; }
+
+bool use_dense_instructions(std::string_view name) {
+  for (const Kernels& each : all_kernels())
+    if (each.supported && each.name == name) kernels() = each;
+  return kernels().name == name;
+}
+
 // Matrices lie side by side in huge pages, where the system grants them, as they are read in one sweep. A chunk
 // is freed with the last of its matrices.
-std::shared_ptr<char> allocate(size_t bytes) {
+std::shared_ptr<char> matrix_memory(size_t bytes) {
   if (bytes < kSmall) return new_chunk(bytes, kLine);
   static std::mutex mutex;
   static std::weak_ptr<char> latest;
@@ -82,45 +97,34 @@ std::shared_ptr<char> allocate(size_t bytes) {
   return {chunk, chunk.get() + used - bytes};
 }
 
-constexpr int64_t kWorthSharing = 1 << 16;  // products of keys, fewer of which one thread does sooner
-constexpr int64_t kCell = kLine / kPanel;  // bytes of a row for one step
-
-}  // namespace
-
-std::string_view dense_instructions() { return kernels().name; }
-
-bool use_dense_instructions(std::string_view name) {
-  for (const Kernels& each : all_kernels())
-    if (each.supported && each.name == name) kernels() = each;
-  return kernels().name == name;
-}
-
 const RowKernels& row_kernels(bool half) { return half ? *kernels().rows_bfloat16 : *kernels().rows_float32; }
+
+const HeadKernels& head_kernels(bool half) { return half ? *kernels().head_bfloat16 : *kernels().head_float32; }
 
 PackedMatrix::PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias)
     : n_(n), k_(k), element_(element) {
   const int64_t panels = divided_up(n, kPanel);
   const auto bytes = static_cast<size_t>(std::max<int64_t>(panels * steps_of(k, element), 1) * kLine);
-  panels_ = allocate(bytes);
+  panels_ = matrix_memory(bytes);
   std::memset(panels_.get(), 0, bytes);
   const auto* from = static_cast<const char*>(weights);
-  each_cell([&](char* cell, int64_t at, size_t size) { std::memcpy(cell, from + at, size); });
+  each_cell(0, n, [&](char* cell, int64_t at, size_t size) { std::memcpy(cell, from + at, size); });
   if (!bias) return;
   bias_ = std::make_unique<float[]>(static_cast<size_t>(panels * kPanel));
   std::copy(bias, bias + n, bias_.get());
 }
 
-void PackedMatrix::unpack(void* weights) const {
-  auto* to = static_cast<char*>(weights);
-  each_cell([&](const char* cell, int64_t at, size_t size) { std::memcpy(to + at, cell, size); });
+void PackedMatrix::unpack(void* weights, int64_t begin, int64_t end) const {
+  auto* to = static_cast<char*>(weights) - begin * k_ * size_of(element_);
+  each_cell(begin, end, [&](const char* cell, int64_t at, size_t size) { std::memcpy(to + at, cell, size); });
 }
 
-// Calls visit(cell, byte in the unpacked matrix, bytes) for the four bytes of each row and step.
+// Calls visit(cell, byte in the unpacked matrix, bytes) for the four bytes of each step of rows [begin, end).
 template <class Visit>
-void PackedMatrix::each_cell(const Visit& visit) const {
+void PackedMatrix::each_cell(int64_t begin, int64_t end, const Visit& visit) const {
   const int64_t panels = divided_up(n_, kPanel), steps = steps_of(k_, element_);
   const int64_t row_bytes = k_ * size_of(element_);
-  for (int64_t row = 0; row < n_; ++row) {
+  for (int64_t row = begin; row < end; ++row) {
     const int64_t panel = row / kPanel, first = panel / kGroup * kGroup;
     const int64_t width = std::min(kGroup, panels - first);
     char* cell = panels_.get() + (first * steps + panel - first) * kLine + row % kPanel * kCell;
@@ -141,6 +145,11 @@ void PackedMatrix::multiply(const void* x, int64_t rows, void* out, ThreadPool* 
     const auto share = static_cast<int64_t>(i);
     kernel(call, groups * share / shares, groups * (share + 1) / shares);
   });
+}
+
+void PackedMatrix::pick(const void* x, const int64_t* panels, int64_t count, float* out) const {
+  const DenseCall call{x, panels_.get(), bias_.get(), nullptr, 1, k_, n_};
+  head_kernels(element_ == Element::kBFloat16).pick(call, panels, count, out);
 }
 
 void attend(const AttentionCall& call, Element element, ThreadPool* pool) {

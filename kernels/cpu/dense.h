@@ -34,8 +34,37 @@ struct RowKernels {
   void (*add)(const void* x, const void* y, int64_t size, void* out);
 };
 
+// A state of a CertifiedHead as whole numbers: low[i] + 256 high[i], both of 8 bits. `high` is nearly always 0.
+struct WholeState {
+  const int8_t *low, *high;  // (steps * kQuad)
+  const int32_t* high_steps; // the steps in which some `high` is not 0
+  int64_t highs;             // how many steps those are
+  uint32_t base_low, base_high;  // minus 128 times their sums, as the rows have an offset of 128
+  float scale, rows_error, rows_norm;  // factors of a row's scale, error and norm
+};
+
+// Upper bounds of the logits of `rows` states.
+struct BoundCall {
+  const char* panels;  // groups of 8-bit rows, each (steps, panels of the group, kLine bytes)
+  const float *scales, *errors, *norms;  // of each row, padded to whole panels
+  const WholeState* states;
+  float* upper;         // (rows, panels): the largest bound in each panel
+  float *most, *sums;   // (rows, groups): the largest logit in 8 bits, and the sum of e^(logit - most); or null
+  int64_t rows, steps, n;
+};
+
+constexpr int64_t kQuad = 4;  // elements of a row per step of 8 bits
+constexpr int64_t kPicked = 4;  // panels that `pick` multiplies side by side
+
+struct HeadKernels {
+  void (*bound)(const BoundCall&, int64_t begin, int64_t end);  // for groups [begin, end)
+  // Writes to `out` (count, kPanel) the outputs of one row in some panels, with the bits of DenseKernel.
+  void (*pick)(const DenseCall&, const int64_t* panels, int64_t count, float* out);
+};
+
 // Of the chosen instruction set.
 const RowKernels& row_kernels(bool half);
+const HeadKernels& head_kernels(bool half);
 
 #define TASC_DENSE_KERNELS(name)                                       \
   namespace name {                                                     \
@@ -45,6 +74,8 @@ const RowKernels& row_kernels(bool half);
   void attend_bfloat16(const AttentionCall& call, int64_t begin, int64_t end, float* scratch); \
   extern const RowKernels rows_float32;                                    \
   extern const RowKernels rows_bfloat16;                                   \
+  extern const HeadKernels head_float32;                                   \
+  extern const HeadKernels head_bfloat16;                                  \
   }
 TASC_DENSE_KERNELS(portable)
 #ifdef TASC_X86

@@ -32,6 +32,15 @@ def ancestor_bits(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return bits.reshape(n, (n + 63) // 64), depths
 
 
+def greedy_path(tokens: np.ndarray, parents: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Return the path (k,) int32 whose nodes have the ``best`` token, (n + 1,), after their parent.
+
+    Entry 0 of ``best`` follows the last accepted token, entry i + 1 follows node i.
+    """
+    with refusals():
+        return _native.greedy_path(tokens, parents, best)
+
+
 def tree_inputs(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the attention mask and the position offsets of a tree of n nodes.
 

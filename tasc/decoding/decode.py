@@ -27,6 +27,7 @@ from tasc.decoding.core.protocols import (
 from tasc.decoding.core.stopping import Stop
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
+from tasc.models.certified_head import CertifiedHead, Logits
 from tasc.models.packed import native_threads
 from tasc.models.target import Target
 
@@ -53,6 +54,11 @@ class Request:
     on_tokens: TokenCallback | None = None
     processors: Sequence[Processor] = ()
     grammar: Grammar | None = None
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the largest logit of a state decides."""
+        return self.verify is greedy and not self.processors and self.grammar is None
 
 
 def generate(
@@ -95,6 +101,7 @@ def generate_all(
     longest = max((len(request.prompt) for request in requests), default=0)
     widest = max(budget, FORCED) if any(request.grammar for request in requests) else budget
     padding = min(widest, max_new_tokens) + 1 if batch_size > 1 else 0  # after the longest sequence
+    head = target.head if any(request.is_greedy for request in requests) else None
     with native_threads(target.model):
         target.begin(longest + max_new_tokens + padding, batch_size)
         sequences = [
@@ -108,9 +115,9 @@ def generate_all(
             free = min(len(waiting), batch_size - len(live))
             if joining := [waiting.pop() for _ in range(free)]:
                 live += joining
-                _stream(joining, _prefill(target, joining))
+                _stream(joining, _prefill(target, joining, head))
             else:
-                _stream(live, _step(target, live, budget))
+                _stream(live, _step(target, live, budget, head))
             _retire(target, live)
     return [sequence.result for sequence in sequences]
 
@@ -134,6 +141,9 @@ class _Sequence:
         own = inner(self.drafter)
         self.uses_hidden_states = own if isinstance(own, UsesHiddenStates) else None
         self.uses_logits = own if isinstance(own, UsesLogits) else None
+        read = 1 if self.uses_logits is None else getattr(own, "top_logits", 0)
+        reads_all = self.uses_hidden_states is not None or not request.is_greedy
+        self.largest = 0 if reads_all else read  # logits that it reads of a row; 0: all
         self.masks = None if request.grammar is None else Masks(request.grammar)
         self.adjust: Processors | Masks | InTurn | None = self.masks
         if request.processors:
@@ -155,7 +165,7 @@ class _Sequence:
             draft = draft.subtree(np.arange(room, dtype=np.int32))
         return draft.best_chain() if self.chains_only else draft
 
-    def verify(self, draft: Draft, rows: torch.Tensor) -> tuple[np.ndarray, int]:
+    def verify(self, draft: Draft, rows: Logits) -> tuple[np.ndarray, int]:
         return self.request.verify(draft, rows, self.adjust)
 
     def commit(self, tokens: list[int]) -> np.ndarray:
@@ -182,7 +192,7 @@ class _Sequence:
         committed: np.ndarray,
         draft: Draft,
         hidden: torch.Tensor | None,
-        rows: torch.Tensor,
+        rows: Logits,
         path: np.ndarray,
     ) -> None:
         """Pass on the committed tokens, and the hidden states and logits if the drafter uses them.
@@ -203,14 +213,18 @@ class _Sequence:
         del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust, self.masks
 
 
-def _prefill(target: Target, joining: Sequence[_Sequence]) -> list[np.ndarray]:
+def _prefill(
+    target: Target, joining: Sequence[_Sequence], head: CertifiedHead | None
+) -> list[np.ndarray]:
     """Read the prompts, commit their first tokens, and start the drafters."""
     for sequence in joining:
         sequence.begin(target.device)
     timer = PhaseTimer()
     reads = any(sequence.uses_hidden_states is not None for sequence in joining)
-    logits = target.join([sequence.request.prompt for sequence in joining], hidden=reads)
-    rows = [logits[i : i + 1] for i in range(len(joining))]
+    prompts = [sequence.request.prompt for sequence in joining]
+    rows = _logits(
+        head, joining, lambda: target.join(prompts, hidden=reads)[:, None], [1] * len(prompts)
+    )
     committed = [
         s.commit([s.verify(Draft(), row)[1]]) for s, row in zip(joining, rows, strict=True)
     ]
@@ -225,12 +239,14 @@ def _prefill(target: Target, joining: Sequence[_Sequence]) -> list[np.ndarray]:
     return committed
 
 
-def _step(target: Target, live: Sequence[_Sequence], max_nodes: int) -> list[np.ndarray]:
+def _step(
+    target: Target, live: Sequence[_Sequence], max_nodes: int, head: CertifiedHead | None
+) -> list[np.ndarray]:
     """Draft, score, verify, commit and observe once, for all sequences."""
     timer = PhaseTimer()
     drafts = [sequence.draft(max_nodes) for sequence in live]
     timer.end("draft")
-    rows = _score(target, live, drafts)
+    rows = _score(target, live, drafts, head)
     timer.end("forward")
     verified = [s.verify(d, r) for s, d, r in zip(live, drafts, rows, strict=True)]
     timer.end("verify")
@@ -248,12 +264,32 @@ def _step(target: Target, live: Sequence[_Sequence], max_nodes: int) -> list[np.
 
 
 def _score(
-    target: Target, live: Sequence[_Sequence], drafts: Sequence[Draft]
-) -> list[torch.Tensor]:
+    target: Target,
+    live: Sequence[_Sequence],
+    drafts: Sequence[Draft],
+    head: CertifiedHead | None,
+) -> list[Logits]:
     """Return the logits (n + 1, V) of each sequence's last token and draft."""
     last = [sequence.tokens[-1] for sequence in live]
-    logits = target.score(last, [(draft.tokens, draft.parents) for draft in drafts])
-    return [own[: len(draft) + 1] for own, draft in zip(logits, drafts, strict=True)]
+    trees = [(draft.tokens, draft.parents) for draft in drafts]
+    sizes = [len(draft) + 1 for draft in drafts]
+    return _logits(head, live, lambda: target.score(last, trees), sizes)
+
+
+def _logits(
+    head: CertifiedHead | None,
+    sequences: Sequence[_Sequence],
+    forward: Callable[[], torch.Tensor],
+    sizes: Sequence[int],
+) -> list[Logits]:
+    """Run ``forward``; return the first rows of each sequence, or their largest logits.
+
+    The largest ones are enough if nothing reads others.
+    """
+    counts = [sequence.largest for sequence in sequences]
+    if head is not None and head.pays and all(counts):
+        return head.top(forward, sizes, max(counts))
+    return [own[:size] for own, size in zip(forward(), sizes, strict=True)]
 
 
 def _commit(

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from tasc.backend.tree import tree_inputs
 from tasc.errors import InputError, UnavailableError
 from tasc.models import attention
 from tasc.models.cache import KVCache, tree_cache
+from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
 
@@ -103,6 +105,13 @@ class Target:
         self.prefix: Prefix | None = None
         self.capture_hidden = False
         self.states: torch.Tensor | None = None  # (B, q, d) of the latest capture_hidden forward
+
+    @cached_property
+    def head(self) -> CertifiedHead | None:
+        """What finds the largest logits faster than the LM head. The first use drops sequences."""
+        if self.compiled:
+            return None
+        return certified_head(self.model, lambda: self.prefill(self.any_tokens(1), 1))
 
     @contextmanager
     def untouched(self) -> Iterator[PreTrainedModel]:

@@ -15,6 +15,9 @@ namespace tasc {
 
 enum class Element { kFloat32, kBFloat16 };
 
+// Memory for `bytes` of a matrix, at a whole line of 64 bytes, beside other matrices.
+std::shared_ptr<char> matrix_memory(size_t bytes);
+
 // A matrix (n, k) of float32 or of bfloat16 bits, packed in panels of 16 rows. Immutable.
 class PackedMatrix {
  public:
@@ -24,16 +27,22 @@ class PackedMatrix {
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
   Element element() const { return element_; }
+  bool has_bias() const { return bias_ != nullptr; }
 
   // out (rows, n) = x (rows, k) times the transposed matrix, plus the bias; all of one element type.
   void multiply(const void* x, int64_t rows, void* out, ThreadPool* pool) const;
 
-  // Writes the matrix as it was given.
-  void unpack(void* weights) const;
+  // Writes to `out` (count, 16) the products of one row x (k) with panels of 16 rows, with the bits of `multiply`.
+  // Beyond the last row of the matrix they are undefined.
+  void pick(const void* x, const int64_t* panels, int64_t count, float* out) const;
+
+  // Writes rows [begin, end) of the matrix as they were given.
+  void unpack(void* weights, int64_t begin, int64_t end) const;
+  void unpack(void* weights) const { unpack(weights, 0, n_); }
 
  private:
   template <class Visit>
-  void each_cell(const Visit& visit) const;
+  void each_cell(int64_t begin, int64_t end, const Visit& visit) const;
 
   int64_t n_, k_;
   Element element_;

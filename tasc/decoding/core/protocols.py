@@ -10,6 +10,8 @@ from tasc.decoding.core.draft import Draft
 if TYPE_CHECKING:
     import torch
 
+    from tasc.models.certified_head import Logits
+
 # (draft tokens accepted so far in this step, the logits (V,) after them) -> adjusted logits (V,)
 Adjust = Callable[[Sequence[int], "torch.Tensor"], "torch.Tensor"]
 
@@ -55,9 +57,13 @@ class UsesHiddenStates(Protocol):
 
 @runtime_checkable
 class UsesLogits(Protocol):
-    """A drafter that learns from logits, including those of rejected nodes."""
+    """A drafter that learns from logits, including those of rejected nodes.
 
-    def on_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
+    One that has ``top_logits`` reads only so many of the largest logits of each row, and receives
+    ``TopLogits`` where they are found without the others.
+    """
+
+    def on_logits(self, draft: Draft, logits: "Logits") -> None:
         """Receive the logits (n + 1, V) of a step before it is observed.
 
         Row 0 follows the last token, row i + 1 follows node i of ``draft``. ``draft`` is the tree

@@ -137,6 +137,7 @@ class Mix:
         self.own, self.other, self.policy = own, other, policy
         self.max_seconds, self.was_costly = math.inf, False
         self.on_logits, self.sources = own.on_logits, own.sources
+        self.top_logits = own.top_logits
         if isinstance(other, UsesHiddenStates):
             self.on_hidden_states = other.on_hidden_states
 

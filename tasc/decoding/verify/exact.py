@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from tasc.backend.tree import ancestor_bits
+from tasc.backend.tree import ancestor_bits, greedy_path
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import Masks
 from tasc.decoding.core.protocols import Adjust
@@ -13,6 +13,7 @@ from tasc.decoding.core.sampling import NO_TOKEN, Sampling
 from tasc.decoding.verify import ops
 from tasc.decoding.verify.reference import Distribution, Verified, coupled_reference, follow
 from tasc.errors import InputError
+from tasc.models.certified_head import Logits, TopLogits
 
 
 def target_distribution(
@@ -29,12 +30,18 @@ def target_distribution(
     return distribution
 
 
-def greedy(draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None) -> Verified:
+def greedy(draft: Draft, logits: Logits, adjust: Adjust | None = None) -> Verified:
     """Walk the tree along the target's arg-max, taking the smaller id on ties.
+
+    The largest logits are enough without ``adjust``.
 
     Without ``adjust``, verification is one native call that reads only the logits on its path.
     With a grammar, that is enough if the grammar allows what it finds.
     """
+    if isinstance(logits, TopLogits):
+        best = np.ascontiguousarray(logits.ids[:, 0])
+        path = greedy_path(draft.tokens, draft.parents, best)
+        return path, int(best[path[-1] + 1 if len(path) else 0])
     if (adjust is None or isinstance(adjust, Masks)) and ops.available(logits):
         path, bonus = ops.run(ops.GREEDY, logits, draft.tokens, draft.parents)
         if adjust is None or adjust.allows([*draft.tokens[path].tolist(), bonus]):

@@ -23,9 +23,10 @@ from tasc.decoding.core.resources import Resources
 from tasc.options.bounds import Bounded, within
 
 if TYPE_CHECKING:
-    import torch
+    from tasc.models.certified_head import Logits
 
 CONTEXT = 3  # tokens in the longest context
+SUCCESSORS = 8  # of each context, as in the paper
 MOST_ROWS = 1 << 24  # 76 bytes each
 
 
@@ -61,6 +62,7 @@ class NgramTrees:
     ) -> None:
         """Draft with ``native``; ``mark``: whether it marks where outputs begin."""
         self.native, self.logits, self.mark = native, logits, mark
+        self.top_logits = 1 if logits is None else SUCCESSORS
         if logits is not None:
             native.recycle(logits)
 
@@ -77,7 +79,7 @@ class NgramTrees:
     def sources(self) -> np.ndarray:
         return self.native.sources()
 
-    def on_logits(self, draft: Draft, logits: "torch.Tensor") -> None:
+    def on_logits(self, draft: Draft, logits: "Logits") -> None:
         if self.logits is None:
             return
         from tasc.decoding.drafters.ngram.top_softmax import top_softmax  # torch

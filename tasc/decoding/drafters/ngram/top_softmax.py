@@ -4,17 +4,22 @@ import numpy as np
 import torch
 
 from tasc import _native
+from tasc.decoding.drafters.ngram.recycling import SUCCESSORS
 from tasc.decoding.verify.ops import native
+from tasc.models.certified_head import Logits, TopLogits
 
-SUCCESSORS = 8  # as in Token Recycling
 
-
-def top_softmax(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+def top_softmax(logits: Logits) -> tuple[np.ndarray, np.ndarray]:
     """Return the likeliest tokens of each row of ``logits`` (r, V), and their probabilities.
 
     Tokens: (r · SUCCESSORS,) int32, best first, padded with -1. Probabilities: float32, within 1 %.
-    From another device, one copy moves both to the host.
+    From another device, one copy moves both to the host. Of ``TopLogits``, probabilities are
+    within the error of its totals.
     """
+    if isinstance(logits, TopLogits):
+        assert logits.totals is not None
+        probabilities = np.exp(np.minimum(logits.logits - logits.totals[:, None], 0))
+        return logits.ids.ravel(), probabilities.ravel()
     if logits.device.type == "cpu":
         return native(_native.top_softmax, logits, SUCCESSORS, 1.0)
     return by_torch(logits)

@@ -1,0 +1,169 @@
+// The kernels of certified_head.cpp, compiled once per instruction set, TASC_ISA.
+#include "lanes.h"
+
+namespace tasc::TASC_ISA {
+namespace {
+
+constexpr int64_t kAhead = 16;  // steps to prefetch
+constexpr int kMostStates = 6;  // with four panels: 24 of 32 registers hold sums
+
+typedef int32_t Ints __attribute__((vector_size(64)));
+
+// Adds the products of four bytes of each lane, without a sign, with the four signed ones of `x`.
+inline Bits dot(Bits sum, uint32_t x, Bits w) {
+#ifdef __AVX512VNNI__
+  return (Bits)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, _mm512_set1_epi32(static_cast<int>(x)));
+#else
+  for (int byte = 0; byte < kQuad; ++byte) {
+    const auto own = static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(x >> 8 * byte & 255u)));
+    sum += (w >> 8 * byte & 255u) * own;
+  }
+  return sum;
+#endif
+}
+
+inline float largest_of(Lanes x) {
+#ifdef __AVX512F__
+  return _mm512_reduce_max_ps((__m512)x);
+#else
+  float most = x[0];
+  for (int i = 1; i < kPanel; ++i) most = x[i] > most ? x[i] : most;
+  return most;
+#endif
+}
+
+inline Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
+
+// The logits of one state in P panels, from its sums: 8-bit ones, and bounds of the exact ones.
+template <int P>
+void finish(const BoundCall& call, int64_t state, const char* lines, int64_t column, const Bits* low) {
+  const WholeState& own = call.states[state];
+  const int64_t panel = column / kPanel, panels = (call.n + kPanel - 1) / kPanel;
+  Bits high[P];
+  for (int p = 0; p < P; ++p) high[p] = Bits{} + own.base_high;
+  for (int64_t i = 0; i < own.highs; ++i) {
+    const int64_t step = own.high_steps[i];
+    const auto x = load<uint32_t>(own.high + step * kQuad);
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) high[p] = dot(high[p], x, load<Bits>(lines + (step * P + p) * kLine));
+  }
+  Lanes logits[P], most = all(-__builtin_inff()), sums{};
+  for (int p = 0; p < P; ++p, column += kPanel) {
+    const Lanes whole = __builtin_convertvector((Ints)(low[p] + (high[p] << 8)), Lanes);
+    logits[p] = whole * (load<Lanes>(call.scales + column) * own.scale);
+    Lanes upper = multiply_add(own.rows_error, load<Lanes>(call.errors + column), logits[p]);
+    upper = multiply_add(own.rows_norm, load<Lanes>(call.norms + column), upper);
+    for (int64_t i = call.n - column; i < kPanel; ++i)  // lanes beyond the last row
+      upper[i] = logits[p][i] = -__builtin_inff();
+    call.upper[state * panels + panel + p] = largest_of(upper);
+    most = larger(most, logits[p]);
+  }
+  if (!call.sums) return;
+  const int64_t groups = (panels + kGroup - 1) / kGroup, at = state * groups + panel / kGroup;
+  call.most[at] = largest_of(most);
+  for (int p = 0; p < P; ++p) sums += exp_of(logits[p] - call.most[at]);
+  call.sums[at] = sum_of(sums);
+}
+
+// Bounds the logits of R states in P panels, and fetches `count` lines from `ahead` on per step.
+template <int R, int P>
+void block(const BoundCall& call, const char* lines, int64_t first, int64_t column, const char* ahead, int64_t count) {
+  Bits sums[R][P];
+  for (int r = 0; r < R; ++r)
+    for (int p = 0; p < P; ++p) sums[r][p] = Bits{} + call.states[first + r].base_low;
+  const int8_t* x[R];
+  for (int r = 0; r < R; ++r) x[r] = call.states[first + r].low;
+  const char* line = lines;
+  for (int64_t step = 0; step < call.steps; ++step, line += P * kLine) {
+    Bits w[P];
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) __builtin_prefetch(line + (P * kAhead + p) * kLine);
+    for (int64_t l = 0; l < count; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) w[p] = load<Bits>(line + p * kLine);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const auto own = load<uint32_t>(x[r] + step * kQuad);
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], own, w[p]);
+    }
+  }
+  for (int r = 0; r < R; ++r) finish<P>(call, first + r, lines, column, sums[r]);
+}
+
+// Only the first block waits for memory, so the blocks share the next group's lines between them.
+template <int P>
+void group(const BoundCall& call, const char* lines, int64_t column) {
+  static constexpr void (*kBlocks[kMostStates])(const BoundCall&, const char*, int64_t, int64_t, const char*,
+                                                int64_t) = {block<1, P>, block<2, P>, block<3, P>,
+                                                            block<4, P>, block<5, P>, block<6, P>};
+  const int64_t blocks = (call.rows + kMostStates - 1) / kMostStates;
+  const int64_t count = blocks > 1 ? (P + blocks - 1) / blocks : 0;
+  const char* next = lines + call.steps * P * kLine;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t begin = call.rows * b / blocks, end = call.rows * (b + 1) / blocks;
+    kBlocks[end - begin - 1](call, lines, begin, column, next + b * call.steps * count * kLine, count);
+  }
+}
+
+void bound(const BoundCall& call, int64_t begin, int64_t end) {
+  static constexpr void (*kGroups[kGroup])(const BoundCall&, const char*, int64_t) = {group<1>, group<2>, group<3>,
+                                                                                      group<4>};
+  const int64_t panels = (call.n + kPanel - 1) / kPanel;
+  for (int64_t g = begin; g < end; ++g) {
+    const int64_t left = panels - g * kGroup, width = left < kGroup ? left : kGroup;
+    kGroups[width - 1](call, call.panels + g * kGroup * call.steps * kLine, g * kGroup * kPanel);
+  }
+}
+
+// Adds in the order of dense_kernel.cpp, with its steps.
+template <class T, int C>
+void side_by_side(const DenseCall& call, const int64_t* panels, float* out) {
+  using X = typename T::X;
+  const int64_t steps = (call.k + T::kStep - 1) / T::kStep, all_panels = (call.n + kPanel - 1) / kPanel;
+  const auto* x = static_cast<const X*>(call.x);
+  const char* lines[C];
+  int64_t strides[C];
+  Lanes sums[C] = {};
+  for (int c = 0; c < C; ++c) {
+    const int64_t first = panels[c] / kGroup * kGroup, left = all_panels - first;
+    strides[c] = (left < kGroup ? left : kGroup) * kLine;
+    lines[c] = call.panels + first * steps * kLine + (panels[c] - first) * kLine;
+  }
+  const auto step = [&](auto value) {
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c) {
+      __builtin_prefetch(lines[c] + kAhead * strides[c]);
+      sums[c] = T::add(sums[c], value, T::weights(lines[c]));
+      lines[c] += strides[c];
+    }
+  };
+  int64_t i = 0;
+  for (; i + T::kStep <= call.k; i += T::kStep) step(T::pair(x + i));
+  if (i < call.k) step(T::last(x + i));
+  for (int c = 0; c < C; ++c, out += kPanel) {
+    if (call.bias) sums[c] += load<Lanes>(call.bias + panels[c] * kPanel);
+    X rounded[kPanel];
+    store<T>(rounded, sums[c], kPanel);
+    const Lanes wide = T::widened(rounded);
+    memcpy(out, &wide, sizeof wide);
+  }
+}
+
+template <class T>
+void pick(const DenseCall& call, const int64_t* panels, int64_t count, float* out) {
+  static constexpr void (*kCounts[kPicked])(const DenseCall&, const int64_t*, float*) = {
+      side_by_side<T, 1>, side_by_side<T, 2>, side_by_side<T, 3>, side_by_side<T, 4>};
+  for (int64_t i = 0; i < count; i += kPicked) {
+    const int64_t left = count - i;
+    kCounts[(left < kPicked ? left : kPicked) - 1](call, panels + i, out + i * kPanel);
+  }
+}
+
+}  // namespace
+
+extern const HeadKernels head_float32, head_bfloat16;
+constinit const HeadKernels head_float32{bound, pick<Float32>};
+constinit const HeadKernels head_bfloat16{bound, pick<BFloat16>};
+
+}  // namespace tasc::TASC_ISA

@@ -1,7 +1,8 @@
 """Run vLLM as a process that reads lists of prompts and writes answers, as lines of JSON.
 
-A line of stdin is ``{"prompts", "concurrency"}``, a line of stdout the result of ``answers``. A new
-request starts when one ends, as from clients that wait for an answer before the next request.
+A line of stdin is ``{"prompts", "concurrency", "schema"}``, a line of stdout the result of
+``answers``. A new request starts when one ends, as from clients that wait for an answer before the
+next request.
 """
 
 import json
@@ -47,15 +48,19 @@ def answers(
     most: int,
     prompts: Sequence[str],
     concurrency: int,
+    schema: str | None,
 ) -> dict[str, Any]:
     """Return times, forwards, tokens and texts by prompt, and vLLM's counts of drafts.
 
-    An answer has at most ``most`` tokens. Each call needs a new ``name``: vLLM's suffix drafter
-    forgets a request if its name is used again.
+    An answer has at most ``most`` tokens and satisfies the JSON Schema, if there is one. Each
+    call needs a new ``name``: vLLM's suffix drafter forgets a request if its name is used again.
     """
     from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
 
-    engine, wanted = llm.llm_engine, SamplingParams(temperature=0.0, max_tokens=most)
+    structured = None if schema is None else StructuredOutputsParams(json=schema)
+    wanted = SamplingParams(temperature=0.0, max_tokens=most, structured_outputs=structured)
+    engine = llm.llm_engine
     names = [f"{name}-{i}" for i in range(len(prompts))]
     told: dict[str, Any] = {}
     before = counters(llm)
@@ -65,10 +70,11 @@ def answers(
         while begun < len(prompts) and begun - len(told) < concurrency:
             engine.add_request(names[begun], prompts[begun], wanted)
             begun += 1
-        for answer in engine.step():
+        found = engine.step()
+        for answer in found:
             if answer.finished:
                 told[answer.request_id] = answer.outputs[0]
-        forwards += 1
+        forwards += bool(found)  # a step without one waits until a schema is compiled
     seconds, busy = time.perf_counter() - start, time.process_time() - busy
     after = counters(llm)
     return {

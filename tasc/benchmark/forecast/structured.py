@@ -12,7 +12,7 @@ from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters import DEFAULT_BUDGET, parse
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.decoding.simulate import simulate
+from tasc.decoding.simulate import References, simulate
 
 if TYPE_CHECKING:
     from tasc.models.cost_model import CostModel
@@ -22,11 +22,15 @@ _METHODS = (("constraint", "grammar", True), ("n-grams", _NGRAMS, False), ("both
 
 
 def predict_structured(
-    simulations: Simulations, grammar: Grammar, cost: "CostModel | None" = None
+    simulations: Simulations,
+    grammar: Grammar,
+    cost: "CostModel | None" = None,
+    augmented: tuple[Simulations, Grammar] | None = None,
 ) -> Structured:
     """Simulate drafts under ``grammar`` on the references that satisfy it.
 
     With T(k) of a model, ``cost``, also predict the speed-up over decoding without drafts.
+    ``augmented`` has the same references and constraint with new tokens.
     """
     every, name = simulations.references, grammar.constraint.name
     valid = [i for i, output in enumerate(every.outputs) if grammar.accepts(output.tolist())]
@@ -35,18 +39,18 @@ def predict_structured(
         return Structured(
             samples=0, constraint=name, valid=share, determined=0, decisions=0, methods=()
         )
-    prompts, outputs = ([texts[i] for i in valid] for texts in (every.prompts, every.outputs))
-    references = replace(every, prompts=prompts, outputs=outputs)
+    references = _some(every, valid)
     targets = references.targets()
     saved, total = sum(determined(grammar, target) for target in targets), sum(map(len, targets))
     plain, rows = simulate(Autoregressive, references, 0), []
-    for label, text, constrained in _METHODS:
-        method = parse(text)
-        known = Resources(
-            simulations.known, references.end, grammar=grammar if constrained else None
-        )
-        steps = simulate(method.prepare(known), references, method.budget)
-        times = {} if cost is None else speeds(steps, plain, prompts, cost)
+    tried = [(*method, simulations, grammar) for method in _METHODS]
+    if augmented:
+        tried += [("both, with new tokens", _NGRAMS, True, *augmented)]
+    for label, text, constrained, runs, own in tried:
+        method, written = parse(text), _some(runs.references, valid)
+        known = Resources(runs.known, written.end, grammar=own if constrained else None)
+        steps = simulate(method.prepare(known), written, method.budget)
+        times = {} if cost is None else speeds(steps, plain, references.prompts, cost)
         rows.append(PredictedMethod(name=label, **steps.to_dict(), **times))
     return Structured(
         samples=len(valid),
@@ -56,6 +60,12 @@ def predict_structured(
         decisions=(total - saved) / len(valid),
         methods=tuple(rows),
     )
+
+
+def _some(references: References, chosen: Sequence[int]) -> References:
+    sides = references.prompts, references.outputs
+    prompts, outputs = ([texts[i] for i in chosen] for texts in sides)
+    return replace(references, prompts=prompts, outputs=outputs)
 
 
 def determined(grammar: Grammar, output: np.ndarray) -> int:

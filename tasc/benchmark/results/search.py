@@ -90,7 +90,7 @@ class Structured(Record):
     decisions: float
     """Mean number of tokens per output that it leaves open: no draft can save more."""
     methods: tuple[PredictedMethod, ...]
-    """The constraint alone, n-grams alone, and both."""
+    """The constraint alone, n-grams alone, both, and both with the recommended new tokens."""
 
 
 class ServedDrafts(Simulated):

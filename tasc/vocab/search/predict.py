@@ -12,6 +12,7 @@ from tasc.backend import MergeResult
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.exports.export import companions
 from tasc.vocab.search.budget import MOST, Point, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import OVERFIT_PENALTY, AugmentOptions
@@ -60,11 +61,8 @@ def predict_budgets(
     skipped. ``rows`` is the cost of a new row for the model, if the model is known.
     """
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
-    shared = {name: getattr(options, name) for name in ("source", "n_max", "pcs", "export")}
     try:
-        refiner = Refiner(
-            tokenizer, outputs, others, AugmentOptions(**shared, tokenizer=tokenizer.path)
-        )
+        refiner = Refiner(tokenizer, outputs, others, _augment_options(options, tokenizer))
     except InputError as error:
         return Prediction(refused=str(error))
     result = refiner.search_for(max(1, *options.new_tokens), progress, MOST)
@@ -79,6 +77,24 @@ def predict_budgets(
     best = budget_curve(nested, size, outputs, others, rows, OVERFIT_PENALTY).recommended_size
     before = result.tokens_before / outputs.count + 1
     return Prediction(tuple(grid), best, before / best.train_steps)
+
+
+def augmented_with(
+    count: int,
+    outputs: Outputs,
+    tokenizer: LoadedTokenizer,
+    options: AnalyzeOptions,
+    progress: Progress = silent,
+) -> LoadedTokenizer:
+    """Return the tokenizer with ``count`` new tokens for ``outputs``, as tasc augment makes it."""
+    refiner = Refiner(tokenizer, outputs, None, _augment_options(options, tokenizer))
+    found = refiner.run(str(options.source), count, progress)
+    return LoadedTokenizer(found.tokenizer, tokenizer.path, companions(tokenizer))
+
+
+def _augment_options(options: AnalyzeOptions, tokenizer: LoadedTokenizer) -> AugmentOptions:
+    shared = {name: getattr(options, name) for name in ("source", "n_max", "pcs", "export")}
+    return AugmentOptions(**shared, tokenizer=tokenizer.path)
 
 
 def _accepted(

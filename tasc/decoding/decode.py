@@ -27,7 +27,7 @@ from tasc.decoding.core.protocols import (
 from tasc.decoding.core.stopping import Stop
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
-from tasc.models.certified_head import CertifiedHead, Logits
+from tasc.models.certified_head import CertifiedHead, Logits, TopLogits
 from tasc.models.packed import native_threads
 from tasc.models.target import Target
 
@@ -166,6 +166,8 @@ class _Sequence:
         return draft.best_chain() if self.chains_only else draft
 
     def verify(self, draft: Draft, rows: Logits) -> tuple[np.ndarray, int]:
+        if isinstance(rows, TopLogits):
+            return greedy(draft, rows)
         return self.request.verify(draft, rows, self.adjust)
 
     def commit(self, tokens: list[int]) -> np.ndarray:
@@ -200,6 +202,7 @@ class _Sequence:
         For the shapes see ``UsesHiddenStates``.
         """
         if self.uses_hidden_states is not None and hidden is not None:
+            assert isinstance(rows, torch.Tensor)
             self.uses_hidden_states.on_hidden_states(hidden, rows, path)
         if self.uses_logits is not None:
             self.uses_logits.on_logits(draft, rows)

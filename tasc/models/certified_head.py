@@ -68,14 +68,17 @@ class CertifiedHead:
         with self._inputs():
             states = forward()
         parts = [own[:size] for own, size in zip(states, sizes, strict=True)]
-        found = self.largest(parts[0] if len(parts) == 1 else torch.cat(parts), count)
+        states = parts[0] if len(parts) == 1 else torch.cat(parts)
+        ids, values, totals = self.largest(states, count)
         ends = np.cumsum(sizes)
         logits: list[Logits] = []
         for part, begin, end in zip(parts, ends - sizes, ends, strict=True):
-            ids, values, totals = (each if each is None else each[begin:end] for each in found)
-            logits.append(
-                self.linear(part) if (ids[:, 0] < 0).any() else TopLogits(ids, values, totals)
-            )
+            own = slice(begin, end)
+            if (ids[own, 0] < 0).any():
+                logits.append(self.linear(part))
+            else:
+                sums = None if totals is None else totals[own]
+                logits.append(TopLogits(ids[own], values[own], sums))
         return logits
 
     def largest(

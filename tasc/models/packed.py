@@ -42,7 +42,8 @@ class PackedLinear(nn.Module):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.dtype = linear.weight.dtype
         weight = linear.weight.detach().contiguous()
-        self.bias = None if linear.bias is None else linear.bias.detach().float().contiguous()
+        own: torch.Tensor | None = linear.bias
+        self.bias = None if own is None else own.detach().float().contiguous()
         half = self.dtype == torch.bfloat16
         rows = (weight.view(torch.uint16) if half else weight).numpy()
         bias = () if self.bias is None else (self.bias.numpy(),)

@@ -174,8 +174,6 @@ def test_no_output_leaves_the_machine_unless_that_is_allowed(capsys, task, tmp_p
     for wrong in (away, {"source": "x", "models": ("m",), **url, "allow_remote": True}):
         with pytest.raises(InputError, match="require each other"):
             tasc.BenchOptions(**wrong)
-    with pytest.raises(InputError, match="is for tasc bench"):
-        tasc.LoadOptions(source="x", endpoints=("http://127.0.0.1",), metrics=(JUDGE,))
     recipe = tmp_path / "r.yaml"
     recipe.write_text(
         f"name: r\ndescription: d\ndata: {{path: {task}}}\nsteps:\n"

@@ -24,7 +24,8 @@ needs_instructions = pytest.mark.skipif(
 
 
 def head_of(weight):
-    linear = nn.Linear(*weight.T.shape, bias=False, dtype=weight.dtype).requires_grad_(False)
+    rows, width = weight.shape
+    linear = nn.Linear(width, rows, bias=False, dtype=weight.dtype).requires_grad_(False)
     linear.weight.copy_(weight)
     return CertifiedHead(PackedLinear(linear))
 

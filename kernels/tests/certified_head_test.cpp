@@ -59,7 +59,8 @@ struct Found {
   bool operator==(const Found&) const = default;
 };
 
-// The k largest of each row, sorted: what a certified head finds.
+// The k largest of each row, sorted: what a certified head finds. The totals are approximate, and
+// tests/models/test_certified_head.py compares them.
 template <class T>
 void check_definition(const Found& found, const std::vector<T>& all, int64_t n, int k) {
   std::vector<int32_t> order(static_cast<size_t>(n));
@@ -71,11 +72,6 @@ void check_definition(const Found& found, const std::vector<T>& all, int64_t n, 
       const auto at = static_cast<size_t>(row * k + i), rank = static_cast<size_t>(i);
       assert(found.ids[at] == order[rank] && found.logits[at] == wide(own[order[rank]]));
     }
-    double total = 0;
-    const double most = wide(own[order[0]]);
-    for (int64_t id = 0; id < n; ++id) total += std::exp(wide(own[id]) - most);
-    const double expected = most + std::log(total), size = std::abs(most) + 1;
-    assert(std::abs(found.totals[static_cast<size_t>(row)] - expected) < 0.05 * size);
   }
 }
 

@@ -103,7 +103,7 @@ def test_the_likeliest_tokens_are_those_of_a_softmax(routine, dtype, size):
     logits = torch.randn(9, size, generator=torch.Generator().manual_seed(size)) * 4
     logits[0, 1:] = -torch.inf
     rows = logits.to(dtype)
-    tokens, probabilities = (part.reshape(9, -1) for part in routine(rows))
+    tokens, probabilities = (part.reshape(9, -1) for part in routine(rows, SUCCESSORS))
     expected = rows.double().softmax(-1)
     there = tokens >= 0
     assert there.sum(1).tolist() == [1, *[min(size, SUCCESSORS)] * 8]

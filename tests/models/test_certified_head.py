@@ -31,7 +31,7 @@ def head_of(weight):
 
 
 def check(head, states, count=1):
-    """Compare ids and bits with those of all logits, sorted; return which states had none."""
+    """Compare ids and bits with the sorted logits; return the states without a certificate."""
     ids, logits, _ = head.largest(states, count)
     everything = head.linear(states).float()
     values, order = everything.sort(dim=1, descending=True, stable=True)

@@ -85,7 +85,7 @@ class NgramTrees:
         from tasc.decoding.drafters.ngram.top_softmax import top_softmax  # torch
 
         tree, add = (draft.tokens, draft.parents), self.logits.add_tree
-        self.add_logits = lambda: add(self.recent, *tree, *top_softmax(logits))
+        self.add_logits = lambda: add(self.recent, *tree, *top_softmax(logits, SUCCESSORS))
 
     def observe(self, tokens: np.ndarray) -> None:
         """Append the committed tokens, then add the step's logits."""

@@ -4,15 +4,14 @@ import numpy as np
 import torch
 
 from tasc import _native
-from tasc.decoding.drafters.ngram.recycling import SUCCESSORS
 from tasc.decoding.verify.ops import native
 from tasc.models.certified_head import Logits, TopLogits
 
 
-def top_softmax(logits: Logits) -> tuple[np.ndarray, np.ndarray]:
-    """Return the likeliest tokens of each row of ``logits`` (r, V), and their probabilities.
+def top_softmax(logits: Logits, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ``count`` likeliest tokens of each row of ``logits`` (r, V), and probabilities.
 
-    Tokens: (r · SUCCESSORS,) int32, best first, padded with -1. Probabilities: float32, within 1 %.
+    Tokens: (r · count,) int32, best first, padded with -1. Probabilities: float32, within 1 %.
     From another device, one copy moves both to the host. Of ``TopLogits``, probabilities are
     within the error of its totals.
     """
@@ -21,14 +20,14 @@ def top_softmax(logits: Logits) -> tuple[np.ndarray, np.ndarray]:
         probabilities = np.exp(np.minimum(logits.logits - logits.totals[:, None], 0))
         return logits.ids.ravel(), probabilities.ravel()
     if logits.device.type == "cpu":
-        return native(_native.top_softmax, logits, SUCCESSORS, 1.0)
-    return by_torch(logits)
+        return native(_native.top_softmax, logits, count, 1.0)
+    return by_torch(logits, count)
 
 
-def by_torch(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+def by_torch(logits: torch.Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Compute ``top_softmax`` with torch operations, on any device."""
     rows = logits.float()
-    top = rows.topk(min(SUCCESSORS, rows.shape[1]))
+    top = rows.topk(min(count, rows.shape[1]))
     probabilities = (top.values - rows.logsumexp(-1, keepdim=True)).exp()
     tokens = top.indices.masked_fill(top.values == -torch.inf, -1).int()
     packed = torch.stack((tokens, probabilities.view(torch.int32))).cpu().numpy()

@@ -106,7 +106,7 @@ def test_budget_larger_than_the_candidates(capsys, task, tmp_path):
     write(task, [{"input": "a", "output": f"value {i} and {i + 1}"} for i in range(12)])
     command = ("augment", task, "--tokenizer", tokenizer, "--new-tokens", 5000)
     line = refused(capsys, *command, "--output", tmp_path / "out")
-    assert "budget 5000" in line
+    assert "5000 new tokens are more than" in line
     assert "--new-tokens" in line
     assert not (tmp_path / "out").exists()
 

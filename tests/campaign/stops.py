@@ -63,7 +63,7 @@ class Stops:
         for _ in range(stops):
             after = rng.uniform(0, seconds)
             ended = run(line, sandbox, Faults(kill_after_s=after, signal=signal.SIGTERM))
-            if found or (sandbox / "made/out/manifest.json").exists():
+            if ended.code == 0 or found or (sandbox / "made/out/manifest.json").exists():
                 break
             said, problems = _stopped(ended, sandbox)
             line, found, done = said or line, problems, max(done, _done(sandbox))

@@ -25,6 +25,7 @@ class TableTarget:
     device = torch.device("cpu")
     states: torch.Tensor | None = None
     chains_only = False
+    head = None
     model = torch.nn.Identity()
 
     def __init__(self, seed: int = 0) -> None:

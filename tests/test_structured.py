@@ -7,7 +7,11 @@ import jsonschema
 import numpy as np
 import pytest
 
+from tasc.decoding.core.grammar import Grammar
 from tasc.errors import InputError
+from tasc.options.constraint import read_constraint
+from tasc.serving.options import ServeOptions
+from tasc.serving.serve import command
 from tasc.serving.vllm import TascProposer
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, tasc
@@ -105,6 +109,43 @@ def test_an_export_carries_the_schema_and_vllm_drafts_by_it(capsys, tmp_path, ba
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert '"schema": "schema.json"' in readme
     assert "structured_outputs" in readme
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "served"),
+    [
+        ("--regex", "[a-z]+/\\d", ("regex", "[a-z]+/\\d")),
+        ("--choices", "labels.txt", ("grammar", "grammar.lark")),
+        ("--grammar", "own.lark", ("grammar", "grammar.lark")),
+    ],
+)
+def test_a_served_export_drafts_by_every_kind_of_constraint(
+    capsys, monkeypatch, tmp_path, base, task, option, value, served
+):
+    (tmp_path / "labels.txt").write_text('one\n"two"\n', encoding="utf-8")
+    (tmp_path / "own.lark").write_text('start: "one" | "\\"two\\""', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    data = ("--data", task, "--output", "served")
+    done(capsys, "export", base, "--to", "vllm", *data, option, value)
+    monkeypatch.setattr("tasc.serving.serve.find_spec", lambda _: True)
+    monkeypatch.setattr("tasc.serving.hook.problem", lambda _: None)
+    words = command(ServeOptions(folder="served"))
+    ours = json.loads(words[words.index("--additional-config") + 1])["tasc"]
+    name, given = served
+    assert ours[name] == given
+    read = read_constraint(**{name: f"served/{given}" if name == "grammar" else given})
+    assert read is not None
+    tokenizer = load_tokenizer(str(base))
+    found = Grammar(read, tokenizer, (tokenizer.eos_id,))
+    fits = "ab/7" if name == "regex" else '"two"'
+    assert found.accepts(tokenizer.encode([fits]).tokens.tolist())
+
+
+@pytest.mark.parametrize("option", ["--regex", "--grammar", "--schema"])
+def test_serve_takes_the_constraint_of_its_export_only(capsys, option):
+    code, _, error = tasc(capsys, "serve", "served", option, "a")
+    assert code == 2
+    assert error == f"error: tasc serve: no such option: {option}: see tasc serve --help\n"
 
 
 @pytest.mark.parametrize("schema", [None, "schema.json"])

@@ -51,7 +51,13 @@ class Constraint:
         """Return the constraint to one of ``strings``."""
         if not strings or not all(strings):
             raise InputError(f"{name}: got {len(strings)} texts, or an empty one: give texts")
-        return cls("lark", "start: " + " | ".join(map(json.dumps, strings)), name)
+        written = (json.dumps(string, ensure_ascii=False) for string in strings)
+        return cls("lark", "start: " + " | ".join(written), name)
+
+    @property
+    def option(self) -> str:
+        """The option that gives a constraint of this kind."""
+        return "grammar" if self.kind == "lark" else self.kind
 
 
 def read_constraint(

@@ -5,24 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasc.data.choices import find_choices, read_choices
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import build_index, load_index, tokens_of
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.environment import requirement
 from tasc.models.folder.files import CONFIG, read_json
 from tasc.models.folder.vocabulary import check_folder
+from tasc.options.constraint import Constraint
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code
 from tasc.report.record import Record, Report
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
-from tasc.serving.parts import CONSTRAINT_FILES, Format, Parts, Start
+from tasc.serving.parts import Format, Parts, Start
 from tasc.serving.table import EXPORTS
 from tasc.tokenizer.loaded import load_tokenizer
 
 # how a request asks for outputs of a schema
 _REQUESTS = {
     "vllm": "by `structured_outputs` in the request",
-    "llama-cpp": "by `json_schema` in the request",
+    "llama-cpp": "by `--grammar-file outputs.gbnf` or `grammar` in the request",
     "transformers": "by `schema` of `tasc.generate`",
 }
 
@@ -46,6 +48,7 @@ class ExportReport(Report):
     exact: bool
     index: IndexSize | None
     head: str | None
+    regex: str | None
     limits: str
     findings: dict[str, Any]
     notes: tuple[str, ...]
@@ -65,9 +68,7 @@ class Exported:
         parts, options = self.parts, self.parts.options
         drafts = parts.index is not None or parts.head is not None
         tokens, prompt = options.speculative_tokens, _prompt(parts.corpus)
-        given = {name: file for name, file in CONSTRAINT_FILES.items() if getattr(options, name)}
-        constraint = given | ({"regex": options.regex} if options.regex else {})
-        exact = _exact(parts)
+        exact, constraint = _exact(parts), parts.named_constraint
         return Start(parts.name, drafts, tokens, exact, LOOPBACK, PORT, prompt, constraint)
 
     def save(self, folder: Path) -> None:
@@ -93,6 +94,7 @@ class Exported:
             exact=self.start.exact,
             index=index and IndexSize(tokens=tokens_of(index), contexts=index.contexts),
             head=None if parts.head is None else str(parts.head),
+            regex=parts.options.regex,
             limits=entry.limits,
             findings=self.format.findings(),
             notes=tuple(self.format.notes()),
@@ -146,8 +148,20 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         head = head_files.find(Path(options.head))
         head_files.read(head)
         head_files.check_folder(head, folder)
-    parts = Parts(options, label, folder, tokenizer, index, head, corpus)
+    parts = Parts(
+        options, label, folder, tokenizer, index, head, corpus, _constraint(options, corpus)
+    )
     return Exported(parts, EXPORTS[options.to].format(parts))
+
+
+def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | None:
+    if options.choices is None:
+        return options.constraint
+    if corpus is None:
+        labels = read_choices(Path(options.choices))
+    else:
+        labels = find_choices(options.choices, corpus.source, corpus.split)
+    return Constraint.of_strings(labels, f"choices {options.choices}")
 
 
 def _readme(engine: str, start: Start, format: Format) -> str:

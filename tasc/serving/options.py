@@ -27,7 +27,13 @@ class ExportOptions(ConstrainedOptions):
     command = "export"
     spec = StepSpec(
         "export.json",
-        references={"model": "model", "index": "index", "head": "draft head", **REFERENCES},
+        references={
+            "model": "model",
+            "index": "index",
+            "head": "draft head",
+            **REFERENCES,
+            "choices": "labels",
+        },
         chat_template_of="model",
     )
 
@@ -42,6 +48,9 @@ class ExportOptions(ConstrainedOptions):
     )
     head: str | None = Field(
         None, description="Folder of tasc finetune --draft-head, for transformers."
+    )
+    choices: str | None = Field(
+        None, description="Labels, a file or a column of the data, of which every output is one."
     )
     speculative_tokens: int = Field(
         8,
@@ -65,6 +74,8 @@ class ExportOptions(ConstrainedOptions):
         if self.head and "draft head" not in EXPORTS[self.to].drafts:
             able = ", ".join(name for name, e in EXPORTS.items() if "draft head" in e.drafts)
             raise ValueError(f"{self.to} takes no draft head: leave head out, or export to {able}")
+        if self.choices is not None and self.constraint is not None:
+            raise ValueError("choices and another constraint exclude each other: remove one")
         if self.head and self.index:
             raise ValueError("index and head exclude each other: give one of them")
         if self.weights != "f32" and self.to != "llama-cpp":

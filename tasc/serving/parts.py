@@ -11,6 +11,7 @@ from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import save_index
 from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, copy_json, weight_files
+from tasc.options.constraint import Constraint
 from tasc.serving.options import ExportOptions
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save as save_tokenizer
@@ -31,12 +32,24 @@ class Parts:
     index: NgramIndex | None  # n-grams to draft from, or None
     head: Path | None  # folder of a draft head, or None
     corpus: Corpus | None  # examples of the task, if any
+    constraint: Constraint | None = None  # on the outputs
+
+    @property
+    def named_constraint(self) -> dict[str, str]:
+        """The constraint by its option: a file of the export, or a regular expression."""
+        given = self.constraint
+        return (
+            {} if given is None else {given.option: CONSTRAINT_FILES.get(given.option, given.text)}
+        )
 
     def save_constraint(self, folder: Path) -> None:
-        """Copy the schema or grammar of the outputs, if there is one."""
-        for name, file in CONSTRAINT_FILES.items():
-            if given := getattr(self.options, name):
-                shutil.copyfile(given, folder / file)
+        """Write the schema, the grammar or the labels of the outputs, if there are any."""
+        if self.options.schema:
+            shutil.copyfile(self.options.schema, folder / CONSTRAINT_FILES["schema"])
+        elif self.constraint and self.constraint.kind == "lark":
+            (folder / CONSTRAINT_FILES["grammar"]).write_text(
+                self.constraint.text, encoding="utf-8"
+            )
 
     def save_model(self, folder: Path) -> None:
         """Copy weights and configuration, without references to code; write the tokenizer."""

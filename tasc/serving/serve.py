@@ -36,6 +36,9 @@ def command(options: ServeOptions) -> list[str]:
     plain = isinstance(name, str) and name.isprintable() and not name.startswith("-")
     if entry is None or not plain or not flags:
         raise InputError(f"{file} is damaged: create the folder again with tasc export")
+    constraint = {n: path for n, path in CONSTRAINT_FILES.items() if (folder / path).is_file()}
+    if isinstance(regex := found.get("regex"), str):
+        constraint["regex"] = regex
     start = Start(
         str(name),
         bool(drafts),
@@ -43,7 +46,7 @@ def command(options: ServeOptions) -> list[str]:
         bool(exact),
         options.host,
         options.port,
-        constraint={n: path for n, path in CONSTRAINT_FILES.items() if (folder / path).is_file()},
+        constraint=constraint,
     )
     words = entry.format.command(start)
     if not words:

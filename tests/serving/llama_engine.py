@@ -1,7 +1,7 @@
 """llama.cpp's server inside of a process, in an environment of its own: JSON in, JSON out.
 
 stdin: {"model": file, "prompts": ids each, "texts": to encode, "tokens": to generate, "drafts":
-folder of n-gram caches or null, "exact": whether attention is in float32}
+folder of n-gram caches or null, "exact": whether attention is in float32, "grammar": of outputs}
 stdout: {"ids", "content", "encoded", "drafted", "accepted"}
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
         return json.load(urllib.request.urlopen(request))
 
     plain = {"n_predict": asked["tokens"], "temperature": 0, "return_tokens": True}
-    plain |= {"cache_prompt": False}
+    plain |= {"cache_prompt": False, "grammar": asked["grammar"]}
     done = [post("/completion", plain | {"prompt": prompt}) for prompt in asked["prompts"]]
     timings = [answer["timings"] for answer in done]
     found = {

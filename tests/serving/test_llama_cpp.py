@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import struct
 import subprocess
 from pathlib import Path
@@ -215,8 +216,11 @@ def test_a_gguf_holds_the_weights_in_the_numbers_asked_for(tmp_path, task, weigh
         assert np.abs(found - expected).max() <= worst * np.abs(expected).max()
 
 
-def answers(folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=True) -> Any:
+def answers(
+    folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=True, grammar=""
+) -> Any:
     asked = {"model": str(folder / "model.gguf"), "prompts": prompts, "texts": list(texts)}
+    asked["grammar"] = grammar
     asked |= {"drafts": str(folder) if drafts else None, "tokens": tokens, "exact": exact}
     command = [str(PYTHON), str(ENGINE)]
     ran = subprocess.run(
@@ -317,9 +321,34 @@ def test_smaller_numbers_load_and_answer(tmp_path, task, prompts, weights):
 
 @needs_engine[0]
 @needs_engine[1]
-def test_the_readme_of_llama_cpp_runs_as_it_stands(tmp_path, task):
-    import re
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("schema", '{"const": {"a": "x/y"}}'),
+        ("grammar", 'start: "SELECT " /[ab]/'),
+        ("regex", r"[ab]{2}/\d"),
+        ("choices", 'one "label"\nnaïve\n'),
+    ],
+)
+def test_llama_cpp_writes_outputs_of_the_grammar_beside_the_model(
+    tmp_path, task, prompts, option, text
+):
+    given = text
+    if option != "regex":
+        given = str(tmp_path / "given")
+        Path(given).write_text(text, encoding="utf-8")
+    model = augmented(tmp_path, task, "pretoken")
+    out, _ = exported(model, task, tmp_path / "out", **{option: given})
+    written = (out / "outputs.gbnf").read_text(encoding="utf-8")
+    fits = {"schema": r'\{"a": "x/y"\}', "grammar": "SELECT [ab]", "regex": text}
+    expected = fits.get(option, 'one "label"|naïve')
+    for content in answers(out, prompts[:8], tokens=40, grammar=written)["content"]:
+        assert re.fullmatch(expected, content), content
 
+
+@needs_engine[0]
+@needs_engine[1]
+def test_the_readme_of_llama_cpp_runs_as_it_stands(tmp_path, task):
     out, _ = exported(augmented(tmp_path, task, "pretoken"), task, tmp_path / "out")
     (code,) = re.findall(r"```python\n(.*?)\n```", (out / "README.md").read_text(), re.DOTALL)
     ran = subprocess.run(

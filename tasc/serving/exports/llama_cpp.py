@@ -1,6 +1,7 @@
 """llama.cpp: the model as GGUF, and n-gram caches for drafts."""
 
 import json
+import re
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,12 +12,14 @@ import numpy as np
 
 from tasc.decoding.drafters.ngram.index import indexed_outputs
 from tasc.models.folder.gguf_model import library
+from tasc.options.constraint import Constraint
+from tasc.report.markdown import code
 from tasc.serving.gguf_file import Source, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
 from tasc.serving.parts import Format, Parts, Start, completion
 from tasc.vocab.exports.export import save as save_tokenizer
 
-MODEL = "model.gguf"
+MODEL, GRAMMAR = "model.gguf", "outputs.gbnf"
 # option -> file, and the lengths of the n-grams that llama.cpp reads from it
 CACHES = {"-lcs": ("ngrams-static.bin", (2,)), "-lcd": ("ngrams-dynamic.bin", (1, 2, 3, 4))}
 _LONGEST = 4
@@ -60,6 +63,9 @@ class LlamaCppExport(Format):
             self.source, parts.tokenizer, self.vocabulary, parts.options.weights, folder / MODEL
         )
         save_tokenizer(parts.tokenizer.tokenizer, parts.tokenizer.files, folder)
+        if parts.constraint is not None:
+            text = grammar(parts.constraint, labels=parts.options.choices is not None)
+            (folder / GRAMMAR).write_text(text, encoding="utf-8")
         if parts.index is not None:
             outputs = indexed_outputs(parts.index)
             for name, lengths in CACHES.values():
@@ -81,6 +87,11 @@ class LlamaCppExport(Format):
         ]
         if not self.encoding:
             notes.append("differences in encoding were not counted: add --data to count them")
+        if self.parts.constraint is not None and self.parts.options.choices is None:
+            notes.append(
+                f"{code(GRAMMAR)} needs a build of llama.cpp with LLGuidance, such as xllamacpp; "
+                "other builds take a JSON Schema as `json_schema` in the request"
+            )
         if self.parts.index is not None:
             notes.append("it drafts at most 8 tokens per step, from n-grams of up to 4 tokens")
             if self.parts.options.weights == "q8_0":
@@ -120,6 +131,23 @@ def _best(parts: Parts, size: int) -> tuple[Vocabulary, dict[str, dict[str, int]
     ]
     best = min((0, 1), key=lambda i: [found[i][what]["differ"] for what in texts])
     return ways[best], found[best]
+
+
+def grammar(constraint: Constraint, *, labels: bool) -> str:
+    """Return a constraint as llama.cpp reads it: ``labels`` in GBNF, others in LLGuidance's Lark.
+
+    llama.cpp passes a grammar that begins with %llguidance to LLGuidance, if it was built with it.
+    """
+    if labels:
+        return constraint.text.replace("start:", "root ::=", 1) + "\n"
+    if constraint.kind == "schema":
+        rules = f"start: %json {constraint.text}"
+    elif constraint.kind == "regex":
+        escaped = re.sub(r"\\.|/", lambda m: m[0] if len(m[0]) > 1 else r"\/", constraint.text)
+        rules = f"start: /{escaped}/"
+    else:
+        rules = constraint.text
+    return f"%llguidance {{}}\n{rules}\n"
 
 
 def count_ngrams(

@@ -40,12 +40,15 @@ def test_fields_of_json_are_compared_by_path_and_value():
 
 def test_validity_is_by_schema_labels_or_expression(tmp_path):
     schema, labels = tmp_path / "schema.json", tmp_path / "labels.txt"
+    grammar = tmp_path / "grammar.lark"
+    grammar.write_text('start: "o" /n|f+/')
     labels.write_text("on\noff\n")
     outputs = ['{"a": 1}', '{"a": 1, "b": 2}', "on", "no", "{"]
     schema.write_text('{"type": "object", "properties": {"a": {}}, "additionalProperties": false}')
     for constraint, expected in {
         f"valid:schema={schema}": [1, 0, 0, 0, 0],
         f"valid:choices={labels}": [0, 0, 1, 0, 0],
+        f"valid:grammar={grammar}": [0, 0, 1, 0, 0],
         r"valid:regex=o.|\{": [0, 0, 1, 0, 1],
     }.items():
         check_metrics([constraint])
@@ -60,6 +63,7 @@ def test_validity_is_by_schema_labels_or_expression(tmp_path):
         ("valid:shape=x", "has no constraint"),
         ("valid:schema=missing.json", "missing.json: no such file"),
         ("valid:schema={}", "is not a JSON Schema"),
+        ("valid:grammar={}", "is no grammar"),
         ("valid:regex=(", "is no regular expression"),
     ],
 )

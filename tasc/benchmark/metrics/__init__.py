@@ -130,7 +130,7 @@ def _bert_score(options: str) -> Metric:
 @cache  # keeps the constraint as it was read
 def _valid(options: str) -> Metric:
     metric = structured.Valid.parse(options)
-    package = "jsonschema" if metric.kind == "schema" else ""
+    package = {"schema": "jsonschema", "grammar": "llguidance"}.get(metric.kind, "")
     return Metric(
         structured.LABEL,
         structured.SUMMARY,

@@ -22,9 +22,9 @@ from tasc.data.lines import text_lines
 from tasc.errors import InputError
 
 LABEL = "Valid"
-SUMMARY = "Share of outputs that satisfy a JSON Schema, are a label, or match a regular expression."
+SUMMARY = "Share of outputs that satisfy a schema, grammar or regular expression, or are a label."
 USAGE = "valid:schema=FILE"
-KINDS = ("schema", "choices", "regex")
+KINDS = ("schema", "grammar", "choices", "regex")
 
 
 def count_pairs(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
@@ -68,12 +68,13 @@ class Valid:
 
     @classmethod
     def parse(cls, options: str) -> "Valid":
-        """Read ``schema=FILE``, ``choices=FILE`` or ``regex=EXPRESSION``. Raises InputError."""
+        """Read ``schema=FILE`` or another kind of constraint. Raises InputError."""
         kind, _, value = options.partition("=")
         if kind not in KINDS or not value:
             raise InputError(
                 f"metric 'valid{':' * bool(options)}{options}' has no constraint: write {USAGE}, "
-                "valid:choices=FILE or valid:regex=EXPRESSION, or set choices for the task"
+                "valid:grammar=FILE, valid:choices=FILE or valid:regex=EXPRESSION, or set choices "
+                "for the task"
             )
         return cls(kind, value)
 
@@ -102,7 +103,26 @@ class Valid:
             raise InputError(f"{self.value}: no such file for the metric valid: give a file")
         if self.kind == "choices":
             return frozenset(read_choices(Path(self.value))).__contains__
+        if self.kind == "grammar":
+            return _grammar_test(self.value)
         return _schema_test(Path(self.value))
+
+
+def _grammar_test(path: str) -> Callable[[str], bool]:
+    """Return a test of texts by the Lark grammar in a file, byte by byte."""
+    from llguidance import LLMatcher, LLTokenizer
+
+    lark = LLMatcher.grammar_from_lark("".join(text_lines(Path(path))))
+    start = LLMatcher(LLTokenizer("byte"), lark, log_level=0)
+    if start.is_error():
+        reason = " ".join(start.get_error().split())
+        raise InputError(f"{path} is no grammar ({reason:.200}): correct it")
+
+    def is_valid(output: str) -> bool:
+        matcher, text = start.deep_copy(), list(output.encode())
+        return matcher.try_consume_tokens(text) == len(text) and bool(matcher.is_accepting())
+
+    return is_valid
 
 
 def _schema_test(path: Path) -> Callable[[str], bool]:

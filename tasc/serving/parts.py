@@ -37,19 +37,18 @@ class Parts:
     @property
     def named_constraint(self) -> dict[str, str]:
         """The constraint by its option: a file of the export, or a regular expression."""
-        given = self.constraint
-        return (
-            {} if given is None else {given.option: CONSTRAINT_FILES.get(given.option, given.text)}
-        )
+        if self.constraint is None:
+            return {}
+        option = self.constraint.option
+        return {option: CONSTRAINT_FILES.get(option, self.constraint.text)}
 
     def save_constraint(self, folder: Path) -> None:
         """Write the schema, the grammar or the labels of the outputs, if there are any."""
         if self.options.schema:
             shutil.copyfile(self.options.schema, folder / CONSTRAINT_FILES["schema"])
         elif self.constraint and self.constraint.kind == "lark":
-            (folder / CONSTRAINT_FILES["grammar"]).write_text(
-                self.constraint.text, encoding="utf-8"
-            )
+            file = folder / CONSTRAINT_FILES["grammar"]
+            file.write_text(self.constraint.text, encoding="utf-8")
 
     def save_model(self, folder: Path) -> None:
         """Copy weights and configuration, without references to code; write the tokenizer."""
